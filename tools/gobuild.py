@@ -1,0 +1,115 @@
+"""Build Go programs once, into a cache that outlives the clone.
+
+Kubernetes, etcd and the S3 server come from the Go module proxy as source: there is no registry to pull them from,
+and compiling them takes minutes. A program is therefore stored under a key made of everything that decides its
+bytes: the files of the module that pins it, the Go version and the linker flags. A new pin is a new key; an
+old key's programs can be removed at any time.
+
+Two callers at once build once: the second waits for the first at a lock file. A program appears in the cache by a
+rename, so a build that is killed leaves nothing that looks finished.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.errors import BuildFailed
+
+NICENESS = 19
+"""A build takes minutes and must not slow the tests that run beside it."""
+
+
+def cache_root() -> Path:
+    """``$PENSTOCK_CACHE``, or ``~/.cache/penstock``."""
+    configured = os.environ.get("PENSTOCK_CACHE")
+    return Path(configured) if configured else Path.home() / ".cache" / "penstock"
+
+
+@contextmanager
+def file_lock(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on ``path`` (made if missing); a holder that dies releases it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@dataclass(frozen=True)
+class GoModule:
+    """A directory with ``go.mod`` and ``go.sum`` and the programs that are built from it.
+
+    ``programs`` maps the name a program gets in the cache to the package it is built from: an import path that
+    ``go.mod`` names as a tool, or ``./cmd/...`` for one of the module's own.
+    """
+
+    directory: Path
+    programs: Mapping[str, str]
+    ldflags: str = "-s -w"
+
+    def bin_dir(self) -> Path:
+        """The directory of this module's programs for this Go version; it may not exist yet."""
+        digest = hashlib.sha256()
+        for part in (go_version(), self.ldflags):
+            digest.update(part.encode() + b"\0")
+        for path in sorted(self.directory.rglob("*")):
+            if path.name in {"go.mod", "go.sum"} or path.suffix == ".go":
+                digest.update(str(path.relative_to(self.directory)).encode() + b"\0")
+                digest.update(path.read_bytes() + b"\0")
+        return cache_root() / "bin" / digest.hexdigest()[:20]
+
+    def ensure(self, names: Iterable[str] | None = None) -> Path:
+        """Build what is missing of ``names`` (all programs by default); return the directory that holds them."""
+        target = self.bin_dir()
+        wanted = list(self.programs if names is None else names)
+        if all((target / name).exists() for name in wanted):
+            return target
+        with file_lock(target.parent / f"{target.name}.lock"):
+            for name in wanted:
+                if not (target / name).exists():
+                    self._build(name, target)
+        return target
+
+    def _build(self, name: str, target: Path) -> None:
+        package = self.programs[name]
+        print(f"building {name} from {package} (once; into {target})", file=sys.stderr, flush=True)
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=target.parent) as scratch:
+            built = Path(scratch) / name
+            command = ["go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", self.ldflags]
+            done = subprocess.run(
+                ["nice", "-n", str(NICENESS), *command, "-o", str(built), package],
+                cwd=self.directory,
+                env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
+            if done.returncode:
+                raise BuildFailed(
+                    f"{name} could not be built from {package} in {self.directory}:\n{done.stdout[-3000:]}",
+                    remedy="is the Go module proxy reachable (go env GOPROXY)? Is there space for the build cache?",
+                )
+            built.rename(target / name)
+
+
+def go_version() -> str:
+    """The version of the Go toolchain, such as ``go1.26.8``.
+
+    Raises ``BuildFailed`` when there is no ``go`` on the path.
+    """
+    if shutil.which("go") is None:
+        raise BuildFailed("there is no Go toolchain on the PATH", remedy="install Go 1.26 or newer (https://go.dev/dl)")
+    return subprocess.run(
+        ["go", "env", "GOVERSION"], cwd=tempfile.gettempdir(), stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.strip()
