@@ -1,0 +1,146 @@
+"""What one cluster looks like: where its files are, which addresses and ports it has. Pure data, no side effects.
+
+Several clusters may run on one machine at the same time. Each node-level cluster has a *number* that picks its
+network: link, node address, pod and Service ranges. A control-level cluster only has ports on 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tools.errors import ToolError
+from tools.gobuild import cache_root
+
+Level = Literal["control", "node"]
+
+NODE_NAME = "node1"
+DOMAIN = "cluster.local"
+NUMBERS = range(16)
+"""How many node-level clusters one machine can have: as many as the address plan has room for."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The ports of the control plane."""
+
+    api: int = 6443
+    etcd: int = 2379
+    etcd_peer: int = 2380
+    controller_manager: int = 10257
+    scheduler: int = 10259
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One cluster. ``root`` holds its state and is removed by ``down``; ``images`` is containerd's and stays."""
+
+    name: str
+    level: Level
+    root: Path
+    images: Path
+    binaries: Path
+    number: int = 0
+    ports: Ports = Ports()
+
+    @property
+    def link(self) -> str:
+        """The host's end of the link to the node; also the name of the cgroup that the pods are in."""
+        return f"penstock-dev{self.number}"
+
+    @property
+    def host_address(self) -> str:
+        """The host as pods reach it."""
+        return f"10.231.{self.number}.1" if self.level == "node" else "127.0.0.1"
+
+    @property
+    def node_address(self) -> str:
+        """The node as the host reaches it."""
+        return f"10.231.{self.number}.2" if self.level == "node" else "127.0.0.1"
+
+    @property
+    def pod_range(self) -> str:
+        """The addresses of the pods."""
+        return f"10.244.{self.number}.0/24"
+
+    @property
+    def service_range(self) -> str:
+        """The addresses of the Services; the first one is the API server's."""
+        return f"10.{96 + self.number}.0.0/16"
+
+    @property
+    def service_address(self) -> str:
+        """The API server as pods reach it."""
+        return f"10.{96 + self.number}.0.1"
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return f"https://{self.node_address}:{self.ports.api}"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's."""
+        return self.root / "kubeconfig"
+
+    @property
+    def conf(self) -> Path:
+        """The configuration files of the components."""
+        return self.root / "conf"
+
+    @property
+    def pki(self) -> Path:
+        """Keys and certificates."""
+        return self.root / "pki"
+
+    @property
+    def logs(self) -> Path:
+        """One log file per component."""
+        return self.root / "log"
+
+    @property
+    def containerd_socket(self) -> Path:
+        """Where containerd answers, for the kubelet and for the host alike."""
+        return self.root / "containerd.sock"
+
+    @property
+    def store_ready(self) -> Path:
+        """Appears when containerd can take the kubelet's orders; the kubelet is started after it."""
+        return self.root / "store.ready"
+
+    @property
+    def file(self) -> Path:
+        """Where the plan itself is kept."""
+        return self.root / "plan.json"
+
+    def save(self) -> None:
+        """Write the plan down, so that other processes and a later ``down`` find it."""
+        self.file.write_text(json.dumps(dataclasses.asdict(self), default=str, indent=1))
+
+
+def load(root: Path) -> Plan | None:
+    """The plan of the cluster whose state is in ``root``; None when there is none."""
+    try:
+        raw = json.loads((root / "plan.json").read_text())
+    except FileNotFoundError:
+        return None
+    paths = {name: Path(raw[name]) for name in ("root", "images", "binaries")}
+    return Plan(**{**raw, **paths, "ports": Ports(**raw["ports"])})
+
+
+def state_root(name: str) -> Path:
+    """Where the state of the cluster ``name`` is while it is up."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
+        raise ToolError(f"{name!r} is no name for a cluster", remedy="use lower-case letters, digits and hyphens")
+    configured = os.environ.get("PENSTOCK_CLUSTER_STATE")
+    return (Path(configured) if configured else cache_root() / "clusters") / name
+
+
+def image_root(name: str) -> Path:
+    """Where the images of the cluster ``name`` are; they outlive it, because loading them takes longer than ``up``."""
+    return cache_root() / "containerd" / name

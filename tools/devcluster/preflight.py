@@ -1,0 +1,141 @@
+"""Whether this machine can host a cluster, and if not, every reason at once.
+
+A test that needs a cluster must fail or be left out with a reason that can be acted upon, not after two minutes
+with a time-out. So what a node needs from the machine is tried here, each thing alone, before anything is started.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.devcluster import host
+from tools.devcluster.nodeconfig import CNI_DIRECTORIES
+from tools.devcluster.plan import Level
+from tools.errors import Unsupported
+
+PROGRAMS = {
+    "containerd": "containerd",
+    "ctr": "containerd",
+    "runc": "runc",
+    "nft": "nftables",
+    "ip": "iproute2",
+    "mount": "mount",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+}
+"""What the node level runs, and the Debian package that has it."""
+
+PROGRAMS_CONTROL = {"openssl": "openssl"}
+
+CGROUP_CONTROLLERS = frozenset({"cpu", "cpuset", "memory", "pids"})
+
+
+def check(level: Level) -> None:
+    """Install what is missing and can be installed; raise ``Unsupported`` with all reasons when something else is."""
+    if level == "node" and os.geteuid() == 0 and sys.platform == "linux":
+        install_missing()
+    reasons = list(_reasons(level))
+    if reasons:
+        raise Unsupported(
+            f"this machine cannot host a cluster of level {level!r}:\n" + "\n".join(f"  - {line}" for line in reasons),
+            remedy="run it as root in a virtual machine with Debian 12"
+            + ("" if level == "control" else ", or use --level control where no pods are needed"),
+        )
+
+
+def missing_packages() -> list[str]:
+    """The Debian packages of the programs that the node level needs and that are not there."""
+    wanted = {**PROGRAMS, **PROGRAMS_CONTROL}
+    packages = {package for program, package in wanted.items() if shutil.which(program) is None}
+    if not any((directory / "bridge").exists() for directory in CNI_DIRECTORIES):
+        packages.add("containernetworking-plugins")
+    return sorted(packages)
+
+
+def install_missing() -> None:
+    """Install the missing packages with apt; nothing that is installed is removed for them.
+
+    Without apt it does nothing: what is missing is then among the reasons. Raises ``Unsupported`` with apt's words.
+    """
+    packages = missing_packages()
+    if packages and shutil.which("apt-get"):
+        print(f"installing {' '.join(packages)}", file=sys.stderr, flush=True)
+        apt_install(packages)
+
+
+def apt_install(packages: list[str]) -> None:
+    """Install Debian packages without asking; raise ``Unsupported`` with apt's words when they cannot be had."""
+    install = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "--no-remove", *packages]
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["apt-get", "update", "--quiet"], install):
+        done = subprocess.run(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        if done.returncode and command is install:
+            raise Unsupported(
+                f"apt could not install {' '.join(packages)}:\n{done.stdout[-2000:]}",
+                remedy="install them by hand, or mend the package sources",
+            )
+
+
+def _reasons(level: Level) -> Iterator[str]:
+    if sys.platform != "linux":
+        yield f"this is {sys.platform}, Kubernetes' servers need Linux"
+        return
+    for program, package in PROGRAMS_CONTROL.items():
+        if shutil.which(program) is None:
+            yield f"the program {program} is missing (Debian package {package})"
+    if level == "control":
+        return
+    if os.geteuid() != 0:
+        yield "you are not root, and namespaces, mounts and links need root"
+        return
+    if missing := missing_packages():
+        yield f"programs are missing, of the Debian packages {', '.join(missing)}"
+        return
+    for problem in (_namespaces, _overlay, _links, _cgroups):
+        if reason := problem():
+            yield reason
+
+
+def _namespaces() -> str | None:
+    command = ["unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--fork", "--mount-proc"]
+    script = "mount -t tmpfs none /mnt && mount -t sysfs none /sys"
+    return _tried("new namespaces with mounts of their own cannot be made", [*command, "sh", "-c", script])
+
+
+def _overlay() -> str | None:
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in ("lower", "upper", "work", "merged"):
+            (Path(scratch) / name).mkdir()
+        options = ",".join(f"{name}dir={scratch}/{name}" for name in ("lower", "upper", "work"))
+        mount = f"mount -t overlay overlay -o {options} {scratch}/merged"
+        return _tried("the kernel has no overlay file system", ["unshare", "--mount", "sh", "-c", mount])
+
+
+def _links() -> str | None:
+    script = "ip link add one0 type veth peer name two0 && ip link add three0 type bridge && nft add table ip penstock"
+    return _tried(
+        "the kernel has no veth links, bridges or nf_tables", ["unshare", "--mount", "--net", "sh", "-c", script]
+    )
+
+
+def _cgroups() -> str | None:
+    if host.is_cgroup_v2():
+        have = frozenset((host.CGROUPS / "cgroup.subtree_control").read_text().split())
+    else:
+        have = frozenset(path.name for path in host.CGROUPS.iterdir()) if host.CGROUPS.is_dir() else frozenset()
+    if missing := CGROUP_CONTROLLERS - have:
+        return f"{host.CGROUPS} lacks the cgroup controllers {', '.join(sorted(missing))}"
+    return None
+
+
+def _tried(problem: str, command: list[str]) -> str | None:
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return f"{problem}: {done.stdout.strip() or f'code {done.returncode}'}" if done.returncode else None

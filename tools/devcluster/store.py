@@ -1,0 +1,156 @@
+"""The images of a cluster: brought into containerd by hand, because there is no registry to pull from.
+
+What is in the store outlives ``down``, since loading an image takes longer than starting a cluster. A load of what
+is there already is skipped: the store keeps, beside the images, from which content each name was loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import platform
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+from tools.devcluster.nodeconfig import PAUSE_IMAGE
+from tools.devcluster.plan import Plan
+from tools.errors import ToolError
+
+NAMESPACE = "k8s.io"
+"""Where the kubelet looks."""
+
+
+def prepare(plan: Plan) -> None:
+    """Make a fresh containerd fit for the kubelet: no containers of the last cluster, and the pause image."""
+    old = ctr(plan, "containers", "list", "--quiet").split()
+    if old:
+        ctr(plan, "containers", "remove", *old)
+    archive = plan.root / "pause.tar"
+    archive.write_bytes(program_image(PAUSE_IMAGE, plan.binaries / "pause"))
+    ctr(plan, "images", "import", str(archive))
+    archive.unlink()
+
+
+def forget_containers(plan: Plan) -> None:
+    """Drop what the kubelet's side of containerd wrote about containers that are no more."""
+    shutil.rmtree(plan.images / "io.containerd.grpc.v1.cri", ignore_errors=True)
+
+
+def load(plan: Plan, image: str | Path) -> list[str]:
+    """Bring an image into the cluster; return the names it has there.
+
+    ``image`` is an archive (a docker or OCI one, a file that exists) or the name of an image in buildah's store. Raises
+    ``ToolError`` when it is neither.
+    """
+    path = Path(image)
+    if path.is_file():
+        return _load_archive(plan, path)
+    return _load_built(plan, str(image))
+
+
+def names(plan: Plan) -> list[str]:
+    """The names of the images that the cluster has."""
+    listed = ctr(plan, "images", "list", "--quiet").split()
+    return [name for name in listed if not name.startswith("sha256:")]
+
+
+def ctr(plan: Plan, *arguments: str) -> str:
+    """Run containerd's client; return what it printed. Raises ``ToolError`` with its words when it fails."""
+    done = subprocess.run(
+        ["ctr", "--address", str(plan.containerd_socket), "--namespace", NAMESPACE, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise ToolError(
+            f"ctr {' '.join(arguments[:4])} failed: {done.stderr.strip()}",
+            remedy=f"see {plan.logs / 'containerd.log'}",
+        )
+    return done.stdout
+
+
+def _load_archive(plan: Plan, path: Path) -> list[str]:
+    with path.open("rb") as archive:
+        content = hashlib.file_digest(archive, "sha256").hexdigest()
+    loaded = _loaded(plan)
+    there = [name for name, of in loaded.items() if of == content]
+    if there and set(there) <= set(names(plan)):
+        return there
+    before = set(names(plan))
+    printed = ctr(plan, "images", "import", str(path))
+    new = [name for name in names(plan) if name not in before or name in printed]
+    _remember(plan, dict.fromkeys(new, content))
+    return new
+
+
+def _load_built(plan: Plan, name: str) -> list[str]:
+    try:
+        asked = subprocess.run(
+            ["buildah", "inspect", "--type", "image", "--format", "{{.FromImageID}}", name],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        asked = None
+    if asked is None or asked.returncode:
+        said = asked.stderr.strip() if asked else "buildah is not installed"
+        raise ToolError(
+            f"there is no archive and no built image {name!r}: {said}",
+            remedy="build it (python -m tools.images build), or give the path of a docker or OCI archive",
+        )
+    content = asked.stdout.strip()
+    if _loaded(plan).get(name) != content or name not in names(plan):
+        archive = plan.root / "image.tar"
+        try:
+            subprocess.run(["buildah", "push", "--quiet", name, f"docker-archive:{archive}:{name}"], check=True)
+            ctr(plan, "images", "import", str(archive))
+        finally:
+            archive.unlink(missing_ok=True)
+        _remember(plan, {name: content})
+    return [name]
+
+
+def _loaded(plan: Plan) -> dict[str, str]:
+    """From which content each name was loaded last: an image id, or the digest of an archive."""
+    try:
+        loaded: dict[str, str] = json.loads((plan.images / "loaded.json").read_text())
+    except FileNotFoundError:
+        return {}
+    return loaded
+
+
+def _remember(plan: Plan, loaded: dict[str, str]) -> None:
+    (plan.images / "loaded.json").write_text(json.dumps({**_loaded(plan), **loaded}, indent=1))
+
+
+def program_image(name: str, program: Path) -> bytes:
+    """A docker archive of an image that holds one static program and runs it; made without any image tool."""
+    entry = f"/{program.name}"
+    layer = _tar({entry[1:]: program.read_bytes()}, mode=0o755)
+    config = json.dumps(
+        {
+            "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine()),
+            "os": "linux",
+            "config": {"Entrypoint": [entry]},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+        }
+    ).encode()
+    config_name = f"{hashlib.sha256(config).hexdigest()}.json"
+    manifest = [{"Config": config_name, "RepoTags": [name], "Layers": ["layer.tar"]}]
+    return _tar({config_name: config, "layer.tar": layer, "manifest.json": json.dumps(manifest).encode()})
+
+
+def _tar(files: dict[str, bytes], *, mode: int = 0o644) -> bytes:
+    """A tar archive whose bytes depend on the files' names and contents alone."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), mode
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()

@@ -1,0 +1,154 @@
+"""The process that the other processes of a cluster are children of.
+
+It starts each one as soon as what it waits for is there, starts it again when it ends, and ends them all when it is
+told to (SIGTERM). At the node level it is the first process of the node's pid namespace, which has two consequences: it
+must reap what containers leave behind, and when it is gone, by whatever way, the kernel ends everything else in there.
+At the control level the kernel is asked for the same, child by child (a parent-death signal).
+
+Run as ``python -m tools.devcluster.supervisor STATE-DIRECTORY``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tools.devcluster import api, node
+from tools.devcluster.components import Component, components
+from tools.devcluster.plan import Plan, load
+
+POLL_SECONDS = 0.05
+RESTART_SECONDS = 1.0
+PATIENCE_SECONDS = 3.0
+"""How long a process may take to end by itself; the API server would take ten for requests that nobody waits for."""
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Supervisor:
+    """Runs the components of one cluster until it is told to stop."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.stopping = False
+        self._not_before: dict[str, float] = {}
+        self._api_ready = False
+        self._api_asked = 0.0
+
+    def run(self) -> None:
+        """Run until SIGTERM."""
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        wanted = components(self.plan, self.api_ready)
+        while not self.stopping:
+            self._reap()
+            for component in wanted:
+                due = self._not_before.get(component.name, 0.0) <= time.monotonic()
+                if component.name not in self.running and due and component.ready():
+                    self._start(component)
+            time.sleep(POLL_SECONDS)
+        self._end([component.name for component in reversed(wanted)])
+
+    def api_ready(self) -> bool:
+        """Whether the API server was ever ready; components that lose it find it again by themselves."""
+        if not self._api_ready and "kube-apiserver" in self.running and time.monotonic() - self._api_asked > 0.2:
+            self._api_ready = api.serves(self.plan)
+            self._api_asked = time.monotonic()
+        return self._api_ready
+
+    def _stop(self, _signal: int, _frame: object) -> None:
+        self.stopping = True
+
+    def _start(self, component: Component) -> None:
+        with (self.plan.logs / f"{component.name}.log").open("ab") as log:
+            self.running[component.name] = subprocess.Popen(
+                component.command,
+                cwd=self.plan.root,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - this process has one thread
+            )
+        self._record()
+
+    def _reap(self) -> None:
+        names = {process.pid: name for name, process in self.running.items()}
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid in names:
+                name = names[pid]
+                code = os.waitstatus_to_exitcode(status)
+                self.running.pop(name).returncode = code
+                self._not_before[name] = time.monotonic() + RESTART_SECONDS
+                print(f"{time.strftime('%H:%M:%S')} {name} ended with code {code}; starting it again", flush=True)
+                self._record()
+
+    def _record(self) -> None:
+        """Write down which process is which component, for ``status`` and for tests that stop one."""
+        path = pids_file(self.plan)
+        scratch = path.with_suffix(".new")
+        scratch.write_text(json.dumps({name: process.pid for name, process in self.running.items()}))
+        scratch.rename(path)
+
+    def _end(self, names: list[str]) -> None:
+        """End what still runs, dependants first; all of them share one allowance of time."""
+        for name in names:
+            if name in self.running:
+                self.running[name].send_signal(signal.SIGCONT)
+                self.running[name].terminate()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        for name in names:
+            process = self.running.get(name)
+            if process is not None:
+                try:
+                    process.wait(timeout=max(0.0, deadline - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+
+
+def pids_file(plan: Plan) -> Path:
+    """Where the process ids are, as the supervisor's own pid namespace numbers them."""
+    return plan.root / "pids.json"
+
+
+def recorded(plan: Plan) -> dict[int, str]:
+    """The components by process id, as the supervisor's own pid namespace numbers them."""
+    try:
+        pids: dict[str, int] = json.loads(pids_file(plan).read_text())
+    except FileNotFoundError:
+        return {}
+    return {pid: name for name, pid in pids.items()}
+
+
+def main(root: Path) -> None:
+    """Furnish the node, if there is one, then supervise."""
+    plan = load(root)
+    if plan is None:
+        raise SystemExit(f"there is no cluster in {root}")
+    if plan.level == "node":
+        node.furnish(plan)
+    Supervisor(plan).run()
+    # what is left in the pid namespace, containers above all, is the kernel's to end
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
