@@ -1,0 +1,144 @@
+"""Sources by Flink's split model (FLIP-27), cut so that both runners can drive them.
+
+A *SplitEnumerator* lives in the JobManager: it finds splits (files, partitions, ranges). The JobMaster assigns them to
+source subtasks and remembers, per split, the position the reader reported in its last ack; positions are part of the
+checkpoint and nothing else remembers them (S31, K12). A *SourceReader* lives in the task and opens one `SplitReader`
+per split; readers stay open between epochs. All splits known are assigned at once and read interleaved, the one with
+the lowest watermark first, so that event time advances evenly over them (A46, T27).
+
+Everything that crosses a process border (splits, positions, enumerator state) is JSON-able.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.taskmanager.batch import Batch
+
+
+@dataclass(frozen=True)
+class Split:
+    """A part of a source that one subtask reads in order. `id` is unique within the source, for ever."""
+
+    id: str
+    properties: dict[str, Any] = field(default_factory=dict)
+    size: int = 0
+    """Bytes or records, to balance the assignment; 0 = unknown."""
+
+
+class SplitEnumerator(ABC):
+    """Finds splits; runs in the JobManager, from one thread."""
+
+    discovery_interval_ms: int | None = None
+    """None: `discover` is called once; else at this interval for as long as the job runs."""
+
+    @abstractmethod
+    def discover(self) -> list[Split]:
+        """Splits that were not returned before, in the order in which they should be read.
+
+        Raises:
+            SourceError: the source cannot be read (path missing, broker away); names the thing and the remedy.
+        """
+
+    def is_finished(self) -> bool:
+        """True when no further split will ever be found (a bounded source after its first discovery)."""
+        return self.discovery_interval_ms is None
+
+    def snapshot(self) -> Any:
+        """JSON-able state for the checkpoint."""
+        return None
+
+    def restore(self, state: Any) -> None: ...
+
+    def on_split_finished(self, split_id: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class ReadBounds:
+    """How much one call of `read` may return at most. Soft: a single record or row group may exceed them."""
+
+    max_records: int = 10_000
+    max_bytes: int = 4 * 1024 * 1024
+    deadline_ms: int | None = None
+    """Wall clock (ms since the epoch) after which to return what there is."""
+
+
+class SplitReader(ABC):
+    """Reads one split in order from a position."""
+
+    @abstractmethod
+    def read(self, bounds: ReadBounds) -> Batch | None:
+        """The next records, or None if there are none *now* (an unbounded split) or none any more (`finished`).
+
+        Must not block longer than a few ms when nothing is there. Timestamps in the batch are the source's own
+        (Kafka's record time), or None.
+
+        Raises:
+            RecordFormatError: a record cannot be decoded and the format does not say where to put it.
+        """
+
+    @property
+    @abstractmethod
+    def position(self) -> Any:
+        """JSON-able; a reader opened at it gives exactly the records after those that were returned so far."""
+
+    @property
+    @abstractmethod
+    def finished(self) -> bool:
+        """True when every record of the split was returned."""
+
+    def lag(self) -> int | None:
+        """Records or bytes not yet read, for the metrics; None = unknown."""
+        return None
+
+    def next_record_at(self) -> int | None:
+        """Wall clock in ms when the next record is due (rate-limited generators); None = unknown or now."""
+        return None
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class ReaderContext:
+    subtask: int
+    parallelism: int
+    uid: str
+    object_store_options: dict[str, Any] = field(default_factory=dict)
+
+
+class SourceReader(ABC):
+    """Opens splits; one per source subtask."""
+
+    @abstractmethod
+    def open_split(self, split: Split, position: Any) -> SplitReader:
+        """`position` is None for a new split, else what `SplitReader.position` gave."""
+
+    def close(self) -> None: ...
+
+
+class Source(ABC):
+    """What a user passes to `env.from_source`. Picklable; holds no open resources."""
+
+    bounded: bool = True
+
+    @abstractmethod
+    def create_enumerator(self) -> SplitEnumerator: ...
+
+    @abstractmethod
+    def create_reader(self, context: ReaderContext) -> SourceReader: ...
+
+    def produced_type(self) -> Any:
+        """A TypeInformation, a Python type, or None if unknown."""
+        return None
+
+    def side_output_tags(self) -> tuple[str, ...]:
+        """Ids of side outputs the readers fill (malformed records); see `taskmanager.operators.source`."""
+        return ()
+
+    def validate(self) -> None:
+        """Checks on the client what can be checked before anything runs (paths exist, options fit)."""

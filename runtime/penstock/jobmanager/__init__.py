@@ -1,0 +1,1 @@
+"""The JobManager: Dispatcher, JobMaster, runners, cluster. The only package that imports pyspark."""

@@ -1,0 +1,80 @@
+package penstock;
+
+import java.nio.ByteBuffer;
+import org.apache.spark.ContextCleaner;
+import org.apache.spark.Partitioner;
+import org.apache.spark.SparkContext;
+import org.apache.spark.api.python.PairwiseRDD;
+import org.apache.spark.api.python.PythonFunction;
+import org.apache.spark.api.python.PythonPartitioner;
+import org.apache.spark.api.python.PythonRDD;
+import org.apache.spark.rdd.RDD;
+import scala.Tuple2;
+import scala.collection.immutable.$colon$colon;
+import scala.collection.immutable.List;
+import scala.reflect.ClassTag$;
+
+/**
+ * One epoch as one Spark job, started by one call from Python. The job is a line of stages, one per level: commands ->
+ * level 0 -> exchange -> level 1 -> ... -> acks. Byte arrays cross the gateway as one block of length-prefixed items.
+ */
+public class Epoch {
+  /** Runs the epoch and returns the rows that the last level emitted, length-prefixed. */
+  public byte[] run(
+      SparkContext context, byte[] commands, String[] locations, PythonFunction[] levels, boolean pipelined,
+      String group) {
+    List placed = Lists.empty();
+    byte[][] items = split(commands, locations.length);
+    for (int i = locations.length - 1; i >= 0; i--) {
+      Object preferred = locations[i].length() == 0 ? Lists.empty() : Lists.of(locations[i]);
+      placed = new $colon$colon(new Tuple2(items[i], preferred), placed);
+    }
+    Partitioner partitioner = new PythonPartitioner(locations.length, 0L);
+    SlotExchange[] exchanges = new SlotExchange[levels.length - 1];
+    context.setJobGroup(group, group, false);
+    RDD rows = new PythonRDD(
+        context.makeRDD(placed, ClassTag$.MODULE$.apply(byte[].class)), levels[0], true, false);
+    for (int level = 1; level < levels.length; level++) {
+      exchanges[level - 1] = new SlotExchange(new PairwiseRDD(rows), partitioner, locations, pipelined);
+      rows = new PythonRDD(exchanges[level - 1], levels[level], true, false);
+    }
+    try {
+      return join((byte[][]) rows.collect());
+    } finally {
+      forget(context, exchanges);
+    }
+  }
+
+  /** Drops the epoch's shuffle files now; the garbage collector would do it minutes later. */
+  private static void forget(SparkContext context, SlotExchange[] exchanges) {
+    if (context.cleaner().isDefined()) {
+      ContextCleaner cleaner = (ContextCleaner) context.cleaner().get();
+      for (int i = 0; i < exchanges.length; i++) {
+        cleaner.doCleanupShuffle(exchanges[i].shuffle().shuffleId(), false);
+      }
+    }
+  }
+
+  private static byte[][] split(byte[] block, int count) {
+    ByteBuffer in = ByteBuffer.wrap(block);
+    byte[][] items = new byte[count][];
+    for (int i = 0; i < count; i++) {
+      items[i] = new byte[in.getInt()];
+      in.get(items[i]);
+    }
+    return items;
+  }
+
+  private static byte[] join(byte[][] items) {
+    int size = 0;
+    for (int i = 0; i < items.length; i++) {
+      size += 4 + items[i].length;
+    }
+    ByteBuffer out = ByteBuffer.allocate(size);
+    for (int i = 0; i < items.length; i++) {
+      out.putInt(items[i].length);
+      out.put(items[i]);
+    }
+    return out.array();
+  }
+}

@@ -1,0 +1,197 @@
+"""The state seam: what operators and user functions see of a state backend, and what a backend gives a checkpoint.
+
+Keyed state is addressed by (state name, key, namespace). The key and the namespace are not arguments: they are set in
+the `KeyContext`, which the operator moves from record to record (S1), so that a handle's `value()` is one dictionary
+look-up. The namespace is None for ordinary keyed state and the window (a tuple of ints) for window state.
+
+A backend serves one operator of one subtask and owns a range of key groups. Its snapshot has two parts (S29): the
+synchronous one, `snapshot()`, freezes what changed and returns a `SnapshotUpload`; the asynchronous one,
+`SnapshotUpload.run(writer)`, writes the files from another thread and returns the handle for the manifest. The handle is
+JSON-able and tells which key groups its files hold, so that a restore at another parallelism reads what it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from penstock.datastream.state import State, StateDescriptor
+
+
+class KeyGroupRange(NamedTuple):
+    """Key groups `start` to `end`, both included; empty if end < start."""
+
+    start: int
+    end: int
+
+    def __contains__(self, group: object) -> bool:
+        return isinstance(group, int) and self.start <= group <= self.end
+
+    def overlaps(self, other: KeyGroupRange) -> bool:
+        return self.start <= other.end and other.start <= self.end
+
+
+class KeyContext:
+    """The current key and namespace of one keyed operator. Mutable on purpose: it is set once per record."""
+
+    __slots__ = ("key", "namespace")
+
+    def __init__(self) -> None:
+        self.key: Any = None
+        self.namespace: Any = None
+
+
+@dataclass(frozen=True)
+class FileRef:
+    """A file of a checkpoint. `path` is relative to the job's checkpoint root, or to the savepoint's folder."""
+
+    path: str
+    size: int
+    checksum: str
+    """`crc32:` and 8 hex digits of the content; verified at restore."""
+
+
+class StateFileWriter(Protocol):
+    """Writes immutable state files; given by `penstock.checkpoint`. Thread-safe."""
+
+    def write(self, content: bytes) -> FileRef: ...
+
+    def upload(self, local_path: str) -> FileRef:
+        """Upload a local file (an SST)."""
+        ...
+
+
+class StateFileReader(Protocol):
+    """Reads state files of one checkpoint or savepoint; verifies size and checksum.
+
+    Raises:
+        CorruptStateFile: names the file, the expected and the found checksum.
+    """
+
+    def read(self, ref: FileRef) -> bytes: ...
+
+    def download(self, ref: FileRef, local_path: str) -> None: ...
+
+
+class SnapshotUpload(Protocol):
+    """The asynchronous part of a snapshot. `run` is called once, from an upload thread."""
+
+    def run(self, writer: StateFileWriter) -> dict[str, Any]:
+        """Returns the JSON-able keyed state handle; see `KeyedStateBackend.restore` for who reads it.
+
+        It must hold: `backend` (str), `format` (int), `key_groups` [start, end], `files` (list of
+        {"path","size","checksum",…}: every file the handle needs, also those uploaded earlier),
+        `states` ({name: {"kind","schema"…}}), `bytes_uploaded` (int, of this snapshot only).
+        """
+        ...
+
+
+class KeyedStateBackend(Protocol):
+    """Keyed state of one operator in one subtask."""
+
+    key_context: KeyContext
+    key_group_range: KeyGroupRange
+    max_parallelism: int
+
+    def get_state(self, descriptor: StateDescriptor) -> State:
+        """The handle of a state in the current key and namespace; creates the state at the first call.
+
+        Raises:
+            StateNameConflict: the name was registered with another kind or type in this operator.
+            StateSchemaIncompatible: the restored state has a schema that cannot become the new one; shows both.
+        """
+        ...
+
+    def namespaces(self, state_name: str) -> Iterator[Any]:
+        """Namespaces that hold anything for any key (the open windows)."""
+        ...
+
+    def keys(self, state_name: str, namespace: Any = None) -> Iterator[Any]:
+        """Keys with a value in that state and namespace."""
+        ...
+
+    def apply_to_all_keys(self, descriptor: StateDescriptor, fn: Callable[[Any, State], None]) -> None:
+        """`applyToKeyedState` of the broadcast pattern (S18): calls fn(key, state) for every key."""
+        ...
+
+    def raw_table(self, descriptor: StateDescriptor) -> RawTable:
+        """Direct access for the engine's own operators' tight loops (value state only)."""
+        ...
+
+    def snapshot(self, checkpoint_id: int) -> SnapshotUpload: ...
+
+    def restore(self, handles: Iterable[dict[str, Any]], reader: StateFileReader) -> None:
+        """Load what lies in `key_group_range` from handles of the previous run, which may overlap it in part.
+
+        Called before any `get_state`. Handles of another backend kind are accepted: a savepoint moves between backends.
+
+        Raises:
+            CorruptStateFile, StateFormatUnsupported.
+        """
+        ...
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint is the base of the next incremental one (S43: only a confirmed one may be)."""
+        ...
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """What the abandoned snapshot held must be part of the next one."""
+        ...
+
+    def entry_count(self) -> int:
+        """Number of (state, key, namespace) entries, for the metrics and for tests of state clean-up."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class RawTable(Protocol):
+    """Values of one value state by key in the namespace given; every write is noted for the next snapshot."""
+
+    def get(self, key: Any, namespace: Any = None) -> Any: ...
+
+    def put(self, key: Any, value: Any, namespace: Any = None) -> None: ...
+
+    def remove(self, key: Any, namespace: Any = None) -> None: ...
+
+    def mapping(self, namespace: Any = None) -> dict[Any, Any]:
+        """hashmap only: the live dictionary key -> value of the namespace; call `touch` for the keys you changed.
+
+        Raises:
+            NotImplementedError: the backend keeps no dictionary; use get and put.
+        """
+        ...
+
+    def touch(self, keys: Iterable[Any], namespace: Any = None) -> None:
+        """These keys changed (or went) in the dictionary that `mapping` gave."""
+        ...
+
+    def pop_namespace(self, namespace: Any) -> Iterator[tuple[Any, Any]]:
+        """Remove a whole namespace and iterate what it held (a window that has fired)."""
+        ...
+
+
+class OperatorStateBackend(Protocol):
+    """Operator state of one subtask (S10-S13): list state split evenly, union list state, broadcast state."""
+
+    def get_list_state(self, name: str, type_info: Any = None) -> list[Any]:
+        """The live list of this subtask's items; change it in place. On restore it holds this subtask's share."""
+        ...
+
+    def get_union_list_state(self, name: str, type_info: Any = None) -> list[Any]:
+        """As list state, but on restore every subtask gets all items of all subtasks."""
+        ...
+
+    def get_broadcast_state(self, descriptor: StateDescriptor) -> Any:
+        """A `BroadcastState` (map-shaped), the same on all subtasks; copied on restore."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """JSON-able: {name: {"mode": "split"|"union"|"broadcast", "items": [base64 msgpack …]}}."""
+        ...
+
+    def restore(self, snapshots: list[dict[str, Any]], subtask: int, parallelism: int) -> None:
+        """From the snapshots of all previous subtasks; splits, unites or copies by mode."""
+        ...

@@ -1,0 +1,1 @@
+"""What runs in a Python worker: subtasks, operator chains, exchanges. Does not import pyspark: the runners call it."""

@@ -1,0 +1,103 @@
+"""Batches: what flows between the operators of one stage.
+
+A record never travels alone inside a stage. Operators hand each other *batches*, because a Python function call
+costs about as much as the work most user functions do; one call per batch and operator makes that cost vanish, and
+it lets an operator that understands columns work on a whole Arrow record batch without touching a Python object.
+
+Two physical forms, one meaning:
+
+* `RowBatch`: a list of Python values and, if the records have event time, a list of timestamps of the same length.
+* `ColumnBatch`: an Arrow record batch and an int64 numpy array of timestamps. An operator that does not know columns
+  calls `rows()` and gets the same records as a `RowBatch`; the conversion is done at most once.
+
+Order inside a batch is the order of arrival and must be kept by operators that do not shuffle.
+Timestamps are event time in ms since the epoch (`flink-features` T3); `None` means the records carry none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+MIN_TIMESTAMP = -(2**63)
+"""Watermark before any event time is known (Flink's Long.MIN_VALUE)."""
+MAX_TIMESTAMP = 2**63 - 1
+"""The final watermark: no record follows (Flink's Long.MAX_VALUE)."""
+
+
+class RowBatch:
+    """Records as Python objects. `timestamps` has the length of `values`, or is None."""
+
+    __slots__ = ("timestamps", "values")
+
+    def __init__(self, values: list[Any], timestamps: list[int] | None = None) -> None:
+        self.values = values
+        self.timestamps = timestamps
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def rows(self) -> RowBatch:
+        return self
+
+    def __repr__(self) -> str:
+        return f"RowBatch({self.values!r}, {self.timestamps!r})"
+
+
+class ColumnBatch:
+    """Records as an Arrow record batch.
+
+    Args:
+        columns: one Arrow column per field, all of one length.
+        timestamps: int64 array of event times in ms, of the same length, or None.
+        make_rows: turns the record batch into the list of Python values an operator on rows expects (tuples, dicts,
+            Rows, dataclasses: whatever the stream's type says). Must be picklable.
+    """
+
+    __slots__ = ("_rows", "columns", "make_rows", "timestamps")
+
+    def __init__(
+        self,
+        columns: pa.RecordBatch,
+        timestamps: npt.NDArray[np.int64] | None,
+        make_rows: Callable[[pa.RecordBatch], list[Any]],
+    ) -> None:
+        self.columns = columns
+        self.timestamps = timestamps
+        self.make_rows = make_rows
+        self._rows: RowBatch | None = None
+
+    def __len__(self) -> int:
+        return int(self.columns.num_rows)
+
+    def rows(self) -> RowBatch:
+        if self._rows is None:
+            timestamps = None if self.timestamps is None else self.timestamps.tolist()
+            self._rows = RowBatch(self.make_rows(self.columns), timestamps)
+        return self._rows
+
+    def __repr__(self) -> str:
+        return f"ColumnBatch({self.columns.num_rows} rows of {self.columns.schema.names})"
+
+
+Batch = RowBatch | ColumnBatch
+
+
+def concat(batches: Sequence[Batch]) -> RowBatch:
+    """One row batch of all records in order; timestamps only if every batch has them."""
+    values: list[Any] = []
+    timestamps: list[int] | None = []
+    for batch in batches:
+        rows = batch.rows()
+        values.extend(rows.values)
+        if timestamps is not None:
+            if rows.timestamps is None:
+                timestamps = None
+            else:
+                timestamps.extend(rows.timestamps)
+    return RowBatch(values, timestamps)

@@ -1,0 +1,1 @@
+"""The runtime operators. Each is an `penstock.taskmanager.operator.Operator`."""
