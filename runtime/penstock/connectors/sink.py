@@ -10,7 +10,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.taskmanager.batch import Batch
+    from penstock.taskmanager.operator import OperatorContext
 
 
 @dataclass(frozen=True)
@@ -21,24 +25,41 @@ class WriterContext:
     uid: str
     job_id: str
     object_store_options: dict[str, Any] = field(default_factory=dict)
+    operator: OperatorContext | None = None
+    """The task's context: clock, metrics, `print_line`, `results`; None where a writer is used without a task."""
 
 
 class SinkWriter(ABC):
     """Writes records; one per sink subtask; driven from one thread."""
+
+    def write_batch(self, batch: Batch, watermark: int) -> None:
+        """What the sink operator calls. Writers that take columns override it."""
+        rows = batch.rows()
+        self.write(rows.values, rows.timestamps, watermark)
 
     @abstractmethod
     def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
         """Take records in order. `watermark` is the operator's current one (ms)."""
 
     def prepare_commit(self, checkpoint_id: int) -> list[Any]:
-        """The vote of the two-phase commit: after it, commit must succeed even after a crash (K7)."""
+        """The vote of the two-phase commit: after it, commit must succeed even after a crash (K7).
+
+        Every committable is returned once. Those of a checkpoint that was abandoned while the job went on belong to the
+        next one: the coordinator carries them over (a lost completion notice loses nothing).
+        """
         return []
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint is complete; the JobManager commits. Notices may be lost: the next one covers them."""
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
         """Items of operator list state (split evenly on rescale); called after `prepare_commit`."""
         return []
 
     def advance_processing_time(self, now: int) -> None: ...
+
+    def finish(self) -> None:
+        """Bounded input has ended: the next `prepare_commit` is the last and must leave nothing open."""
 
     def flush(self) -> None:
         """End of an epoch without a barrier: make what can be durable durable (at-least-once sinks)."""
@@ -56,7 +77,11 @@ class Committer(ABC):
         """A checkpoint was abandoned and the job failed over: its pieces will never be committed."""
 
     def discard_unreferenced(self, keep: list[Any]) -> None:
-        """After a restore: remove in-progress pieces of earlier attempts that no committable in `keep` names."""
+        """Remove in-progress pieces of earlier attempts that no committable in `keep` names.
+
+        Called after a restore and before the new attempt's writers start. `keep`: the committables of every snapshot
+        that may still be restored (all retained checkpoints and the savepoints known).
+        """
 
 
 class Sink(ABC):
@@ -66,8 +91,19 @@ class Sink(ABC):
     def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
         """`restored`: this subtask's share of what `snapshot_state` returned."""
 
-    def create_committer(self, object_store_options: dict[str, Any]) -> Committer | None:
+    def create_committer(
+        self, object_store_options: dict[str, Any], *, job_id: str = "", uid: str = ""
+    ) -> Committer | None:
+        """The committer of this sink in this job, or None if nothing is to be committed.
+
+        `job_id` and `uid` say whose in-progress pieces `discard_unreferenced` may remove: another job may write into
+        the same directory.
+        """
         return None
+
+    def with_object_store_options(self, options: dict[str, Any]) -> Sink:
+        """This sink with what the job's configuration says of object stores, for `validate`; see `Source`."""
+        return self
 
     def validate(self) -> None:
         """Checks on the client what can be checked before anything runs."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.taskmanager.batch import Batch
+    from penstock.taskmanager.operator import OperatorContext
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,9 @@ class SplitEnumerator(ABC):
 
     discovery_interval_ms: int | None = None
     """None: `discover` is called once; else at this interval for as long as the job runs."""
+    parallelism: int = 1
+    """How many subtasks will read; the JobMaster sets it before the first `discover`, so that a source that can be cut
+    anywhere (a range of numbers) makes as many splits. Splits stay as they are when the job is rescaled."""
 
     @abstractmethod
     def discover(self) -> list[Split]:
@@ -92,6 +96,22 @@ class SplitReader(ABC):
     def finished(self) -> bool:
         """True when every record of the split was returned."""
 
+    def take_rejected(self) -> list[Any]:
+        """Malformed records met since the last call, for the side output that `Source.side_output_tags` names.
+
+        Taken after every `read`, also after one that returned None. They belong to the position as records do: a
+        reader opened at `position` gives again exactly those that come after it.
+        """
+        return []
+
+    def watermark(self) -> int | None:
+        """Event time (ms) that the source itself promises, such as a `SourceFunction`'s; None = it does not know."""
+        return None
+
+    def is_idle(self) -> bool:
+        """True while the source itself says that nothing comes for a time; the split does not hold the clock back."""
+        return False
+
     def lag(self) -> int | None:
         """Records or bytes not yet read, for the metrics; None = unknown."""
         return None
@@ -109,6 +129,8 @@ class ReaderContext:
     parallelism: int
     uid: str
     object_store_options: dict[str, Any] = field(default_factory=dict)
+    operator: OperatorContext | None = None
+    """The task's context: clock, metrics, job parameters; None where a reader is used without a task."""
 
 
 class SourceReader(ABC):
@@ -125,6 +147,11 @@ class Source(ABC):
     """What a user passes to `env.from_source`. Picklable; holds no open resources."""
 
     bounded: bool = True
+
+    def with_object_store_options(self, options: dict[str, Any]) -> Source:
+        """This source with what the job's configuration says of object stores (keys of `fsspec`), for `validate` and
+        for the enumerator; readers get the same by their context. Options of the source's own go first."""
+        return self
 
     @abstractmethod
     def create_enumerator(self) -> SplitEnumerator: ...
