@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 class RowKind(Enum):
@@ -94,7 +96,7 @@ class Row:
 
         return make
 
-    def as_dict(self, recursive: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 - PyFlink's signature
+    def as_dict(self, recursive: bool = False) -> dict[str, Any]:
         """Fields by name.
 
         Args:

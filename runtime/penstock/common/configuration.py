@@ -1,0 +1,221 @@
+"""`Configuration`: flat keys and texts, and where they come from.
+
+What counts, from weak to strong: the option's default, `penstock.yaml`, the command line (`-p`, `-D key=value`), the
+program. `load_configuration` gives the first three; the environment lays the program's settings over them.
+"""
+
+from __future__ import annotations
+
+import os
+from contextvars import ContextVar, Token
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import yaml
+
+from penstock.common.errors import InvalidJob
+from penstock.common.option import ConfigOption, parse_list, read_flag, text_of
+from penstock.common.options import check_key, check_value
+from penstock.common.user_location import user_location
+
+if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Mapping
+
+T = TypeVar("T")
+
+CONFIGURATION_FILE = "penstock.yaml"
+CONFIGURATION_FOLDER_VARIABLE = "PENSTOCK_CONF_DIR"
+
+
+class Configuration:
+    """Settings by key. Setters give the configuration back, so that they can be chained.
+
+    >>> configuration = Configuration().set_integer("parallelism.default", 4).set_string("penstock.epoch.target", "1s")
+    >>> from penstock.common import options
+    >>> configuration.get(options.PARALLELISM), configuration.get(options.EPOCH_TARGET)
+    (4, Duration(seconds=1))
+    >>> configuration.set_string("penstock.epoch.taget", "1s")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    penstock.common.errors.InvalidJob: [INVALID_JOB] there is no option 'penstock.epoch.taget'
+    ...did you mean 'penstock.epoch.target'?
+    """
+
+    def __init__(self, other: Configuration | Mapping[str, Any] | None = None) -> None:
+        self._values: dict[str, str] = {}
+        if other is not None:
+            self.add_all(other)
+
+    @staticmethod
+    def from_dict(map: Mapping[str, Any]) -> Configuration:
+        return Configuration(map)
+
+    def get(self, option: ConfigOption[T]) -> T:
+        """The option's value, under its key or a former one, else its default.
+
+        Raises:
+            InvalidJob: the text set is no value of the option's type.
+        """
+        for key in (option.key, *option.former_keys):
+            if key in self._values:
+                return option.parse(self._values[key])
+        return option.default
+
+    def set(self, option: ConfigOption[T], value: T) -> Configuration:
+        """Sets an option; None removes it, so that the default counts again."""
+        if value is None:
+            self.remove_config(option.key)
+            return self
+        return self._put(option.key, value)
+
+    def get_string(self, key: str, default_value: str | None) -> str | None:
+        return self._values.get(key, default_value)
+
+    def set_string(self, key: str, value: str) -> Configuration:
+        return self._put(key, value)
+
+    def get_integer(self, key: str, default_value: int) -> int:
+        return self._read(key, int, "an integer", default_value)
+
+    def set_integer(self, key: str, value: int) -> Configuration:
+        return self._put(key, value)
+
+    def get_boolean(self, key: str, default_value: bool) -> bool:
+        return self._read(key, read_flag, "true or false", default_value)
+
+    def set_boolean(self, key: str, value: bool) -> Configuration:
+        return self._put(key, value)
+
+    def get_float(self, key: str, default_value: float) -> float:
+        return self._read(key, float, "a number", default_value)
+
+    def set_float(self, key: str, value: float) -> Configuration:
+        return self._put(key, value)
+
+    def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
+        text = self._values.get(key)
+        return default_value if text is None else bytearray(text, "latin-1")
+
+    def set_bytearray(self, key: str, value: bytearray) -> Configuration:
+        return self._put(key, value.decode("latin-1"))
+
+    def key_set(self) -> builtins.set[str]:
+        return set(self._values)
+
+    def contains_key(self, key: str) -> bool:
+        return key in self._values
+
+    def remove_config(self, key: str) -> bool:
+        """Whether the key was set."""
+        return self._values.pop(key, None) is not None
+
+    def add_all(self, other: Configuration | Mapping[str, Any], prefix: str | None = None) -> Configuration:
+        """Lays the other settings over these, their keys behind the prefix if one is given."""
+        for key, value in (other.to_dict() if isinstance(other, Configuration) else other).items():
+            self._put(f"{prefix or ''}{key}", value)
+        return self
+
+    def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
+        target_dict.update(self._values)
+
+    def to_dict(self) -> dict[str, str]:
+        return dict(self._values)
+
+    @staticmethod
+    def parse_list_value(value: str) -> list[str]:
+        """
+        >>> Configuration.parse_list_value("a;b")
+        ['a', 'b']
+        """
+        return parse_list(value)
+
+    def _put(self, key: str, value: Any) -> Configuration:
+        if not isinstance(key, str):
+            raise InvalidJob(f"a configuration key is a text, not {key!r}", location=user_location())
+        check_key(key)
+        text = text_of(value)
+        check_value(key, text)
+        self._values[key] = text
+        return self
+
+    def _read(self, key: str, read: Any, kind: str, default: T) -> T:
+        text = self._values.get(key)
+        if text is None:
+            return default
+        try:
+            value: T = read(text)
+        except ValueError:
+            raise InvalidJob(f"{key} is set to {text!r}, which is not {kind}", location=user_location()) from None
+        return value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Configuration) and self._values == other._values
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._values.items()))
+
+    def __repr__(self) -> str:
+        return f"Configuration({self._values!r})"
+
+
+_command_line: ContextVar[Mapping[str, str]] = ContextVar("penstock.command-line", default=MappingProxyType({}))
+
+
+def set_command_line(settings: Mapping[str, Any]) -> Token[Mapping[str, str]]:
+    """What the command line set (`-p`, `-D`), for programs that run in this context; `reset_command_line` undoes it.
+
+    >>> token = set_command_line({"parallelism.default": 3})
+    >>> load_configuration().get_integer("parallelism.default", 1)
+    3
+    >>> reset_command_line(token)
+    """
+    return _command_line.set(Configuration(settings).to_dict())
+
+
+def reset_command_line(token: Token[Mapping[str, str]]) -> None:
+    _command_line.reset(token)
+
+
+def load_configuration(folder: str | Path | None = None) -> Configuration:
+    """`penstock.yaml` of the folder (default: the one `PENSTOCK_CONF_DIR` names), and the command line over it.
+
+    Raises:
+        InvalidJob: a folder was named and holds no `penstock.yaml`, or the file is not a mapping of keys to values.
+    """
+    configuration = Configuration()
+    named = folder or os.environ.get(CONFIGURATION_FOLDER_VARIABLE)
+    if named:
+        path = Path(named) / CONFIGURATION_FILE
+        if not path.is_file():
+            raise InvalidJob(f"there is no {path}", remedy=f"write the file, or unset {CONFIGURATION_FOLDER_VARIABLE}")
+        configuration.add_all(read_configuration_file(path))
+    return configuration.add_all(_command_line.get())
+
+
+def read_configuration_file(path: Path) -> dict[str, Any]:
+    """Keys and values of a YAML file; nested mappings become dotted keys, as in Flink 2."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except yaml.YAMLError as error:
+        raise InvalidJob(f"{path} is not YAML: {error}", remedy="write one `key: value` on a line") from None
+    if not isinstance(content, dict):
+        raise InvalidJob(f"{path} holds a {type(content).__name__}", remedy="write one `key: value` on a line")
+    try:
+        return _flat(content)
+    except InvalidJob as error:
+        raise InvalidJob(f"{path}: {error.message}", remedy=error.remedy) from None
+
+
+_MAP_OPTIONS = frozenset({"pipeline.global-job-parameters"})
+
+
+def _flat(content: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in content.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, dict) and key not in _MAP_OPTIONS:
+            flat.update(_flat(value, f"{key}."))
+        elif value is not None:
+            flat[key] = value
+    return flat

@@ -1,0 +1,193 @@
+"""A configuration option: its key, the type of its value, its default, and what it means."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from penstock.common.errors import InvalidJob
+from penstock.common.time import format_duration, parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+T = TypeVar("T")
+
+_MEMORY = re.compile(r"(\d+)\s*([a-z]*)", re.IGNORECASE)
+_MEMORY_UNITS = {
+    **dict.fromkeys(("", "b", "bytes"), 1),
+    **dict.fromkeys(("k", "kb", "kibibytes"), 2**10),
+    **dict.fromkeys(("m", "mb", "mebibytes"), 2**20),
+    **dict.fromkeys(("g", "gb", "gibibytes"), 2**30),
+    **dict.fromkeys(("t", "tb", "tebibytes"), 2**40),
+}
+
+
+@dataclass(frozen=True)
+class ConfigOption(Generic[T]):
+    """One configuration key. Values are texts in files and in `Configuration`; `parse` gives them their type.
+
+    Args:
+        kind: the type's name in documentation and errors.
+        read: turns the text into the value; raises ValueError.
+        default: None means "not set" and is part of the type.
+        former_keys: older spellings that still count, as in Flink.
+
+    >>> target = duration_option("example.target", timedelta(milliseconds=200), "How long.")
+    >>> target.parse("1s")
+    Duration(seconds=1)
+    """
+
+    key: str
+    kind: str
+    read: Callable[[str], T]
+    default: T
+    doc: str
+    former_keys: tuple[str, ...] = ()
+
+    def parse(self, text: str) -> T:
+        """
+        Raises:
+            InvalidJob: the text is no value of this type; names key, text and type.
+        """
+        try:
+            return self.read(text)
+        except ValueError as error:
+            raise InvalidJob(
+                f"{self.key} is set to {text!r}, which is not {self.kind}: {error}", remedy=self.doc
+            ) from None
+
+
+def text_of(value: Any) -> str:
+    """A value as configuration files spell it.
+
+    >>> text_of(True), text_of(timedelta(seconds=10)), text_of(["a", "b"]), text_of({"k": 1})
+    ('true', '10s', 'a;b', 'k:1')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, list | tuple):
+        return ";".join(map(text_of, value))
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{text_of(item)}" for key, item in value.items())
+    return str(value)
+
+
+@overload
+def text_option(key: str, default: str, doc: str, *former_keys: str) -> ConfigOption[str]: ...
+@overload
+def text_option(key: str, default: None, doc: str, *former_keys: str) -> ConfigOption[str | None]: ...
+def text_option(key: str, default: str | None, doc: str, *former_keys: str) -> ConfigOption[Any]:
+    return ConfigOption(key, "a text", str, default, doc, former_keys)
+
+
+@overload
+def int_option(key: str, default: int, doc: str, *former_keys: str, least: int = 0) -> ConfigOption[int]: ...
+@overload
+def int_option(key: str, default: None, doc: str, *former_keys: str, least: int = 0) -> ConfigOption[int | None]: ...
+def int_option(key: str, default: int | None, doc: str, *former_keys: str, least: int = 0) -> ConfigOption[Any]:
+    def read(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise ValueError(f"the least is {least}")
+        return value
+
+    return ConfigOption(key, "an integer", read, default, doc, former_keys)
+
+
+def float_option(key: str, default: float, doc: str, *former_keys: str) -> ConfigOption[float]:
+    return ConfigOption(key, "a number", float, default, doc, former_keys)
+
+
+def flag_option(key: str, default: bool, doc: str, *former_keys: str) -> ConfigOption[bool]:
+    return ConfigOption(key, "true or false", read_flag, default, doc, former_keys)
+
+
+@overload
+def duration_option(key: str, default: timedelta, doc: str, *former_keys: str) -> ConfigOption[timedelta]: ...
+@overload
+def duration_option(key: str, default: None, doc: str, *former_keys: str) -> ConfigOption[timedelta | None]: ...
+def duration_option(key: str, default: timedelta | None, doc: str, *former_keys: str) -> ConfigOption[Any]:
+    def read(text: str) -> timedelta:
+        value = parse_duration(text)
+        if value < timedelta(0):
+            raise ValueError("it is negative")
+        return value
+
+    return ConfigOption(key, "a duration such as 500ms, 10s, 5min", read, default, doc, former_keys)
+
+
+def memory_option(key: str, default: int, doc: str, *former_keys: str) -> ConfigOption[int]:
+    return ConfigOption(key, "a size such as 64mb, 1gb", parse_memory, default, doc, former_keys)
+
+
+def choice_option(key: str, choices: Sequence[str], default: str, doc: str, *former_keys: str) -> ConfigOption[str]:
+    def read(text: str) -> str:
+        found = {choice.lower(): choice for choice in choices}.get(text.strip().lower())
+        if found is None:
+            raise ValueError(f"choose from {', '.join(choices)}")
+        return found
+
+    return ConfigOption(key, f"one of {', '.join(choices)}", read, default, doc, former_keys)
+
+
+def list_option(key: str, doc: str, *former_keys: str) -> ConfigOption[list[str]]:
+    return ConfigOption(key, "a list separated by ;", parse_list, [], doc, former_keys)
+
+
+def map_option(key: str, doc: str, *former_keys: str) -> ConfigOption[dict[str, str]]:
+    return ConfigOption(key, "pairs such as key:value,key:value", parse_map, {}, doc, former_keys)
+
+
+def read_flag(text: str) -> bool:
+    value = {"true": True, "false": False}.get(text.strip().lower())
+    if value is None:
+        raise ValueError("write true or false")
+    return value
+
+
+def parse_memory(text: str) -> int:
+    """Bytes.
+
+    >>> parse_memory("64 mb")
+    67108864
+    """
+    match = _MEMORY.fullmatch(text.strip())
+    if match is None or match[2].lower() not in _MEMORY_UNITS:
+        raise ValueError("write a number and a unit, for example 64mb")
+    return int(match[1]) * _MEMORY_UNITS[match[2].lower()]
+
+
+def parse_list(text: str) -> list[str]:
+    """Items of `a;b` and of YAML's `[a, b]`.
+
+    >>> parse_list("a; b"), parse_list("['x', y]"), parse_list("")
+    (['a', 'b'], ['x', 'y'], [])
+    """
+    stripped = text.strip()
+    is_yaml = stripped.startswith("[") and stripped.endswith("]")
+    items = stripped[1:-1].split(",") if is_yaml else stripped.split(";")
+    return [item.strip().strip("'\"") for item in items if item.strip()]
+
+
+def parse_map(text: str) -> dict[str, str]:
+    """
+    >>> parse_map("threshold:1.5,unit:F")
+    {'threshold': '1.5', 'unit': 'F'}
+    """
+    pairs: dict[str, str] = {}
+    for item in text.strip().removeprefix("{").removesuffix("}").split(","):
+        if not item.strip():
+            continue
+        key, colon, value = item.partition(":")
+        if not colon:
+            raise ValueError(f"{item.strip()!r} has no colon")
+        pairs[key.strip()] = value.strip()
+    return pairs

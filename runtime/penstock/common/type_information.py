@@ -1,0 +1,341 @@
+"""`TypeInformation`, the base of all type descriptions, and the types of single values.
+
+The names belong to `penstock.common.typeinfo`, where programs import them from; see its head for the whole picture.
+"""
+
+# ruff: noqa: N802 - the factories have PyFlink's names
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import Any
+
+from penstock.common.time import Instant
+
+
+class TypeInformation(ABC):
+    """What the values of a stream or state are. Equal descriptions are equal and hash alike."""
+
+    @property
+    @abstractmethod
+    def python_type(self) -> Any:
+        """The annotation `msgspec` encodes and decodes the storable form with, for example `tuple[int, str]`."""
+
+    @property
+    def is_storable(self) -> bool:
+        """Values are encoded as they are; False: they pass `to_storable` before and `from_storable` after."""
+        return True
+
+    def to_storable(self, value: Any) -> Any:
+        return value
+
+    def from_storable(self, value: Any) -> Any:
+        return value
+
+    def accepts(self, value: Any) -> bool:
+        """Whether the value, after `convert`, is one of this type. None is a value of every type."""
+        return value is None or self._accepts(value)
+
+    @abstractmethod
+    def _accepts(self, value: Any) -> bool: ...
+
+    def convert(self, value: Any) -> Any:
+        """The value as the stream carries it: a tuple given for a Row becomes one, a list given for a tuple too."""
+        return value
+
+    def need_conversion(self) -> bool:
+        """Whether PyFlink's internal form (days, microseconds, tuples) differs from the Python value."""
+        return False
+
+    def to_internal_type(self, obj: Any) -> Any:
+        return obj
+
+    def from_internal_type(self, obj: Any) -> Any:
+        return obj
+
+    def _key(self) -> tuple[object, ...]:
+        return ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, str(self._key())))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self._key()))})"
+
+
+class BasicType(Enum):
+    STRING = "String"
+    BYTE = "Byte"
+    BOOLEAN = "Boolean"
+    SHORT = "Short"
+    INT = "Integer"
+    LONG = "Long"
+    FLOAT = "Float"
+    DOUBLE = "Double"
+    CHAR = "Char"
+    BIG_INT = "BigInteger"
+    BIG_DEC = "BigDecimal"
+    INSTANT = "Instant"
+
+
+_BASIC_PYTHON_TYPES: dict[BasicType, type] = {
+    BasicType.STRING: str,
+    BasicType.BYTE: int,
+    BasicType.BOOLEAN: bool,
+    BasicType.SHORT: int,
+    BasicType.INT: int,
+    BasicType.LONG: int,
+    BasicType.FLOAT: float,
+    BasicType.DOUBLE: float,
+    BasicType.CHAR: str,
+    BasicType.BIG_INT: int,
+    BasicType.BIG_DEC: decimal.Decimal,
+    BasicType.INSTANT: Instant,
+}
+
+
+class BasicTypeInfo(TypeInformation):
+    """A number, string, boolean, decimal or instant.
+
+    >>> BasicTypeInfo.LONG_TYPE_INFO().python_type, BasicTypeInfo.BIG_DEC_TYPE_INFO().accepts(1.5)
+    (<class 'int'>, False)
+    """
+
+    def __init__(self, basic_type: BasicType) -> None:
+        self._basic_type = basic_type
+
+    @property
+    def basic_type(self) -> BasicType:
+        return self._basic_type
+
+    @property
+    def python_type(self) -> type:
+        return _BASIC_PYTHON_TYPES[self._basic_type]
+
+    def _accepts(self, value: Any) -> bool:
+        expected = self.python_type
+        if expected is bool:
+            return isinstance(value, bool)
+        if expected is float:
+            return isinstance(value, float | int) and not isinstance(value, bool)
+        if expected is int:
+            return isinstance(value, int) and not isinstance(value, bool)
+        return isinstance(value, expected)
+
+    def _key(self) -> tuple[object, ...]:
+        return (self._basic_type,)
+
+    def __repr__(self) -> str:
+        return f"Types.{self._basic_type.name}()"
+
+    @staticmethod
+    def STRING_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.STRING)
+
+    @staticmethod
+    def BOOLEAN_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.BOOLEAN)
+
+    @staticmethod
+    def BYTE_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.BYTE)
+
+    @staticmethod
+    def SHORT_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.SHORT)
+
+    @staticmethod
+    def INT_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.INT)
+
+    @staticmethod
+    def LONG_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.LONG)
+
+    @staticmethod
+    def FLOAT_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.FLOAT)
+
+    @staticmethod
+    def DOUBLE_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.DOUBLE)
+
+    @staticmethod
+    def CHAR_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.CHAR)
+
+    @staticmethod
+    def BIG_INT_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.BIG_INT)
+
+    @staticmethod
+    def BIG_DEC_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.BIG_DEC)
+
+    @staticmethod
+    def INSTANT_TYPE_INFO() -> BasicTypeInfo:
+        return InstantTypeInfo(BasicType.INSTANT)
+
+
+class InstantTypeInfo(BasicTypeInfo):
+    """`Instant`; internally milliseconds since the epoch."""
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, obj: Instant) -> int:
+        return obj.to_epoch_milli()
+
+    def from_internal_type(self, obj: int) -> Instant:
+        return Instant.of_epoch_milli(obj)
+
+
+class DateTypeInfo(TypeInformation):
+    """`datetime.date`; internally days since the epoch.
+
+    >>> DateTypeInfo().to_internal_type(datetime.date(1970, 1, 2))
+    1
+    """
+
+    EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
+
+    @property
+    def python_type(self) -> type:
+        return datetime.date
+
+    def _accepts(self, value: Any) -> bool:
+        return isinstance(value, datetime.date) and not isinstance(value, datetime.datetime)
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, d: datetime.date | None) -> int | None:
+        return None if d is None else d.toordinal() - self.EPOCH_ORDINAL
+
+    def from_internal_type(self, v: int | None) -> datetime.date | None:
+        return None if v is None else datetime.date.fromordinal(v + self.EPOCH_ORDINAL)
+
+    def __repr__(self) -> str:
+        return "Types.SQL_DATE()"
+
+
+class TimeTypeInfo(TypeInformation):
+    """`datetime.time`; internally microseconds since midnight."""
+
+    EPOCH_ORDINAL = DateTypeInfo.EPOCH_ORDINAL
+
+    @property
+    def python_type(self) -> type:
+        return datetime.time
+
+    def _accepts(self, value: Any) -> bool:
+        return isinstance(value, datetime.time)
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, t: datetime.time | None) -> int | None:
+        if t is None:
+            return None
+        return ((t.hour * 60 + t.minute) * 60 + t.second) * 1_000_000 + t.microsecond
+
+    def from_internal_type(self, t: int | None) -> datetime.time | None:
+        if t is None:
+            return None
+        seconds, microsecond = divmod(t, 1_000_000)
+        minutes, second = divmod(seconds, 60)
+        hour, minute = divmod(minutes, 60)
+        return datetime.time(hour, minute, second, microsecond)
+
+    def __repr__(self) -> str:
+        return "Types.SQL_TIME()"
+
+
+class TimestampTypeInfo(TypeInformation):
+    """`datetime.datetime`; internally microseconds since the epoch. A value without a time zone is taken as UTC."""
+
+    _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+    @property
+    def python_type(self) -> type:
+        return datetime.datetime
+
+    def _accepts(self, value: Any) -> bool:
+        return isinstance(value, datetime.datetime)
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, dt: datetime.datetime | None) -> int | None:
+        if dt is None:
+            return None
+        aware = dt if dt.tzinfo is not None else dt.replace(tzinfo=datetime.UTC)
+        return (aware - self._EPOCH) // datetime.timedelta(microseconds=1)
+
+    def from_internal_type(self, ts: int | None) -> datetime.datetime | None:
+        if ts is None:
+            return None
+        return (self._EPOCH + datetime.timedelta(microseconds=ts)).replace(tzinfo=None)
+
+    def __repr__(self) -> str:
+        return "Types.SQL_TIMESTAMP()"
+
+
+class SqlTimeTypeInfo:
+    """Makes the types of SQL's dates and times."""
+
+    @staticmethod
+    def DATE() -> TypeInformation:
+        return DateTypeInfo()
+
+    @staticmethod
+    def TIME() -> TypeInformation:
+        return TimeTypeInfo()
+
+    @staticmethod
+    def TIMESTAMP() -> TypeInformation:
+        return TimestampTypeInfo()
+
+
+class LocalTimeTypeInfo(TypeInformation):
+    """A date, time or date and time without a time zone."""
+
+    class TimeType(Enum):
+        LOCAL_DATE = "date"
+        LOCAL_TIME = "time"
+        LOCAL_DATE_TIME = "datetime"
+
+    def __init__(self, time_type: TimeType) -> None:
+        self._time_type = time_type
+
+    @property
+    def python_type(self) -> type:
+        python_type: type = getattr(datetime, self._time_type.value)
+        return python_type
+
+    def _accepts(self, value: Any) -> bool:
+        return isinstance(value, self.python_type)
+
+    def _key(self) -> tuple[object, ...]:
+        return (self._time_type,)
+
+
+class PickledBytesTypeInfo(TypeInformation):
+    """Any value. PyFlink pickles such values; here the name stays for its programs, the pickle does not: the value is
+    encoded by what it is when it is stored, and one that cannot be encoded is an error that names it."""
+
+    @property
+    def python_type(self) -> Any:
+        return Any
+
+    def _accepts(self, value: Any) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return "Types.PICKLED_BYTE_ARRAY()"
