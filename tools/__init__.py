@@ -7,4 +7,5 @@ standard library alone, so that they run before anything else of the project is 
 - ``devcluster``: a real one-node Kubernetes on this machine.
 - ``images``: the container images, built without a registry.
 - ``gobuild``: builds the Go programs the others need, once, into a cache outside the clone.
+- ``processes``: servers that outlive the command that started them, and are found again.
 """

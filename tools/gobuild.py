@@ -18,12 +18,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tools.errors import BuildFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
 
 NICENESS = 19
 """A build takes minutes and must not slow the tests that run beside it."""

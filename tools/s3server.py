@@ -17,8 +17,6 @@ From a shell: ``python tools/s3server.py start|stop|status --state-dir DIR``.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import secrets
 import signal
@@ -27,8 +25,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 if not __package__:  # run as a script: the package is beside this file's directory
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -36,6 +33,9 @@ if not __package__:  # run as a script: the package is beside this file's direct
 from tools.errors import BuildFailed, NotRunning, ToolError
 from tools.gobuild import GoModule
 from tools.s3sign import Credentials, request
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 MODULE = GoModule(
     directory=Path(__file__).resolve().parent / "s3server",
@@ -272,80 +272,7 @@ def _healthy(endpoint_url: str, credentials: Credentials) -> bool:
         return False
 
 
-# ---- command line: a server that outlives the process that started it
-
-
-def _running(state: Path) -> dict[str, str] | None:
-    """What ``start`` wrote down, if that server still runs (and its pid was not given to another program)."""
-    try:
-        record: dict[str, str] = json.loads((state / "server.json").read_text())
-    except (OSError, ValueError):
-        return None
-    command = subprocess.run(
-        ["ps", "-o", "stat=,args=", "-p", record["pid"]], stdout=subprocess.PIPE, text=True, check=False
-    ).stdout
-    return record if "versitygw" in command and not command.startswith("Z") else None
-
-
-def _start(state: Path, *, host: str, port: int, buckets: list[str]) -> dict[str, str]:
-    record = _running(state)
-    if record is None:
-        server = S3Server(state, port, host=host).start()
-        if server.process is None:
-            raise ToolError(
-                f"{ENDPOINT_VARIABLE} is set: {server.endpoint_url} runs already", remedy="use it, or unset it"
-            )
-        record = {"pid": str(server.process.pid), **server.env()}
-        path = state / "server.json"
-        path.touch(mode=0o600)
-        path.write_text(json.dumps(record, indent=1))
-        for bucket in buckets:
-            server.create_bucket(bucket)
-    return record
-
-
-def _stop(state: Path) -> None:
-    record = _running(state)
-    if record is not None:
-        pid = int(record["pid"])
-        os.kill(pid, signal.SIGCONT)
-        os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + 5
-        while _running(state) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        if _running(state):
-            os.kill(pid, signal.SIGKILL)
-    (state / "server.json").unlink(missing_ok=True)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """The command line; ``start`` and ``status`` print the environment that a client needs, as ``export`` lines."""
-    parser = argparse.ArgumentParser(prog="s3server", description="A real S3 server for development.")
-    parser.add_argument("verb", choices=["start", "stop", "status"])
-    parser.add_argument("--state-dir", type=Path, required=True, help="what it stores, its log, its keys")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
-    parser.add_argument("--port", type=int, default=0, help="port to listen on (a free one)")
-    parser.add_argument("--bucket", action="append", default=[], help="bucket to make; may be repeated")
-    options = parser.parse_args(arguments)
-    try:
-        if options.verb == "stop":
-            _stop(options.state_dir)
-            return 0
-        if options.verb == "start":
-            record = _start(options.state_dir, host=options.host, port=options.port, buckets=options.bucket)
-        elif (found := _running(options.state_dir)) is not None:
-            record = found
-        else:
-            print("not running")
-            return 1
-    except ToolError as error:
-        print(f"{error.code}: {error}", file=sys.stderr)
-        return 1
-    for name, value in record.items():
-        if name != "pid":
-            print(f"export {name}={value}")
-    return 0
-
-
 if __name__ == "__main__":
+    from tools.s3command import main
+
     sys.exit(main())

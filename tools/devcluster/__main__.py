@@ -16,11 +16,15 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tools.devcluster import plan, processes
+from tools import processes
+from tools.devcluster import plan
 from tools.devcluster.cluster import Cluster, KubectlFailed
-from tools.devcluster.plan import Level
 from tools.errors import ToolError
+
+if TYPE_CHECKING:
+    from tools.devcluster.plan import Level
 
 
 def main(arguments: list[str] | None = None) -> int:

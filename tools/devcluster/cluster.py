@@ -1,32 +1,28 @@
 """The cluster as tests and the command line see it: up, use, down.
 
-``up`` is done when a Deployment applied at once gets its pods: API server ready, node ready, DNS answering, service
-accounts being made. ``down`` may be called at any time, also on the ruins of an ``up`` that was killed.
+``up`` is done when a Deployment applied at once gets its pods. ``down`` may be called at any time, also on the ruins of
+an ``up`` that was killed.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import shutil
-import signal
-import socket
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from types import TracebackType
-from typing import Self
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
 
-from tools.devcluster import api, binaries, host, nodeconfig, pki, plan, preflight, processes, store, supervisor
-from tools.devcluster.plan import Level, Plan, Ports
+from tools import processes
+from tools.devcluster import api, binaries, lifecycle, plan, preflight, store, supervisor
 from tools.errors import NotRunning, ToolError
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-START_TIMEOUT = 300.0
-"""Seconds for each step of ``up``; an idle machine takes 10 for all, a busy one may take long."""
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import TracebackType
+
+    from tools.devcluster.plan import Level, Plan
 
 
 class KubectlFailed(ToolError):
@@ -63,24 +59,25 @@ class Cluster:
         with self._lock():
             self._was_up = self.is_up()
             if not self._was_up:
-                preflight.check(self.level)
+                preflight.check(self.level, self.root)
                 programs = binaries.ensure(self.level)
-                self._down()
-                with ExitStack() as undo:
-                    undo.callback(self._down)
-                    self._start(programs)
-                    undo.pop_all()
+                lifecycle.stop(self.root)
+                try:
+                    lifecycle.start(self.name, self.level, programs)
+                except BaseException:
+                    lifecycle.stop(self.root)
+                    raise
         return self
 
     def down(self) -> None:
         """Stop everything and leave nothing behind; the images that were loaded stay for the next time."""
         with self._lock():
-            self._down()
+            lifecycle.stop(self.root)
 
     def is_up(self) -> bool:
         """Whether the cluster runs, at this level, and answers."""
         found = plan.load(self.root)
-        process = processes.load(self._process_file)
+        process = processes.load(lifecycle.process_file(self.root))
         return (
             found is not None
             and found.level == self.level
@@ -150,7 +147,7 @@ class Cluster:
     def pids(self) -> dict[str, int]:
         """The processes of the components by name, as this machine numbers them."""
         running = self.plan
-        process = processes.load(self._process_file)
+        process = processes.load(lifecycle.process_file(self.root))
         wanted = supervisor.recorded(running)
         if process is None:
             return {}
@@ -169,17 +166,15 @@ class Cluster:
 
     def node_command(self, *command: str) -> list[str]:
         """The command line that runs ``command`` inside the node's namespaces."""
-        process = processes.load(self._process_file)
+        process = processes.load(lifecycle.process_file(self.root))
         if process is None:
             raise NotRunning(f"the cluster {self.name!r} is down", remedy="python -m tools.devcluster up")
         namespaces = ("--mount", "--pid", "--net", "--uts", "--ipc")
         return ["nsenter", "--target", str(process.pid), *namespaces, "--", *command]
 
-    # ---- steps
-
-    @property
-    def _process_file(self) -> Path:
-        return self.root / "process.json"
+    def environment(self) -> dict[str, str]:
+        """The environment in which Kubernetes clients use this cluster, past any proxy."""
+        return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "NO_PROXY": "*", "no_proxy": "*"}
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
@@ -189,90 +184,6 @@ class Cluster:
         with path.open("a") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
-
-    def _start(self, programs: Path) -> None:
-        self.root.mkdir(mode=0o700, parents=True)
-        images = plan.image_root(self.name)
-        planned = Plan(self.name, self.level, self.root, images, programs)
-        if self.level == "node":
-            images.mkdir(mode=0o711, parents=True, exist_ok=True)
-            planned = host.claim(planned)
-        else:
-            planned = Plan(self.name, self.level, self.root, images, programs, ports=_free_ports())
-            planned.save()
-        planned.logs.mkdir()
-        pki.make_certificates(planned)
-        pki.make_kubeconfigs(planned)
-        if self.level == "node":
-            nodeconfig.write(planned)
-            host.make_cgroups(planned)
-        self._spawn(planned)
-        if self.level == "node":
-            self._wait("containerd", lambda: _containerd_answers(planned))
-            store.prepare(planned)
-            planned.store_ready.touch()
-        self._wait("the API server", lambda: api.serves(planned))
-        if self.level == "node":
-            self._wait("the node", lambda: api.node_is_ready(planned))
-            self._wait("DNS", lambda: api.dns_answers(planned))
-        self._wait("the default service account", lambda: api.default_account_exists(planned))
-
-    def _spawn(self, planned: Plan) -> None:
-        """Start the supervisor, at the node level inside new namespaces, and write down which process it is."""
-        command = [sys.executable, "-m", "tools.devcluster.supervisor", str(planned.root)]
-        if self.level == "node":
-            namespaces = ["--mount", "--pid", "--net", "--uts", "--ipc", "--propagation", "slave"]
-            command = ["unshare", *namespaces, "--fork", "--kill-child", "--mount-proc", *command]
-        with (planned.logs / "supervisor.log").open("ab") as log:
-            outer = subprocess.Popen(
-                command,
-                cwd=REPOSITORY,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        pid = outer.pid
-        if self.level == "node":
-            self._wait("the node's first process", lambda: _first_inside(outer.pid) is not None)
-            pid = _first_inside(outer.pid) or pid
-        processes.save(self._process_file, processes.of(pid))
-        if self.level == "node":
-            host.make_link(planned, pid)
-
-    def _wait(self, what: str, ready: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + START_TIMEOUT
-        while not ready():
-            process = processes.load(self._process_file)
-            dead = process is not None and not process.alive()
-            if dead or time.monotonic() > deadline:
-                waited = "its processes ended" if dead else f"it was waited for {START_TIMEOUT:.0f} s"
-                raise NotRunning(
-                    f"{what} of the cluster {self.name!r} did not come up: {waited}\n{self._last_words()}",
-                    remedy="the lines above are the ends of its logs; is the machine short of memory or disk?",
-                )
-            time.sleep(0.05)
-
-    def _last_words(self) -> str:
-        lines: list[str] = []
-        for log in sorted((self.root / "log").glob("*.log")):
-            end = log.read_text(errors="replace").splitlines()[-8:]
-            lines += [f"--- {log.stem}", *end]
-        return "\n".join(lines)
-
-    def _down(self) -> None:
-        found = plan.load(self.root)
-        process = processes.load(self._process_file)
-        if process is not None:
-            process.end(patience=15.0)
-        if found is not None and found.level == "node":
-            host.remove_link(found)
-            host.remove_cgroups(found)
-            store.forget_containers(found)
-            host.release(found)
-        if self.root.exists():
-            shutil.rmtree(self.root)
 
     def _client(self, program: Path, arguments: tuple[str, ...], stdin: str | None, timeout: float) -> str:
         done = subprocess.run(
@@ -287,36 +198,3 @@ class Cluster:
         if done.returncode:
             raise KubectlFailed(f"{program.name} {' '.join(arguments)}", done.stderr or done.stdout)
         return done.stdout
-
-    def environment(self) -> dict[str, str]:
-        """The environment in which Kubernetes clients use this cluster, past any proxy."""
-        return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "NO_PROXY": "*", "no_proxy": "*"}
-
-
-def _free_ports() -> Ports:
-    """Ports nobody listens on; they are held open together so that they differ."""
-    with ExitStack() as held:
-        numbers = []
-        for _ in range(5):
-            probe = held.enter_context(socket.socket())
-            probe.bind(("127.0.0.1", 0))
-            numbers.append(probe.getsockname()[1])
-    return Ports(*numbers)
-
-
-def _first_inside(outer: int) -> int | None:
-    """The first process of the namespaces that ``unshare`` made, once it is in its network namespace."""
-    inside = processes.children(outer)
-    if inside and os.readlink(f"/proc/{inside[0]}/ns/net") != os.readlink("/proc/self/ns/net"):
-        return inside[0]
-    return None
-
-
-def _containerd_answers(planned: Plan) -> bool:
-    if not planned.containerd_socket.exists():
-        return False
-    try:
-        store.ctr(planned, "version")
-    except ToolError:
-        return False
-    return True

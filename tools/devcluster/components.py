@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tools.devcluster.pki import kubeconfig
 from tools.devcluster.plan import NODE_NAME, Plan
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
 
 @dataclass(frozen=True)
 class Component:
-    """A process of the cluster; it is started once ``ready`` says so, and again when it ends."""
+    """A process of the cluster; it is started once ``ready`` says so, and again when it ends.
+
+    One that ``keeps_data`` beyond the life of the cluster is asked to end and waited for, the others are killed.
+    """
 
     name: str
     command: tuple[str, ...]
     ready: Callable[[], bool] = lambda: True
+    keeps_data: bool = False
 
 
 def components(plan: Plan, api_ready: Callable[[], bool]) -> list[Component]:
@@ -33,7 +40,7 @@ def components(plan: Plan, api_ready: Callable[[], bool]) -> list[Component]:
     ]
     if plan.level == "node":
         wanted += [
-            Component("containerd", ("containerd", "--config", str(plan.conf / "containerd.toml"))),
+            Component("containerd", ("containerd", "--config", str(plan.conf / "containerd.toml")), keeps_data=True),
             Component("kubelet", _kubelet(plan), store_ready),
             Component("kube-proxy", (_program(plan, "kube-proxy"), f"--config={plan.conf / 'proxy.yaml'}"), api_ready),
             Component("coredns", (_program(plan, "coredns"), "-conf", str(plan.conf / "Corefile")), api_ready),

@@ -13,14 +13,17 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tools.devcluster.node import OWN_DIRECTORIES
 from tools.devcluster.plan import NUMBERS, Plan, load
 from tools.errors import Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CLAIMS = Path("/run/penstock-devcluster")
 """One file per number in use, holding the state directory of the cluster that has it; gone with the last one."""

@@ -11,9 +11,12 @@ import json
 import secrets
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tools.devcluster.plan import DOMAIN, NODE_NAME, Plan
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LIFETIME_DAYS = 30
 

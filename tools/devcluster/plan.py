@@ -21,6 +21,9 @@ Level = Literal["control", "node"]
 
 NODE_NAME = "node1"
 DOMAIN = "cluster.local"
+LONGEST_ROOT = 107 - len("/containerd.sock")
+"""Bytes that a unix socket's address leaves for the directory that it is in (``man 7 unix``)."""
+
 NUMBERS = range(16)
 """How many node-level clusters one machine can have: as many as the address plan has room for."""
 
@@ -130,7 +133,7 @@ def load(root: Path) -> Plan | None:
     except FileNotFoundError:
         return None
     paths = {name: Path(raw[name]) for name in ("root", "images", "binaries")}
-    return Plan(**{**raw, **paths, "ports": Ports(**raw["ports"])})
+    return Plan(name=raw["name"], level=raw["level"], number=raw["number"], ports=Ports(**raw["ports"]), **paths)
 
 
 def state_root(name: str) -> Path:
@@ -138,9 +141,15 @@ def state_root(name: str) -> Path:
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
         raise ToolError(f"{name!r} is no name for a cluster", remedy="use lower-case letters, digits and hyphens")
     configured = os.environ.get("PENSTOCK_CLUSTER_STATE")
-    return (Path(configured) if configured else cache_root() / "clusters") / name
+    root = (Path(configured) if configured else cache_root() / "clusters").resolve() / name
+    if len(str(root)) > LONGEST_ROOT:
+        raise ToolError(
+            f"{root} is too long a path: a socket's address in it would not fit",
+            remedy="set PENSTOCK_CLUSTER_STATE to a shorter one",
+        )
+    return root
 
 
 def image_root(name: str) -> Path:
     """Where the images of the cluster ``name`` are; they outlive it, because loading them takes longer than ``up``."""
-    return cache_root() / "containerd" / name
+    return cache_root().resolve() / "containerd" / name

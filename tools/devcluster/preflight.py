@@ -11,13 +11,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tools.devcluster import host
+from tools.devcluster.node import OWN_DIRECTORIES
 from tools.devcluster.nodeconfig import CNI_DIRECTORIES
-from tools.devcluster.plan import Level
 from tools.errors import Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tools.devcluster.plan import Level
 
 PROGRAMS = {
     "containerd": "containerd",
@@ -36,11 +41,14 @@ PROGRAMS_CONTROL = {"openssl": "openssl"}
 CGROUP_CONTROLLERS = frozenset({"cpu", "cpuset", "memory", "pids"})
 
 
-def check(level: Level) -> None:
-    """Install what is missing and can be installed; raise ``Unsupported`` with all reasons when something else is."""
+def check(level: Level, root: Path) -> None:
+    """Install what is missing and can be installed; raise ``Unsupported`` with all reasons when something else is.
+
+    ``root`` is where the cluster's state is going to be.
+    """
     if level == "node" and os.geteuid() == 0 and sys.platform == "linux":
         install_missing()
-    reasons = list(_reasons(level))
+    reasons = list(_reasons(level, root))
     if reasons:
         raise Unsupported(
             f"this machine cannot host a cluster of level {level!r}:\n" + "\n".join(f"  - {line}" for line in reasons),
@@ -84,7 +92,7 @@ def apt_install(packages: list[str]) -> None:
             )
 
 
-def _reasons(level: Level) -> Iterator[str]:
+def _reasons(level: Level, root: Path) -> Iterator[str]:
     if sys.platform != "linux":
         yield f"this is {sys.platform}, Kubernetes' servers need Linux"
         return
@@ -99,6 +107,9 @@ def _reasons(level: Level) -> Iterator[str]:
     if missing := missing_packages():
         yield f"programs are missing, of the Debian packages {', '.join(missing)}"
         return
+    for directory in (*OWN_DIRECTORIES, Path("/run")):
+        if root.is_relative_to(directory):
+            yield f"the state would be in {root}, but the node covers {directory} (PENSTOCK_CLUSTER_STATE)"
     for problem in (_namespaces, _overlay, _links, _cgroups):
         if reason := problem():
             yield reason

@@ -14,10 +14,13 @@ import shutil
 import subprocess
 import tarfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tools.devcluster.nodeconfig import PAUSE_IMAGE
-from tools.devcluster.plan import Plan
 from tools.errors import ToolError
+
+if TYPE_CHECKING:
+    from tools.devcluster.plan import Plan
 
 NAMESPACE = "k8s.io"
 """Where the kubelet looks."""

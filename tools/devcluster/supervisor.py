@@ -25,8 +25,8 @@ from tools.devcluster.plan import Plan, load
 
 POLL_SECONDS = 0.05
 RESTART_SECONDS = 1.0
-PATIENCE_SECONDS = 3.0
-"""How long a process may take to end by itself; the API server would take ten for requests that nobody waits for."""
+PATIENCE_SECONDS = 5.0
+"""How long a process that keeps data may take to end by itself."""
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -59,7 +59,7 @@ class Supervisor:
                 if component.name not in self.running and due and component.ready():
                     self._start(component)
             time.sleep(POLL_SECONDS)
-        self._end([component.name for component in reversed(wanted)])
+        self._end(wanted)
 
     def api_ready(self) -> bool:
         """Whether the API server was ever ready; components that lose it find it again by themselves."""
@@ -80,7 +80,7 @@ class Supervisor:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - this process has one thread
+                preexec_fn=_die_with_parent,
             )
         self._record()
 
@@ -108,18 +108,19 @@ class Supervisor:
         scratch.write_text(json.dumps({name: process.pid for name, process in self.running.items()}))
         scratch.rename(path)
 
-    def _end(self, names: list[str]) -> None:
-        """End what still runs, dependants first; all of them share one allowance of time."""
-        for name in names:
-            if name in self.running:
-                self.running[name].send_signal(signal.SIGCONT)
-                self.running[name].terminate()
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        for name in names:
-            process = self.running.get(name)
-            if process is not None:
+    def _end(self, components: list[Component]) -> None:
+        """End what runs; only what keeps data is given the time to end by itself."""
+        for component in components:
+            process = self.running.get(component.name)
+            if process is not None and not component.keeps_data:
+                process.kill()
+        for component in components:
+            process = self.running.get(component.name)
+            if process is not None and component.keeps_data:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
                 try:
-                    process.wait(timeout=max(0.0, deadline - time.monotonic()))
+                    process.wait(timeout=PATIENCE_SECONDS)
                 except subprocess.TimeoutExpired:
                     process.kill()
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -40,6 +42,29 @@ class ProcessRef:
             if time.monotonic() > deadline:
                 self.send(signal.SIGKILL)
             time.sleep(0.02)
+
+
+def spawn(command: list[str], *, environment: dict[str, str], log: Path) -> int:
+    """Start a process that outlives this one, in a session of its own; return its id.
+
+    ``subprocess`` would warn about it, since it expects whoever starts a process to see it end.
+    """
+    program = shutil.which(command[0], path=environment.get("PATH"))
+    if program is None:
+        raise FileNotFoundError(command[0])
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+        streams = [(os.POSIX_SPAWN_DUP2, output, number) for number in (1, 2)]
+        return os.posix_spawn(program, command, environment, file_actions=[nothing, *streams], setsid=True)
+    finally:
+        os.close(output)
+
+
+def reap(pid: int) -> None:
+    """Wait for the end of a process that ``spawn`` started, if it is a child of this very process."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)
 
 
 def of(pid: int) -> ProcessRef:

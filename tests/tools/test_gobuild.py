@@ -1,0 +1,87 @@
+"""Programs are built once, by whoever comes first, and anew when what decides their bytes changes.
+
+``go`` is replaced by a script that counts its calls: what the compiler does is not under test.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tools.errors import BuildFailed
+from tools.gobuild import GoModule
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GO = """#!/bin/sh
+if [ "$1" = env ]; then echo "${FAKE_GO_VERSION:-go1.26.0}"; exit; fi
+echo "$*" >> "$FAKE_GO_CALLS"
+while [ "$1" != -o ]; do shift; done
+sleep 0.2
+[ "$3" = ./broken ] && { echo "syntax error in broken"; exit 1; }
+echo program > "$2"
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GoModule:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "go").write_text(GO)
+    (tools / "go").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FAKE_GO_CALLS", str(tmp_path / "calls"))
+    source = tmp_path / "module"
+    source.mkdir()
+    (source / "go.mod").write_text("module m\n")
+    (source / "go.sum").write_text("")
+    return GoModule(source, {"one": "./one", "two": "./two", "broken": "./broken"})
+
+
+def calls(module: GoModule) -> int:
+    record = module.directory.parent / "calls"
+    return len(record.read_text().splitlines()) if record.exists() else 0
+
+
+def test_program_is_built_once(module: GoModule) -> None:
+    directory = module.ensure(["one"])
+    assert (directory / "one").read_text() == "program\n"
+    assert module.ensure(["one"]) == directory
+    assert calls(module) == 1
+
+
+def test_only_what_is_missing_is_built(module: GoModule) -> None:
+    module.ensure(["one"])
+    module.ensure(["one", "two"])
+    assert calls(module) == 2
+
+
+def test_two_callers_at_once_build_once(module: GoModule) -> None:
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        directories = set(pool.map(lambda _: module.ensure(["one"]), range(4)))
+    assert len(directories) == 1
+    assert calls(module) == 1
+
+
+def test_new_pin_source_version_or_flags_are_a_new_program(module: GoModule, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {module.bin_dir()}
+    (module.directory / "go.sum").write_text("other")
+    seen.add(module.bin_dir())
+    (module.directory / "cmd").mkdir()
+    (module.directory / "cmd" / "main.go").write_text("package main")
+    seen.add(module.bin_dir())
+    monkeypatch.setenv("FAKE_GO_VERSION", "go1.27.0")
+    seen.add(module.bin_dir())
+    seen.add(GoModule(module.directory, module.programs, ldflags="-w").bin_dir())
+    assert len(seen) == 5
+
+
+def test_failed_build_tells_why_and_leaves_nothing(module: GoModule) -> None:
+    with pytest.raises(BuildFailed, match=r"broken could not be built.*\n.*syntax error in broken"):
+        module.ensure(["broken"])
+    assert list(module.bin_dir().iterdir()) == []
+    assert [path.name for path in module.bin_dir().parent.iterdir() if path.is_dir()] == [module.bin_dir().name]
