@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from datetime import timedelta
@@ -76,7 +77,10 @@ def text_of(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ";".join(map(text_of, value))
     if isinstance(value, dict):
-        return ",".join(f"{key}:{text_of(item)}" for key, item in value.items())
+        pairs = [(str(key), text_of(item)) for key, item in value.items()]
+        if any(":" in key or "," in key + item for key, item in pairs):
+            return json.dumps(dict(pairs))
+        return ",".join(f"{key}:{item}" for key, item in pairs)
     return str(value)
 
 
@@ -181,7 +185,11 @@ def parse_map(text: str) -> dict[str, str]:
     """
     >>> parse_map("threshold:1.5,unit:F")
     {'threshold': '1.5', 'unit': 'F'}
+    >>> parse_map(text_of({"list": "a,b"}))
+    {'list': 'a,b'}
     """
+    if text.startswith('{"'):
+        return {key: text_of(item) for key, item in json.loads(text).items()}
     pairs: dict[str, str] = {}
     for item in text.strip().removeprefix("{").removesuffix("}").split(","):
         if not item.strip():

@@ -1,0 +1,189 @@
+"""From records to bytes and back: the schemas that connectors to message systems and files are given.
+
+A schema works on one record; connectors call the `_batch` methods, which a schema with a faster way for many overrides.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import InvalidJob, RecordFormatError
+from penstock.common.typeinfo import PrimitiveArrayTypeInfo, RowTypeInfo, TypeInformation, Types
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class SerializationSchema(ABC):
+    """Turns a record into the bytes of a message."""
+
+    @abstractmethod
+    def serialize(self, element: Any) -> bytes:
+        """
+        Raises:
+            RecordFormatError: the record does not fit the schema; names it and why.
+        """
+
+    def serialize_batch(self, elements: Sequence[Any]) -> list[bytes]:
+        return list(map(self.serialize, elements))
+
+
+class DeserializationSchema(ABC):
+    """Turns the bytes of a message into a record."""
+
+    @abstractmethod
+    def deserialize(self, message: bytes) -> Any:
+        """The record; None drops the message.
+
+        Raises:
+            RecordFormatError: the message does not fit the schema; names it and why.
+        """
+
+    def deserialize_batch(self, messages: Sequence[bytes]) -> list[Any]:
+        return [record for record in map(self.deserialize, messages) if record is not None]
+
+    def get_produced_type(self) -> TypeInformation | None:
+        """Of the records; None = unknown."""
+        return None
+
+
+class SimpleStringSchema(SerializationSchema, DeserializationSchema):
+    """Text in an encoding.
+
+    >>> SimpleStringSchema().serialize("é"), SimpleStringSchema("latin-1").deserialize(b"\\xe9")
+    (b'\\xc3\\xa9', 'é')
+    """
+
+    def __init__(self, charset: str = "UTF-8") -> None:
+        self._charset = _known_charset(charset)
+
+    def serialize(self, element: Any) -> bytes:
+        return str(element).encode(self._charset)
+
+    def deserialize(self, message: bytes) -> str:
+        try:
+            return message.decode(self._charset)
+        except UnicodeDecodeError as error:
+            raise RecordFormatError(
+                f"{bytes(message)[:80]!r} is not {self._charset}: {error.reason} at byte {error.start}",
+                remedy="give the charset the messages are written in",
+            ) from None
+
+    def get_produced_type(self) -> TypeInformation:
+        return Types.STRING()
+
+
+class ByteArraySchema(SerializationSchema, DeserializationSchema):
+    """Bytes as they are."""
+
+    def serialize(self, element: Any) -> bytes:
+        if not isinstance(element, bytes | bytearray | memoryview):
+            raise RecordFormatError(
+                f"{element!r} of type {type(element).__name__} is not bytes",
+                remedy="map it to bytes, or use another schema",
+            )
+        return bytes(element)
+
+    def deserialize(self, message: bytes) -> bytes:
+        return bytes(message)
+
+    def get_produced_type(self) -> TypeInformation:
+        return PrimitiveArrayTypeInfo(Types.BYTE())
+
+
+class RowFieldExtractorSchema(SerializationSchema):
+    """One field of a Row or tuple, which must be bytes or text; None gives no bytes.
+
+    >>> RowFieldExtractorSchema(1).serialize(("key", b"value"))
+    b'value'
+    """
+
+    def __init__(self, field_index: int) -> None:
+        if isinstance(field_index, bool) or not isinstance(field_index, int) or field_index < 0:
+            raise InvalidJob(f"field_index must be a position from 0, got {field_index!r}")
+        self._field_index = field_index
+
+    def serialize(self, element: Any) -> bytes:
+        try:
+            field = element[self._field_index]
+        except (IndexError, TypeError, KeyError):
+            raise RecordFormatError(f"no field {self._field_index} in the record {element!r}") from None
+        if field is None:
+            return b""
+        if isinstance(field, str):
+            return field.encode()
+        if isinstance(field, bytes | bytearray):
+            return bytes(field)
+        raise RecordFormatError(
+            f"field {self._field_index} is {field!r} of type {type(field).__name__}, not bytes or text",
+            remedy="map the field to bytes first",
+        )
+
+
+class Encoder(ABC):
+    """Turns a record into the bytes of a row-wise file."""
+
+    @abstractmethod
+    def encode(self, element: Any) -> bytes:
+        """With what separates it from the next record."""
+
+    def encode_batch(self, elements: Sequence[Any]) -> bytes:
+        return b"".join(map(self.encode, elements))
+
+    @staticmethod
+    def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
+        """One line of text for each record.
+
+        >>> Encoder.simple_string_encoder().encode(21.5)
+        b'21.5\\n'
+        """
+        return SimpleStringEncoder(charset_name)
+
+
+class SimpleStringEncoder(Encoder):
+    """`str` of each record and a line feed."""
+
+    def __init__(self, charset_name: str = "UTF-8") -> None:
+        self._charset = _known_charset(charset_name)
+
+    def encode(self, element: Any) -> bytes:
+        return f"{element}\n".encode(self._charset)
+
+    def encode_batch(self, elements: Sequence[Any]) -> bytes:
+        return "".join([f"{element}\n" for element in elements]).encode(self._charset)
+
+
+class BulkWriterFactory(ABC):  # noqa: B024 - what it makes differs by format
+    """Makes the writers of a file format that is written in bulk, such as Parquet."""
+
+
+class RowDataBulkWriterFactory(BulkWriterFactory):
+    """A bulk format whose records are Rows of one type."""
+
+    def __init__(self, row_type: RowTypeInfo) -> None:
+        self._row_type = row_type
+
+    def get_row_type(self) -> RowTypeInfo:
+        return self._row_type
+
+
+def _known_charset(charset: str) -> str:
+    try:
+        "".encode(charset)
+    except LookupError:
+        raise InvalidJob(f"there is no charset {charset!r}", remedy="write for example UTF-8 or latin-1") from None
+    return charset
+
+
+__all__ = [
+    "BulkWriterFactory",
+    "ByteArraySchema",
+    "DeserializationSchema",
+    "Encoder",
+    "RowDataBulkWriterFactory",
+    "RowFieldExtractorSchema",
+    "SerializationSchema",
+    "SimpleStringEncoder",
+    "SimpleStringSchema",
+]
