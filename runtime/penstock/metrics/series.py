@@ -1,0 +1,150 @@
+"""The counts of one subtask over the last minute or so."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.metrics.histogram import LogHistogram
+from penstock.metrics.key import MetricKey, decode_key
+from penstock.metrics.reading import AnyReading, DistributionReading, Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from penstock.metrics.metricbase import Scalar
+
+RECENT_SECONDS = 10.0
+"""Time over which the engine's own rates are computed."""
+DISTRIBUTION_SECONDS = 60.0
+"""Time that a distribution's percentiles speak of."""
+
+PER_SECOND = {
+    "numRecordsIn": "numRecordsInPerSecond",
+    "numRecordsOut": "numRecordsOutPerSecond",
+    "numBytesIn": "numBytesInPerSecond",
+    "numBytesOut": "numBytesOutPerSecond",
+    "accumulateBusyTimeMs": "busyTimeMsPerSecond",
+    "accumulateBackPressuredTimeMs": "backPressuredTimeMsPerSecond",
+}
+"""Counters of the engine that are also read as rates."""
+
+_COPIES = 30
+_QUIET_SECONDS = 2.0
+"""Reports may be that old before the time since the last one counts as time in which nothing happened."""
+
+
+@dataclass
+class _Counts:
+    """What only grows. A copy of it is the base of a rate."""
+
+    time: float
+    io: dict[str, float] = field(default_factory=dict)
+    meters: dict[str, int] = field(default_factory=dict)
+    distributions: dict[str, LogHistogram] = field(default_factory=dict)
+
+    def copy(self) -> _Counts:
+        return _Counts(self.time, dict(self.io), dict(self.meters), dict(self.distributions))
+
+
+class SubtaskSeries:
+    """Metrics of one attempt of one subtask."""
+
+    def __init__(self, attempt: int, host: str = "", tm_id: str = "") -> None:
+        self.attempt = attempt
+        self.host = host
+        self.tm_id = tm_id
+        self.operator_names: dict[str, str] = {}
+        self._now = _Counts(0.0)
+        self._spans: dict[str, int] = {}
+        self._counters: dict[str, int] = {}
+        self._gauges: dict[str, Scalar] = {}
+        self._user_gauges: dict[str, Scalar] = {}
+        self._copies: deque[_Counts] = deque()
+
+    def take(
+        self,
+        now: float,
+        io: Mapping[str, float],
+        gauges: Mapping[str, Scalar],
+        user: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """Take in a report (see `store.SubtaskReport`) at the time `now` (s)."""
+        counts = self._now
+        counts.time = now
+        for name, n in io.items():
+            counts.io[name] = counts.io.get(name, 0) + n
+        self._gauges.update(gauges)
+        for key, (n, span) in user.get("m", {}).items():
+            counts.meters[key] = n
+            self._spans[key] = span
+        for key, wire in user.get("d", {}).items():
+            counts.distributions[key] = LogHistogram.from_wire(wire)
+        self._counters.update(user.get("c", {}))
+        self._user_gauges.update(user.get("g", {}))
+        self.operator_names.update(user.get("names", {}))
+        self._keep_copy(now)
+
+    def io_total(self, name: str) -> float:
+        """A counter of the engine since the attempt's start."""
+        return self._now.io.get(name, 0)
+
+    def io_rate(self, name: str, now: float, seconds: float = RECENT_SECONDS) -> float:
+        """A counter of the engine per second, over the last `seconds`."""
+        base, elapsed = self._base(now, seconds)
+        return _rate(self._now.io.get(name, 0) - base.io.get(name, 0), elapsed)
+
+    def gauge(self, name: str) -> Scalar:
+        return self._gauges.get(name)
+
+    def readings(self, now: float) -> Iterator[AnyReading]:
+        """Everything, as it is at the time `now` (s)."""
+        for name, total in self._now.io.items():
+            yield Reading(MetricKey("", (), name), _whole(total), "counter")
+            if name in PER_SECOND:
+                yield Reading(MetricKey("", (), PER_SECOND[name]), self.io_rate(name, now))
+        for name, value in self._gauges.items():
+            yield Reading(MetricKey("", (), name), value)
+        for key, n in self._counters.items():
+            yield Reading(decode_key(key), n)
+        for key, value in self._user_gauges.items():
+            yield Reading(decode_key(key), value)
+        for key, n in self._now.meters.items():
+            base, elapsed = self._base(now, self._spans[key])
+            meter = decode_key(key)
+            yield Reading(meter, _rate(n - base.meters.get(key, 0), elapsed))
+            yield Reading(meter._replace(name=f"{meter.name}_count"), n, "counter")
+        base, _ = self._base(now, DISTRIBUTION_SECONDS)
+        for key, histogram in self._now.distributions.items():
+            before = base.distributions.get(key) if now - base.time >= DISTRIBUTION_SECONDS else None
+            recent = histogram if before is None else histogram.minus(before)
+            yield DistributionReading(decode_key(key), recent.summary(), histogram.count, histogram.sum)
+
+    def _keep_copy(self, now: float) -> None:
+        reach = max(DISTRIBUTION_SECONDS, *self._spans.values()) if self._spans else DISTRIBUTION_SECONDS
+        copies = self._copies
+        if not copies or now - copies[-1].time >= reach / _COPIES:
+            copies.append(self._now.copy())
+        while len(copies) > 1 and now - copies[1].time >= reach:
+            copies.popleft()
+
+    def _base(self, now: float, seconds: float) -> tuple[_Counts, float]:
+        """The counts of `seconds` ago, or the oldest there are, and the time since them (s)."""
+        if not self._copies:
+            return self._now, 0.0
+        end = self._now.time if now - self._now.time < _QUIET_SECONDS else now
+        base = self._copies[0]
+        for copy in reversed(self._copies):
+            if end - copy.time >= seconds:
+                base = copy
+                break
+        return base, end - base.time
+
+
+def _rate(n: float, elapsed: float) -> float:
+    return n / elapsed if elapsed > 0 else 0.0
+
+
+def _whole(value: float) -> int | float:
+    return int(value) if value == int(value) else value
