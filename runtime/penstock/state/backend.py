@@ -12,11 +12,12 @@ JSON-able and tells which key groups its files hold, so that a restore at anothe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from penstock.datastream.state import State, StateDescriptor
 
 

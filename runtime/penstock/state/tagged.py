@@ -1,0 +1,237 @@
+"""Any builtin value as msgpack, such that it comes back equal and of the same type.
+
+msgpack knows None, booleans, 64-bit integers, floats, strings, bytes, arrays and maps. What Python has beyond that is
+written as an extension: a code and a payload. `tag` replaces such values inside a value by their extensions, `untag`
+is the `ext_hook` that turns extensions into values again. Codes and payloads are a storage format: they are never
+changed, only added to.
+
+numpy scalars become Python's (they are equal); aware datetimes keep their offset, not the name of their zone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter, deque
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NoReturn
+from uuid import UUID
+
+import msgspec
+import numpy as np
+from msgspec.msgpack import Ext
+
+from penstock.common.types import Row, RowKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TUPLE, SET, FROZENSET, NAIVE_DATETIME, DATE, TIME, TIMEDELTA, DECIMAL, UUID_, BIG_INT = range(1, 11)
+DICT, NDARRAY, ROW, OFFSET_DATETIME, BYTEARRAY, MODEL, STRUCT_KEY, DEQUE, COUNTER = range(11, 20)
+
+SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
+"""Types that msgpack carries as they are (an int only within 64 bits) and that nobody can change in place."""
+
+INT_MIN, INT_MAX = -(2**63), 2**64 - 1
+_EPOCH = datetime(1970, 1, 1)
+_EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_INT64 = struct.Struct("<q")
+_INT32 = struct.Struct("<i")
+
+
+class Unencodable(TypeError):
+    """A value that has no builtin encoding; `value` is the innermost one. Callers turn it into a `StateTypeError`."""
+
+    def __init__(self, value: Any, why: str = "") -> None:
+        self.value = value
+        self.why = why
+        super().__init__(f"{type_name(type(value))} has no builtin encoding{why and ': ' + why}")
+
+
+class StructKey(tuple[Any, ...]):
+    """Names and values of a structured key, in turn, as long as its class is not known."""
+
+    __slots__ = ()
+
+
+def type_name(cls: type) -> str:
+    """`module.Class`, without the module for builtins."""
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _enc_hook(value: Any) -> NoReturn:
+    raise Unencodable(value)
+
+
+_encode = msgspec.msgpack.Encoder(enc_hook=_enc_hook).encode
+
+
+def pack(value: Any) -> bytes:
+    """Encode any builtin value.
+
+    Raises:
+        Unencodable: it holds an object that is no builtin value.
+
+    >>> unpack(pack({("a", 1): {1, 2}, "when": date(2026, 1, 1)})) == {("a", 1): {1, 2}, "when": date(2026, 1, 1)}
+    True
+    """
+    return _encode(tag(value))
+
+
+def tag(value: Any) -> Any:
+    """The value with everything msgpack does not know replaced by extensions; the value itself if there is nothing."""
+    kind = type(value)
+    if kind in SCALARS:
+        if kind is int and not INT_MIN <= value <= INT_MAX:
+            return Ext(BIG_INT, big_int_bytes(value))
+        return value
+    tagger = _TAGGERS.get(kind)
+    return _tag_other(value) if tagger is None else tagger(value)
+
+
+def big_int_bytes(value: int) -> bytes:
+    return value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+
+
+def _tag_items(items: Any) -> list[Any]:
+    return list(map(tag, items))
+
+
+def _tag_dict(value: dict[Any, Any]) -> Any:
+    if all(type(key) in SCALARS and not (type(key) is int and not INT_MIN <= key <= INT_MAX) for key in value):
+        return {key: tag(item) for key, item in value.items()}
+    return Ext(DICT, _encode(_tag_items(chain.from_iterable(value.items()))))
+
+
+def _tag_datetime(value: datetime) -> Any:
+    offset = value.utcoffset()
+    if offset is None:
+        return Ext(NAIVE_DATETIME, _INT64.pack((value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND))
+    if not offset:
+        return value
+    return Ext(OFFSET_DATETIME, _encode([(value - _EPOCH_UTC) // _MICROSECOND, offset // _MICROSECOND]))
+
+
+def _tag_time(value: time) -> Ext:
+    micros = ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+    offset = value.utcoffset()
+    if offset is None and value.tzinfo is not None:
+        raise Unencodable(value, "the offset of its time zone depends on the date")
+    return Ext(TIME, _encode([micros, None if offset is None else offset // _MICROSECOND]))
+
+
+def _tag_row(value: Row) -> Ext:
+    return Ext(ROW, _encode([value.get_row_kind().value, value.get_field_names(), _tag_items(value)]))
+
+
+def _tag_array(value: np.ndarray[Any, Any]) -> Ext:
+    if value.dtype.hasobject or value.dtype.names is not None:
+        raise Unencodable(value, f"its dtype is {value.dtype}")
+    return Ext(NDARRAY, _encode([value.dtype.str, value.shape, np.ascontiguousarray(value).tobytes()]))
+
+
+_TAGGERS: dict[type, Callable[[Any], Any]] = {
+    list: _tag_items,
+    tuple: lambda v: Ext(TUPLE, _encode(_tag_items(v))),
+    dict: _tag_dict,
+    set: lambda v: Ext(SET, _encode(_tag_items(v))),
+    frozenset: lambda v: Ext(FROZENSET, _encode(_tag_items(v))),
+    datetime: _tag_datetime,
+    date: lambda v: Ext(DATE, _INT32.pack(v.toordinal())),
+    time: _tag_time,
+    timedelta: lambda v: Ext(TIMEDELTA, _encode([v.days, v.seconds, v.microseconds])),
+    Decimal: lambda v: Ext(DECIMAL, str(v).encode()),
+    UUID: lambda v: Ext(UUID_, v.bytes),
+    bytearray: lambda v: Ext(BYTEARRAY, bytes(v)),
+    deque: lambda v: Ext(DEQUE, _encode([v.maxlen, _tag_items(v)])),
+    Counter: lambda v: Ext(COUNTER, _encode(_tag_items(chain.from_iterable(v.items())))),
+    np.ndarray: _tag_array,
+    Row: _tag_row,
+}
+
+
+def _tag_other(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        item = value.item()
+        if isinstance(item, np.generic) or isinstance(value, np.datetime64 | np.timedelta64):
+            raise Unencodable(value, "store what its .item() gives")
+        return tag(item)
+    if isinstance(value, timedelta):
+        return _TAGGERS[timedelta](value)
+    raise Unencodable(value)
+
+
+def untag(code: int, data: memoryview) -> Any:
+    """`ext_hook` of every decoder of state: the value of an extension."""
+    reader = _READERS.get(code)
+    if reader is None:
+        raise ValueError(f"unknown extension {code}: written by a newer version")
+    return reader(data)
+
+
+unpack = msgspec.msgpack.Decoder(ext_hook=untag).decode
+"""The value that `pack` encoded."""
+_unpack_list = msgspec.msgpack.Decoder(list, ext_hook=untag).decode
+_unpack_tuple = msgspec.msgpack.Decoder(tuple, ext_hook=untag).decode
+_unpack_set = msgspec.msgpack.Decoder(set, ext_hook=untag).decode
+
+
+def _read_pairs(data: memoryview) -> dict[Any, Any]:
+    flat = iter(_unpack_list(data))
+    return dict(zip(flat, flat, strict=True))
+
+
+def _read_time(data: memoryview) -> time:
+    micros, offset = _unpack_list(data)
+    seconds, micro = divmod(micros, 1_000_000)
+    minutes, second = divmod(seconds, 60)
+    zone = None if offset is None else timezone(offset * _MICROSECOND)
+    return time(minutes // 60, minutes % 60, second, micro, tzinfo=zone)
+
+
+def _read_offset_datetime(data: memoryview) -> datetime:
+    micros, offset = _unpack_list(data)
+    instant: datetime = _EPOCH_UTC + micros * _MICROSECOND
+    return instant.astimezone(timezone(offset * _MICROSECOND))
+
+
+def _read_row(data: memoryview) -> Row:
+    kind, names, values = _unpack_list(data)
+    row = Row.of(values, names)
+    row.set_row_kind(RowKind(kind))
+    return row
+
+
+def _read_array(data: memoryview) -> np.ndarray[Any, Any]:
+    dtype, shape, content = _unpack_list(data)
+    return np.frombuffer(content, np.dtype(dtype)).reshape(shape).copy()
+
+
+def _read_deque(data: memoryview) -> deque[Any]:
+    maxlen, items = _unpack_list(data)
+    return deque(items, maxlen)
+
+
+_READERS: dict[int, Callable[[memoryview], Any]] = {
+    TUPLE: _unpack_tuple,
+    SET: _unpack_set,
+    FROZENSET: lambda data: frozenset(_unpack_list(data)),
+    NAIVE_DATETIME: lambda data: _EPOCH + _INT64.unpack(data)[0] * _MICROSECOND,
+    DATE: lambda data: date.fromordinal(_INT32.unpack(data)[0]),
+    TIME: _read_time,
+    TIMEDELTA: lambda data: timedelta(*_unpack_list(data)),
+    DECIMAL: lambda data: Decimal(bytes(data).decode()),
+    UUID_: lambda data: UUID(bytes=bytes(data)),
+    BIG_INT: lambda data: int.from_bytes(data, "little", signed=True),
+    DICT: _read_pairs,
+    NDARRAY: _read_array,
+    ROW: _read_row,
+    OFFSET_DATETIME: _read_offset_datetime,
+    BYTEARRAY: bytearray,
+    MODEL: lambda data: unpack(data),
+    STRUCT_KEY: lambda data: StructKey(_unpack_tuple(data)),
+    DEQUE: _read_deque,
+    COUNTER: lambda data: Counter(_read_pairs(data)),
+}
