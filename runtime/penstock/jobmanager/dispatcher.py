@@ -1,0 +1,53 @@
+"""The Dispatcher: the jobs of this JobManager, by id, and what REST asks of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from penstock.common.errors import InvalidJob
+from penstock.jobmanager.job_master import JobMaster
+from penstock.jobmanager.requests import Operation
+from penstock.metrics.store import MetricStore
+
+KEPT_OPERATIONS = 1_000
+
+
+class Dispatcher:
+    """Thread-safe registry of jobs and of the operations requested on them."""
+
+    def __init__(self) -> None:
+        self.metric_store = MetricStore()
+        self.started_at = int(time.time() * 1000)
+        self._jobs: dict[str, JobMaster] = {}
+        self._operations: dict[str, Operation] = {}
+        self._lock = threading.Lock()
+
+    def add(self, job: JobMaster) -> None:
+        with self._lock:
+            if job.job_id in self._jobs and not self._jobs[job.job_id].is_done:
+                raise InvalidJob(f"job {job.job_id} is running already", remedy="cancel it first, or use another job id")
+            self._jobs[job.job_id] = job
+
+    def jobs(self) -> list[JobMaster]:
+        with self._lock:
+            return list(self._jobs.values())
+
+    def job(self, job_id: str) -> JobMaster | None:
+        with self._lock:
+            return self._jobs.get(job_id)
+
+    def request(self, job: JobMaster, operation: Operation) -> Operation:
+        """Hand an operation to the job and keep it for polling."""
+        self.keep(operation)
+        return job.request(operation)
+
+    def keep(self, operation: Operation) -> None:
+        with self._lock:
+            self._operations[operation.id] = operation
+            while len(self._operations) > KEPT_OPERATIONS:
+                del self._operations[next(iter(self._operations))]
+
+    def operation(self, operation_id: str) -> Operation | None:
+        with self._lock:
+            return self._operations.get(operation_id)

@@ -1,0 +1,81 @@
+"""Runner without Spark: all slots and levels in this process, one after the other, on a clock that can be manual.
+
+The tasks are the same objects as on a cluster. `penstock.testing` and the unit tests stand on it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from penstock.common.errors import EpochFailed
+from penstock.jobmanager.runner import Attempt
+from penstock.taskmanager.operator import Clock
+from penstock.taskmanager.protocol import EpochCommand, LevelAck, decode_ack, encode_command
+from penstock.taskmanager.rows import ACK, COMMAND
+from penstock.taskmanager.worker import _Slot, run_level
+
+_COMMAND_PREFIX = bytes((COMMAND,))
+
+
+class InProcessRunner:
+    """See the module's head.
+
+    Args:
+        slots: how many slots to offer.
+        clock: None = the machine's.
+    """
+
+    name = "in-process"
+
+    def __init__(self, slots: int = 64, clock: Clock | None = None) -> None:
+        self._capacity = slots
+        self._clock = clock
+        self._attempt: Attempt | None = None
+        self._slots: dict[tuple[str, int], _Slot] = {}
+        self.lost = False
+        """Set by tests: the next epoch fails as if a worker had been killed."""
+
+    def available_slots(self) -> int:
+        return self._capacity
+
+    def start(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        for slot in self._slots.values():
+            slot.close()
+        self._slots.clear()
+
+    def run_epoch(self, commands: list[EpochCommand]) -> list[LevelAck]:
+        attempt = self._attempt
+        assert attempt is not None
+        if self.lost:
+            self.lost = False
+            self._slots.clear()
+            raise EpochFailed("a worker was killed")
+        rows: dict[int, list[bytes]] = {
+            slot: [_COMMAND_PREFIX + encode_command(command)] for slot, command in enumerate(commands)
+        }
+        for level in range(attempt.levels):
+            following: dict[int, list[bytes]] = defaultdict(list)
+            for slot in range(attempt.slots):
+                out = run_level(
+                    lambda: attempt.payload,
+                    attempt.job_id,
+                    attempt.number,
+                    level,
+                    slot,
+                    rows.get(slot, []),
+                    clock=self._clock,
+                    slots=self._slots,
+                )
+                for target, row in out:
+                    following[target].append(row)
+            rows = following
+        return [decode_ack(row[1:]) for slot_rows in rows.values() for row in slot_rows if row[0] == ACK]
+
+    def request_barrier(self) -> None:
+        """Epochs of this runner are short."""
+
+    def close(self) -> None:
+        for slot in self._slots.values():
+            slot.close()
+        self._slots.clear()

@@ -1,0 +1,54 @@
+"""What happened to a job: its states with their times, failures, rescales, events."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.common.job_status import JobStatus
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One entry of the exception history."""
+
+    timestamp: int
+    name: str
+    message: str
+    traceback: str = ""
+    task: str = ""
+    location: str = ""
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class Rescale:
+    """One entry of the rescale history. Times in ms."""
+
+    timestamp: int
+    old_parallelism: int
+    new_parallelism: int
+    trigger: str
+    duration_ms: int = 0
+    outcome: str = "COMPLETED"
+
+
+@dataclass
+class JobHistory:
+    """Bounded lists for REST and the dashboard."""
+
+    status: JobStatus = JobStatus.CREATED
+    timestamps: dict[str, int] = field(default_factory=dict)
+    failures: deque[Failure] = field(default_factory=lambda: deque(maxlen=32))
+    rescales: deque[Rescale] = field(default_factory=lambda: deque(maxlen=32))
+    events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=256))
+    restarts: int = 0
+
+    def move(self, status: JobStatus, now_ms: int) -> None:
+        self.status = status
+        self.timestamps[status.value] = now_ms
+        self.event(now_ms, f"job is {status.value}")
+
+    def event(self, now_ms: int, text: str) -> None:
+        self.events.append({"timestamp": now_ms, "text": text})

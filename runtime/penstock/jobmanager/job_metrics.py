@@ -1,0 +1,152 @@
+"""What the acks of a job say about its progress, for REST, Prometheus and the live view."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from penstock.graph.job_graph import JobGraph
+from penstock.metrics.reading import JobScope, TaskManagerScope
+from penstock.metrics.store import MetricStore, SubtaskReport
+from penstock.taskmanager.protocol import LevelAck
+
+
+@dataclass
+class SubtaskProgress:
+    """Latest of one subtask; counts since the start of the attempt."""
+
+    records_in: int = 0
+    records_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    busy_ms: float = 0.0
+    busy_ratio: float = 0.0
+    watermark: int | None = None
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class EpochStat:
+    at: float
+    """monotonic seconds"""
+    duration_ms: float
+    records: int
+
+
+@dataclass
+class WorkerProgress:
+    """A Python worker as its acks describe it."""
+
+    slot: int
+    pid: int
+    host: str
+    rss_bytes: int
+    levels: set[int] = field(default_factory=set)
+
+
+class JobMetrics:
+    """Written by the JobMaster's thread, read by REST's."""
+
+    def __init__(self, job_id: str, job_name: str, store: MetricStore | None = None) -> None:
+        self.job_id = job_id
+        self.job_name = job_name
+        self.store = store or MetricStore()
+        self.attempt = 0
+        self.epochs = 0
+        self.epoch = 0
+        self.lag: int | None = None
+        self.records_total = 0
+        self.subtasks: dict[tuple[int, int], SubtaskProgress] = {}
+        self.workers: dict[tuple[int, int], WorkerProgress] = {}
+        self._graph: JobGraph | None = None
+        self._recent: deque[EpochStat] = deque(maxlen=256)
+        self._lock = threading.Lock()
+
+    def begin_attempt(self, graph: JobGraph, attempt: int) -> None:
+        with self._lock:
+            self._graph = graph
+            self.attempt = attempt
+            self.subtasks = {}
+            self.workers = {}
+        self.store.describe_job(
+            self.job_id, self.job_name, {str(s.id): (s.name, s.parallelism) for s in graph.stages}
+        )
+
+    def on_epoch(self, epoch: int, acks: list[LevelAck], duration_ms: float, lag: int | None) -> None:
+        graph = self._graph
+        assert graph is not None
+        records = 0
+        with self._lock:
+            self.epochs += 1
+            self.epoch = epoch
+            self.lag = lag
+            for ack in acks:
+                self.workers[ack.slot, ack.pid] = WorkerProgress(ack.slot, ack.pid, ack.host, ack.rss_bytes)
+                for stage_id, vertex in ack.vertices.items():
+                    progress = self.subtasks.setdefault((stage_id, ack.slot), SubtaskProgress())
+                    progress.records_in += vertex.records_in
+                    progress.records_out += vertex.records_out
+                    progress.bytes_in += vertex.bytes_in
+                    progress.bytes_out += vertex.bytes_out
+                    progress.busy_ms += vertex.busy_ms
+                    progress.busy_ratio = min(1.0, vertex.busy_ms / duration_ms) if duration_ms else 0.0
+                    progress.watermark = vertex.watermark
+                    progress.host = ack.host
+                    if graph.stages[stage_id].level == 0:
+                        records += vertex.records_in
+            self.records_total += records
+            self._recent.append(EpochStat(time.monotonic(), duration_ms, records))
+        self._report(acks, duration_ms)
+
+    def _report(self, acks: list[LevelAck], duration_ms: float) -> None:
+        for ack in acks:
+            tm_id = f"{ack.host}-{ack.slot}"
+            for stage_id, vertex in ack.vertices.items():
+                self.store.report(
+                    SubtaskReport(
+                        job_id=self.job_id,
+                        vertex_id=str(stage_id),
+                        subtask=ack.slot,
+                        attempt=self.attempt,
+                        io={
+                            "numRecordsIn": vertex.records_in,
+                            "numRecordsOut": vertex.records_out,
+                            "numBytesIn": vertex.bytes_in,
+                            "numBytesOut": vertex.bytes_out,
+                            "busyTimeMs": vertex.busy_ms,
+                        },
+                        gauges={"currentInputWatermark": vertex.watermark} if vertex.watermark is not None else {},
+                        user=vertex.user,
+                        host=ack.host,
+                        tm_id=tm_id,
+                    )
+                )
+            self.store.set_facts(TaskManagerScope(tm_id), {"Status.Python.Memory.RSS": ack.rss_bytes})
+        facts: dict[str, float] = {"lastEpochDuration": duration_ms, "numEpochs": self.epochs}
+        if self.lag is not None:
+            facts["lag"] = self.lag
+        self.store.set_facts(JobScope(self.job_id), facts)
+
+    def records_per_second(self, seconds: float = 5.0) -> float:
+        """Records read by the sources, over the last seconds."""
+        now = time.monotonic()
+        with self._lock:
+            recent = [stat for stat in self._recent if stat.at >= now - seconds]
+        if not recent:
+            return 0.0
+        span = max(now - (recent[0].at - recent[0].duration_ms / 1000), 0.001)
+        return sum(stat.records for stat in recent) / span
+
+    def epoch_ms(self) -> float | None:
+        """Median duration of recent epochs."""
+        with self._lock:
+            durations = sorted(stat.duration_ms for stat in self._recent)
+        return durations[len(durations) // 2] if durations else None
+
+    def watermark(self) -> int | None:
+        """The lowest watermark of any subtask that has one, ms."""
+        with self._lock:
+            marks = [p.watermark for p in self.subtasks.values() if p.watermark is not None]
+        return min(marks, default=None)

@@ -1,0 +1,254 @@
+"""A JobManager process: a cluster, a Dispatcher, a REST server, and the executor that runs programs on them.
+
+The embedded session of `python job.py` and the master of a deployment differ only in who starts the workers.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from penstock.common import options
+from penstock.common.completable_future import CompletableFuture
+from penstock.common.configuration import Configuration
+from penstock.common.errors import ClusterError, PenstockError, UserFunctionError
+from penstock.common.job_client import JobClient
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.job_id import JobID
+from penstock.common.job_status import JobStatus
+from penstock.connectors.collect import decode_collected
+from penstock.graph.program import Program
+from penstock.jobmanager.dispatcher import Dispatcher
+from penstock.jobmanager.job_master import JobFailed, JobMaster, JobMasterOptions, ResultSink
+from penstock.jobmanager.requests import Operation
+from penstock.jobmanager.runner import Runner
+from penstock.jobmanager.settings import JobSettings
+from penstock.taskmanager.worker import SystemClock
+
+
+class ClusterProvider(Protocol):
+    """Where a session gets its cluster from, once it knows the first job's needs."""
+
+    def runner_for(self, slots: int, levels: int, settings: JobSettings, *, bounded: bool) -> Runner: ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass
+class SubmitOptions:
+    """What the command line says about a start, beyond the program."""
+
+    job_id: str = ""
+    restore_path: str = ""
+    restore_latest: bool = False
+    allow_non_restored: bool | list[str] = False
+    parallelism: int | None = None
+    configuration: dict[str, str] = field(default_factory=dict)
+    """`-D key=value`; weaker than what the program sets, stronger than the file."""
+
+
+class Session:
+    """Runs programs; see the module's head. Thread-safe."""
+
+    def __init__(self, cluster: ClusterProvider, submit: SubmitOptions | None = None) -> None:
+        self.cluster = cluster
+        self.dispatcher = Dispatcher()
+        self.submit_options = submit or SubmitOptions()
+        self.on_line: Callable[[str], None] | None = _print
+        self.on_started: Callable[[JobMaster], None] | None = None
+
+    def submit(self, program: Program, on_results: Callable[[str, list[bytes]], None] | None = None) -> JobMaster:
+        """Check the program, find slots, start the job."""
+        asked = self.submit_options
+        settings = JobSettings.from_configuration(program.configuration)
+        master_options = JobMasterOptions(
+            restore_path=asked.restore_path or settings.recovery_path,
+            restore_latest=asked.restore_latest,
+            allow_non_restored=asked.allow_non_restored or settings.ignore_unclaimed or settings.allow_dropped or False,
+            parallelism=asked.parallelism,
+            sink=ResultSink(on_results, self.on_line),
+        )
+        master = JobMaster(
+            program, asked.job_id or JobID.generate().digits, settings, SystemClock(), master_options
+        )
+        graph = master.graph
+        master.attach(
+            self.cluster.runner_for(graph.slots, graph.levels, settings, bounded=graph.bounded),
+            self.dispatcher.metric_store,
+        )
+        self.dispatcher.add(master)
+        if self.on_started is not None:
+            self.on_started(master)
+        master.start()
+        return master
+
+    # --- Executor ---------------------------------------------------------------------------------------------
+
+    def execute(self, program: Program) -> JobExecutionResult:
+        master = self.submit(program)
+        try:
+            master.wait()
+        except KeyboardInterrupt:
+            master.request(Operation("cancel")).wait(10)
+            raise
+        raise_if_failed(master)
+        return result_of(master)
+
+    def execute_async(self, program: Program) -> JobClient:
+        return SessionJobClient(self.submit(program), self.dispatcher)
+
+    def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
+        results = _ResultQueue()
+        master = self.submit(program, results.put)
+        given = 0
+        try:
+            for value in results.values(master):
+                yield value
+                given += 1
+                if limit is not None and given >= limit:
+                    return
+            raise_if_failed(master)
+        finally:
+            if not master.is_done:
+                master.request(Operation("cancel"))
+                master.wait(30)
+
+    def stop(self) -> None:
+        for master in self.dispatcher.jobs():
+            if not master.is_done:
+                master.request(Operation("cancel"))
+                master.wait(10)
+        self.cluster.stop()
+
+
+class _ResultQueue:
+    """Values on their way from the job's thread to the iterator's."""
+
+    def __init__(self) -> None:
+        self._values: list[bytes] = []
+        self._lock = threading.Condition()
+
+    def put(self, uid: str, values: list[bytes]) -> None:
+        with self._lock:
+            self._values.extend(values)
+            self._lock.notify()
+
+    def values(self, master: JobMaster) -> Iterator[Any]:
+        while True:
+            with self._lock:
+                done = master.is_done
+                if not self._values and not done:
+                    self._lock.wait(0.1)
+                taken, self._values = self._values, []
+            for encoded in taken:
+                yield decode_collected(encoded)
+            if done and not taken:
+                return
+
+
+class SessionJobClient(JobClient):
+    """`execute_async`'s handle on a job of this process."""
+
+    def __init__(self, master: JobMaster, dispatcher: Dispatcher) -> None:
+        self._master = master
+        self._dispatcher = dispatcher
+
+    def get_job_id(self) -> JobID:
+        return JobID(self._master.job_id)
+
+    def get_job_status(self) -> CompletableFuture[JobStatus]:
+        return CompletableFuture.completed(self._master.history.status)
+
+    def cancel(self) -> CompletableFuture[None]:
+        return self._ask(Operation("cancel"), lambda _: None)
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> CompletableFuture[str]:
+        arguments = {"drain": advance_to_end_of_event_time, "directory": savepoint_directory or ""}
+        return self._ask(Operation("stop", arguments), lambda operation: operation.location or "")
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        return self._ask(
+            Operation("savepoint", {"directory": savepoint_directory or ""}), lambda operation: operation.location or ""
+        )
+
+    def rescale(self, parallelism: int) -> CompletableFuture[int]:
+        """Change the parallelism live; the answer is the new one."""
+        return self._ask(Operation("rescale", {"parallelism": parallelism}), lambda operation: int(operation.result))
+
+    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
+        return CompletableFuture.completed({})
+
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
+        def wait() -> JobExecutionResult:
+            self._master.wait()
+            raise_if_failed(self._master)
+            return result_of(self._master)
+
+        return _in_background(wait)
+
+    def _ask(self, operation: Operation, answer: Callable[[Operation], Any]) -> CompletableFuture[Any]:
+        self._dispatcher.request(self._master, operation)
+
+        def wait() -> Any:
+            operation.wait()
+            if operation.failure is not None:
+                raise ClusterError(operation.failure)
+            return answer(operation)
+
+        return _in_background(wait)
+
+
+def _in_background(work: Callable[[], Any]) -> CompletableFuture[Any]:
+    future: CompletableFuture[Any] = CompletableFuture()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # belongs to whoever asks for the result
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def raise_if_failed(master: JobMaster) -> None:
+    """Raise what made the job fail: the user's frames first."""
+    if master.history.status is not JobStatus.FAILED:
+        return
+    error = master.error
+    if isinstance(error, JobFailed):
+        failure = error.failure
+        raise UserFunctionError(
+            f"the job failed: {failure.message}\n\n{failure.traceback}",
+            operator=failure.name,
+            location=failure.location,
+        ) from None
+    if isinstance(error, PenstockError):
+        raise error
+    raise ClusterError(f"the job failed: {error!r}") from error
+
+
+def result_of(master: JobMaster) -> JobExecutionResult:
+    times = master.history.timestamps
+    started = times.get("INITIALIZING", 0)
+    ended = times.get(master.history.status.value, started)
+    return JobExecutionResult(JobID(master.job_id), ended - started)
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def with_configuration(program: Program, more: dict[str, str]) -> Program:
+    """The program with weaker settings laid under its own."""
+    return replace(program, configuration={**more, **program.configuration})
+
+
+def rest_port(program: Program) -> int:
+    return Configuration(program.configuration).get(options.REST_PORT)

@@ -1,0 +1,110 @@
+"""What a job's configuration means for the JobMaster: typed, with defaults, in ms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from penstock.common import options
+from penstock.common.configuration import Configuration
+from penstock.common.restart_strategy import restart_strategy_of
+from penstock.jobmanager.restart import RestartStrategy, create_restart_strategy
+
+
+def _ms(value: timedelta) -> int:
+    return int(value.total_seconds() * 1000)
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    """Read once per job from its flat configuration."""
+
+    configuration: dict[str, str]
+    checkpoint_interval_ms: int
+    checkpoint_min_pause_ms: int
+    checkpoint_timeout_ms: int
+    tolerable_failures: int
+    retained: int
+    retain_on_cancel: bool
+    checkpoint_dir: str
+    savepoint_dir: str
+    backend: str
+    backend_options: dict[str, Any]
+    scheduler: str
+    runner: str
+    """`batched`, `pipelined` or `auto`."""
+    epoch_target_ms: int
+    epoch_max_records: int
+    object_store_options: dict[str, Any] = field(default_factory=dict)
+    allow_dropped: list[str] = field(default_factory=list)
+    ignore_unclaimed: bool = False
+    recovery_path: str = ""
+    auto_watermark_interval_ms: int = 200
+    chaining: bool = True
+    require_uids: bool = False
+    work_dir: str = ""
+    ha: str = "none"
+
+    @property
+    def checkpointing(self) -> bool:
+        return self.checkpoint_interval_ms > 0
+
+    @staticmethod
+    def from_configuration(values: Mapping[str, Any]) -> JobSettings:
+        conf = Configuration(values)
+        interval = conf.get(options.CHECKPOINT_INTERVAL)
+        return JobSettings(
+            configuration=dict(conf.to_dict()),
+            checkpoint_interval_ms=0 if interval is None else _ms(interval),
+            checkpoint_min_pause_ms=_ms(conf.get(options.CHECKPOINT_MIN_PAUSE)),
+            checkpoint_timeout_ms=_ms(conf.get(options.CHECKPOINT_TIMEOUT)),
+            tolerable_failures=conf.get(options.TOLERABLE_FAILED_CHECKPOINTS),
+            retained=conf.get(options.RETAINED_CHECKPOINTS),
+            retain_on_cancel=conf.get(options.CHECKPOINT_RETENTION) == "RETAIN_ON_CANCELLATION",
+            checkpoint_dir=conf.get(options.CHECKPOINT_DIRECTORY) or "",
+            savepoint_dir=conf.get(options.SAVEPOINT_DIRECTORY) or "",
+            backend=conf.get(options.STATE_BACKEND),
+            backend_options={
+                key.removeprefix("state.backend.rocksdb."): value
+                for key, value in conf.to_dict().items()
+                if key.startswith("state.backend.rocksdb.")
+            },
+            scheduler=conf.get(options.SCHEDULER),
+            runner=conf.get(options.RUNNER),
+            epoch_target_ms=_ms(conf.get(options.EPOCH_TARGET)),
+            epoch_max_records=conf.get(options.EPOCH_MAX_RECORDS),
+            object_store_options=object_store_options(conf),
+            allow_dropped=list(conf.get(options.ALLOW_DROPPED_STATE) or []),
+            ignore_unclaimed=conf.get(options.IGNORE_UNCLAIMED_STATE),
+            recovery_path=conf.get(options.RECOVERY_PATH) or "",
+            auto_watermark_interval_ms=_ms(conf.get(options.AUTO_WATERMARK_INTERVAL)),
+            chaining=conf.get(options.OPERATOR_CHAINING),
+            require_uids=not conf.get(options.AUTO_GENERATE_UIDS),
+            work_dir=conf.get(options.TMP_DIRECTORIES) or "",
+            ha=conf.get(options.HIGH_AVAILABILITY),
+        )
+
+    def restart_strategy(self) -> RestartStrategy:
+        """A fresh strategy, counting from zero."""
+        return create_restart_strategy(
+            restart_strategy_of(Configuration(self.configuration), checkpointing=self.checkpointing)
+        )
+
+
+def object_store_options(conf: Configuration) -> dict[str, Any]:
+    """fsspec options of the object store, by scheme: what `s3.*` keys say; the rest is the environment's."""
+    s3: dict[str, Any] = {}
+    client: dict[str, Any] = {}
+    if endpoint := conf.get(options.S3_ENDPOINT):
+        s3["endpoint_url"] = endpoint
+    if key := conf.get(options.S3_ACCESS_KEY):
+        s3["key"] = key
+    if secret := conf.get(options.S3_SECRET_KEY):
+        s3["secret"] = secret
+    if region := conf.get(options.S3_REGION):
+        client["region_name"] = region
+    if client:
+        s3["client_kwargs"] = client
+    return s3

@@ -1,0 +1,267 @@
+"""The cluster: Spark's standalone Master inside this process's JVM (the ResourceManager), workers that register with it.
+
+One executor is one slot. The Master runs inside the driver's JVM (started through the gateway before the SparkContext), so
+the JobManager is one process with one JVM under it, and a worker pod needs nothing but its address. Spark's own recovery is
+off (`spark.task.maxFailures=1`, no speculation): recovery is the JobMaster's.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from penstock.common.errors import ClusterError
+from penstock.jobmanager import jvm as jvm_package
+from penstock.jobmanager.java import find_java
+
+EXECUTOR_MEMORY_MB = 512
+DRIVER_MEMORY_MB = 640
+
+
+@dataclass
+class ClusterConfig:
+    """How the cluster is laid out.
+
+    `cores_per_slot`: one for the batched runner, one per level for the pipelined one, whose stages run at once.
+    """
+
+    host: str = "127.0.0.1"
+    master_port: int = 0
+    driver_port: int = 0
+    block_manager_port: int = 0
+    cores_per_slot: int = 1
+    executor_memory_mb: int = EXECUTOR_MEMORY_MB
+    driver_memory_mb: int = DRIVER_MEMORY_MB
+    secret: str = ""
+    """Shared secret of Spark's RPC; empty: no authentication (loopback only)."""
+    local_dir: str = ""
+    python: str = sys.executable
+    python_path: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    """Environment of the Python workers (credentials of the object store …)."""
+    extra_conf: dict[str, str] = field(default_factory=dict)
+    app_name: str = "penstock"
+
+
+@dataclass(frozen=True)
+class ExecutorInfo:
+    id: str
+    host: str
+    port: int
+
+    @property
+    def location(self) -> str:
+        """Spark's name for a task location on exactly this executor."""
+        return f"executor_{self.host}_{self.id}"
+
+
+class SparkCluster:
+    """Master and SparkContext of one JobManager."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self.config = config
+        self._own_dir = ""
+        if not config.local_dir:
+            self._own_dir = config.local_dir = tempfile.mkdtemp(prefix="penstock-")
+        os.makedirs(config.local_dir, exist_ok=True)
+        self.context: Any = None
+        self.master_url = ""
+        self._epochs: Any = None
+        self._executors: Any = None
+
+    def start(self) -> None:
+        """Start JVM, Master and SparkContext.
+
+        Raises:
+            ClusterError: no usable Java, or the JVM did not start; with the end of its output.
+        """
+        java_home = find_java()
+        os.environ["JAVA_HOME"] = java_home
+        os.environ.setdefault("SPARK_SCALA_VERSION", "2.13")
+        os.environ["PYSPARK_PYTHON"] = self.config.python
+        os.environ["SPARK_LOCAL_DIRS"] = self.config.local_dir
+        from pyspark import SparkConf, SparkContext
+        from pyspark.java_gateway import launch_gateway
+
+        conf = SparkConf(loadDefaults=False)
+        for key, value in self._conf().items():
+            conf.set(key, value)
+        try:
+            gateway = launch_gateway(conf)
+        except Exception as error:
+            raise ClusterError(
+                f"Spark's JVM could not be started with {java_home}: {error}", remedy="see the lines above"
+            ) from error
+        jvm = gateway.jvm
+        self._quiet(jvm)
+        jar = jvm_package.build_jar(gateway)
+        master_conf = jvm.org.apache.spark.SparkConf(False)
+        for key, value in self._shared_conf().items():
+            master_conf.set(key, value)
+        master_conf.set("spark.master.rest.enabled", "false").set("spark.deploy.maxExecutorRetries", "-1")
+        master_conf.set("spark.worker.timeout", "15")
+        started = jvm.org.apache.spark.deploy.master.Master.startRpcEnvAndEndpoint(
+            self.config.host, self.config.master_port, 0, master_conf
+        )
+        self._master = started._1()
+        self.master_url = f"spark://{self.config.host}:{self._master.address().port()}"
+        conf.setMaster(self.master_url)
+        conf.set("spark.jars", str(jar))
+        self.context = SparkContext(gateway=gateway, conf=conf)
+        self.context.setLogLevel("OFF")
+        self._gateway = gateway
+        self._epochs = jvm_package.load(gateway, jar, "penstock.Epoch")
+        self._executors = jvm_package.load(gateway, jar, "penstock.Executors")
+
+    @staticmethod
+    def _quiet(jvm: Any) -> None:
+        level = jvm.org.apache.logging.log4j.Level.OFF
+        jvm.org.apache.logging.log4j.core.config.Configurator.setRootLevel(level)
+
+    def _shared_conf(self) -> dict[str, str]:
+        conf = {
+            "spark.authenticate": "false",
+            "spark.python.unix.domain.socket.enabled": "true",
+        }
+        if self.config.secret:
+            conf |= {
+                "spark.authenticate": "true",
+                "spark.authenticate.secret": self.config.secret,
+                "spark.network.crypto.enabled": "true",
+                "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+            }
+        return conf
+
+    def _conf(self) -> dict[str, str]:
+        config = self.config
+        conf = {
+            "spark.app.name": config.app_name,
+            "spark.driver.host": config.host,
+            "spark.driver.bindAddress": config.host,
+            "spark.driver.memory": f"{config.driver_memory_mb}m",
+            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xss512k -XX:TieredStopAtLevel=1",
+            "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -Xss512k",
+            "spark.executor.memory": f"{config.executor_memory_mb}m",
+            "spark.executor.cores": str(config.cores_per_slot),
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.eventLog.enabled": "false",
+            "spark.local.dir": config.local_dir,
+            "spark.task.maxFailures": "1",
+            "spark.stage.maxConsecutiveAttempts": "1",
+            "spark.speculation": "false",
+            "spark.locality.wait": "20s",
+            "spark.shuffle.reduceLocality.enabled": "false",
+            "spark.shuffle.compress": "false",
+            "spark.shuffle.spill.compress": "false",
+            "spark.broadcast.compress": "false",
+            "spark.files.fetchFailure.unRegisterOutputOnHost": "true",
+            "spark.excludeOnFailure.enabled": "false",
+            "spark.network.timeout": "60s",
+            "spark.executor.heartbeatInterval": "5s",
+            "spark.network.timeoutInterval": "5s",
+            "spark.storage.blockManagerHeartbeatTimeoutMs": "20000",
+            "spark.rpc.askTimeout": "30s",
+            "spark.python.worker.reuse": "true",
+            "spark.cleaner.periodicGC.interval": "10min",
+            "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
+            "spark.executorEnv.PYTHONPATH": os.pathsep.join(self._python_path()),
+            "spark.executorEnv.PYTHONHASHSEED": "0",
+            "spark.executorEnv.OMP_NUM_THREADS": "1",
+            "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+        }
+        if config.cores_per_slot > 1:
+            conf["spark.buffer.size"] = "64"
+        if config.driver_port:
+            conf["spark.driver.port"] = str(config.driver_port)
+        if config.block_manager_port:
+            conf["spark.driver.blockManager.port"] = str(config.block_manager_port)
+        for name, value in config.environment.items():
+            conf[f"spark.executorEnv.{name}"] = value
+        return conf | self._shared_conf() | config.extra_conf
+
+    def _python_path(self) -> list[str]:
+        package_root = str(Path(__file__).resolve().parents[2])
+        inherited = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+        return list(dict.fromkeys([*self.config.python_path, package_root, *inherited]))
+
+    # --- executors and epochs ---------------------------------------------------------------------------------
+
+    def executors(self) -> list[ExecutorInfo]:
+        """Executors that are registered now, by id."""
+        found = []
+        for line in self._executors.list(self.context._jsc.sc()).splitlines():
+            executor_id, host, port = line.split()
+            found.append(ExecutorInfo(executor_id, host, int(port)))
+        return sorted(found, key=lambda e: int(e.id) if e.id.isdigit() else -1)
+
+    def wait_for_executors(self, count: int, timeout_s: float) -> list[ExecutorInfo]:
+        """Wait until there are `count` executors, at most `timeout_s`; returns those that are there."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            executors = self.executors()
+            if len(executors) >= count or time.monotonic() > deadline:
+                return executors
+            time.sleep(0.1)
+
+    def kill_executors(self, executor_ids: list[str]) -> None:
+        """Ask Spark to end executors (a slot that must be given up)."""
+        backend = self.context._jsc.sc()
+        for executor_id in executor_ids:
+            backend.killExecutor(executor_id)
+
+    def run_epoch(self, commands: bytes, locations: list[str], functions: Any, *, pipelined: bool, group: str) -> bytes:
+        """One epoch as one Spark job; see `jvm/Epoch.java`."""
+        places = self._gateway.new_array(self._gateway.jvm.java.lang.String, len(locations))
+        for index, location in enumerate(locations):
+            places[index] = location
+        return bytes(
+            self._epochs.run(self.context._jsc.sc(), bytearray(commands), places, functions, pipelined, group)
+        )
+
+    def new_function_array(self, functions: list[Any]) -> Any:
+        array = self._gateway.new_array(self._gateway.jvm.org.apache.spark.api.python.PythonFunction, len(functions))
+        for index, function in enumerate(functions):
+            array[index] = function
+        return array
+
+    def cancel(self, group: str) -> None:
+        self.context.cancelJobGroup(group)
+
+    @property
+    def driver_pid(self) -> int:
+        """Process id of the driver's JVM."""
+        return int(self._gateway.jvm.java.lang.ProcessHandle.current().pid())
+
+    def stop(self) -> None:
+        if self.context is not None:
+            self.context.stop()
+            try:
+                self._master.shutdown()
+            finally:
+                gateway, self.context = self._gateway, None
+                gateway.shutdown()
+                process = getattr(gateway, "proc", None)
+                if process is not None:
+                    process.stdin.close()
+                    process.wait(10)
+                from pyspark import SparkContext
+
+                SparkContext._gateway = None
+                SparkContext._jvm = None
+        if self._own_dir:
+            shutil.rmtree(self._own_dir, ignore_errors=True)
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

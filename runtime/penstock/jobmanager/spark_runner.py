@@ -1,0 +1,189 @@
+"""The two runners on Spark: same tasks, same rows, one line of Spark stages per epoch.
+
+*batched*: regular shuffles; a level starts when the one before has ended. *pipelined*: pipelined shuffles; all levels run
+at once in Python workers of their own (Spark pools workers by environment, so each level gets a variable of its own), and
+rows flow as they are made. Placement is the same in both: slot i's partitions name slot i's executor as their only
+preferred location, and the locality wait is longer than any task of the batched runner takes.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pyspark.core.rdd import _wrap_function
+from pyspark.serializers import NoOpSerializer, Serializer, SpecialLengths, read_int, write_int
+
+from penstock.common.errors import EpochFailed, NotEnoughSlots
+from penstock.jobmanager.runner import Attempt
+from penstock.jobmanager.spark_cluster import ExecutorInfo, SparkCluster
+from penstock.taskmanager.protocol import EpochCommand, LevelAck, decode_ack, encode_command
+from penstock.taskmanager.rows import ACK, COMMAND
+from penstock.taskmanager.worker import LevelFunction
+
+_COMMAND_PREFIX = bytes((COMMAND,))
+_LENGTH = struct.Struct(">i")
+
+
+class FlushingSerializer(Serializer):  # type: ignore[misc]
+    """Length-prefixed byte strings, flushed one by one: a row leaves the Python worker when it is made."""
+
+    def dump_stream(self, iterator: Iterable[bytes], stream: Any) -> None:
+        for item in iterator:
+            write_int(len(item), stream)
+            stream.write(item)
+            stream.flush()
+
+    def load_stream(self, stream: Any) -> Iterator[bytes]:
+        while True:
+            length = read_int(stream)
+            if length == SpecialLengths.END_OF_DATA_SECTION:
+                return
+            yield stream.read(length)
+
+
+class SparkRunner:
+    """Runs epochs on a SparkCluster.
+
+    Args:
+        cluster: started.
+        pipelined: which of the two runners this is.
+    """
+
+    def __init__(self, cluster: SparkCluster, *, pipelined: bool = False) -> None:
+        self._cluster = cluster
+        self._pipelined = pipelined
+        self._attempt: Attempt | None = None
+        self._placement: list[ExecutorInfo] = []
+        self._functions: Any = None
+        self._broadcast: Any = None
+        self._group = ""
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return "pipelined" if self._pipelined else "batched"
+
+    @property
+    def placement(self) -> list[ExecutorInfo]:
+        """Executor of every slot, in order."""
+        return list(self._placement)
+
+    def available_slots(self) -> int:
+        return len(self._cluster.executors())
+
+    def start(self, attempt: Attempt) -> None:
+        executors = self._cluster.executors()
+        if len(executors) < attempt.slots:
+            raise NotEnoughSlots(
+                f"the job needs {attempt.slots} slots, the cluster has {len(executors)}",
+                remedy="add workers or slots per worker, or lower the parallelism",
+            )
+        # Slots keep their executor over attempts: what is warm there stays of use.
+        held = {e.id for e in executors}
+        kept = [e for e in self._placement[: attempt.slots] if e.id in held]
+        free = [e for e in executors if e.id not in {k.id for k in kept}]
+        placement: list[ExecutorInfo] = []
+        for slot in range(attempt.slots):
+            previous = self._placement[slot] if slot < len(self._placement) else None
+            if previous is not None and previous.id in held:
+                placement.append(previous)
+            else:
+                placement.append(free.pop(0))
+        self._placement = placement
+        if self._broadcast is not None:
+            self._broadcast.unpersist(blocking=False)
+        context = self._cluster.context
+        self._broadcast = context.broadcast(attempt.payload)
+        self._functions = self._cluster.new_function_array(
+            [self._function(context, attempt, level) for level in range(attempt.levels)]
+        )
+        self._attempt = attempt
+
+    def _function(self, context: Any, attempt: Attempt, level: int) -> Any:
+        function = LevelFunction(
+            self._broadcast,
+            attempt.job_id,
+            attempt.number,
+            level,
+            is_last=level == attempt.levels - 1,
+            streaming=self._pipelined,
+        )
+        if not self._pipelined:
+            return _wrap_function(context, function, NoOpSerializer(), NoOpSerializer())
+        context.environment["PENSTOCK_LEVEL"] = str(level)
+        try:
+            return _wrap_function(context, function, FlushingSerializer(), FlushingSerializer())
+        finally:
+            del context.environment["PENSTOCK_LEVEL"]
+
+    def run_epoch(self, commands: list[EpochCommand]) -> list[LevelAck]:
+        attempt = self._attempt
+        assert attempt is not None
+        block = []
+        for command in commands:
+            row = _COMMAND_PREFIX + encode_command(command)
+            block += [_LENGTH.pack(len(row)), row]
+        group = f"{attempt.job_id}-{attempt.number}-{commands[0].epoch}"
+        with self._lock:
+            self._group = group
+        try:
+            out = self._cluster.run_epoch(
+                b"".join(block),
+                [executor.location for executor in self._placement],
+                self._functions,
+                pipelined=self._pipelined,
+                group=group,
+            )
+        except Exception as error:
+            raise EpochFailed(_cause(error), remedy="the job fails over by itself") from error
+        acks = _split(out)
+        if len(acks) != attempt.slots * attempt.levels:
+            raise EpochFailed(f"epoch {commands[0].epoch}: {len(acks)} acks of {attempt.slots * attempt.levels}")
+        return acks
+
+    def request_barrier(self) -> None:
+        """Sources look at the clock: an epoch ends by itself within its bound."""
+
+    def cancel(self) -> None:
+        """End the running epoch; `run_epoch` then raises EpochFailed."""
+        with self._lock:
+            group = self._group
+        if group:
+            self._cluster.cancel(group)
+
+    def wait_for_slots(self, count: int, timeout_s: float) -> int:
+        """Slots there are after waiting for `count` of them, at most `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        while (found := self.available_slots()) < count and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return found
+
+    def close(self) -> None:
+        if self._broadcast is not None:
+            self._broadcast.destroy()
+            self._broadcast = None
+
+
+def _split(block: bytes) -> list[LevelAck]:
+    acks = []
+    position = 0
+    while position < len(block):
+        (length,) = _LENGTH.unpack_from(block, position)
+        position += 4
+        if block[position] == ACK:
+            acks.append(decode_ack(block[position + 1 : position + length]))
+        position += length
+    return acks
+
+
+def _cause(error: Exception) -> str:
+    """The first line that tells what happened, out of a Java exception of a hundred."""
+    text = str(getattr(error, "java_exception", None) or error)
+    for line in text.splitlines():
+        if "ExecutorLostFailure" in line or "Job aborted" in line or "cancelled" in line:
+            return line.strip()[:500]
+    return text.strip().splitlines()[0][:500] if text.strip() else type(error).__name__

@@ -1,0 +1,78 @@
+"""A TaskManager: one Spark Worker process; Spark starts one executor per slot under it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pyspark
+
+from penstock.jobmanager.java import find_java
+
+_CORES_PER_SLOT = 64
+"""Cores are offered in plenty: the number of executors is bounded by memory, the cores of a slot by its executor."""
+
+
+def worker_command(
+    master: str, *, slots: int, host: str, work_dir: str, executor_memory_mb: int, port: int = 0, secret: str = ""
+) -> tuple[list[str], dict[str, str]]:
+    """Command line and environment of a Worker with that many slots.
+
+    Args:
+        master: `spark://host:port` or `host:port`.
+    """
+    java_home = find_java()
+    spark_home = str(Path(pyspark.__file__).parent)
+    environment = dict(os.environ)
+    environment |= {
+        "JAVA_HOME": java_home,
+        "SPARK_HOME": spark_home,
+        "SPARK_SCALA_VERSION": "2.13",
+        "SPARK_LOCAL_DIRS": work_dir,
+    }
+    options = ["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k"]
+    options.append("-Dspark.worker.cleanup.enabled=true")
+    if secret:
+        environment["SPARK_AUTH_SECRET"] = secret
+        options += [
+            "-Dspark.authenticate=true",
+            f"-Dspark.authenticate.secret={secret}",
+            "-Dspark.network.crypto.enabled=true",
+            "-Dspark.network.crypto.cipher=AES/GCM/NoPadding",
+        ]
+    command = [
+        os.path.join(java_home, "bin", "java"),
+        *options,
+        "-cp",
+        f"{spark_home}/jars/*",
+        "org.apache.spark.deploy.worker.Worker",
+        "--cores",
+        str(slots * _CORES_PER_SLOT),
+        "--memory",
+        f"{slots * executor_memory_mb}m",
+        "--host",
+        host,
+        "--port",
+        str(port),
+        "--webui-port",
+        "0",
+        "--work-dir",
+        work_dir,
+        master if "://" in master else f"spark://{master}",
+    ]
+    return command, environment
+
+
+def start_worker(
+    master: str, *, slots: int, host: str, work_dir: str, executor_memory_mb: int, log: str, secret: str = ""
+) -> subprocess.Popen[bytes]:
+    """Start a Worker process in a session of its own; its output goes to the file `log`."""
+    os.makedirs(work_dir, exist_ok=True)
+    command, environment = worker_command(
+        master, slots=slots, host=host, work_dir=work_dir, executor_memory_mb=executor_memory_mb, secret=secret
+    )
+    with open(log, "ab") as out:
+        return subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+        )

@@ -1,0 +1,61 @@
+"""Outputs inside a stage: direct calls to the next operators, and to the writers of the exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from penstock.taskmanager.batch import Batch
+from penstock.taskmanager.exchange import ExchangeWriter
+from penstock.taskmanager.operator import Operator
+
+Consumer = Callable[[Batch], None]
+
+
+class ChainedOutput:
+    """The `Output` of one operator. Consumers are bound once; the common single consumer is called directly."""
+
+    def __init__(self) -> None:
+        self._main: list[Consumer] = []
+        self._sides: dict[str, list[Consumer]] = {}
+        self._operators: list[Operator] = []
+        self._writers: list[ExchangeWriter] = []
+        self.records = 0
+
+    def add_operator(self, side_tag: str | None, operator: Operator, input_index: int) -> None:
+        self._add(side_tag, partial(operator.process_batch, input_index=input_index))
+        self._operators.append(operator)
+
+    def add_writer(self, side_tag: str | None, writer: ExchangeWriter) -> None:
+        self._add(side_tag, writer.write)
+        self._writers.append(writer)
+
+    def _add(self, side_tag: str | None, consumer: Consumer) -> None:
+        if side_tag is None:
+            self._main.append(consumer)
+        else:
+            self._sides.setdefault(side_tag, []).append(consumer)
+
+    def emit(self, batch: Batch) -> None:
+        size = len(batch)
+        if size:
+            self.records += size
+            for consumer in self._main:
+                consumer(batch)
+
+    def emit_side(self, tag_id: str, batch: Batch) -> None:
+        if len(batch):
+            for consumer in self._sides.get(tag_id, ()):
+                consumer(batch)
+
+    def emit_watermark(self, timestamp: int) -> None:
+        for operator in self._operators:
+            operator.process_watermark(timestamp)
+        for writer in self._writers:
+            writer.watermark(timestamp)
+
+    def emit_idle(self, is_idle: bool) -> None:
+        for operator in self._operators:
+            operator.process_idle(is_idle)
+        for writer in self._writers:
+            writer.idle(is_idle)

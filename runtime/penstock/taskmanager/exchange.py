@@ -1,0 +1,321 @@
+"""Sending side of an exchange: which record goes to which subtask, and when a buffer is cut.
+
+A writer collects records per target and cuts a buffer at `buffer_records` or when the task asks for a flush (the end of
+an epoch, or the buffer timeout of the pipelined runner). Every buffer carries the watermark of its sender as it stands
+*after* its records, so the receiver never sees a watermark before the records it covers (T6).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.graph.job_graph import ExchangeSpec
+from penstock.graph.transformation import Exchange
+from penstock.state.key_groups import KeyGroupCache, column_key_groups, subtask_for_key_group
+from penstock.taskmanager.batch import MIN_TIMESTAMP, Batch, ColumnBatch, RowBatch
+from penstock.taskmanager.rows import encode_buffer, retarget
+
+BUFFER_RECORDS = 20_000
+
+Emit = Callable[[int, bytes], None]
+"""(slot, row): hands a row to the runner."""
+
+
+class ExchangeWriter:
+    """Base: broadcasting of watermarks and idleness, cutting of buffers.
+
+    Args:
+        spec: the exchange.
+        sender: subtask index of the sending stage.
+        emit: where rows go.
+    """
+
+    def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit) -> None:
+        self.spec = spec
+        self.sender = sender
+        self.records_out = 0
+        self.bytes_out = 0
+        self._emit = emit
+        self._targets = spec.parallelism
+        self._rows: list[list[Any]] = [[] for _ in range(self._targets)]
+        self._stamps: list[list[int] | None] = [None] * self._targets
+        self._watermark = MIN_TIMESTAMP
+        self._idle = False
+        self._sent: list[tuple[int, bool]] = [(MIN_TIMESTAMP, False)] * self._targets
+        self.pending = 0
+
+    def reachable(self) -> range:
+        """Targets this sender may send to; watermarks go to all of them."""
+        return range(self._targets)
+
+    def write(self, batch: Batch) -> None:
+        raise NotImplementedError
+
+    def watermark(self, timestamp: int) -> None:
+        self._watermark = timestamp
+
+    def idle(self, is_idle: bool) -> None:
+        self._idle = is_idle
+
+    def flush(self) -> None:
+        """Send what is collected, and the watermark to those who have not seen it."""
+        for target in self.reachable():
+            if self._rows[target]:
+                self._cut(target)
+            elif self._sent[target] != (self._watermark, self._idle):
+                self._send(target, None)
+        self.pending = 0
+
+    def _append(self, target: int, values: list[Any], timestamps: list[int] | None) -> None:
+        """Take records for a target; a change between with and without timestamps cuts a buffer."""
+        rows = self._rows[target]
+        stamps = self._stamps[target]
+        if rows and (stamps is None) != (timestamps is None):
+            self._cut(target)
+            rows = self._rows[target]
+            stamps = None
+        if rows:
+            rows.extend(values)
+            if stamps is not None and timestamps is not None:
+                stamps.extend(timestamps)
+        else:
+            self._rows[target] = rows = list(values)
+            self._stamps[target] = None if timestamps is None else list(timestamps)
+        self.pending += len(values)
+        if len(rows) >= BUFFER_RECORDS:
+            self._cut(target)
+
+    def _cut(self, target: int) -> None:
+        batch = RowBatch(self._rows[target], self._stamps[target])
+        self._rows[target] = []
+        self._stamps[target] = None
+        self._send(target, batch)
+
+    def _send(self, target: int, batch: Batch | None) -> None:
+        row = encode_buffer(self.spec.id, self.sender, target, self._watermark, self._idle, batch)
+        self._sent[target] = (self._watermark, self._idle)
+        if batch is not None:
+            self.records_out += len(batch)
+        self.bytes_out += len(row)
+        self._emit(target, row)
+
+
+class SingleTargetWriter(ExchangeWriter):
+    """Forward, global, and everything with one target: no choice to make, columns stay columns."""
+
+    def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit, target: int) -> None:
+        super().__init__(spec, sender, emit)
+        self._target = target
+
+    def reachable(self) -> range:
+        return range(self._target, self._target + 1)
+
+    def write(self, batch: Batch) -> None:
+        if isinstance(batch, ColumnBatch):
+            if self._rows[self._target]:
+                self._cut(self._target)
+            self._send(self._target, batch)
+        else:
+            self._append(self._target, batch.values, batch.timestamps)
+
+
+class GlobalWriter(SingleTargetWriter):
+    """Every record to subtask 0; watermarks to all, as Flink's channels go to all (A31)."""
+
+    def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit) -> None:
+        super().__init__(spec, sender, emit, 0)
+
+    def reachable(self) -> range:
+        return range(self._targets)
+
+
+class KeyGroupWriter(ExchangeWriter):
+    """key -> key group -> subtask. A columnar key is hashed by column, once per distinct value."""
+
+    def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit) -> None:
+        super().__init__(spec, sender, emit)
+        selector = spec.partitioning.key_selector
+        assert selector is not None
+        self._selector = selector
+        self._field = spec.partitioning.key_field
+        groups = spec.max_parallelism
+        self._target_of = [subtask_for_key_group(g, self._targets, groups) for g in range(groups)]
+        self._target_array = np.array(self._target_of, np.int64)
+        self._groups = KeyGroupCache(groups)
+
+    def write(self, batch: Batch) -> None:
+        if isinstance(batch, ColumnBatch) and self._field is not None:
+            column = _column(batch.columns, self._field)
+            if column is not None:
+                self._write_columns(batch, column)
+                return
+        rows = batch.rows()
+        values, timestamps = rows.values, rows.timestamps
+        groups, target_of = self._groups, self._target_of
+        chosen = [target_of[groups[key]] for key in map(self._selector, values)]
+        if self._targets == 2:
+            self._split_two(values, timestamps, chosen)
+            return
+        split: list[list[Any]] = [[] for _ in range(self._targets)]
+        for value, target in zip(values, chosen, strict=True):
+            split[target].append(value)
+        stamps: list[list[int]] | None = None
+        if timestamps is not None:
+            stamps = [[] for _ in range(self._targets)]
+            for timestamp, target in zip(timestamps, chosen, strict=True):
+                stamps[target].append(timestamp)
+        for target, part in enumerate(split):
+            if part:
+                self._append(target, part, None if stamps is None else stamps[target])
+
+    def _split_two(self, values: list[Any], timestamps: list[int] | None, chosen: list[int]) -> None:
+        """Two targets are common on small machines, and list comprehensions beat a loop of appends there."""
+        ones = [v for v, t in zip(values, chosen, strict=True) if t]
+        zeros = [v for v, t in zip(values, chosen, strict=True) if not t]
+        if timestamps is None:
+            stamps: tuple[list[int] | None, list[int] | None] = (None, None)
+        else:
+            stamps = (
+                [s for s, t in zip(timestamps, chosen, strict=True) if not t],
+                [s for s, t in zip(timestamps, chosen, strict=True) if t],
+            )
+        if zeros:
+            self._append(0, zeros, stamps[0])
+        if ones:
+            self._append(1, ones, stamps[1])
+
+    def _write_columns(self, batch: ColumnBatch, column: pa.Array) -> None:
+        targets = self._target_array[column_key_groups(column, self.spec.max_parallelism)]
+        for target in range(self._targets):
+            indices = np.flatnonzero(targets == target)
+            if not len(indices):
+                continue
+            if self._rows[target]:
+                self._cut(target)
+            part = batch.columns.take(pa.array(indices))
+            timestamps = None if batch.timestamps is None else batch.timestamps[indices]
+            self._send(target, ColumnBatch(part, timestamps, batch.make_rows))
+
+
+class RoundRobinWriter(ExchangeWriter):
+    """Rebalance: record by record over all targets; rescale: over this sender's share of them."""
+
+    def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit, targets: range) -> None:
+        super().__init__(spec, sender, emit)
+        self._own = targets
+        self._next = sender % len(targets)
+
+    def write(self, batch: Batch) -> None:
+        rows = batch.rows()
+        values, timestamps = rows.values, rows.timestamps
+        width = len(self._own)
+        for offset in range(min(width, len(values))):
+            target = self._own[(self._next + offset) % width]
+            self._append(target, values[offset::width], None if timestamps is None else timestamps[offset::width])
+        self._next = (self._next + len(values)) % width
+
+
+class BroadcastWriter(ExchangeWriter):
+    """Every record to every subtask; encoded once."""
+
+    def write(self, batch: Batch) -> None:
+        if isinstance(batch, ColumnBatch):
+            self.flush()
+            self._send_all(batch)
+            return
+        self._append(0, batch.values, batch.timestamps)
+
+    def flush(self) -> None:
+        if self._rows[0]:
+            self._cut(0)
+        elif self._sent[0] != (self._watermark, self._idle):
+            self._send_all(None)
+        self.pending = 0
+
+    def _cut(self, target: int) -> None:
+        batch = RowBatch(self._rows[0], self._stamps[0])
+        self._rows[0] = []
+        self._stamps[0] = None
+        self._send_all(batch)
+
+    def _send_all(self, batch: Batch | None) -> None:
+        row = encode_buffer(self.spec.id, self.sender, 0, self._watermark, self._idle, batch)
+        self._sent[0] = (self._watermark, self._idle)
+        if batch is not None:
+            self.records_out += len(batch) * self._targets
+        self.bytes_out += len(row) * self._targets
+        for target in range(self._targets):
+            self._emit(target, row if target == 0 else retarget(row, target))
+
+
+class ChosenTargetWriter(ExchangeWriter):
+    """Shuffle (uniform random) and the user's partitioner: a target per record."""
+
+    def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit, choose: Callable[[list[Any]], Iterator[int]]) -> None:
+        super().__init__(spec, sender, emit)
+        self._choose = choose
+
+    def write(self, batch: Batch) -> None:
+        rows = batch.rows()
+        split: dict[int, tuple[list[Any], list[int]]] = {}
+        stamps = rows.timestamps
+        for index, (value, target) in enumerate(zip(rows.values, self._choose(rows.values), strict=False)):
+            if not 0 <= target < self._targets:
+                raise ValueError(
+                    f"the partitioner chose subtask {target!r}; it must return 0..{self._targets - 1} "
+                    f"for {self._targets} partitions"
+                )
+            part = split.setdefault(target, ([], []))
+            part[0].append(value)
+            if stamps is not None:
+                part[1].append(stamps[index])
+        for target, (values, part_stamps) in split.items():
+            self._append(target, values, None if stamps is None else part_stamps)
+
+
+def create_writer(spec: ExchangeSpec, sender: int, emit: Emit) -> ExchangeWriter:
+    """The writer for an exchange, as seen from one sending subtask."""
+    partitioning, targets = spec.partitioning, spec.parallelism
+    match partitioning.exchange:
+        case Exchange.FORWARD:
+            return SingleTargetWriter(spec, sender, emit, sender)
+        case Exchange.GLOBAL:
+            return GlobalWriter(spec, sender, emit)
+        case Exchange.KEY_GROUP:
+            return SingleTargetWriter(spec, sender, emit, 0) if targets == 1 else KeyGroupWriter(spec, sender, emit)
+        case Exchange.BROADCAST:
+            return BroadcastWriter(spec, sender, emit)
+        case Exchange.REBALANCE:
+            return RoundRobinWriter(spec, sender, emit, range(targets))
+        case Exchange.RESCALE:
+            return RoundRobinWriter(spec, sender, emit, _rescale_share(sender, spec.source_parallelism, targets))
+        case Exchange.SHUFFLE:
+            rng = random.Random()
+            return ChosenTargetWriter(spec, sender, emit, lambda vs: (rng.randrange(targets) for _ in vs))
+        case Exchange.CUSTOM:
+            partitioner, selector = partitioning.partitioner, partitioning.key_selector
+            assert partitioner is not None
+            assert selector is not None
+            return ChosenTargetWriter(
+                spec, sender, emit, lambda vs: map(partitioner, map(selector, vs), cycle((targets,)))
+            )
+
+
+def _rescale_share(sender: int, senders: int, targets: int) -> range:
+    """Flink's rescale: with more targets than senders a sender has a run of them, else several senders share one."""
+    if targets >= senders:
+        return range(sender * targets // senders, (sender + 1) * targets // senders)
+    return range(sender * targets // senders, sender * targets // senders + 1)
+
+
+def _column(columns: pa.RecordBatch, field: str | int) -> pa.Array | None:
+    if isinstance(field, int):
+        return columns.column(field) if field < columns.num_columns else None
+    index = columns.schema.get_field_index(field)
+    return columns.column(index) if index >= 0 else None

@@ -1,0 +1,223 @@
+"""The source operator: reads the splits of one subtask interleaved, each with a watermark of its own.
+
+Of the splits that have something to read, the one with the lowest watermark is read next, so event time advances evenly
+over files of different length and partitions of different speed, and the task's watermark, their minimum, follows
+closely (A46, K14). A split that is idle by the strategy's timeout, or read to its end, does not hold the clock back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.source import ReadBounds, ReaderContext, Source, SourceReader, Split, SplitReader
+from penstock.taskmanager.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, RowBatch
+from penstock.taskmanager.operator import Operator, OperatorContext, Output
+from penstock.taskmanager.protocol import SourceProgress, SplitAssignment
+
+if TYPE_CHECKING:
+    from penstock.common.watermark_strategy import BatchWatermarkGenerator, WatermarkStrategy
+
+READ_RECORDS = 10_000
+READ_BYTES = 4 * 1024 * 1024
+
+
+class _OpenSplit:
+    __slots__ = ("generator", "id", "reader", "touched", "watermark")
+
+    def __init__(self, assignment: SplitAssignment, reader: SplitReader, generator: BatchWatermarkGenerator | None) -> None:
+        self.id = assignment.id
+        self.reader = reader
+        self.generator = generator
+        self.watermark: int | None = assignment.watermark
+        self.touched = True
+
+
+class SourceOperator(Operator):
+    """Runs a `Source` in one subtask. Its input is time, not batches: the task calls `read`."""
+
+    def __init__(self, source: Source, strategy: WatermarkStrategy | None) -> None:
+        self.source = source
+        self.strategy = strategy
+        self._splits: dict[str, _OpenSplit] = {}
+        self._finished: list[str] = []
+        self._reader: SourceReader | None = None
+        self._no_more_splits = False
+        self._drained = False
+        self._emitted = MIN_TIMESTAMP
+        self._idle = False
+        self.records_out = 0
+
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        super().setup(context, output)
+        self._reader = self.source.create_reader(
+            ReaderContext(context.subtask, context.parallelism, context.uid, context.object_store_options)
+        )
+
+    def assign(self, assignments: list[SplitAssignment], *, no_more_splits: bool) -> None:
+        """Open new splits at their positions."""
+        assert self._reader is not None
+        for assignment in assignments:
+            reader = self._reader.open_split(
+                Split(assignment.id, assignment.properties, assignment.size), assignment.position
+            )
+            generator = None if self.strategy is None else self.strategy.create_generator()
+            if generator is not None and assignment.generator is not None:
+                generator.restore(assignment.generator)
+            self._splits[assignment.id] = _OpenSplit(assignment, reader, generator)
+        self._no_more_splits = no_more_splits
+
+    @property
+    def exhausted(self) -> bool:
+        return self._no_more_splits and not self._splits
+
+    def drain(self) -> None:
+        """Stop for good: no more is read, the final watermark follows (stop --drain)."""
+        self._drained = True
+        self._advance(MAX_TIMESTAMP)
+
+    def read(self, deadline_ms: int, max_records: int) -> Iterator[int]:
+        """Read until the deadline, the bound, or nothing is there; yields the records read after every batch."""
+        self._update_watermark()
+        budget = max_records or (1 << 62)
+        dry: set[str] = set()
+        clock = self.context.clock
+        while budget > 0 and clock.now_ms() <= deadline_ms:
+            split = self._next_split(dry)
+            if split is None:
+                return
+            batch = split.reader.read(ReadBounds(min(READ_RECORDS, budget), READ_BYTES, deadline_ms))
+            self._emit_rejected(split)
+            if batch is None or not len(batch):
+                if split.reader.finished:
+                    self._close_split(split)
+                    self._update_watermark()
+                else:
+                    dry.add(split.id)
+                continue
+            split.touched = True
+            budget -= len(batch)
+            self.records_out += len(batch)
+            if split.generator is not None:
+                for part, watermark in split.generator.process(batch):
+                    if part is not None:
+                        self.output.emit(part)
+                    if watermark is not None and (split.watermark is None or watermark > split.watermark):
+                        split.watermark = watermark
+                        self._update_watermark()
+            else:
+                self.output.emit(batch)
+            if split.reader.finished:
+                self._close_split(split)
+            self._update_watermark()
+            yield len(batch)
+
+    def _next_split(self, dry: set[str]) -> _OpenSplit | None:
+        best: _OpenSplit | None = None
+        best_watermark = MAX_TIMESTAMP
+        for split in self._splits.values():
+            if split.id in dry:
+                continue
+            watermark = MIN_TIMESTAMP if split.watermark is None else split.watermark
+            if best is None or watermark < best_watermark:
+                best, best_watermark = split, watermark
+        if best is not None and best.generator is None and len(self._splits) > 1:
+            # Without event time: take turns.
+            self._splits[best.id] = self._splits.pop(best.id)
+        return best
+
+    def _emit_rejected(self, split: _OpenSplit) -> None:
+        take = getattr(split.reader, "take_rejected", None)
+        rejected = take() if take is not None else None
+        if rejected:
+            split.touched = True
+            for tag in self.source.side_output_tags():
+                self.output.emit_side(tag, RowBatch(list(rejected)))
+
+    def _close_split(self, split: _OpenSplit) -> None:
+        split.reader.close()
+        del self._splits[split.id]
+        self._finished.append(split.id)
+
+    def _update_watermark(self) -> None:
+        """The subtask's watermark is the minimum over its splits that are neither finished nor idle."""
+        if self._drained:
+            return
+        if not self._splits:
+            if self._no_more_splits:
+                self._advance(MAX_TIMESTAMP)
+            else:
+                self._set_idle(True)
+            return
+        if self.strategy is None:
+            return
+        now = self.context.clock.now_ms()
+        lowest = MAX_TIMESTAMP
+        active = False
+        for split in self._splits.values():
+            if split.generator is not None and split.generator.is_idle(now):
+                continue
+            active = True
+            watermark = MIN_TIMESTAMP if split.watermark is None else split.watermark
+            lowest = min(lowest, watermark)
+        self._set_idle(not active)
+        if active and lowest > self._emitted:
+            self._advance(lowest)
+
+    def _advance(self, watermark: int) -> None:
+        if watermark > self._emitted:
+            self._emitted = watermark
+            self._set_idle(False)
+            self.output.emit_watermark(watermark)
+
+    def _set_idle(self, idle: bool) -> None:
+        if idle != self._idle:
+            self._idle = idle
+            self.output.emit_idle(idle)
+
+    def advance_processing_time(self, now: int) -> None:
+        for split in self._splits.values():
+            if split.generator is not None:
+                watermark = split.generator.on_periodic(now)
+                if watermark is not None and (split.watermark is None or watermark > split.watermark):
+                    split.watermark = watermark
+                    split.touched = True
+        self._update_watermark()
+
+    def current_watermark(self) -> int:
+        return self._emitted
+
+    def progress(self, *, more: bool) -> SourceProgress:
+        """What goes into the epoch's ack; resets the list of touched splits."""
+        progress = SourceProgress(exhausted=self.exhausted, more=more)
+        due: int | None = None
+        for split in self._splits.values():
+            if split.touched:
+                progress.positions[split.id] = split.reader.position
+                progress.watermarks[split.id] = split.watermark
+                if split.generator is not None:
+                    progress.generators[split.id] = split.generator.snapshot()
+                split.touched = False
+            lag = split.reader.lag()
+            if lag is not None:
+                progress.lag = (progress.lag or 0) + lag
+            at = split.reader.next_record_at()
+            if at is not None:
+                due = at if due is None else min(due, at)
+        progress.next_record_at = due
+        progress.finished = self._finished
+        self._finished = []
+        return progress
+
+    def close(self) -> None:
+        for split in self._splits.values():
+            split.reader.close()
+        self._splits.clear()
+        if self._reader is not None:
+            self._reader.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"source": self.source, "strategy": self.strategy}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["source"], state["strategy"])  # type: ignore[misc]

@@ -1,0 +1,144 @@
+"""What the JobMaster and the tasks say to each other: commands down, acks up, once per epoch and slot.
+
+msgpack by msgspec. The command of a slot travels as the input of its task on level 0 and is handed on, with the rows, to
+the deeper levels; acks travel down the same way and come out of the last level.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class SplitAssignment(msgspec.Struct):
+    """A split given to a source subtask, with where to start."""
+
+    id: str
+    properties: dict[str, Any]
+    size: int = 0
+    position: Any = None
+    watermark: int | None = None
+    generator: Any = None
+
+
+class SubtaskRestore(msgspec.Struct):
+    """What one operator of one subtask restores. Paths in `keyed` are resolved by `RestoreCommand.reader_root`."""
+
+    keyed: list[dict[str, Any]] = []
+    operator: list[dict[str, Any]] = []
+
+
+class RestoreCommand(msgspec.Struct):
+    root: str
+    """URL under which the file paths of the handles are found; empty: start without state."""
+    subtasks: dict[str, SubtaskRestore] = {}
+    """By uid, for the subtask of this slot."""
+
+
+class SnapshotCommand(msgspec.Struct):
+    checkpoint_id: int
+    root: str
+    """URL of the job's checkpoint folder: shared files are written under it."""
+    synchronous: bool = False
+    """Wait for the uploads within this epoch (the last one of a job, or a savepoint that stops it)."""
+
+
+class EpochCommand(msgspec.Struct):
+    attempt: int
+    epoch: int
+    is_first: bool = False
+    """First epoch of the attempt: build the subtasks, restore."""
+    restore: RestoreCommand | None = None
+    assignments: dict[str, list[SplitAssignment]] = {}
+    """New splits by source uid, for the subtask of this slot."""
+    finished_discovery: list[str] = []
+    """Uids of sources whose enumerator will find nothing more."""
+    max_ms: int = 100
+    """How long sources read before they end the epoch; 0: do not read at all (a barrier for its own sake)."""
+    max_records: int = 0
+    """Upper bound per source subtask; 0 = none."""
+    snapshot: SnapshotCommand | None = None
+    completed: list[int] = []
+    aborted: list[int] = []
+    drain: bool = False
+    """Stop reading and send the final watermark (stop --drain)."""
+    finish: bool = False
+    """All sources are done: flush and finish the operators (after the final watermark)."""
+    processing_time: int | None = None
+    """A manual clock's time (tests); None: the machine's."""
+
+
+class SourceProgress(msgspec.Struct):
+    positions: dict[str, Any] = {}
+    watermarks: dict[str, int | None] = {}
+    generators: dict[str, Any] = {}
+    finished: list[str] = []
+    lag: int | None = None
+    exhausted: bool = False
+    """Every split this subtask has was read to its end."""
+    more: bool = False
+    """The epoch's bound was reached while there was more to read at once."""
+    next_record_at: int | None = None
+
+
+class VertexMetrics(msgspec.Struct):
+    records_in: int = 0
+    records_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    busy_ms: float = 0.0
+    watermark: int | None = None
+    user: dict[str, Any] = {}
+
+
+class SnapshotAck(msgspec.Struct):
+    """Answer of one subtask's operator for one checkpoint; `error` set: the checkpoint fails."""
+
+    checkpoint_id: int
+    uid: str
+    subtask: int
+    keyed: dict[str, Any] | None = None
+    operator: dict[str, Any] = {}
+    committables: list[Any] = []
+    sync_ms: float = 0.0
+    async_ms: float = 0.0
+    bytes_uploaded: int = 0
+    state_bytes: int = 0
+    error: str = ""
+
+
+class TaskFailure(msgspec.Struct):
+    kind: str
+    """Class name of the error."""
+    message: str
+    traceback: str
+    uid: str = ""
+    name: str = ""
+    location: str = ""
+    recoverable: bool = True
+    code: str = ""
+
+
+class LevelAck(msgspec.Struct):
+    slot: int
+    level: int
+    attempt: int
+    epoch: int
+    sources: dict[str, SourceProgress] = {}
+    vertices: dict[int, VertexMetrics] = {}
+    snapshots: list[SnapshotAck] = []
+    pending_uploads: int = 0
+    next_processing_timer: int | None = None
+    results: dict[str, list[bytes]] = {}
+    lines: list[str] = []
+    failure: TaskFailure | None = None
+    pid: int = 0
+    rss_bytes: int = 0
+    host: str = ""
+
+
+encode_command = msgspec.msgpack.Encoder().encode
+decode_command = msgspec.msgpack.Decoder(EpochCommand).decode
+encode_ack = msgspec.msgpack.Encoder().encode
+decode_ack = msgspec.msgpack.Decoder(LevelAck).decode

@@ -1,0 +1,310 @@
+"""One subtask of one stage: its operators with their state, its input gate, its exchange writers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.checkpoint.state_files import StateFileReader, StateFileWriter
+from penstock.graph.job_graph import JobGraph, OperatorNode, Stage
+from penstock.graph.transformation import Exchange
+from penstock.metrics.task import TaskMetrics
+from penstock.state.backend import KeyContext, KeyedStateBackend, SnapshotUpload
+from penstock.state.factory import create_backend, create_timer_service
+from penstock.state.key_groups import key_group_range
+from penstock.state.operator_state import OperatorStateStoreBackend
+from penstock.taskmanager.batch import MAX_TIMESTAMP, MIN_TIMESTAMP
+from penstock.taskmanager.chain import ChainedOutput
+from penstock.taskmanager.exchange import Emit, ExchangeWriter, create_writer
+from penstock.taskmanager.input_gate import InputGate
+from penstock.taskmanager.operator import Clock, Operator, OperatorContext
+from penstock.taskmanager.operators.sink import SinkOperator
+from penstock.taskmanager.operators.source import SourceOperator
+from penstock.taskmanager.protocol import RestoreCommand, SnapshotAck, SnapshotCommand, VertexMetrics
+from penstock.taskmanager.rows import Buffer
+
+
+@dataclass
+class TaskEnvironment:
+    """What the process gives all subtasks of a slot."""
+
+    job_id: str
+    job_name: str
+    attempt: int
+    clock: Clock
+    backend: str = "hashmap"
+    backend_options: dict[str, Any] = field(default_factory=dict)
+    work_dir: str = ""
+    object_store_options: dict[str, Any] = field(default_factory=dict)
+    print_line: Callable[[str], None] | None = None
+    results: Callable[[str, list[Any]], None] | None = None
+    host: str = "localhost"
+
+
+class Subtask:
+    """Built at the first epoch of an attempt; driven by `LevelTask` from one thread."""
+
+    def __init__(self, graph: JobGraph, stage: Stage, index: int, environment: TaskEnvironment, emit: Emit) -> None:
+        self.graph = graph
+        self.stage = stage
+        self.index = index
+        self.environment = environment
+        self.metrics = VertexMetrics()
+        self._task_metrics = TaskMetrics(
+            {
+                "host": environment.host,
+                "job_id": environment.job_id,
+                "job_name": environment.job_name,
+                "task_name": stage.name,
+                "task_id": str(stage.id),
+                "subtask_index": str(index),
+                "tm_id": f"{environment.host}-{index}",
+                "task_attempt_num": str(environment.attempt),
+            }
+        )
+        self.sources: dict[str, SourceOperator] = {}
+        self._contexts: dict[int, OperatorContext] = {}
+        self._operators: dict[int, Operator] = {}
+        self._backends: dict[int, KeyedStateBackend] = {}
+        self._writers: list[ExchangeWriter] = []
+        self._targets: dict[int, list[tuple[Operator, int]]] = {}
+        self._heads: list[Operator] = []
+        self._build(emit)
+        self.gate = self._create_gate()
+
+    # --- building ---------------------------------------------------------------------------------------------
+
+    def _build(self, emit: Emit) -> None:
+        graph = self.graph
+        outputs = {index: ChainedOutput() for index in self.stage.operators}
+        for index in self.stage.operators:
+            self._operators[index] = graph.operators[index].operator
+        for index in self.stage.operators:
+            for edge in graph.operators[index].outputs:
+                if edge.exchange is None:
+                    outputs[index].add_operator(edge.side_tag, self._operators[edge.target], edge.input_index)
+                else:
+                    writer = create_writer(graph.exchanges[edge.exchange], self.index, emit)
+                    self._writers.append(writer)
+                    outputs[index].add_writer(edge.side_tag, writer)
+        for index, operator in self._operators.items():
+            node = graph.operators[index]
+            context = self._context(node, operator)
+            self._contexts[index] = context
+            operator.setup(context, outputs[index])
+            if isinstance(operator, SourceOperator):
+                self.sources[node.uid] = operator
+        self._outputs = outputs
+        for exchange_id in self.stage.inputs:
+            for target in graph.exchanges[exchange_id].targets:
+                if target.stage == self.stage.id:
+                    operator = self._operators[target.operator]
+                    self._targets.setdefault(exchange_id, []).append((operator, target.input_index))
+                    if operator not in self._heads:
+                        self._heads.append(operator)
+
+    def _context(self, node: OperatorNode, operator: Operator) -> OperatorContext:
+        environment = self.environment
+        context = OperatorContext(
+            uid=node.uid,
+            name=node.name,
+            subtask=self.index,
+            parallelism=node.parallelism,
+            max_parallelism=node.max_parallelism,
+            attempt=environment.attempt,
+            clock=environment.clock,
+            operator_state=OperatorStateStoreBackend(node.name),
+            metrics=self._task_metrics.operator_group(node.uid, node.name),
+            job_parameters=self.graph.job_parameters,
+            job_id=environment.job_id,
+            job_name=environment.job_name,
+            user_location=node.user_location,
+            print_line=environment.print_line,
+            results=environment.results,
+            auto_watermark_interval_ms=self.graph.auto_watermark_interval_ms,
+            object_store_options=environment.object_store_options,
+        )
+        if operator.is_keyed:
+            backend = create_backend(
+                environment.backend,
+                key_group_range=key_group_range(self.index, node.parallelism, node.max_parallelism),
+                max_parallelism=node.max_parallelism,
+                key_context=KeyContext(),
+                clock=environment.clock,
+                work_dir=f"{environment.work_dir}/{node.index}-{self.index}" if environment.work_dir else "",
+                options=environment.backend_options,
+                operator_name=node.name,
+            )
+            context.keyed_state = backend
+            context.timers = create_timer_service(backend)
+            self._backends[node.index] = backend
+        return context
+
+    def _create_gate(self) -> InputGate | None:
+        if not self.stage.inputs:
+            return None
+        channels = []
+        for exchange_id in self.stage.inputs:
+            spec = self.graph.exchanges[exchange_id]
+            if spec.partitioning.exchange is Exchange.FORWARD:
+                channels.append((exchange_id, self.index))
+            else:
+                channels.extend((exchange_id, sender) for sender in range(spec.source_parallelism))
+        return InputGate(channels)
+
+    # --- life cycle -------------------------------------------------------------------------------------------
+
+    def restore(self, command: RestoreCommand, files: StateFileReader) -> None:
+        for index, context in self._contexts.items():
+            state = command.subtasks.get(context.uid)
+            if state is None:
+                continue
+            context.is_restored = True
+            node = self.graph.operators[index]
+            if state.operator:
+                context.operator_state.restore(state.operator, self.index, node.parallelism)
+            if index in self._backends and state.keyed:
+                self._backends[index].restore(state.keyed, files)
+
+    def open(self) -> None:
+        """Downstream operators first, so that whatever an operator emits while opening finds them open."""
+        for index in reversed(self.stage.operators):
+            self._operators[index].open()
+
+    def close(self) -> None:
+        for operator in self._operators.values():
+            operator.close()
+        for backend in self._backends.values():
+            backend.close()
+
+    # --- processing -------------------------------------------------------------------------------------------
+
+    def process_buffer(self, buffer: Buffer) -> None:
+        assert self.gate is not None
+        batch = buffer.batch()
+        if batch is not None:
+            self.metrics.records_in += buffer.count
+            self.metrics.bytes_in += len(buffer.row)
+            for operator, input_index in self._targets[buffer.exchange]:
+                operator.process_batch(batch, input_index)
+        was_idle = self.gate.is_idle
+        watermark = self.gate.advance(buffer)
+        if watermark is not None:
+            self.metrics.watermark = watermark
+            for operator in self._heads:
+                operator.process_watermark(watermark)
+        if self.gate.is_idle != was_idle:
+            for operator in self._heads:
+                operator.process_idle(self.gate.is_idle)
+
+    def drain_gate(self) -> Iterator[None]:
+        """Process the buffers at hand in watermark order; yields after each so that output can go on its way."""
+        assert self.gate is not None
+        for buffer in self.gate.drain():
+            self.process_buffer(buffer)
+            yield
+
+    def advance_processing_time(self, now: int) -> None:
+        for operator in self._operators.values():
+            operator.advance_processing_time(now)
+
+    def next_processing_time(self) -> int | None:
+        times = [t for t in (o.next_processing_time() for o in self._operators.values()) if t is not None]
+        return min(times, default=None)
+
+    def notify(self, completed: list[int], aborted: list[int]) -> None:
+        for checkpoint_id in completed:
+            for backend in self._backends.values():
+                backend.notify_checkpoint_complete(checkpoint_id)
+            for operator in self._operators.values():
+                operator.notify_checkpoint_complete(checkpoint_id)
+        for checkpoint_id in aborted:
+            for backend in self._backends.values():
+                backend.notify_checkpoint_aborted(checkpoint_id)
+            for operator in self._operators.values():
+                operator.notify_checkpoint_aborted(checkpoint_id)
+
+    def finish(self) -> None:
+        for index in self.stage.operators:
+            self._operators[index].finish()
+
+    def end_of_epoch(self) -> None:
+        for operator in self._operators.values():
+            if isinstance(operator, SinkOperator):
+                operator.end_of_epoch()
+
+    def flush(self) -> None:
+        for writer in self._writers:
+            writer.flush()
+
+    @property
+    def has_unsent(self) -> bool:
+        return any(writer.pending for writer in self._writers)
+
+    # --- snapshots --------------------------------------------------------------------------------------------
+
+    def snapshot(
+        self, command: SnapshotCommand, files: StateFileWriter | None, uploads: Executor
+    ) -> list[Future[SnapshotAck]]:
+        """Freeze every operator's state now; the files are written by `uploads`."""
+        futures: list[Future[SnapshotAck]] = []
+        for index in self.stage.operators:
+            started = time.perf_counter()
+            context = self._contexts[index]
+            taken = self._operators[index].snapshot(command.checkpoint_id)
+            backend = self._backends.get(index)
+            upload = None if backend is None or files is None else backend.snapshot(command.checkpoint_id)
+            ack = SnapshotAck(
+                checkpoint_id=command.checkpoint_id,
+                uid=context.uid,
+                subtask=self.index,
+                operator=context.operator_state.snapshot(),
+                committables=taken.committables,
+                sync_ms=(time.perf_counter() - started) * 1e3,
+            )
+            if upload is None:
+                future: Future[SnapshotAck] = Future()
+                future.set_result(ack)
+            else:
+                future = uploads.submit(_upload, upload, ack, files)
+            futures.append(future)
+        return futures
+
+    def take_metrics(self) -> VertexMetrics:
+        """What happened since the last call."""
+        metrics = self.metrics
+        metrics.bytes_out = sum(writer.bytes_out for writer in self._writers)
+        metrics.records_out = sum(writer.records_out for writer in self._writers)
+        for writer in self._writers:
+            writer.bytes_out = writer.records_out = 0
+        if not self._writers:
+            metrics.records_out = sum(output.records for output in self._outputs.values())
+        for output in self._outputs.values():
+            output.records = 0
+        for source in self.sources.values():
+            metrics.records_in += source.records_out
+            source.records_out = 0
+            watermark = source.current_watermark()
+            metrics.watermark = None if watermark in (MIN_TIMESTAMP, MAX_TIMESTAMP) else watermark
+        if metrics.watermark == MAX_TIMESTAMP:
+            metrics.watermark = None
+        metrics.user = self._task_metrics.snapshot()
+        self.metrics = VertexMetrics(watermark=metrics.watermark)
+        return metrics
+
+
+def _upload(upload: SnapshotUpload, ack: SnapshotAck, files: StateFileWriter | None) -> SnapshotAck:
+    assert files is not None
+    started = time.perf_counter()
+    try:
+        ack.keyed = upload.run(files)
+    except Exception as error:  # the checkpoint fails, not the job
+        ack.error = f"{type(error).__name__}: {error}"
+        return ack
+    ack.async_ms = (time.perf_counter() - started) * 1e3
+    ack.bytes_uploaded = int(ack.keyed.get("bytes_uploaded", 0))
+    ack.state_bytes = sum(int(f["size"]) for f in ack.keyed.get("files", ()))
+    return ack

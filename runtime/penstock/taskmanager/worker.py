@@ -1,0 +1,181 @@
+"""The process that holds state: which tasks live in this Python worker.
+
+`_SLOTS` is the one documented piece of mutable module state. Spark hands a task to *a* Python worker of the right
+executor; the state is found because it lives here, in the module, not in the function that Spark sends. A new attempt of
+a job throws away what older attempts left: the state of a half-done attempt is never used again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+from pyspark import cloudpickle
+
+from penstock.graph.job_graph import JobGraph
+from penstock.taskmanager.level import LevelTask
+from penstock.taskmanager.operator import Clock
+from penstock.taskmanager.subtask import TaskEnvironment
+
+
+class TaskSettings(msgspec.Struct):
+    """What the tasks of one attempt need to know besides the graph. Part of the payload."""
+
+    job_id: str
+    job_name: str
+    attempt: int
+    backend: str = "hashmap"
+    backend_options: dict[str, Any] = {}
+    object_store_options: dict[str, Any] = {}
+    work_dir: str = ""
+    """Where local state files go; empty: the process's temporary folder."""
+    collect_lines: bool = True
+    """print sinks hand their lines to the JobManager; else they write to this process's stdout."""
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        return int(time.time() * 1e3)
+
+
+class ManualClock:
+    """A clock that commands set (tests)."""
+
+    def __init__(self, now_ms: int = 0) -> None:
+        self._now = now_ms
+
+    def now_ms(self) -> int:
+        return self._now
+
+    def set(self, now_ms: int) -> None:
+        self._now = max(self._now, now_ms)
+
+
+def encode_payload(graph: JobGraph, settings: TaskSettings) -> bytes:
+    """The job as it goes to the workers. Code travels by cloudpickle between processes of one job; never to storage."""
+    return bytes(cloudpickle.dumps((graph, settings)))
+
+
+class _Slot:
+    """The tasks of one slot of one attempt: one graph copy, one task per level that runs in this process."""
+
+    def __init__(self, payload: bytes, slot: int, clock: Clock) -> None:
+        self.graph, self.settings = cloudpickle.loads(payload)
+        self.slot = slot
+        self.clock = clock
+        self.levels: dict[int, LevelTask] = {}
+        root = self.settings.work_dir or os.path.join(tempfile.gettempdir(), "penstock")
+        self.work_dir = os.path.join(root, f"{self.settings.job_id}-{self.settings.attempt}-{slot}-{os.getpid()}")
+
+    def level(self, level: int, *, streaming: bool) -> LevelTask:
+        if level not in self.levels:
+            settings: TaskSettings = self.settings
+            environment = TaskEnvironment(
+                job_id=settings.job_id,
+                job_name=settings.job_name,
+                attempt=settings.attempt,
+                clock=self.clock,
+                backend=settings.backend,
+                backend_options=settings.backend_options,
+                work_dir=self.work_dir,
+                object_store_options=settings.object_store_options,
+            )
+            task = LevelTask(self.graph, level, self.slot, environment, streaming=streaming)
+            environment.results = task.collect
+            if settings.collect_lines:
+                environment.print_line = task.print_line
+            self.levels[level] = task
+        return self.levels[level]
+
+    def close(self) -> None:
+        for task in self.levels.values():
+            task.close()
+        shutil.rmtree(self.work_dir, ignore_errors=True)
+
+
+_SLOTS: dict[tuple[str, int], _Slot] = {}
+
+
+def run_level(
+    payload: Callable[[], bytes],
+    job_id: str,
+    attempt: int,
+    level: int,
+    slot: int,
+    rows: Iterable[bytes],
+    *,
+    streaming: bool = False,
+    clock: Clock | None = None,
+    slots: dict[tuple[str, int], _Slot] | None = None,
+) -> Iterator[tuple[int, bytes]]:
+    """One epoch of one level in one slot.
+
+    Args:
+        payload: gives the job's payload; called only when this process does not hold the attempt yet.
+        rows: see `taskmanager.level`.
+        clock: tests; None = the machine's.
+        slots: registry to use instead of the process's own (several slots of one test in one process).
+    """
+    registry = _SLOTS if slots is None else slots
+    held = registry.get((job_id, slot))
+    if held is None or held.settings.attempt != attempt:
+        if slots is None:
+            _close_older(registry, job_id, attempt)
+        elif held is not None:
+            held.close()
+        held = _Slot(payload(), slot, clock or SystemClock())
+        registry[job_id, slot] = held
+    return held.level(level, streaming=streaming).run(rows)
+
+
+def _close_older(registry: dict[tuple[str, int], _Slot], job_id: str, attempt: int) -> None:
+    for key, held in list(registry.items()):
+        if held.settings.job_id != job_id or held.settings.attempt != attempt:
+            held.close()
+            del registry[key]
+
+
+_SLOT_KEY = struct.Struct(">q")
+
+
+class LevelFunction:
+    """What Spark runs for every partition of a level: partition i is slot i.
+
+    Rows for the next level go out as pairs (slot, row), which Spark's PairwiseRDD reads as alternating elements; the last
+    level's rows go out as they are.
+    """
+
+    def __init__(self, payload: Any, job_id: str, attempt: int, level: int, *, is_last: bool, streaming: bool) -> None:
+        self.payload = payload
+        self.job_id = job_id
+        self.attempt = attempt
+        self.level = level
+        self.is_last = is_last
+        self.streaming = streaming
+
+    def __call__(self, partition: int, rows: Iterable[bytes]) -> Iterator[bytes]:
+        out = run_level(
+            lambda: bytes(self.payload.value),
+            self.job_id,
+            self.attempt,
+            self.level,
+            partition,
+            rows,
+            streaming=self.streaming,
+        )
+        if self.is_last:
+            for _, row in out:
+                yield row
+        else:
+            pack = _SLOT_KEY.pack
+            for slot, row in out:
+                yield pack(slot)
+                yield row
