@@ -108,7 +108,8 @@ def _tag_dict(value: dict[Any, Any]) -> Any:
 def _tag_datetime(value: datetime) -> Any:
     offset = value.utcoffset()
     if offset is None:
-        return Ext(NAIVE_DATETIME, _INT64.pack((value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND))
+        micros = (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
+        return Ext(NAIVE_DATETIME, _INT64.pack(micros) + b"\1" * value.fold)
     if not offset:
         return value
     return Ext(OFFSET_DATETIME, _encode([(value - _EPOCH_UTC) // _MICROSECOND, offset // _MICROSECOND]))
@@ -149,6 +150,7 @@ _TAGGERS: dict[type, Callable[[Any], Any]] = {
     Counter: lambda v: Ext(COUNTER, _encode(_tag_items(chain.from_iterable(v.items())))),
     np.ndarray: _tag_array,
     Row: _tag_row,
+    Ext: lambda v: v,
 }
 
 
@@ -191,6 +193,11 @@ def _read_time(data: memoryview) -> time:
     return time(minutes // 60, minutes % 60, second, micro, tzinfo=zone)
 
 
+def _read_naive_datetime(data: memoryview) -> datetime:
+    moment: datetime = _EPOCH + _INT64.unpack(data[:8])[0] * _MICROSECOND
+    return moment.replace(fold=1) if len(data) > 8 else moment
+
+
 def _read_offset_datetime(data: memoryview) -> datetime:
     micros, offset = _unpack_list(data)
     instant: datetime = _EPOCH_UTC + micros * _MICROSECOND
@@ -218,7 +225,7 @@ _READERS: dict[int, Callable[[memoryview], Any]] = {
     TUPLE: _unpack_tuple,
     SET: _unpack_set,
     FROZENSET: lambda data: frozenset(_unpack_list(data)),
-    NAIVE_DATETIME: lambda data: _EPOCH + _INT64.unpack(data)[0] * _MICROSECOND,
+    NAIVE_DATETIME: _read_naive_datetime,
     DATE: lambda data: date.fromordinal(_INT32.unpack(data)[0]),
     TIME: _read_time,
     TIMEDELTA: lambda data: timedelta(*_unpack_list(data)),
