@@ -168,6 +168,12 @@ def element_type(function: Any, method: str) -> TypeInformation | None:
     return to_type_info(_without_side_outputs(args[0]))
 
 
+def shared_element_type(function: Any, *methods: str) -> TypeInformation | None:
+    """Type of what all the methods return or yield; one annotated with None does not count."""
+    found = {element_type(function, method) for method in methods if _returned(function, method) is not type(None)}
+    return found.pop() if len(found) == 1 else None
+
+
 def parameter_type(function: Any, method: str, position: int = 0) -> TypeInformation | None:
     """Type the function declares for a parameter."""
     target = _target(function, method)

@@ -112,7 +112,7 @@ def open_function(function: object, context: OperatorContext) -> None:
     Raises:
         UserFunctionError: `open` raised; names the function, the operator and the user's line.
     """
-    if not _has_life_cycle(function):
+    if not has_life_cycle(function):
         return
     from penstock.datastream.runtime_context import RuntimeContextImpl
 
@@ -130,11 +130,11 @@ def open_function(function: object, context: OperatorContext) -> None:
 
 def close_function(function: object) -> None:
     """Calls `close` of a function object; a plain callable has nothing to close."""
-    if _has_life_cycle(function):
+    if has_life_cycle(function):
         function.close()  # type: ignore[attr-defined]
 
 
-def _has_life_cycle(function: object) -> bool:
+def has_life_cycle(function: object) -> bool:
     """A `Function`, or an object that was written like one (an adapter of another library)."""
     if isinstance(function, Function):
         return True

@@ -1,0 +1,111 @@
+"""State backends: where keyed state lives. An object here is a set of configuration values; `penstock.state` holds the
+backends themselves."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import Any, NoReturn
+
+from penstock.common import options
+from penstock.common.user_location import refusal
+
+
+class PredefinedOptions(Enum):
+    """Sets of RocksDB options that suit a kind of disk."""
+
+    DEFAULT = 0
+    SPINNING_DISK_OPTIMIZED = 1
+    SPINNING_DISK_OPTIMIZED_HIGH_MEM = 2
+    FLASH_SSD_OPTIMIZED = 3
+
+
+class StateBackend(ABC):
+    """Base of the backends a program can ask for."""
+
+    @abstractmethod
+    def to_settings(self) -> dict[str, Any]:
+        """As configuration keys and values."""
+
+
+class HashMapStateBackend(StateBackend):
+    """Python objects in memory: the fastest. Checkpoints write a changelog."""
+
+    def to_settings(self) -> dict[str, Any]:
+        return {options.STATE_BACKEND.key: "hashmap"}
+
+
+class EmbeddedRocksDBStateBackend(StateBackend):
+    """RocksDB on local disk: for state larger than memory. Checkpoints upload new files only.
+
+    >>> backend = EmbeddedRocksDBStateBackend()
+    >>> backend.set_db_storage_paths("/data/rocksdb")
+    >>> backend.get_db_storage_paths()
+    ['/data/rocksdb']
+    """
+
+    def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
+        self._incremental = enable_incremental_checkpointing
+        self._paths: list[str] = []
+        self._options = PredefinedOptions.DEFAULT
+        self._threads = options.ROCKSDB_TRANSFER_THREADS.default
+
+    def to_settings(self) -> dict[str, Any]:
+        settings: dict[str, Any] = {
+            options.STATE_BACKEND.key: "rocksdb",
+            options.ROCKSDB_PREDEFINED_OPTIONS.key: self._options.name,
+            options.ROCKSDB_TRANSFER_THREADS.key: self._threads,
+        }
+        if self._paths:
+            settings[options.ROCKSDB_LOCAL_DIRECTORY.key] = ",".join(self._paths)
+        if self._incremental is not None:
+            settings[options.INCREMENTAL_CHECKPOINTS.key] = self._incremental
+        return settings
+
+    def set_db_storage_paths(self, *paths: str) -> None:
+        """Local folders of the files, on one disk each."""
+        if not paths or not all(paths):
+            raise refusal("set_db_storage_paths needs at least one path, and none of them empty")
+        self._paths = list(paths)
+
+    def get_db_storage_paths(self) -> list[str] | None:
+        return list(self._paths) or None
+
+    def is_incremental_checkpoints_enabled(self) -> bool:
+        return options.INCREMENTAL_CHECKPOINTS.default if self._incremental is None else self._incremental
+
+    def set_predefined_options(self, options: PredefinedOptions) -> None:
+        self._options = options
+
+    def get_predefined_options(self) -> PredefinedOptions:
+        return self._options
+
+    def set_options(self, options_factory_class_name: str) -> NoReturn:
+        raise refusal(
+            f"{options_factory_class_name!r} names a Java class, and there is no JVM around the state",
+            "use set_predefined_options",
+        )
+
+    def get_options(self) -> None:
+        """There are no options of a Java class."""
+
+    def get_number_of_transfer_threads(self) -> int:
+        return self._threads
+
+    def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
+        if number_of_transfering_threads < 1:
+            raise refusal(f"the number of transfer threads must be at least 1, got {number_of_transfering_threads}")
+        self._threads = number_of_transfering_threads
+
+
+class CustomStateBackend(StateBackend):
+    """A backend of Java code, which cannot be had here."""
+
+    def __init__(self, j_custom_state_backend: object) -> None:
+        raise refusal(
+            "a CustomStateBackend is a Java object, and there is no JVM around the state",
+            "use HashMapStateBackend or EmbeddedRocksDBStateBackend",
+        )
+
+    def to_settings(self) -> dict[str, Any]:
+        return {}

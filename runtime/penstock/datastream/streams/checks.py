@@ -1,0 +1,99 @@
+"""What can be said against a function before anything runs: that it is the wrong one, or takes the wrong arguments."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.user_location import refusal
+from penstock.datastream import functions as f
+from penstock.datastream.function import Function, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_METHOD_OF: dict[type, str] = {
+    f.MapFunction: "map",
+    f.FlatMapFunction: "flat_map",
+    f.FilterFunction: "filter",
+    f.ReduceFunction: "reduce",
+    f.AggregateFunction: "window(…).aggregate",
+    f.KeySelector: "key_by",
+    f.Partitioner: "partition_custom",
+    f.CoMapFunction: "connect(…).map",
+    f.CoFlatMapFunction: "connect(…).flat_map",
+    f.CoProcessFunction: "connect(…).process",
+    f.KeyedCoProcessFunction: "connect(…).process on keyed streams",
+    f.ProcessFunction: "process",
+    f.KeyedProcessFunction: "key_by(…).process",
+    f.BroadcastProcessFunction: "connect(broadcast stream).process",
+    f.KeyedBroadcastProcessFunction: "connect(broadcast stream).process on a keyed stream",
+    f.WindowFunction: "key_by(…).window(…).apply",
+    f.AllWindowFunction: "window_all(…).apply",
+    f.ProcessWindowFunction: "key_by(…).window(…).process",
+    f.ProcessAllWindowFunction: "window_all(…).process",
+    f.JoinFunction: "join(…).where(…).equal_to(…).window(…).apply",
+    f.FlatJoinFunction: "join(…).where(…).equal_to(…).window(…).apply",
+    f.CoGroupFunction: "co_group(…).where(…).equal_to(…).window(…).apply",
+    f.ProcessJoinFunction: "interval_join(…).between(…).process",
+    f.AsyncFunction: "AsyncDataStream",
+    f.SinkFunction: "add_sink",
+    f.SourceFunction: "add_source",
+}
+
+
+def checked_function(
+    function: Any, *classes: type, operation: str, arguments: int | None, methods: tuple[str, ...] = ()
+) -> Any:
+    """The function, if the operation can work with it.
+
+    Args:
+        classes: function classes the operation takes.
+        operation: what the user called, for the message.
+        arguments: positional arguments a plain callable must take; None: plain callables are not taken.
+        methods: an object with all of these methods is taken too.
+
+    Raises:
+        InvalidJob: it cannot; names function and operation, and what to do instead.
+    """
+    if isinstance(function, classes):
+        return function
+    wanted = " or ".join(f"{'an' if c.__name__[0] in 'AEIOU' else 'a'} {c.__name__}" for c in classes)
+    if arguments is not None:
+        wanted = f"{wanted} or a callable" if wanted else "a callable"
+    if isinstance(function, type) and issubclass(function, Function):
+        raise refusal(
+            f"{operation} was given the class {function.__name__}", f"pass an instance: {function.__name__}(…)"
+        )
+    if methods and all(callable(getattr(function, method, None)) for method in methods):
+        return function
+    if isinstance(function, Function):
+        place = next((place for cls, place in _METHOD_OF.items() if isinstance(function, cls)), "")
+        raise refusal(
+            f"{operation} takes {wanted}, got {type(function).__name__}", f"it belongs to {place}" if place else ""
+        )
+    if arguments is None or not callable(function):
+        raise refusal(f"{operation} takes {wanted}, got {function!r} of type {type(function).__name__}")
+    if inspect.iscoroutinefunction(function):
+        raise refusal(
+            f"{operation} was given the coroutine function {name_of(function)}",
+            "use AsyncDataStream.ordered_wait or unordered_wait with an AsyncFunction",
+        )
+    check_arguments(function, arguments, operation)
+    return function
+
+
+def check_arguments(function: Callable[..., Any], count: int, operation: str) -> None:
+    """Refuses a callable that cannot be called with so many positional arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        raise refusal(
+            f"{operation} calls {name_of(function)} with {count} argument{'s' if count != 1 else ''}, "
+            f"but its parameters are {signature}",
+            "change the function's parameters",
+        ) from None

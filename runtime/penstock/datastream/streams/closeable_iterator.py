@@ -1,0 +1,41 @@
+"""`CloseableIterator`: the values of a running job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+
+class CloseableIterator:
+    """Values as they come; closing it cancels the job. Use it in a `with`, or read it to its end.
+
+    >>> with CloseableIterator(iter([1, 2])) as values:
+    ...     print(list(values))
+    [1, 2]
+    """
+
+    def __init__(self, values: Iterator[Any]) -> None:
+        self._values = values
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._values)
+
+    def close(self) -> None:
+        """May be called more than once."""
+        close = getattr(self._values, "close", None)
+        if close is not None:
+            close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,212 @@
+"""Two streams for one function: `ConnectedStreams`, and a stream with a broadcast one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import KeyedStateNotAvailable
+from penstock.common.type_inference import element_type, result_type, shared_element_type, to_type_info
+from penstock.common.user_location import refusal, user_location
+from penstock.datastream import functions as f
+from penstock.datastream.state import MapStateDescriptor
+from penstock.datastream.streams.checks import checked_function
+from penstock.datastream.streams.keyed_stream import KeyedStream
+from penstock.datastream.streams.row_results import with_row_results
+from penstock.graph.transformation import Exchange, Partitioning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.common.typeinfo import TypeInformation
+    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from penstock.datastream.streams.data_stream import DataStream
+    from penstock.taskmanager.operators.co import CoMapOperator, CoProcessOperator
+
+
+class ConnectedStreams:
+    """Two streams, of different types, for one function with a method for each.
+
+    Without keys the two meet at random; `key_by` brings values with equal keys together, where both sides then share
+    the key's state.
+
+    >>> from penstock.datastream import StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment()
+    >>> numbers, words = env.from_collection([1, 2]), env.from_collection(["a"])
+    >>> class ToText(f.CoMapFunction):
+    ...     def map1(self, value: int) -> str: return str(value)
+    ...     def map2(self, value: str) -> str: return value
+    >>> numbers.connect(words).map(ToText()).get_type()
+    Types.STRING()
+    """
+
+    def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
+        self.stream1 = stream1
+        self.stream2 = stream2
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        return self.stream1.get_execution_environment()
+
+    def key_by(self, key_selector1: Any, key_selector2: Any, key_type: Any = None) -> ConnectedStreams:
+        """Both streams by key; the two selectors must give keys of one type."""
+        return ConnectedStreams(
+            self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type)
+        )
+
+    def map(self, func: f.CoMapFunction | tuple[Any, Any] | Any, output_type: Any = None) -> DataStream:
+        """`map1` for the first stream, `map2` for the second; a pair of plain functions does as well."""
+        from penstock.taskmanager.operators.co import CoMapOperator
+
+        return self._both("map", f.CoMapFunction, ("map1", "map2"), CoMapOperator, func, output_type)
+
+    def flat_map(self, func: f.CoFlatMapFunction | tuple[Any, Any] | Any, output_type: Any = None) -> DataStream:
+        """`flat_map1` for the first stream, `flat_map2` for the second; a pair of plain functions does as well."""
+        from penstock.taskmanager.operators.co import CoFlatMapOperator
+
+        methods = ("flat_map1", "flat_map2")
+        return self._both("flat_map", f.CoFlatMapFunction, methods, CoFlatMapOperator, func, output_type)
+
+    def process(self, func: f.CoProcessFunction | f.KeyedCoProcessFunction, output_type: Any = None) -> DataStream:
+        """`process_element1` and `process_element2`, with timestamps and side outputs; by key also state and timers."""
+        from penstock.taskmanager.operators.co import CoProcessOperator
+
+        if isinstance(func, f.KeyedCoProcessFunction) and not self._selectors("process"):
+            raise KeyedStateNotAvailable(
+                f"{type(func).__name__} is a KeyedCoProcessFunction, and the connected streams have no key",
+                remedy="call key_by(key_selector1, key_selector2) after connect",
+                location=user_location(),
+            )
+        methods = ("process_element1", "process_element2")
+        checked_function(
+            func,
+            f.CoProcessFunction,
+            f.KeyedCoProcessFunction,
+            operation="connect(…).process",
+            arguments=None,
+            methods=methods,
+        )
+        declared = to_type_info(output_type)
+        inferred = shared_element_type(func, *methods)
+        return self._connected(
+            "Co-Process", CoProcessOperator, with_row_results(func, declared, ""), declared or inferred, func
+        )
+
+    def _both(
+        self,
+        operation: str,
+        cls: type,
+        methods: tuple[str, str],
+        operator: type[CoMapOperator],
+        func: Any,
+        output_type: Any,
+    ) -> DataStream:
+        declared = to_type_info(output_type)
+        infer = result_type if operation == "map" else element_type
+        functions: Sequence[Any]
+        if isinstance(func, tuple) and len(func) == 2:
+            functions = func
+            for one in functions:
+                checked_function(one, operation=f"connect(…).{operation}", arguments=1)
+            converted: Any = tuple(with_row_results(one, declared, m) for one, m in zip(func, methods, strict=True))
+        else:
+            checked_function(func, cls, operation=f"connect(…).{operation}", arguments=None, methods=methods)
+            functions = (func, func)
+            converted = with_row_results(func, declared, "")
+        first, second = (infer(one, method) for one, method in zip(functions, methods, strict=True))
+        inferred = first if first == second else None
+        name = "Co-Map" if operation == "map" else "Co-Flat Map"
+        return self._connected(name, operator, converted, declared or inferred, functions[0])
+
+    def _connected(
+        self,
+        name: str,
+        operator: type[CoMapOperator | CoProcessOperator],
+        func: Any,
+        output_type: TypeInformation | None,
+        about: Any,
+    ) -> DataStream:
+        selectors = self._selectors(name)
+        made = operator(func, *selectors)
+        inputs = [*self.stream1._edges(0), *self.stream2._edges(1)]
+        return self.stream1._transform(name, made, output_type, inputs=inputs, about=about)
+
+    def _selectors(self, operation: str) -> tuple[Callable[[Any], Any], ...]:
+        """Both key selectors, or none."""
+        keyed = [stream for stream in (self.stream1, self.stream2) if isinstance(stream, KeyedStream)]
+        if len(keyed) == 1:
+            which = "first" if keyed[0] is self.stream1 else "second"
+            raise refusal(
+                f"{operation}: only the {which} of the two connected streams has a key",
+                "call key_by(key_selector1, key_selector2) after connect, or broadcast one of the streams",
+            )
+        if keyed:
+            first, second = (stream.get_key_type() for stream in keyed)
+            if first is not None and second is not None and first != second:
+                raise refusal(
+                    f"{operation}: the keys of the connected streams are of different types, {first!r} and {second!r}",
+                    "select keys of one type: values with equal keys meet",
+                )
+        return tuple(stream.key_selector for stream in keyed)
+
+
+class BroadcastStream:
+    """What `broadcast(descriptors)` gives: a stream whose every value goes to all subtasks, to be kept in map states."""
+
+    def __init__(self, input_stream: DataStream, broadcast_state_descriptors: Sequence[MapStateDescriptor]) -> None:
+        for descriptor in broadcast_state_descriptors:
+            if not isinstance(descriptor, MapStateDescriptor):
+                raise refusal(f"broadcast takes MapStateDescriptors, got {descriptor!r}")
+        names = [descriptor.get_name() for descriptor in broadcast_state_descriptors]
+        if len(set(names)) < len(names):
+            raise refusal(f"broadcast was given two descriptors of one name: {', '.join(names)}")
+        self.input_stream = input_stream
+        self.broadcast_state_descriptors = list(broadcast_state_descriptors)
+
+
+class BroadcastConnectedStream:
+    """A stream connected with a broadcast one."""
+
+    def __init__(
+        self,
+        non_broadcast_stream: DataStream,
+        broadcast_stream: BroadcastStream,
+        broadcast_state_descriptors: Sequence[MapStateDescriptor],
+    ) -> None:
+        self.non_broadcast_stream = non_broadcast_stream
+        self.broadcast_stream = broadcast_stream
+        self.broadcast_state_descriptors = list(broadcast_state_descriptors)
+
+    def process(
+        self, func: f.BroadcastProcessFunction | f.KeyedBroadcastProcessFunction, output_type: Any = None
+    ) -> DataStream:
+        """`process_element` reads the broadcast state, `process_broadcast_element` writes it.
+
+        A keyed stream takes a `KeyedBroadcastProcessFunction`, with keyed state and timers.
+        """
+        from penstock.taskmanager.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
+
+        stream = self.non_broadcast_stream
+        cls = f.KeyedBroadcastProcessFunction if isinstance(stream, KeyedStream) else f.BroadcastProcessFunction
+        if isinstance(func, f.KeyedBroadcastProcessFunction) and cls is f.BroadcastProcessFunction:
+            raise KeyedStateNotAvailable(
+                f"{type(func).__name__} is a KeyedBroadcastProcessFunction, and the stream has no key",
+                remedy="call key_by on the stream before connect",
+                location=user_location(),
+            )
+        methods = ("process_element", "process_broadcast_element")
+        checked_function(func, cls, operation="connect(broadcast stream).process", arguments=None, methods=methods)
+        declared = to_type_info(output_type)
+        converted = with_row_results(func, declared, "")
+        descriptors = self.broadcast_state_descriptors
+        broadcast = self.broadcast_stream.input_stream._without_key()
+        inputs = [
+            *stream._edges(0),
+            *broadcast._partitioned(Partitioning(Exchange.BROADCAST), "broadcast")._edges(1),
+        ]
+        operator = (
+            KeyedBroadcastProcessOperator(converted, descriptors, stream.key_selector)
+            if isinstance(stream, KeyedStream)
+            else BroadcastProcessOperator(converted, descriptors)
+        )
+        inferred = shared_element_type(func, *methods)
+        name = "Keyed Co-Process-Broadcast" if isinstance(stream, KeyedStream) else "Co-Process-Broadcast"
+        return stream._transform(name, operator, declared or inferred, inputs=inputs, about=func)

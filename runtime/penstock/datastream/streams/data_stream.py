@@ -1,0 +1,513 @@
+"""`DataStream`: a stream of values without a key."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.one_time_warning import warn_no_effect
+from penstock.common.type_inference import element_type, result_type, to_type_info
+from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo
+from penstock.common.user_location import refusal, user_location
+from penstock.datastream import functions as f
+from penstock.datastream.function import name_of
+from penstock.datastream.output_tag import OutputTag
+from penstock.datastream.streams.checks import checked_function
+from penstock.datastream.streams.key_selectors import selected_key
+from penstock.datastream.streams.operator_settings import OperatorSettings
+from penstock.datastream.streams.row_results import with_row_results
+from penstock.graph.transformation import FORWARD, Exchange, Input, Partitioning, Transformation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+
+    from penstock.common.execution_config import ExecutionConfig
+    from penstock.common.time import TimeLike
+    from penstock.common.typeinfo import TypeInformation
+    from penstock.common.watermark_strategy import WatermarkStrategy
+    from penstock.connectors.sink import Sink
+    from penstock.datastream.joins import CoGroupedStreams, JoinedStreams
+    from penstock.datastream.state import MapStateDescriptor
+    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from penstock.datastream.streams.closeable_iterator import CloseableIterator
+    from penstock.datastream.streams.connected_streams import (
+        BroadcastConnectedStream,
+        BroadcastStream,
+        ConnectedStreams,
+    )
+    from penstock.datastream.streams.data_stream_sink import DataStreamSink
+    from penstock.datastream.streams.keyed_stream import KeyedStream
+    from penstock.datastream.streams.windowed_stream import AllWindowedStream
+    from penstock.datastream.window import WindowAssigner
+    from penstock.taskmanager.operator import Operator
+
+
+class DataStream(OperatorSettings):
+    """A stream of values. Made by an environment's sources and by the operations of other streams.
+
+    >>> from penstock.datastream import StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment()
+    >>> def fahrenheit(celsius: float) -> float:
+    ...     return celsius * 9 / 5 + 32
+    >>> stream = env.from_collection([21.5, 30.0]).map(fahrenheit).name("to fahrenheit").uid("to-fahrenheit")
+    >>> stream.get_name(), stream.get_type()
+    ('to fahrenheit', Types.DOUBLE())
+    """
+
+    def __init__(
+        self,
+        env: StreamExecutionEnvironment,
+        inputs: Sequence[Input],
+        type_info: TypeInformation | None,
+        transformation: Transformation | None = None,
+        view: str = "",
+    ) -> None:
+        self._env = env
+        self._inputs = list(inputs)
+        self._type_info = type_info
+        self._transformation = transformation
+        self._view = view
+
+    # --- what it is -------------------------------------------------------------------------------------------
+
+    def get_name(self) -> str:
+        return self._own("get_name").name
+
+    def get_type(self) -> TypeInformation | None:
+        """Of the values; None = unknown, they are then encoded by what they are."""
+        return self._type_info
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        return self._env
+
+    def get_execution_config(self) -> ExecutionConfig:
+        return self._env.get_config()
+
+    def force_non_parallel(self) -> DataStream:
+        """The operator runs in one subtask, whatever the parallelism of the job."""
+        transformation = self._own("force_non_parallel")
+        transformation.parallelism = 1
+        transformation.non_parallel = True
+        return self
+
+    def start_new_chain(self) -> DataStream:
+        """Do not fuse the operator with the one before it."""
+        self._own("start_new_chain").chaining = "head"
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: TimeLike) -> DataStream:
+        warn_no_effect("DataStream.set_buffer_timeout", "the latency of a job is set by penstock.epoch.target")
+        return self
+
+    # --- one value at a time ----------------------------------------------------------------------------------
+
+    def map(self, func: f.MapFunction | Callable[[Any], Any], output_type: Any = None) -> DataStream:
+        """One value out for each value in.
+
+        Args:
+            output_type: type information or a Python type; the function's annotation if it is not given.
+        """
+        from penstock.taskmanager.operators.simple import MapOperator
+
+        checked_function(func, f.MapFunction, operation="map", arguments=1, methods=("map",))
+        declared = to_type_info(output_type)
+        operator = MapOperator(with_row_results(func, declared, "map"), self._state_key(func))
+        return self._transform("Map", operator, declared or result_type(func, "map"), about=func)
+
+    def flat_map(self, func: f.FlatMapFunction | Callable[[Any], Any], output_type: Any = None) -> DataStream:
+        """Any number of values out for each value in: the function returns an iterable, yields, or returns None.
+
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_collection(["to be or", "not to be"]).flat_map(str.split, output_type=str).get_type()
+        Types.STRING()
+        """
+        from penstock.taskmanager.operators.simple import FlatMapOperator
+
+        checked_function(func, f.FlatMapFunction, operation="flat_map", arguments=1, methods=("flat_map",))
+        declared = to_type_info(output_type)
+        operator = FlatMapOperator(with_row_results(func, declared, "flat_map"), self._state_key(func))
+        return self._transform("Flat Map", operator, declared or element_type(func, "flat_map"), about=func)
+
+    def filter(self, func: f.FilterFunction | Callable[[Any], bool] | Any) -> DataStream:
+        """Keeps the values for which the function is true. A `pyarrow.compute` expression over the fields does as well
+        and is evaluated on whole columns."""
+        from penstock.taskmanager.operators.simple import FilterOperator
+
+        if not _is_expression(func):
+            checked_function(func, f.FilterFunction, operation="filter", arguments=1, methods=("filter",))
+        operator = FilterOperator(func, self._state_key(func))
+        return self._transform("Filter", operator, self._type_info, about=func)
+
+    def process(self, func: f.ProcessFunction | Callable[..., Any], output_type: Any = None) -> DataStream:
+        """Values with their timestamps, the watermark and side outputs. State and timers need `key_by` before."""
+        from penstock.taskmanager.operators.process import ProcessOperator
+
+        if isinstance(func, f.KeyedProcessFunction):
+            raise _not_keyed(f"{type(func).__name__} is a KeyedProcessFunction, and the stream has no key")
+        checked_function(func, f.ProcessFunction, operation="process", arguments=2, methods=("process_element",))
+        declared = to_type_info(output_type)
+        operator = ProcessOperator(with_row_results(func, declared, "process_element"))
+        return self._transform("Process", operator, declared or element_type(func, "process_element"), about=func)
+
+    def map_batches(
+        self, func: Callable[[pa.RecordBatch], pa.RecordBatch | None], output_type: Any = None
+    ) -> DataStream:
+        """A function from Arrow record batch to Arrow record batch, at the speed of columns.
+
+        The event times are the int64 column `_timestamp` (ms), if there are any. The result may have other records than
+        the input only if it keeps that column or there are no event times.
+        """
+        from penstock.taskmanager.operators.simple import MapBatchesOperator
+
+        checked_function(func, operation="map_batches", arguments=1)
+        operator = MapBatchesOperator(func)
+        return self._transform("Map Batches", operator, to_type_info(output_type), about=func)
+
+    def project(self, *field_indexes: int) -> DataStream:
+        """Keeps the fields at these positions, in this order, of tuples, Rows and columns."""
+        from penstock.taskmanager.operators.simple import ProjectOperator
+
+        if not field_indexes or not all(isinstance(index, int) and index >= 0 for index in field_indexes):
+            raise refusal(f"project takes positions of fields, from 0, got {field_indexes!r}")
+        return self._transform("Projection", ProjectOperator(field_indexes), self._projected_type(field_indexes))
+
+    def _projected_type(self, indexes: Sequence[int]) -> TypeInformation | None:
+        known = self._type_info
+        if not isinstance(known, TupleTypeInfo | RowTypeInfo):
+            return None
+        types = known.get_field_types()
+        if max(indexes) >= len(types):
+            raise refusal(f"project asks for field {max(indexes)}, but the stream's values have {len(types)} fields")
+        chosen = [types[index] for index in indexes]
+        if isinstance(known, TupleTypeInfo):
+            return TupleTypeInfo(chosen)
+        names = known.get_field_names()
+        return RowTypeInfo(chosen, [names[index] for index in indexes])
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        """Gives every value its event time and moves the event-time clock. Put it as near to the source as possible;
+        given to `from_source` the strategy works for each split on its own, which is better still."""
+        from penstock.taskmanager.operators.watermarks import TimestampsAndWatermarksOperator
+
+        operator = TimestampsAndWatermarksOperator(_checked_strategy(watermark_strategy))
+        return self._transform("Timestamps/Watermarks", operator, self._type_info)
+
+    # --- which subtask a value goes to ------------------------------------------------------------------------
+
+    def key_by(
+        self,
+        key_selector: Callable[[Any], Any] | f.KeySelector | str | int | Sequence[str | int],
+        key_type: Any = None,
+    ) -> KeyedStream:
+        """Values with equal keys go to the same subtask, and share state.
+
+        Args:
+            key_selector: a function, a `KeySelector`, a field (name, position or dotted path), or a list of fields.
+
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> words = env.from_collection([("a", 1), ("b", 2)])
+        >>> words.key_by(0).get_key_type(), words.key_by([0, 1]).get_key_type()
+        (Types.STRING(), TupleTypeInfo([Types.STRING(), Types.LONG()]))
+        """
+        from penstock.datastream.streams.keyed_stream import KeyedStream
+
+        key = selected_key(key_selector, self._type_info)
+        return KeyedStream(self, key, to_type_info(key_type) or key.key_type)
+
+    def partition_custom(
+        self,
+        partitioner: f.Partitioner | Callable[[Any, int], int],
+        key_selector: Callable[[Any], Any] | f.KeySelector | str | int | Sequence[str | int],
+    ) -> DataStream:
+        """The partitioner chooses the subtask from the key and the number of subtasks."""
+        checked_function(partitioner, f.Partitioner, operation="partition_custom", arguments=2, methods=("partition",))
+        key = selected_key(key_selector, self._type_info, "partition_custom")
+        choose: Callable[[Any, int], int] = getattr(partitioner, "partition", partitioner)
+        return self._partitioned(Partitioning(Exchange.CUSTOM, key.selector, key.field, choose), "partition_custom")
+
+    def shuffle(self) -> DataStream:
+        """Each value to a random subtask."""
+        return self._partitioned(Partitioning(Exchange.SHUFFLE), "shuffle")
+
+    def rebalance(self) -> DataStream:
+        """The values to all subtasks in turn: evens out what a source or a filter left uneven."""
+        return self._partitioned(Partitioning(Exchange.REBALANCE), "rebalance")
+
+    def rescale(self) -> DataStream:
+        """The values in turn to a part of the subtasks: as `rebalance`, with fewer channels."""
+        return self._partitioned(Partitioning(Exchange.RESCALE), "rescale")
+
+    def forward(self) -> DataStream:
+        """The values to the subtask of the same number; the next operator needs the same parallelism."""
+        return self._partitioned(Partitioning(Exchange.FORWARD), "forward")
+
+    def global_(self) -> DataStream:
+        """All values to the first subtask. One subtask then does all the work."""
+        return self._partitioned(Partitioning(Exchange.GLOBAL), "global_")
+
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> Any:
+        """Every value to all subtasks.
+
+        Without descriptors a `DataStream`. With them a `BroadcastStream`, to be connected with another stream whose
+        process function keeps what was broadcast in these map states.
+        """
+        if broadcast_state_descriptor is None:
+            return self._partitioned(Partitioning(Exchange.BROADCAST), "broadcast")
+        from penstock.datastream.streams.connected_streams import BroadcastStream
+
+        return BroadcastStream(self, [broadcast_state_descriptor, *other_broadcast_state_descriptors])
+
+    # --- several streams --------------------------------------------------------------------------------------
+
+    def union(self, *streams: DataStream) -> DataStream:
+        """The values of all streams, of one type, in no particular order; the slowest sets the event-time clock."""
+        inputs = list(self._inputs)
+        types = [self._type_info]
+        for stream in streams:
+            if not isinstance(stream, DataStream):
+                raise refusal(f"union takes streams, got {stream!r}")
+            self._check_same_environment(stream, "union")
+            inputs += stream._without_key()._inputs
+            types.append(stream._type_info)
+        known = {type_info for type_info in types if type_info is not None}
+        if len(known) > 1:
+            raise refusal(
+                f"union takes streams of one type, got {', '.join(map(repr, types))}",
+                "map them to one type first, or use connect()",
+            )
+        return DataStream(self._env, inputs, self._type_info if None not in types else None, view="union")
+
+    def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream | Any:
+        """Two streams for one function with a method for each: `ConnectedStreams`, or with a `BroadcastStream`
+        a `BroadcastConnectedStream`."""
+        from penstock.datastream.streams.connected_streams import (
+            BroadcastConnectedStream,
+            BroadcastStream,
+            ConnectedStreams,
+        )
+
+        if isinstance(ds, BroadcastStream):
+            self._check_same_environment(ds.input_stream, "connect")
+            return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
+        if not isinstance(ds, DataStream):
+            raise refusal(f"connect takes a stream, got {ds!r}")
+        self._check_same_environment(ds, "connect")
+        return ConnectedStreams(self, ds)
+
+    def join(self, other: DataStream) -> JoinedStreams:
+        """Pairs of values with equal keys in the same window:
+        `a.join(b).where(key_a).equal_to(key_b).window(assigner).apply(function)`."""
+        from penstock.datastream.joins import JoinedStreams
+
+        self._check_same_environment(other, "join")
+        return JoinedStreams(self, other)
+
+    def co_group(self, other: DataStream) -> CoGroupedStreams:
+        """The values of both streams with equal keys in the same window, either side of which may be empty:
+        `a.co_group(b).where(key_a).equal_to(key_b).window(assigner).apply(function)`."""
+        from penstock.datastream.joins import CoGroupedStreams
+
+        self._check_same_environment(other, "co_group")
+        return CoGroupedStreams(self, other)
+
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        """The stream of what the operator sent to a side output."""
+        if not isinstance(output_tag, OutputTag):
+            raise refusal(f"get_side_output takes an OutputTag, got {output_tag!r}")
+        transformation = self._own("get_side_output")
+        known = transformation.side_types.get(output_tag.tag_id)
+        if known is not None and output_tag.type_info not in (None, known):
+            raise refusal(
+                f"side output {output_tag.tag_id!r} of {transformation.name!r} was read as {known!r} and now as "
+                f"{output_tag.type_info!r}",
+                "use one OutputTag, or another id",
+                operator=transformation.name,
+            )
+        type_info = known or output_tag.type_info
+        transformation.side_types[output_tag.tag_id] = type_info
+        edge = Input(transformation, FORWARD, side_tag=output_tag.tag_id)
+        return DataStream(self._env, [edge], type_info, view="get_side_output")
+
+    # --- windows ----------------------------------------------------------------------------------------------
+
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
+        """Windows over the whole stream; one subtask does all the work. With a key see `KeyedStream.window`."""
+        from penstock.datastream.streams.windowed_stream import AllWindowedStream
+
+        return AllWindowedStream(self, window_assigner)
+
+    def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
+        """Windows of `size` values of the whole stream, a new one every `slide` values (0: every `size`)."""
+        from penstock.datastream.streams.windowed_stream import count_windows
+
+        return self.window_all(count_windows(size, slide))
+
+    # --- ends -------------------------------------------------------------------------------------------------
+
+    def sink_to(self, sink: Sink) -> DataStreamSink:
+        """Writes the stream to a sink of `penstock.connectors`."""
+        from penstock.connectors.sink import Sink as SinkBase
+
+        if not isinstance(sink, SinkBase):
+            raise refusal(f"sink_to takes a Sink, got {sink!r}", "pass functions to add_sink()")
+        return self._sink(f"Sink: {type(sink).__name__.removesuffix('Sink') or 'Writer'}", sink)
+
+    def add_sink(self, sink_func: f.SinkFunction | Callable[[Any], Any] | Any) -> DataStreamSink:
+        """Calls the function for every value; after a failure values may come again. A `Sink` is taken as well."""
+        from penstock.connectors.sink import Sink as SinkBase
+
+        if isinstance(sink_func, SinkBase):
+            return self.sink_to(sink_func)
+        from penstock.connectors.function import FunctionSink
+
+        checked_function(sink_func, f.SinkFunction, operation="add_sink", arguments=1, methods=("invoke",))
+        return self._sink("Sink: Unnamed", FunctionSink(sink_func), about=sink_func)
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Prints every value; with more than one subtask the line begins with the subtask's number.
+
+        Args:
+            sink_identifier: put before the values, to tell streams apart.
+        """
+        from penstock.connectors.print import PrintSink
+
+        return self._sink("Print to Std. Out", PrintSink(sink_identifier or ""))
+
+    def to_spark(self, function: Callable[..., Any]) -> DataStreamSink:
+        """Hands the rows of every epoch to Spark: `function(data_frame, epoch_id)` is called in the JobManager."""
+        from penstock.connectors.spark import SparkSink
+
+        checked_function(function, operation="to_spark", arguments=2)
+        return self._sink("Sink: Spark", SparkSink(function), about=function)
+
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator | list[Any]:
+        """Runs the job and gives the stream's values.
+
+        Args:
+            limit: how many values to wait for, given as a list; None: an iterator over all of them, to be closed.
+
+        Returns:
+            A `CloseableIterator`; a list if there is a limit.
+        """
+        from penstock.connectors.collect import CollectSink
+        from penstock.datastream.streams.closeable_iterator import CloseableIterator
+
+        if limit is not None and (not isinstance(limit, int) or limit < 1):
+            raise refusal(f"limit must be a positive number, got {limit!r}")
+        self._sink("Collect Sink", CollectSink(f"collect-{uuid.uuid4().hex}"))
+        values = CloseableIterator(self._env._collect(job_execution_name, limit))
+        if limit is None:
+            return values
+        with values:
+            return [value for value, _ in zip(values, range(limit), strict=False)]
+
+    def cache(self) -> CachedDataStream:
+        """The stream itself: it is computed for each job that reads it."""
+        warn_no_effect("cache", "a stream is computed anew by each job that reads it")
+        return CachedDataStream(self._env, self._inputs, self._type_info, self._transformation, self._view)
+
+    # --- how streams are made ---------------------------------------------------------------------------------
+
+    def _transform(
+        self,
+        name: str,
+        operator: Operator,
+        output_type: TypeInformation | None,
+        *,
+        inputs: Sequence[Input] | None = None,
+        non_parallel: bool = False,
+        about: Any = None,
+    ) -> DataStream:
+        """The stream of a new operator that reads this stream, or the inputs given."""
+        transformation = Transformation(
+            name,
+            operator,
+            inputs=list(self._inputs if inputs is None else inputs),
+            output_type=output_type,
+            description=f"{name}: {name_of(about)}" if about is not None else name,
+            user_location=user_location(),
+            is_stateful=operator.is_keyed,
+            parallelism=1 if non_parallel else None,
+            non_parallel=non_parallel,
+        )
+        return DataStream(self._env, [Input(transformation)], output_type, transformation)
+
+    def _sink(self, name: str, sink: Sink, about: Any = None) -> DataStreamSink:
+        from penstock.datastream.streams.data_stream_sink import DataStreamSink
+
+        transformation = Transformation(
+            name,
+            sink=sink,
+            inputs=list(self._inputs),
+            output_type=self._type_info,
+            description=f"{name}: {name_of(about)}" if about is not None else name,
+            user_location=user_location(),
+        )
+        self._env._add_sink(transformation)
+        return DataStreamSink(transformation)
+
+    def _partitioned(self, partitioning: Partitioning, view: str) -> DataStream:
+        edges = [replace(edge, partitioning=partitioning) for edge in self._inputs]
+        return DataStream(self._env, edges, self._type_info, view=view)
+
+    def _edges(self, index: int) -> list[Input]:
+        """How an operator reads this stream as its input of that number."""
+        return [replace(edge, index=index) for edge in self._inputs]
+
+    def _state_key(self, func: Any) -> Callable[[Any], Any] | None:
+        """The key selector an operator needs whose function object may use keyed state."""
+        return None
+
+    def _without_key(self) -> DataStream:
+        return self
+
+    def _check_same_environment(self, other: Any, operation: str) -> None:
+        if not isinstance(other, DataStream):
+            raise refusal(f"{operation} takes a stream, got {other!r}")
+        if other._env is not self._env:
+            raise refusal(f"{operation} was given a stream of another environment", "use one environment for a job")
+
+    def __repr__(self) -> str:
+        name = self._view if self._transformation is None else self._transformation.name
+        return f"{type(self).__name__}({name!r}, {self._type_info!r})"
+
+
+class CachedDataStream(DataStream):
+    """What `cache` gives."""
+
+    def invalidate(self) -> None:
+        """Nothing is kept, so nothing is dropped."""
+
+
+def _is_expression(func: Any) -> bool:
+    return type(func).__module__ == "pyarrow._compute" and type(func).__name__ == "Expression"
+
+
+def _checked_strategy(strategy: Any) -> Any:
+    from penstock.common.watermark_strategy import WatermarkStrategy
+
+    if not isinstance(strategy, WatermarkStrategy):
+        raise refusal(
+            f"a WatermarkStrategy is needed, got {strategy!r}",
+            "for example WatermarkStrategy.for_bounded_out_of_orderness(timedelta(seconds=10))",
+        )
+    return strategy
+
+
+def _not_keyed(message: str) -> Exception:
+    from penstock.common.errors import KeyedStateNotAvailable
+
+    return KeyedStateNotAvailable(
+        message, remedy="put key_by(...) directly before process(...)", location=user_location()
+    )

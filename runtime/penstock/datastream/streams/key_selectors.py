@@ -1,0 +1,160 @@
+"""From what `key_by` takes to what the runtime needs: a callable from value to key and, for a plain field, its name.
+
+A field is a name (of a dict's or TypedDict's key, a Row's field, an attribute), a position, a dotted path of names, or
+a list of those for a key of several fields. Where the stream's type is known, the getter is a C function of the standard
+library, and a field that does not exist is refused at once.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from penstock.common.type_inference import ObjectTypeInfo, result_type
+from penstock.common.typeinfo import ListTypeInfo, MapTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
+from penstock.common.user_location import refusal
+from penstock.datastream.function import Function
+from penstock.datastream.functions import KeySelector
+from penstock.datastream.streams.checks import checked_function
+from penstock.taskmanager.operators.fields import getter_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Field = str | int
+
+
+class SelectedKey(NamedTuple):
+    """`field` is set when the key is one plain field of the record."""
+
+    selector: Callable[[Any], Any]
+    field: Field | None
+    key_type: TypeInformation | None
+
+
+def selected_key(key_selector: Any, type_info: TypeInformation | None, operation: str = "key_by") -> SelectedKey:
+    """What a key selector of the user's means on a stream of that type.
+
+    Raises:
+        InvalidJob: it is no key selector, or names a field the type does not have.
+
+    >>> selected_key(["a", "b"], None).selector({"a": 1, "b": 2})
+    (1, 2)
+    >>> selected_key("city.name", None).selector({"city": {"name": "Delft"}})
+    'Delft'
+    """
+    if isinstance(key_selector, list | tuple):
+        return _several_fields(key_selector, type_info, operation)
+    if isinstance(key_selector, str | int) and not isinstance(key_selector, bool):
+        getter, key_type = _getter(key_selector, type_info, operation)
+        plain = isinstance(key_selector, int) or "." not in key_selector
+        return SelectedKey(getter, key_selector if plain else None, key_type)
+    checked_function(key_selector, KeySelector, operation=operation, arguments=1, methods=("get_key",))
+    if hasattr(key_selector, "get_key"):
+        if getattr(type(key_selector), "open", Function.open) is not Function.open:
+            raise refusal(
+                f"{type(key_selector).__name__} has an open(), but key selectors are not opened: they must give the same "
+                "key everywhere",
+                "compute the key in a map() before key_by",
+            )
+        return SelectedKey(key_selector.get_key, None, result_type(key_selector, "get_key"))
+    return SelectedKey(key_selector, None, result_type(key_selector, "__call__"))
+
+
+def _several_fields(fields: Sequence[Any], type_info: TypeInformation | None, operation: str) -> SelectedKey:
+    if not fields or not all(isinstance(field, str | int) and not isinstance(field, bool) for field in fields):
+        raise refusal(f"{operation} takes a list of field names or positions, got {list(fields)!r}")
+    if len(fields) == 1:
+        return selected_key(fields[0], type_info, operation)
+    pairs = [_getter(field, type_info, operation) for field in fields]
+    types = [key_type for _, key_type in pairs]
+    key_type = None if None in types else TupleTypeInfo([t for t in types if t is not None])
+    getters = [getter for getter, _ in pairs]
+    if all(type(getter) is itemgetter for getter in getters):
+        return SelectedKey(itemgetter(*fields), None, key_type)
+    if all(type(getter) is attrgetter for getter in getters) and all(isinstance(field, str) for field in fields):
+        return SelectedKey(attrgetter(*map(str, fields)), None, key_type)
+    return SelectedKey(SeveralFields(getters), None, key_type)
+
+
+def _getter(
+    field: Field, type_info: TypeInformation | None, operation: str
+) -> tuple[Callable[[Any], Any], TypeInformation | None]:
+    """The fastest getter of a field for values of a type, and the field's type."""
+    if isinstance(field, str) and "." in field:
+        return FieldPath(field.split(".")), None
+    if isinstance(type_info, MapTypeInfo):
+        return itemgetter(field), type_info.value_type
+    if isinstance(type_info, RowTypeInfo | ObjectTypeInfo) and type_info.get_field_names():
+        names, types = type_info.get_field_names(), type_info.get_field_types()
+        position = _position(field, names, operation)
+        if isinstance(type_info, RowTypeInfo):
+            return itemgetter(position), types[position]
+        getter = itemgetter if type_info.is_mapping else attrgetter
+        return getter(names[position]), types[position]
+    if isinstance(type_info, TupleTypeInfo):
+        types = type_info.get_field_types()
+        position = _position(field, [f"f{index}" for index in range(len(types))], operation)
+        return itemgetter(position), types[position]
+    if isinstance(type_info, ListTypeInfo) and isinstance(field, int):
+        return itemgetter(field), type_info.element_type
+    return FieldOf(field), None
+
+
+def _position(field: Field, names: Sequence[str], operation: str) -> int:
+    if isinstance(field, str) and field in names:
+        return names.index(field)
+    if isinstance(field, int) and -len(names) <= field < len(names):
+        return field % len(names)
+    raise refusal(
+        f"{operation} names the field {field!r}, but the stream's values have the fields {', '.join(names)}",
+        "name one of them",
+    )
+
+
+class FieldOf:
+    """A field of a value of any shape, by name or position. The getter is chosen by the class of the value."""
+
+    def __init__(self, field: Field) -> None:
+        self.field = field
+        self._shape: type | None = None
+        self._get: Callable[[Any], Any] = itemgetter(field)
+
+    def __call__(self, value: Any) -> Any:
+        if value.__class__ is self._shape:
+            return self._get(value)
+        self._get = getter_for(self.field, value)
+        self._shape = value.__class__
+        return self._get(value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (FieldOf, (self.field,))
+
+    def __repr__(self) -> str:
+        return f"FieldOf({self.field!r})"
+
+
+class FieldPath:
+    """A field of a field: `city.name`."""
+
+    __slots__ = ("steps",)
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.steps = [FieldOf(name) for name in names]
+
+    def __call__(self, value: Any) -> Any:
+        for step in self.steps:
+            value = step(value)
+        return value
+
+
+class SeveralFields:
+    """A tuple of what several getters give."""
+
+    __slots__ = ("getters",)
+
+    def __init__(self, getters: Sequence[Callable[[Any], Any]]) -> None:
+        self.getters = tuple(getters)
+
+    def __call__(self, value: Any) -> tuple[Any, ...]:
+        return tuple([getter(value) for getter in self.getters])

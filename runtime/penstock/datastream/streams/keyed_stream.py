@@ -1,0 +1,209 @@
+"""`KeyedStream`: a stream whose values have a key, and so state, timers, rolling aggregates and windows."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.type_inference import element_type, to_type_info
+from penstock.common.user_location import refusal
+from penstock.datastream import functions as f
+from penstock.datastream.function import has_life_cycle
+from penstock.datastream.streams.checks import checked_function
+from penstock.datastream.streams.data_stream import DataStream
+from penstock.datastream.streams.key_selectors import Field, FieldOf
+from penstock.datastream.streams.row_results import with_row_results
+from penstock.graph.transformation import Exchange, Partitioning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.common.typeinfo import TypeInformation
+    from penstock.datastream.interval_join import IntervalJoin
+    from penstock.datastream.streams.key_selectors import SelectedKey
+    from penstock.datastream.streams.windowed_stream import WindowedStream
+    from penstock.datastream.window import WindowAssigner
+    from penstock.taskmanager.operators.reduce import AggregateKind
+
+
+class KeyedStream(DataStream):
+    """What `key_by` gives. Operations on it read values by key; their results have no key any more."""
+
+    class AccumulateType(Enum):
+        """The rolling aggregates."""
+
+        MIN = "min"
+        MAX = "max"
+        MIN_BY = "min_by"
+        MAX_BY = "max_by"
+        SUM = "sum"
+
+    def __init__(self, original: DataStream, key: SelectedKey, key_type: TypeInformation | None) -> None:
+        partitioning = Partitioning(Exchange.KEY_GROUP, key.selector, key.field)
+        edges = original._partitioned(partitioning, "key_by")._inputs
+        super().__init__(original._env, edges, original._type_info, view="key_by")
+        self._original = original
+        self._key = key
+        self._key_type = key_type
+
+    @property
+    def key_selector(self) -> Callable[[Any], Any]:
+        """From value to key."""
+        return self._key.selector
+
+    def get_key_type(self) -> TypeInformation | None:
+        """Of the keys; None = unknown."""
+        return self._key_type
+
+    def process(
+        self, func: f.KeyedProcessFunction | f.ProcessFunction | Callable[..., Any], output_type: Any = None
+    ) -> DataStream:
+        """Values with keyed state, timers and side outputs."""
+        from penstock.taskmanager.operators.process import KeyedProcessOperator
+
+        checked_function(
+            func,
+            f.KeyedProcessFunction,
+            f.ProcessFunction,
+            operation="process",
+            arguments=2,
+            methods=("process_element",),
+        )
+        declared = to_type_info(output_type)
+        operator = KeyedProcessOperator(with_row_results(func, declared, "process_element"), self.key_selector)
+        return self._transform("Keyed Process", operator, declared or element_type(func, "process_element"), about=func)
+
+    def reduce(self, func: f.ReduceFunction | Callable[[Any, Any], Any]) -> DataStream:
+        """Combines each value with the key's result so far, and emits the new result for every value.
+
+        In batch mode it emits the final result of each key only. The result of a key is kept for ever: with keys that
+        come and go, use a window.
+        """
+        checked_function(func, f.ReduceFunction, operation="reduce", arguments=2, methods=("reduce",))
+        if self._env._gives_final_results(self._inputs):
+            return self._at_end().reduce(func)
+        from penstock.taskmanager.operators.reduce import ReduceOperator
+
+        operator = ReduceOperator(func, self.key_selector, self._type_info)
+        return self._transform("Keyed Reduce", operator, self._type_info, about=func)
+
+    def sum(self, position_to_sum: Field = 0) -> DataStream:
+        """The sum of a field so far, in the key's first record; emitted for every value.
+
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_collection([("a", 1), ("a", 2)]).key_by(0).sum(1).get_type()
+        TupleTypeInfo([Types.STRING(), Types.LONG()])
+        """
+        return self._rolling("sum", position_to_sum)
+
+    def min(self, position_to_min: Field = 0) -> DataStream:
+        """The least value of a field so far, in the key's first record."""
+        return self._rolling("min", position_to_min)
+
+    def max(self, position_to_max: Field = 0) -> DataStream:
+        """The greatest value of a field so far, in the key's first record."""
+        return self._rolling("max", position_to_max)
+
+    def min_by(self, position_to_min_by: Field = 0) -> DataStream:
+        """The record with the least value of a field so far, the first of equals."""
+        return self._rolling("min_by", position_to_min_by)
+
+    def max_by(self, position_to_max_by: Field = 0) -> DataStream:
+        """The record with the greatest value of a field so far, the first of equals."""
+        return self._rolling("max_by", position_to_max_by)
+
+    def _rolling(self, kind: AggregateKind, field: Field) -> DataStream:
+        checked_field(kind, field)
+        if self._env._gives_final_results(self._inputs):
+            return self._at_end()._aggregate_field(kind, field)
+        from penstock.taskmanager.operators.reduce import RollingAggregateOperator
+
+        operator = RollingAggregateOperator(kind, field, self.key_selector, self._type_info)
+        return self._transform(f"Keyed {kind.replace('_', ' ').title()}", operator, self._type_info)
+
+    def _at_end(self) -> WindowedStream:
+        """One window that fires when the input ends: how batch mode gives final results."""
+        from penstock.datastream.window import EventTimeTrigger, GlobalWindows
+
+        return self.window(GlobalWindows.create()).trigger(EventTimeTrigger.create())
+
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
+        """Windows of each key.
+
+        >>> from datetime import timedelta
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> readings = env.from_collection([("KJFK", 21.5)])
+        >>> daily = readings.key_by(0).window(TumblingEventTimeWindows.of(timedelta(days=1)))
+        >>> daily.max(1).get_type()
+        TupleTypeInfo([Types.STRING(), Types.DOUBLE()])
+        """
+        from penstock.datastream.streams.windowed_stream import WindowedStream
+
+        return WindowedStream(self, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+        """Windows of `size` values of each key, a new one every `slide` values (0: every `size`)."""
+        from penstock.datastream.streams.windowed_stream import count_windows
+
+        return self.window(count_windows(size, slide))
+
+    def interval_join(self, other: KeyedStream) -> IntervalJoin:
+        """Pairs of values with equal keys whose event times lie close together:
+        `a.key_by(k).interval_join(b.key_by(k)).between(lower, upper).process(function)`."""
+        from penstock.datastream.interval_join import IntervalJoin
+
+        if not isinstance(other, KeyedStream):
+            raise refusal(f"interval_join takes a keyed stream, got {other!r}", "call key_by on it")
+        self._check_same_environment(other, "interval_join")
+        return IntervalJoin(self, other)
+
+    def key_by(self, key_selector: Any, key_type: Any = None) -> KeyedStream:
+        return self._original.key_by(key_selector, key_type)
+
+    def union(self, *streams: DataStream) -> DataStream:
+        return self._original.union(*streams)
+
+    def shuffle(self) -> DataStream:
+        return self._original.shuffle()
+
+    def rebalance(self) -> DataStream:
+        return self._original.rebalance()
+
+    def rescale(self) -> DataStream:
+        return self._original.rescale()
+
+    def forward(self) -> DataStream:
+        return self._original.forward()
+
+    def global_(self) -> DataStream:
+        return self._original.global_()
+
+    def broadcast(self, *args: Any) -> Any:
+        return self._original.broadcast(*args)
+
+    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
+        return self._original.partition_custom(partitioner, key_selector)
+
+    def get_side_output(self, output_tag: Any) -> DataStream:
+        return self._original.get_side_output(output_tag)
+
+    def _without_key(self) -> DataStream:
+        return self._original
+
+    def _field_selector(self) -> Callable[[Any], Any]:
+        """The key selector; of a plain field one that tells which, for operators that read columns."""
+        return self.key_selector if self._key.field is None else FieldOf(self._key.field)
+
+    def _state_key(self, func: Any) -> Callable[[Any], Any] | None:
+        # A plain callable has no way to state; without a key in its operator it runs faster.
+        return self.key_selector if has_life_cycle(func) else None
+
+
+def checked_field(operation: str, field: Any) -> Field:
+    """A field's name or position."""
+    if isinstance(field, bool) or not isinstance(field, str | int) or field == "":
+        raise refusal(f"{operation} takes the name or position of a field, got {field!r}")
+    return field

@@ -1,0 +1,90 @@
+"""Results of user functions as the declared type has them: a tuple or dict becomes a Row with the declared names.
+
+Only functions whose `output_type` was given and has a Row in it are wrapped; others pass through untouched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import RecordFormatError
+from penstock.datastream.function import Function
+from penstock.datastream.output_tag import OutputTag
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from penstock.common.typeinfo import TypeInformation
+    from penstock.datastream.function import RuntimeContext
+
+_ONE = frozenset({"map", "map1", "map2", "get_result"})
+_MANY = frozenset(
+    {
+        "flat_map",
+        "flat_map1",
+        "flat_map2",
+        "process_element",
+        "process_element1",
+        "process_element2",
+        "process_broadcast_element",
+        "on_timer",
+        "process",
+        "apply",
+    }
+)
+
+
+def with_row_results(function: Any, declared: TypeInformation | None, method: str) -> Any:
+    """The function, its results converted to the declared type if that has a Row in it."""
+    if declared is None or declared.is_storable or function is None:
+        return function
+    return RowResults(function, declared, method)
+
+
+class RowResults(Function):
+    """A function whose results are converted; everything else is the inner function's."""
+
+    def __init__(self, function: Any, declared: TypeInformation, method: str) -> None:
+        self._function = function
+        self._declared = declared
+        self._method = method
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        if callable(getattr(self._function, "open", None)):
+            self._function.open(runtime_context)
+
+    def close(self) -> None:
+        if callable(getattr(self._function, "close", None)):
+            self._function.close()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        inner = getattr(self._function, name, None)
+        if inner is None and name == self._method and callable(self._function):
+            inner = self._function
+        if inner is None:
+            raise AttributeError(name)
+        if name in _ONE:
+            return lambda *arguments: self._converted(inner(*arguments))
+        if name in _MANY:
+            return self._each(inner)
+        return inner
+
+    def _each(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Iterator[Any] | None:
+            results = inner(*arguments)
+            return None if results is None else map(self._converted, results)
+
+        return call
+
+    def _converted(self, result: Any) -> Any:
+        if result.__class__ is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
+            return result
+        try:
+            return self._declared.convert(result)
+        except (TypeError, ValueError, AttributeError):
+            raise RecordFormatError(
+                f"{result!r} is no value of the declared type {self._declared!r}",
+                remedy="return what output_type says, or change it",
+            ) from None

@@ -1,0 +1,288 @@
+"""`WindowedStream` and `AllWindowedStream`: a stream cut into windows, waiting for the function over them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from penstock.common.time import TimeLike, as_millis
+from penstock.common.type_inference import element_type, result_type, to_type_info
+from penstock.common.user_location import refusal
+from penstock.datastream import functions as f
+from penstock.datastream.output_tag import OutputTag
+from penstock.datastream.streams.checks import checked_function
+from penstock.datastream.streams.keyed_stream import checked_field
+from penstock.datastream.streams.row_results import with_row_results
+from penstock.graph.transformation import Exchange, Partitioning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.common.typeinfo import TypeInformation
+    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from penstock.datastream.streams.data_stream import DataStream
+    from penstock.datastream.streams.key_selectors import Field
+    from penstock.datastream.streams.keyed_stream import KeyedStream
+    from penstock.datastream.window import Evictor, Trigger, WindowAssigner
+    from penstock.taskmanager.operators.reduce import AggregateKind
+    from penstock.taskmanager.operators.window_function import WindowFunctionSpec
+
+
+class _Windows:
+    """What both windowed streams have in common."""
+
+    _stream: DataStream
+    _key_selector: Callable[[Any], Any] | None = None
+    _window_functions: tuple[type, type]
+    """Class for `apply`, class for `process`."""
+    _name: str
+
+    def __init__(self, stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
+        from penstock.datastream.window import WindowAssigner
+
+        if not isinstance(window_assigner, WindowAssigner):
+            raise refusal(
+                f"window takes a window assigner, got {window_assigner!r}",
+                "for example TumblingEventTimeWindows.of(timedelta(minutes=5))",
+            )
+        self._stream = stream
+        self._assigner = window_assigner
+        self._trigger: Trigger[Any, Any] | None = None
+        self._evictor: Evictor[Any] | None = None
+        self._allowed_lateness_ms = 0
+        self._late_tag: OutputTag | None = None
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        return self._stream.get_execution_environment()
+
+    def get_input_type(self) -> TypeInformation | None:
+        return self._stream.get_type()
+
+    # --- how the windows behave -------------------------------------------------------------------------------
+
+    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
+        """When the windows fire; replaces the assigner's own trigger."""
+        from penstock.datastream.window import MergingWindowAssigner, Trigger
+
+        if not isinstance(trigger, Trigger):
+            raise refusal(f"trigger takes a Trigger, got {trigger!r}")
+        if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
+            raise refusal(
+                f"{type(trigger).__name__} cannot merge, and the windows of {type(self._assigner).__name__} merge",
+                "use a trigger whose can_merge() is true",
+            )
+        self._trigger = trigger
+        return self
+
+    def evictor(self, evictor: Evictor[Any]) -> Self:
+        """Drops records from the windows when they fire. All records of a window are then kept until it is deleted."""
+        from penstock.datastream.window import Evictor
+
+        if not isinstance(evictor, Evictor):
+            raise refusal(f"evictor takes an Evictor, got {evictor!r}")
+        self._evictor = evictor
+        return self
+
+    def allowed_lateness(self, time_ms: TimeLike) -> Self:
+        """How long after its end a window still takes late records, firing again for each."""
+        lateness = as_millis(time_ms, "allowed lateness")
+        if lateness < 0:
+            raise refusal(f"allowed lateness must not be negative, got {time_ms!r}")
+        if lateness and not self._assigner.is_event_time():
+            raise refusal(
+                f"the windows of {type(self._assigner).__name__} end by the wall clock, where nothing is late",
+                "leave allowed_lateness away, or use event-time windows",
+            )
+        self._allowed_lateness_ms = lateness
+        return self
+
+    def side_output_late_data(self, output_tag: OutputTag) -> Self:
+        """Records that are too late go to this side output of the result; without it they are dropped."""
+        if not isinstance(output_tag, OutputTag):
+            raise refusal(f"side_output_late_data takes an OutputTag, got {output_tag!r}")
+        self._late_tag = output_tag
+        return self
+
+    # --- what is done with them -------------------------------------------------------------------------------
+
+    def reduce(self, reduce_function: Any, window_function: Any = None, output_type: Any = None) -> DataStream:
+        """Combines the records of a window two by two, as they come; a window keeps one value.
+
+        Args:
+            window_function: gets the one value when the window fires, with the key and the window.
+            output_type: of the window function's results.
+        """
+        from penstock.taskmanager.operators.window_function import WindowFunctionSpec
+
+        checked_function(reduce_function, f.ReduceFunction, operation="reduce", arguments=2, methods=("reduce",))
+        known = self.get_input_type()
+        declared = to_type_info(output_type)
+        function = self._checked_window_function(window_function, declared)
+        spec = WindowFunctionSpec.reduce(reduce_function, function, known)
+        result = known if window_function is None else declared or self._window_result(window_function)
+        return self._windowed("Reduce", spec, result, reduce_function)
+
+    def aggregate(
+        self,
+        aggregate_function: Any,
+        window_function: Any = None,
+        accumulator_type: Any = None,
+        output_type: Any = None,
+    ) -> DataStream:
+        """Aggregates the records of a window as they come; a window keeps one accumulator.
+
+        Args:
+            window_function: gets the one result when the window fires, with the key and the window.
+            accumulator_type: of what the windows keep; the annotation of `create_accumulator` if it is not given.
+            output_type: of the results.
+        """
+        from penstock.taskmanager.operators.window_function import WindowFunctionSpec
+
+        checked_function(
+            aggregate_function,
+            f.AggregateFunction,
+            operation="aggregate",
+            arguments=None,
+            methods=("create_accumulator", "add", "get_result"),
+        )
+        declared = to_type_info(output_type)
+        accumulator = to_type_info(accumulator_type) or result_type(aggregate_function, "create_accumulator")
+        function = self._checked_window_function(window_function, declared)
+        if window_function is None:
+            aggregate_function = with_row_results(aggregate_function, declared, "get_result")
+        spec = WindowFunctionSpec.aggregate(aggregate_function, function, accumulator)
+        inferred = (
+            result_type(aggregate_function, "get_result")
+            if window_function is None
+            else self._window_result(window_function)
+        )
+        return self._windowed("Aggregate", spec, declared or inferred, aggregate_function)
+
+    def apply(self, window_function: Any, output_type: Any = None) -> DataStream:
+        """All records of a window at once, when it fires."""
+        return self._full("apply", self._window_functions[0], window_function, output_type)
+
+    def process(self, process_window_function: Any, output_type: Any = None) -> DataStream:
+        """All records of a window at once, when it fires, with its context: window, clocks, state, side outputs."""
+        return self._full("process", self._window_functions[1], process_window_function, output_type)
+
+    def _full(self, method: str, cls: type, function: Any, output_type: Any) -> DataStream:
+        from penstock.taskmanager.operators.window_function import WindowFunctionSpec
+
+        keyed = self._key_selector is not None
+        checked_function(function, cls, operation=method, arguments=3 if keyed else 2, methods=(method,))
+        declared = to_type_info(output_type)
+        make = WindowFunctionSpec.apply if method == "apply" else WindowFunctionSpec.process
+        spec = make(with_row_results(function, declared, method), self.get_input_type())
+        return self._windowed(method.title(), spec, declared or element_type(function, method), function)
+
+    def sum(self, position_to_sum: Field = 0) -> DataStream:
+        """The sum of a field over the window, in the window's first record."""
+        return self._aggregate_field("sum", position_to_sum)
+
+    def min(self, position_to_min: Field = 0) -> DataStream:
+        """The least value of a field in the window, in the window's first record."""
+        return self._aggregate_field("min", position_to_min)
+
+    def max(self, position_to_max: Field = 0) -> DataStream:
+        """The greatest value of a field in the window, in the window's first record."""
+        return self._aggregate_field("max", position_to_max)
+
+    def min_by(self, position_to_min_by: Field = 0) -> DataStream:
+        """The record of the window with the least value of a field, the first of equals."""
+        return self._aggregate_field("min_by", position_to_min_by)
+
+    def max_by(self, position_to_max_by: Field = 0) -> DataStream:
+        """The record of the window with the greatest value of a field, the first of equals."""
+        return self._aggregate_field("max_by", position_to_max_by)
+
+    def _aggregate_field(self, kind: AggregateKind, field: Field) -> DataStream:
+        from penstock.taskmanager.operators.window_function import WindowFunctionSpec
+
+        known = self.get_input_type()
+        spec = WindowFunctionSpec.field(kind, checked_field(kind, field), known)
+        return self._windowed(kind.replace("_", " ").title(), spec, known)
+
+    def _checked_window_function(self, function: Any, declared: TypeInformation | None) -> Any:
+        """A window function behind a reduce or an aggregate."""
+        if function is None:
+            return None
+        arguments = 2 if self._key_selector is None else 3
+        checked_function(function, *self._window_functions, operation="the window function", arguments=arguments)
+        method = "apply" if hasattr(function, "apply") else "process"
+        return with_row_results(function, declared, method)
+
+    @staticmethod
+    def _window_result(function: Any) -> TypeInformation | None:
+        return element_type(function, "apply" if hasattr(function, "apply") else "process")
+
+    def _windowed(
+        self, name: str, spec: WindowFunctionSpec, output_type: TypeInformation | None, about: Any = None
+    ) -> DataStream:
+        from penstock.taskmanager.operators.window import WindowOperator
+
+        operator = WindowOperator(
+            self._assigner,
+            spec,
+            key_selector=self._key_selector,
+            trigger=self._trigger,
+            evictor=self._evictor,
+            allowed_lateness=self._allowed_lateness_ms,
+            late_tag=self._late_tag,
+        )
+        result = self._stream._transform(
+            f"{self._name} {name}", operator, output_type, non_parallel=self._key_selector is None, about=about
+        )
+        if self._late_tag is not None:
+            late_type = self._late_tag.type_info or self.get_input_type()
+            result._own("window").side_types[self._late_tag.tag_id] = late_type
+        return result
+
+
+class WindowedStream(_Windows):
+    """Windows of each key. Without `trigger` they fire when their time is over.
+
+    >>> from datetime import timedelta
+    >>> from penstock.datastream import StreamExecutionEnvironment
+    >>> from penstock.datastream.window import TumblingEventTimeWindows
+    >>> env = StreamExecutionEnvironment.get_execution_environment()
+    >>> windows = (
+    ...     env.from_collection([("KJFK", 21.5)])
+    ...     .key_by(0)
+    ...     .window(TumblingEventTimeWindows.of(timedelta(hours=1)))
+    ...     .allowed_lateness(timedelta(minutes=5))
+    ... )
+    >>> windows.reduce(lambda a, b: a if a[1] > b[1] else b).get_name()
+    'Window Reduce'
+    """
+
+    _window_functions = (f.WindowFunction, f.ProcessWindowFunction)
+    _name = "Window"
+
+    def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner[Any, Any]) -> None:
+        super().__init__(keyed_stream, window_assigner)
+        self._key_selector = keyed_stream._field_selector()
+
+
+class AllWindowedStream(_Windows):
+    """Windows of the whole stream; one subtask does all the work."""
+
+    _window_functions = (f.AllWindowFunction, f.ProcessAllWindowFunction)
+    _name = "Window All"
+
+    def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
+        from penstock.taskmanager.operators.window import constant_key
+
+        whole = Partitioning(Exchange.KEY_GROUP, constant_key)
+        super().__init__(data_stream._without_key()._partitioned(whole, "window_all"), window_assigner)
+
+
+def count_windows(size: int, slide: int) -> WindowAssigner[Any, Any]:
+    """The assigner of windows of `size` records, a new one every `slide` records (0: every `size`)."""
+    from penstock.datastream.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+
+    for what, number in (("size", size), ("slide", slide)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < (what == "size"):
+            raise refusal(f"the {what} of a count window is a number of records, got {number!r}")
+    if slide in (0, size):
+        return CountTumblingWindowAssigner.of(size)
+    return CountSlidingWindowAssigner.of(size, slide)
