@@ -1,0 +1,121 @@
+"""Count windows and the global window: windows that no clock ends (T32, T33)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import InvalidJob
+from penstock.datastream.state import ValueStateDescriptor
+from penstock.datastream.windowing.assigner import WindowAssigner
+from penstock.datastream.windowing.trigger_library import CountTrigger, NeverTrigger, PurgingTrigger
+from penstock.datastream.windowing.windows import (
+    CountWindow,
+    CountWindowSerializer,
+    GlobalWindow,
+    GlobalWindowSerializer,
+)
+
+if TYPE_CHECKING:
+    from penstock.datastream.windowing.trigger import Trigger
+
+
+class CountTumblingWindowAssigner(WindowAssigner[Any, CountWindow]):
+    """Windows of `window_size` records of one key, in the order of arrival."""
+
+    def __init__(self, window_size: int) -> None:
+        if window_size <= 0:
+            raise InvalidJob(f"size of a count window must be positive, not {window_size}")
+        self.window_size = window_size
+
+    @staticmethod
+    def of(window_size: int) -> CountTumblingWindowAssigner:
+        return CountTumblingWindowAssigner(window_size)
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> list[CountWindow]:
+        return [CountWindow(_next_position(context, "tumble-count-assigner") // self.window_size)]
+
+    def get_default_trigger(self, env: object = None) -> Trigger[Any, CountWindow]:
+        return _purging_count_trigger(self.window_size)
+
+    def get_window_serializer(self) -> CountWindowSerializer:
+        return CountWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"CountTumblingWindowAssigner({self.window_size})"
+
+
+class CountSlidingWindowAssigner(WindowAssigner[Any, CountWindow]):
+    """Windows of `window_size` records of one key, a new one every `window_slide` records."""
+
+    def __init__(self, window_size: int, window_slide: int) -> None:
+        if window_size <= 0 or window_slide <= 0:
+            raise InvalidJob(f"size and slide of a count window must be positive, not {window_size} and {window_slide}")
+        self.window_size = window_size
+        self.window_slide = window_slide
+
+    @staticmethod
+    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
+        return CountSlidingWindowAssigner(window_size, window_slide)
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> list[CountWindow]:
+        position = _next_position(context, "slide-count-assigner")
+        last = position // self.window_slide
+        first = max(0, -(-(position - self.window_size + 1) // self.window_slide))
+        return [CountWindow(number) for number in range(last, first - 1, -1)]
+
+    def get_default_trigger(self, env: object = None) -> Trigger[Any, CountWindow]:
+        return _purging_count_trigger(self.window_size)
+
+    def get_window_serializer(self) -> CountWindowSerializer:
+        return CountWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"CountSlidingWindowAssigner({self.window_size}, {self.window_slide})"
+
+
+def _next_position(context: WindowAssigner.WindowAssignerContext, state_name: str) -> int:
+    """The number of records of this key so far; counts this one."""
+    count = context.get_runtime_context().get_state(ValueStateDescriptor(state_name, int))
+    position = count.value() or 0
+    count.update(position + 1)
+    return position
+
+
+def _purging_count_trigger(size: int) -> Trigger[Any, CountWindow]:
+    """A full count window never gets another record, and no clock ever ends it: firing must also remove it."""
+    return PurgingTrigger(CountTrigger(size))
+
+
+class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
+    """One window for everything. It never ends and never fires unless a trigger is given (T33)."""
+
+    @staticmethod
+    def create() -> GlobalWindows:
+        return GlobalWindows()
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> list[GlobalWindow]:
+        return [GlobalWindow.get()]
+
+    def get_default_trigger(self, env: object = None) -> Trigger[Any, GlobalWindow]:
+        return NeverTrigger()
+
+    def get_window_serializer(self) -> GlobalWindowSerializer:
+        return GlobalWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "GlobalWindows()"

@@ -1,0 +1,134 @@
+"""Fields of records: read by name or position from tuples, dicts, Rows, dataclasses and other objects; replaced in a copy.
+
+A batch is read with one getter chosen by its first record, so that the loop is `map` over a C function.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import is_dataclass, replace
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import RecordFormatError
+from penstock.common.types import Row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Field = str | int
+"""A field's name, or its position counted from 0."""
+
+_MISSING = (KeyError, IndexError, TypeError, AttributeError)
+
+
+def getter_for(field: Field, sample: Any) -> Callable[[Any], Any]:
+    """The fastest function that reads `field` from records of `sample`'s type.
+
+    >>> getter_for("t", {"t": 3})({"t": 4}), getter_for(1, (0, 5))((7, 8))
+    (4, 8)
+    """
+    if isinstance(field, int):
+        if isinstance(sample, tuple | list | Row):
+            return itemgetter(field)
+        names = field_names(sample)
+        if names is not None and -len(names) <= field < len(names):
+            return getter_for(names[field], sample)
+        return itemgetter(field)
+    if isinstance(sample, dict | Row):
+        return itemgetter(field)
+    return attrgetter(field)
+
+
+def field_of(selector: Any) -> Field | None:
+    """The field that a key selector reads, if it does no more than that.
+
+    >>> field_of(itemgetter("id")), field_of(lambda v: v["id"])
+    ('id', None)
+    """
+    field = selector.__reduce__()[1][0] if type(selector) is itemgetter else getattr(selector, "field", None)
+    return field if isinstance(field, int | str) else None
+
+
+def field_names(record: Any) -> tuple[str, ...] | None:
+    """Names of a record's fields in order; None where they have none."""
+    if isinstance(record, dict):
+        return tuple(record)
+    if isinstance(record, Row):
+        names = record.get_field_names()
+        return None if names is None else tuple(names)
+    for attribute in ("_fields", "__struct_fields__", "__dataclass_fields__", "model_fields"):
+        names = getattr(type(record), attribute, None)
+        if names is not None:
+            return tuple(names)
+    return tuple(vars(record)) if hasattr(record, "__dict__") else None
+
+
+def read_field(values: list[Any], field: Field) -> list[Any]:
+    """The field of every record.
+
+    Raises:
+        RecordFormatError: a record has no such field; names it and what it has.
+    """
+    if not values:
+        return []
+    try:
+        return list(map(getter_for(field, values[0]), values))
+    except _MISSING:
+        return [read_one(value, field) for value in values]
+
+
+def read_one(value: Any, field: Field) -> Any:
+    """The field of one record; raises as `read_field`."""
+    try:
+        return getter_for(field, value)(value)
+    except _MISSING:
+        names = field_names(value)
+        has = "no named fields" if names is None else f"the fields {', '.join(map(str, names))}"
+        raise RecordFormatError(
+            f"no field {field!r} in the record {shortened(value)}: it has {has}",
+            remedy="name a field that every record has, or map the records into one shape first",
+        ) from None
+
+
+def setter_for(field: Field, sample: Any) -> Callable[[Any, Any], Any]:
+    """A function that copies a record of `sample`'s type and gives the field another value in the copy.
+
+    >>> setter_for(1, (1, 2, 3))((4, 5, 6), 9), setter_for("b", {"b": 2})({"a": 1, "b": 2}, 9)
+    ((4, 9, 6), {'a': 1, 'b': 9})
+    """
+    if isinstance(sample, tuple) and not hasattr(sample, "_replace") and isinstance(field, int):
+        position = field % len(sample)
+        return lambda record, value: (*record[:position], value, *record[position + 1 :])
+    names = field_names(sample)
+    name = names[field] if isinstance(field, int) and names is not None else field
+    if isinstance(sample, dict):
+        return lambda record, value: {**record, name: value}
+    if isinstance(sample, tuple):
+        return lambda record, value: record._replace(**{str(name): value})
+    if isinstance(sample, Row):
+        return lambda record, value: _with_item(Row.of(record, record.get_field_names()), field, value)
+    if isinstance(sample, list):
+        return lambda record, value: _with_item(record[:], field, value)
+    if is_dataclass(sample):
+        return lambda record, value: replace(record, **{str(name): value})
+    return lambda record, value: _with_attribute(copy.copy(record), str(name), value)
+
+
+def _with_item(record: Any, field: Field, value: Any) -> Any:
+    record[field] = value
+    return record
+
+
+def _with_attribute(record: Any, name: str, value: Any) -> Any:
+    setattr(record, name, value)
+    return record
+
+
+def shortened(value: Any, limit: int = 300) -> str:
+    """A record's text for a message, cut at `limit` characters."""
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"

@@ -1,0 +1,253 @@
+"""Record-wise operators: map, flat_map, filter, project, and functions on whole Arrow batches.
+
+map, flat_map and filter take a key selector when they stand on a keyed stream whose function uses keyed state; they then
+move the key context from record to record.
+"""
+
+from __future__ import annotations
+
+from itertools import compress, repeat
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import InvalidJob, UserFunctionError
+from penstock.common.types import Row
+from penstock.taskmanager.batch import Batch, ColumnBatch, RowBatch
+from penstock.taskmanager.operator import Operator
+from penstock.taskmanager.operators.columns import columns_of, rows_as_dicts, rows_as_rows, rows_as_tuples
+from penstock.taskmanager.operators.fields import shortened
+from penstock.taskmanager.operators.user_code import FunctionOperator, raise_user_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+TIMESTAMP_COLUMN = "_timestamp"
+"""Column of the event times (int64, ms) that functions on Arrow batches see beside the fields."""
+_POSITION_COLUMN = "_position"
+
+
+class MapOperator(FunctionOperator):
+    """One record out for each in; the timestamps stay."""
+
+    method = "map"
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        rows = batch.rows()
+        values = rows.values
+        iterator = iter(values)
+        try:
+            out = list(map(self._call, self.records(values, iterator)))
+        except Exception as error:
+            self.fail(error, values, iterator)
+        self.output.emit(RowBatch(out, rows.timestamps))
+
+
+class FilterOperator(FunctionOperator):
+    """Keeps the records for which the function is true.
+
+    The function may also be a `pyarrow.compute.Expression` over the fields; columns then stay columns.
+    """
+
+    method = "filter"
+
+    def __init__(self, fn: Any, key_selector: Callable[[Any], Any] | None = None) -> None:
+        self._is_expression = type(fn).__module__ == "pyarrow._compute" and type(fn).__name__ == "Expression"
+        if self._is_expression:
+            self.fn = fn
+        else:
+            super().__init__(fn, key_selector)
+
+    def open(self) -> None:
+        if not self._is_expression:
+            super().open()
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        if self._is_expression:
+            self._filter_by_expression(batch)
+            return
+        rows = batch.rows()
+        values = rows.values
+        iterator = iter(values)
+        try:
+            keep = list(map(self._call, self.records(values, iterator)))
+        except Exception as error:
+            self.fail(error, values, iterator)
+        if all(keep):
+            self.output.emit(batch)
+            return
+        kept = list(compress(values, keep))
+        if kept:
+            timestamps = rows.timestamps
+            self.output.emit(RowBatch(kept, None if timestamps is None else list(compress(timestamps, keep))))
+
+    def _filter_by_expression(self, batch: Batch) -> None:
+        import numpy as np
+        import pyarrow as pa
+
+        if not len(batch):
+            return
+        columns = batch.columns if isinstance(batch, ColumnBatch) else columns_of(batch.values)
+        numbered = columns.append_column(_POSITION_COLUMN, pa.array(np.arange(len(batch))))
+        try:
+            kept = numbered.filter(self.fn)
+        except (pa.ArrowException, TypeError) as error:
+            raise_user_error(self.context, error, f"filter {self.fn} on the columns {', '.join(columns.schema.names)}")
+        if kept.num_rows == len(batch):
+            self.output.emit(batch)
+        elif kept.num_rows:
+            positions = kept.column(kept.num_columns - 1).to_numpy()
+            self.output.emit(_at(batch, kept.remove_column(kept.num_columns - 1), positions))
+
+
+class FlatMapOperator(FunctionOperator):
+    """No, one or many records out for each in: whatever iterable the function returns or yields, or None."""
+
+    method = "flat_map"
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        flat_map(self, self._call, batch.rows(), input_index)
+
+
+def flat_map(operator: FunctionOperator, call: Callable[[Any], Any], rows: RowBatch, input_index: int) -> None:
+    """Emits what `call` returns or yields for every record, each with the record's timestamp."""
+    values, timestamps = rows.values, rows.timestamps
+    iterator = iter(values)
+    records = operator.records(values, iterator, input_index)
+    out: list[Any] = []
+    extend = out.extend
+    stamps: list[int] = []
+    stamp = stamps.extend
+    try:
+        if timestamps is None:
+            for result in map(call, records):
+                if result is not None:
+                    extend(result)
+        else:
+            size = 0
+            for value, timestamp in zip(records, timestamps, strict=False):
+                result = call(value)
+                if result is not None:
+                    extend(result)
+                    grown = len(out)
+                    stamp(repeat(timestamp, grown - size))
+                    size = grown
+    except Exception as error:
+        operator.fail(error, values, iterator)
+    if out:
+        operator.output.emit(RowBatch(out, None if timestamps is None else stamps))
+
+
+class ProjectOperator(Operator):
+    """Keeps the fields at these positions: of tuples, Rows, or columns.
+
+    Args:
+        indexes: positions of the fields, in the order wanted.
+    """
+
+    def __init__(self, indexes: Iterable[int]) -> None:
+        self._indexes = tuple(indexes)
+        if not self._indexes:
+            raise InvalidJob("project needs at least one field", remedy="name the positions of the fields to keep")
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        if isinstance(batch, ColumnBatch) and batch.make_rows in (rows_as_tuples, rows_as_rows, rows_as_dicts):
+            try:
+                columns = batch.columns.select(list(self._indexes))
+            except IndexError as error:
+                raise_user_error(self.context, error, f"project {self._indexes} of {batch!r}")
+            self.output.emit(ColumnBatch(columns, batch.timestamps, batch.make_rows))
+            return
+        rows = batch.rows()
+        values = rows.values
+        get: Callable[[Any], Any] = itemgetter(*self._indexes)
+        try:
+            out = list(map(get, values)) if len(self._indexes) > 1 else list(zip(map(get, values), strict=True))
+            if values and isinstance(values[0], Row):
+                out = [self._row(row, fields) for row, fields in zip(values, out, strict=True)]
+        except (TypeError, KeyError, IndexError) as error:
+            raise_user_error(self.context, error, f"project {self._indexes} of records like {shortened(values[0])}")
+        self.output.emit(RowBatch(out, rows.timestamps))
+
+    def _row(self, row: Row, fields: tuple[Any, ...]) -> Row:
+        names = row.get_field_names()
+        return Row.of(fields, None if names is None else [names[index] for index in self._indexes])
+
+
+class MapBatchesOperator(FunctionOperator):
+    """A function from Arrow record batch to Arrow record batch; it may drop, add and reorder records.
+
+    The function sees the event times as the int64 column `_timestamp` (ms), if the records have them. If its result has
+    that column, the records' times are taken from it; if not, the number of records must be the same, and each keeps
+    its time.
+
+    Args:
+        fn: `pa.RecordBatch -> pa.RecordBatch` (a `pa.Table` is taken as well), or None for no records.
+        make_rows: Python records of the result, for operators that do not know columns; dicts unless given.
+    """
+
+    method = "map_batches"
+
+    def __init__(
+        self,
+        fn: Callable[[pa.RecordBatch], pa.RecordBatch | pa.Table | None],
+        make_rows: Callable[[pa.RecordBatch], list[Any]] = rows_as_dicts,
+    ) -> None:
+        super().__init__(fn)
+        self._make_rows = make_rows
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        import pyarrow as pa
+
+        if not len(batch):
+            return
+        columns = _with_timestamp_column(batch)
+        try:
+            result = self._call(columns)
+        except Exception as error:
+            raise_user_error(
+                self.context, error, f"{self.fn!r} on a batch of {len(batch)} records with {columns.schema}"
+            )
+        for part in result.to_batches() if isinstance(result, pa.Table) else (result,):
+            if part is not None and part.num_rows:
+                self.output.emit(self._with_timestamps(part, batch))
+
+    def _with_timestamps(self, result: pa.RecordBatch, batch: Batch) -> ColumnBatch:
+        import numpy as np
+
+        if batch.timestamps is None:
+            return ColumnBatch(result, None, self._make_rows)
+        position = result.schema.get_field_index(TIMESTAMP_COLUMN)
+        if position >= 0:
+            timestamps = result.column(position).to_numpy(zero_copy_only=False)
+            return ColumnBatch(result.remove_column(position), timestamps, self._make_rows)
+        if result.num_rows == len(batch):
+            return ColumnBatch(result, np.asarray(batch.timestamps, np.int64), self._make_rows)
+        raise UserFunctionError(
+            f"{self.fn!r} made {result.num_rows} records of {len(batch)} and dropped their event times",
+            remedy=f"keep the column {TIMESTAMP_COLUMN!r} in the result",
+            operator=self.context.name,
+            location=self.context.user_location,
+        )
+
+
+def _at(batch: Batch, columns: pa.RecordBatch, positions: npt.NDArray[np.int64]) -> Batch:
+    """The records at these positions, in the form the batch had; `columns` are theirs."""
+    if isinstance(batch, ColumnBatch):
+        timestamps = None if batch.timestamps is None else batch.timestamps[positions]
+        return ColumnBatch(columns, timestamps, batch.make_rows)
+    values, stamps, at = batch.values, batch.timestamps, positions.tolist()
+    return RowBatch([values[i] for i in at], None if stamps is None else [stamps[i] for i in at])
+
+
+def _with_timestamp_column(batch: Batch) -> pa.RecordBatch:
+    """The records as columns, with the event times as the last one."""
+    import pyarrow as pa
+
+    columns = batch.columns if isinstance(batch, ColumnBatch) else columns_of(batch.values)
+    if batch.timestamps is None:
+        return columns
+    return columns.append_column(TIMESTAMP_COLUMN, pa.array(batch.timestamps, pa.int64()))

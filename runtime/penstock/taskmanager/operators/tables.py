@@ -1,0 +1,56 @@
+"""A value state as a dictionary, for loops over a whole batch: `hashmap` lends its own, others are read and written once
+per key and batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from penstock.datastream.state import ValueStateDescriptor
+    from penstock.state.backend import KeyedStateBackend
+
+
+class Table:
+    """One value state of one operator. Between `borrow` and `give_back` nothing else may write the namespace."""
+
+    def __init__(self, backend: KeyedStateBackend, descriptor: ValueStateDescriptor) -> None:
+        self._backend = backend
+        self._name = descriptor.name
+        self._raw = backend.raw_table(descriptor)
+        self._lends = True
+
+    def borrow(self, keys: Collection[Any], namespace: Any = None) -> dict[Any, Any]:
+        """A dictionary in which at least these keys, as far as they have values, are found; change it in place."""
+        if self._lends:
+            try:
+                return self._raw.mapping(namespace)
+            except NotImplementedError:
+                self._lends = False
+        get = self._raw.get
+        found = ((key, get(key, namespace)) for key in set(keys))
+        return {key: value for key, value in found if value is not None}
+
+    def give_back(self, table: dict[Any, Any], changed: Iterable[Any], namespace: Any = None) -> None:
+        """`changed`: the keys that got a value since `borrow`; a key may be named many times."""
+        if self._lends:
+            self._raw.touch(changed, namespace)
+            return
+        put = self._raw.put
+        for key in set(changed):
+            put(key, table[key], namespace)
+
+    def items(self, namespace: Any) -> Iterable[tuple[Any, Any]]:
+        """Every key and value of the namespace, which must not be written meanwhile."""
+        if self._lends:
+            try:
+                return self._raw.mapping(namespace).items()
+            except NotImplementedError:
+                self._lends = False
+        keys = list(self._backend.keys(self._name, namespace))
+        return [(key, self._raw.get(key, namespace)) for key in keys]
+
+    def pop(self, namespace: Any) -> Iterator[tuple[Any, Any]]:
+        """Every key and value of the namespace; they are gone afterwards."""
+        return self._raw.pop_namespace(namespace)

@@ -1,0 +1,141 @@
+"""Calling the user's functions: binding, opening, and errors that name the operator, the line and the record.
+
+A user function is a plain callable or an object with a method (`map`, `reduce`, `process_element` …). Its method is
+bound once, at `open`; the operators' loops call the bound thing. There is no try per record: a loop runs over an
+iterator of the batch's values, and when user code raises, what is left in the iterator tells which record it was.
+"""
+
+from __future__ import annotations
+
+import traceback
+from operator import length_hint
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import penstock
+from penstock.common.errors import InvalidJob, PenstockError, UserFunctionError
+from penstock.datastream.functions import close_function, open_function
+from penstock.taskmanager.operator import Operator, OperatorContext
+from penstock.taskmanager.operators.fields import shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from penstock.state.backend import KeyContext
+
+_PACKAGE = str(Path(next(iter(penstock.__path__))).resolve())
+
+
+def bind(function: Any, method: str) -> Callable[..., Any]:
+    """The object's method of that name, or the callable itself.
+
+    Raises:
+        InvalidJob: neither.
+    """
+    bound = getattr(function, method, None)
+    if callable(bound):
+        return cast("Callable[..., Any]", bound)
+    if callable(function):
+        return cast("Callable[..., Any]", function)
+    raise InvalidJob(
+        f"{function!r} is neither callable nor has it a method {method}",
+        remedy=f"pass a function, or an object with {method}(…)",
+    )
+
+
+def position(values: list[Any], iterator: Iterator[Any]) -> int:
+    """Index of the record that was taken last from the iterator over `values`."""
+    return len(values) - length_hint(iterator) - 1
+
+
+def raise_user_error(context: OperatorContext, error: Exception, what: str) -> NoReturn:
+    """Raises `UserFunctionError` for what user code raised; Penstock's own errors pass, with the operator filled in.
+
+    Args:
+        what: names the call and the record, for the message.
+    """
+    if isinstance(error, PenstockError):
+        error.operator = error.operator or context.name
+        error.location = error.location or context.user_location
+        raise error
+    frame = _user_frame(error)
+    raise UserFunctionError(
+        f"{what} raised {type(error).__name__}: {error}{frame}",
+        remedy="fix the function, or let it send such records to a side output",
+        operator=context.name,
+        location=context.user_location,
+    ) from error
+
+
+def _user_frame(error: Exception) -> str:
+    """Where in the user's code the error came from: the innermost frame outside this package."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_PACKAGE)]
+    return f" (at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
+
+
+class FunctionOperator(Operator):
+    """An operator around one user function; keyed if a key selector is given.
+
+    Subclasses name the method the function object has (`method`) and call `self._call`.
+    """
+
+    method = ""
+    _call: Callable[..., Any]
+
+    def __init__(self, fn: Any, key_selector: Callable[[Any], Any] | None = None) -> None:
+        self.fn = fn
+        if self.method:
+            bind(fn, self.method)
+        if key_selector is not None:
+            self.is_keyed = True
+            self.key_selectors = (key_selector,)
+
+    def open(self) -> None:
+        for function in self.user_functions():
+            open_function(function, self.context)
+        if self.method:
+            self._call = bind(self.fn, self.method)
+
+    def close(self) -> None:
+        for function in self.user_functions():
+            close_function(function)
+
+    def user_functions(self) -> Iterable[object]:
+        return self.fn if isinstance(self.fn, tuple) else (self.fn,)
+
+    def records(self, values: list[Any], iterator: Iterator[Any], input_index: int = 0) -> Iterator[Any]:
+        """What `iterator` over `values` gives; on a keyed stream the key context moves with it."""
+        if not self.is_keyed:
+            return iterator
+        selector, state = self.key_selectors[input_index], self.context.keyed_state
+        assert selector is not None
+        assert state is not None
+        return _with_key(state.key_context, select_keys(self.context, selector, values), iterator)
+
+    def fail(self, error: Exception, values: list[Any], iterator: Iterator[Any]) -> NoReturn:
+        """User code raised for the record taken last from `iterator`."""
+        index = position(values, iterator)
+        record = f"record {index} of a batch of {len(values)}: {shortened(values[index])}"
+        raise_user_error(self.context, error, f"{_name(self.fn)} on {record}")
+
+
+def _with_key(key_context: KeyContext, keys: list[Any], iterator: Iterator[Any]) -> Iterator[Any]:
+    key_context.namespace = None
+    for key, value in zip(keys, iterator, strict=True):
+        key_context.key = key
+        yield value
+
+
+def _name(function: Any) -> str:
+    name = getattr(function, "__qualname__", None)
+    return name if isinstance(name, str) else type(function).__qualname__
+
+
+def select_keys(context: OperatorContext, selector: Callable[[Any], Any], values: list[Any]) -> list[Any]:
+    """The key of every record."""
+    iterator = iter(values)
+    try:
+        return list(map(selector, iterator))
+    except Exception as error:
+        index = position(values, iterator)
+        raise_user_error(context, error, f"the key selector on {shortened(values[index])}")
