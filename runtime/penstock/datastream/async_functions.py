@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -107,7 +107,7 @@ class AsyncFunctionDescriptor:
         ORDERED = 0
         UNORDERED = 1
 
-    async_function: AsyncFunction
+    async_function: AsyncFunction | Callable[[Any], Coroutine[Any, Any, list[Any]]]
     timeout: TimeLike
     capacity: int
     async_retry_strategy: AsyncRetryStrategy

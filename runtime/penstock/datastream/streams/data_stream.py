@@ -227,7 +227,7 @@ class DataStream(OperatorSettings):
         """The partitioner chooses the subtask from the key and the number of subtasks."""
         checked_function(partitioner, f.Partitioner, operation="partition_custom", arguments=2, methods=("partition",))
         key = selected_key(key_selector, self._type_info, "partition_custom")
-        choose: Callable[[Any, int], int] = getattr(partitioner, "partition", partitioner)
+        choose: Any = getattr(partitioner, "partition", partitioner)
         return self._partitioned(Partitioning(Exchange.CUSTOM, key.selector, key.field, choose), "partition_custom")
 
     def shuffle(self) -> DataStream:

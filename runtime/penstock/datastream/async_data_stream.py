@@ -1,0 +1,124 @@
+"""`AsyncDataStream`: asks outside services for every value, many at a time.
+
+Requests of a batch run side by side, at most `capacity` at once; the batch goes on when all are answered. No request is
+therefore under way at a checkpoint, a watermark or a timer, and after a failure the inputs since the last checkpoint are
+asked for again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.time import TimeLike, as_millis
+from penstock.common.type_inference import element_type, to_type_info
+from penstock.common.user_location import refusal
+from penstock.datastream.async_functions import (
+    AsyncFunction,
+    AsyncFunctionDescriptor,
+    AsyncRetryStrategy,
+)
+from penstock.datastream.streams.checks import checked_function
+from penstock.datastream.streams.data_stream import DataStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    AsyncCallable = AsyncFunction | Callable[[Any], Coroutine[Any, Any, list[Any]]]
+
+ORDERED = AsyncFunctionDescriptor.OutputMode.ORDERED
+UNORDERED = AsyncFunctionDescriptor.OutputMode.UNORDERED
+
+
+class AsyncDataStream:
+    """Adds an async function to a stream.
+
+    `timeout` covers all attempts of one value; what takes longer is given to the function's `timeout` method. Ordered
+    results come in the order of their inputs, unordered ones as they are answered; neither overtakes a watermark.
+    """
+
+    @staticmethod
+    def unordered_wait(
+        data_stream: DataStream,
+        async_function: AsyncCallable,
+        timeout: TimeLike,
+        capacity: int = 100,
+        output_type: Any = None,
+    ) -> DataStream:
+        """
+        >>> from datetime import timedelta
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> class Square(AsyncFunction):
+        ...     async def async_invoke(self, value: int) -> list[int]:
+        ...         return [value * value]
+        >>> numbers = env.from_collection([1, 2])
+        >>> AsyncDataStream.unordered_wait(numbers, Square(), timedelta(seconds=5)).get_type()
+        Types.LONG()
+        """
+        return _wait(data_stream, async_function, timeout, capacity, output_type, None, UNORDERED)
+
+    @staticmethod
+    def unordered_wait_with_retry(
+        data_stream: DataStream,
+        async_function: AsyncCallable,
+        timeout: TimeLike,
+        async_retry_strategy: AsyncRetryStrategy,
+        capacity: int = 100,
+        output_type: Any = None,
+    ) -> DataStream:
+        return _wait(data_stream, async_function, timeout, capacity, output_type, async_retry_strategy, UNORDERED)
+
+    @staticmethod
+    def ordered_wait(
+        data_stream: DataStream,
+        async_function: AsyncCallable,
+        timeout: TimeLike,
+        capacity: int = 100,
+        output_type: Any = None,
+    ) -> DataStream:
+        return _wait(data_stream, async_function, timeout, capacity, output_type, None, ORDERED)
+
+    @staticmethod
+    def ordered_wait_with_retry(
+        data_stream: DataStream,
+        async_function: AsyncCallable,
+        timeout: TimeLike,
+        async_retry_strategy: AsyncRetryStrategy,
+        capacity: int = 100,
+        output_type: Any = None,
+    ) -> DataStream:
+        return _wait(data_stream, async_function, timeout, capacity, output_type, async_retry_strategy, ORDERED)
+
+
+def _wait(
+    stream: DataStream,
+    function: AsyncCallable,
+    timeout: TimeLike,
+    capacity: int,
+    output_type: Any,
+    strategy: AsyncRetryStrategy | None,
+    mode: AsyncFunctionDescriptor.OutputMode,
+) -> DataStream:
+    import inspect
+
+    from penstock.taskmanager.operators.async_wait import AsyncWaitOperator
+
+    operation = f"{mode.name.lower()}_wait"
+    if not isinstance(stream, DataStream):
+        raise refusal(f"{operation} takes a stream, got {stream!r}")
+    if not inspect.iscoroutinefunction(function):
+        checked_function(function, AsyncFunction, operation=operation, arguments=None, methods=("async_invoke",))
+    timeout_ms = as_millis(timeout, "timeout")
+    if timeout_ms <= 0:
+        raise refusal(f"the timeout of {operation} must be positive, got {timeout!r}")
+    if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
+        raise refusal(f"the capacity of {operation} is a number of requests, got {capacity!r}")
+    if strategy is not None and not isinstance(strategy, AsyncRetryStrategy):
+        raise refusal(f"{operation} takes an AsyncRetryStrategy, got {strategy!r}")
+    declared = to_type_info(output_type)
+    descriptor = AsyncFunctionDescriptor(
+        function, timeout_ms, capacity, strategy or AsyncRetryStrategy.no_restart(), mode
+    )
+    operator = AsyncWaitOperator(descriptor, declared)
+    name = f"Async Wait ({mode.name.lower()})"
+    return stream._transform(name, operator, declared or element_type(function, "async_invoke"), about=function)
