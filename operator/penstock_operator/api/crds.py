@@ -1,0 +1,161 @@
+"""The CustomResourceDefinitions: schemas, printer columns, short names, scale and status subresources."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock_operator.api.flinkjob import FlinkJobSpec
+from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec, FlinkSnapshotStatus
+from penstock_operator.api.schema import structural_schema
+from penstock_operator.api.status import FlinkJobStatus
+
+if TYPE_CHECKING:
+    from penstock_operator.api.types import Api
+
+GROUP = "penstock.dev"
+VERSION = "v1"
+MAX_NAME = 45
+"""Names of children add a suffix and must stay below 63."""
+
+_READY = '.status.conditions[?(@.type=="Ready")].status'
+
+_NAME_RULE = {
+    "rule": f"self.metadata.name.size() <= {MAX_NAME} && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+    "message": f"the name must start with a letter, hold only lower-case letters, digits and '-', and be at most {MAX_NAME} "
+    "long: Services are named after it",
+}
+_SNAPSHOT_RULES = [
+    {"rule": "self == oldSelf", "message": "a FlinkSnapshot cannot be changed; create another"},
+    {
+        "rule": "has(self.savepoint) != has(self.checkpoint)",
+        "message": "give exactly one of savepoint and checkpoint",
+    },
+]
+
+
+def _column(name: str, path: str, kind: str = "string", *, wide: bool = False, about: str = "") -> dict[str, Any]:
+    column: dict[str, Any] = {"name": name, "type": kind, "jsonPath": path}
+    if about:
+        column["description"] = about
+    if wide:
+        column["priority"] = 1
+    return column
+
+
+def flinkjob() -> dict[str, Any]:
+    """The CustomResourceDefinition of FlinkJob."""
+    return _crd(
+        kind="FlinkJob",
+        plural="flinkjobs",
+        short="fj",
+        about="FlinkJob is a stateful streaming job in Python that runs on Spark.",
+        spec=FlinkJobSpec,
+        status=FlinkJobStatus,
+        rules=[_NAME_RULE],
+        columns=[
+            _column("State", ".status.phase", about="Where the job is in its life."),
+            _column("Ready", _READY, about="The job is in the state that its spec asks for."),
+            _column("Parallelism", ".status.parallelism", "integer"),
+            _column("Checkpoint", ".status.lastCheckpoint.time", "date", about="Age of the newest checkpoint."),
+            _column("Restarts", ".status.restarts", "integer", about="Failovers of the running incarnation."),
+            _column("Age", ".metadata.creationTimestamp", "date"),
+            _column("Restored-From", ".status.running.restoredFrom.path", wide=True),
+            _column("Image", ".status.running.image", wide=True),
+            _column("Message", ".status.message", wide=True),
+        ],
+        scale={
+            "specReplicasPath": ".spec.job.parallelism",
+            "statusReplicasPath": ".status.parallelism",
+            "labelSelectorPath": ".status.labelSelector",
+        },
+    )
+
+
+def flinksnapshot() -> dict[str, Any]:
+    """The CustomResourceDefinition of FlinkSnapshot."""
+    return _crd(
+        kind="FlinkSnapshot",
+        plural="flinksnapshots",
+        short="fsnap",
+        about="FlinkSnapshot is one savepoint or checkpoint of a FlinkJob.",
+        spec=FlinkSnapshotSpec,
+        status=FlinkSnapshotStatus,
+        rules=[],
+        spec_rules=_SNAPSHOT_RULES,
+        columns=[
+            _column("Job", ".spec.jobRef.name"),
+            _column("State", ".status.state"),
+            _column("Completed", ".status.completedAt", "date", about="Age of the completed snapshot."),
+            _column("Path", ".status.path"),
+            _column("Age", ".metadata.creationTimestamp", "date"),
+            _column("Failures", ".status.failures", "integer", wide=True),
+            _column("Message", ".status.message", wide=True),
+        ],
+    )
+
+
+def all_crds() -> dict[str, dict[str, Any]]:
+    """File name → CustomResourceDefinition."""
+    return {f"{crd['metadata']['name']}.yaml": crd for crd in (flinkjob(), flinksnapshot())}
+
+
+def _crd(
+    *,
+    kind: str,
+    plural: str,
+    short: str,
+    about: str,
+    spec: type[Api],
+    status: type[Api],
+    rules: list[dict[str, Any]],
+    columns: list[dict[str, Any]],
+    spec_rules: list[dict[str, Any]] | None = None,
+    scale: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    spec_schema = structural_schema(spec, defaults=True)
+    if spec_rules:
+        spec_schema["x-kubernetes-validations"] = spec_rules
+    schema: dict[str, Any] = {
+        "description": about,
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": spec_schema,
+            "status": structural_schema(status, defaults=False),
+        },
+    }
+    if rules:
+        schema["x-kubernetes-validations"] = rules
+    subresources: dict[str, Any] = {"status": {}}
+    if scale:
+        subresources["scale"] = scale
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": [short],
+                "categories": ["streaming"],
+            },
+            "scope": "Namespaced",
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "additionalPrinterColumns": columns,
+                    "subresources": subresources,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }

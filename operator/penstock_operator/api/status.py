@@ -1,0 +1,299 @@
+"""The status of a FlinkJob: what the operator knows, has done and is about to do.
+
+The status answers, without logs: which phase and since when; for which generation; what runs; what it was restored
+from and why; what the next restore would use and how old that is; which operation is in progress, its step and
+deadline; what went wrong last. It is also the operator's only memory: `operation` is written before each step is
+done, so that a process that dies anywhere finds out what it was about to do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from penstock_operator.api.types import Api, Time
+
+Phase = Literal[
+    "Pending",
+    "Starting",
+    "Running",
+    "Recovering",
+    "Rescaling",
+    "Upgrading",
+    "RollingBack",
+    "Suspending",
+    "Suspended",
+    "Finished",
+    "Failed",
+    "Deleting",
+]
+OperationKind = Literal[
+    "Deploy", "Upgrade", "Redeploy", "Suspend", "Resume", "Rollback", "Recover", "Rescale", "Delete"
+]
+StepName = Literal[
+    "Verify", "Check", "Stop", "Seal", "Teardown", "Start", "Watch", "AddWorkers", "Rescale", "RemoveWorkers", "Dispose"
+]
+RestoreKind = Literal["Fresh", "Savepoint", "Checkpoint", "Latest"]
+
+
+class Condition(Api):
+    """A standard Kubernetes condition."""
+
+    type: str
+    """Ready, Reconciling, Stalled, Progressing, Running or CheckpointHealthy."""
+    status: Literal["True", "False", "Unknown"]
+    """Whether it holds."""
+    reason: str
+    """A stable word for programs."""
+    message: str = ""
+    """For people; says what to do where something is to be done."""
+    observed_generation: int = 0
+    """The generation of the spec it was judged for."""
+    last_transition_time: Time
+    """When status last changed."""
+
+
+class Restore(Api):
+    """Where an incarnation of the job gets its state from."""
+
+    kind: RestoreKind
+    """Fresh: empty. Savepoint or Checkpoint: path. Latest: the newest complete checkpoint of its own job id."""
+    path: str | None = None
+    """Savepoint or checkpoint."""
+    checkpoint_id: int | None = None
+    """Number of the checkpoint."""
+    time: Time | None = None
+    """When the snapshot was taken."""
+    reason: str = ""
+    """Why this one."""
+
+
+class Running(Api):
+    """The incarnation of the job that has pods, or had them last."""
+
+    revision: str
+    """Name of the ControllerRevision that holds its spec."""
+    generation: int
+    """Generation of the FlinkJob it was made from."""
+    job_id: str
+    """The engine's job id, new for every incarnation; the folder of its checkpoints."""
+    image: str
+    """Its image."""
+    parallelism: int
+    """Its parallelism."""
+    args_hash: str = ""
+    """Hash of entry and arguments."""
+    started_at: Time
+    """When its pods were asked for."""
+    restored_from: Restore
+    """What it started from."""
+    stable: bool = False
+    """It has been RUNNING and has completed a checkpoint of its own."""
+    had_checkpoint: bool = False
+    """A checkpoint of this incarnation was seen; without one readable it is never started empty again."""
+    finished_at: Time | None = None
+    """When the job ended by itself."""
+    failures: int = 0
+    """How often in a row it was started again after the engine had given it up."""
+
+
+class Operation(Api):
+    """What the operator is doing. Written before each step is done."""
+
+    id: str
+    """Identity; names, paths and trigger ids are derived from it."""
+    kind: OperationKind
+    """What is being done."""
+    step: StepName
+    """The step in progress."""
+    reason: str = ""
+    """What caused it."""
+    started_at: Time
+    """When it began."""
+    step_since: Time
+    """When the step began."""
+    deadline: Time | None = None
+    """When the step is given up or its fallback is taken."""
+    attempt: int = 0
+    """Attempts of the step so far."""
+    retry_at: Time | None = None
+    """When the next attempt is made."""
+    target_revision: str | None = None
+    """The revision that is being brought up."""
+    target_generation: int = 0
+    """Generation of the FlinkJob it came from."""
+    target_parallelism: int | None = None
+    """The parallelism it is going to."""
+    job_id: str | None = None
+    """Job id of the incarnation that is being started."""
+    trigger_id: str | None = None
+    """Id under which the engine was asked; asking twice with it does the thing once."""
+    request_id: str | None = None
+    """The id the engine answered with, where it chose its own."""
+    target_directory: str | None = None
+    """Folder of the savepoint, chosen before it is triggered."""
+    stop_job_id: str | None = None
+    """Job id of the incarnation that is being stopped."""
+    restore: Restore | None = None
+    """What the started incarnation gets its state from."""
+    take_newest: bool = False
+    """Once the pods are gone, a checkpoint newer than `restore` is taken instead of it."""
+    fallback_revision: str | None = None
+    """The revision to go back to."""
+    fallback_restore: Restore | None = None
+    """What to restore it from."""
+    fallback_parallelism: int | None = None
+    """The parallelism to go back to."""
+    message: str = ""
+    """What is being waited for."""
+    blocked: str | None = None
+    """Reason why it cannot go on without a person."""
+
+
+class Checkpoint(Api):
+    """A completed checkpoint or savepoint."""
+
+    path: str
+    """Where it is."""
+    id: int | None = None
+    """Its number."""
+    job_id: str | None = None
+    """The incarnation that made it."""
+    time: Time | None = None
+    """When it was completed."""
+    snapshot: str | None = None
+    """The FlinkSnapshot that stands for it."""
+
+
+class Rejected(Api):
+    """A spec that was tried and given up; it is not tried again until something in it changes."""
+
+    fingerprint: str
+    """Hash of everything in the spec that decides whether it can work."""
+    revision: str
+    """Its revision."""
+    generation: int
+    """The generation it came with."""
+    reason: str
+    """Why."""
+    message: str = ""
+    """In words, with what to do."""
+    time: Time
+    """When."""
+
+
+class HistoryEntry(Api):
+    """An operation that ended."""
+
+    kind: OperationKind
+    """What was done."""
+    outcome: Literal["Succeeded", "Failed", "Abandoned"]
+    """How it ended."""
+    revision: str | None = None
+    """The revision it was for."""
+    generation: int = 0
+    """The generation it was for."""
+    started_at: Time
+    """When it began."""
+    finished_at: Time
+    """When it ended."""
+    message: str = ""
+    """Details."""
+
+
+class Nonces(Api):
+    """The nonces that have been acted on."""
+
+    savepoint_trigger: int | None = None
+    """job.savepointTriggerNonce."""
+    checkpoint_trigger: int | None = None
+    """job.checkpointTriggerNonce."""
+    savepoint_redeploy: int | None = None
+    """job.savepointRedeployNonce."""
+
+
+class ErrorInfo(Api):
+    """The last thing that went wrong."""
+
+    reason: str
+    """A stable word."""
+    message: str
+    """In words."""
+    time: Time
+    """When it was seen."""
+
+
+class FlinkJobStatus(Api):
+    """What the operator knows about the job."""
+
+    observed_generation: int = 0
+    """The generation that this status speaks of."""
+    phase: Phase = "Pending"
+    """Where the job is in its life."""
+    phase_since: Time | None = None
+    """Since when."""
+    message: str = ""
+    """The one thing a person should know now."""
+    job_state: str | None = None
+    """The engine's own word: RUNNING, RESTARTING, FAILED, …"""
+    job_id: str | None = None
+    """The engine's job id."""
+    parallelism: int | None = None
+    """Parallelism of the running job; status of the scale subresource."""
+    label_selector: str | None = None
+    """Selects the worker pods; for the scale subresource."""
+    workers: int = 0
+    """Worker pods that are ready."""
+    restarts: int = 0
+    """Failovers of the running incarnation."""
+    running: Running | None = None
+    """What runs, or ran last."""
+    stable_revision: str | None = None
+    """The last revision that was seen working; rollback goes there."""
+    rejected: Rejected | None = None
+    """The spec that was tried and given up."""
+    operation: Operation | None = None
+    """What is being done."""
+    last_checkpoint: Checkpoint | None = None
+    """Newest completed checkpoint; refreshed at most once a minute."""
+    last_savepoint: Checkpoint | None = None
+    """Newest savepoint that the operator made and verified."""
+    next_restore: Restore | None = None
+    """What the job would be restored from if it had to be started now."""
+    nonces: Nonces = Field(default_factory=Nonces)
+    """The nonces that have been acted on."""
+    last_periodic_at: Time | None = None
+    """When the clock last asked for a snapshot."""
+    error: ErrorInfo | None = None
+    """The last thing that went wrong."""
+    history: tuple[HistoryEntry, ...] = ()
+    """The last ten operations, newest first."""
+    conditions: tuple[Condition, ...] = Field(
+        default=(), json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+    )
+    """Standard conditions: Ready, Reconciling, Stalled, Progressing, Running, CheckpointHealthy."""
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of this type, if it was ever set."""
+        return next((c for c in self.conditions if c.type == kind), None)
+
+
+def parse_status(raw: object) -> FlinkJobStatus:
+    """Read a status as well as it can be: a field that makes no sense is dropped, never an error.
+
+    Somebody may have edited it, or another version of the operator may have written it; deletion must still work.
+
+    >>> parse_status({"phase": 7, "observedGeneration": 3}).observed_generation
+    3
+    """
+    fields: dict[str, Any] = dict(raw) if isinstance(raw, dict) else {}
+    while True:
+        try:
+            return FlinkJobStatus.model_validate(fields)
+        except ValidationError as error:
+            bad = {str(e["loc"][0]) for e in error.errors() if e["loc"]}
+            known = bad & fields.keys()
+            if not known:
+                return FlinkJobStatus()
+            fields = {k: v for k, v in fields.items() if k not in known}
