@@ -1,0 +1,168 @@
+"""`Cluster` over HTTP. No caches: a decision is made from what is there now."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from penstock_operator.errors import AlreadyExists, Conflict, Denied, Invalid, KubeError, Unavailable
+from penstock_operator.kube.cluster import POD, Kind, Manifest, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock_operator.kube.credentials import Credentials
+
+FIELD_MANAGER = "penstock-operator"
+_APPLY = {"fieldManager": FIELD_MANAGER, "force": "true"}
+
+
+class HttpCluster:
+    """The API server at the other end of a pooled connection."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        fence: Callable[[], None] = lambda: None,
+        count: Callable[[str, str], None] = lambda verb, kind: None,
+        timeout: float = 15.0,
+    ) -> None:
+        """`fence` raises `NotLeader` if this process must not write; `count` is told every request."""
+        self._credentials = credentials
+        self._fence = fence
+        self._count = count
+        limits = httpx.Limits(max_connections=32, max_keepalive_connections=16)
+        self._http = httpx.AsyncClient(
+            base_url=credentials.server, verify=credentials.tls, timeout=timeout, limits=limits, trust_env=False
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        """See `Cluster`."""
+        response = await self._send("GET", kind, kind.path(namespace, name))
+        return None if response is None else response.json()
+
+    async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Manifest]:
+        """See `Cluster`."""
+        selector = ",".join(f"{k}={v}" for k, v in (labels or {}).items())
+        items: list[Manifest] = []
+        params = {"limit": "500"} | ({"labelSelector": selector} if selector else {})
+        while True:
+            response = await self._send("GET", kind, kind.path(namespace), params=params, verb="list")
+            if response is None:
+                return items
+            page = response.json()
+            for item in page["items"]:
+                item.setdefault("kind", kind.name)
+                item.setdefault("apiVersion", kind.api_version)
+                items.append(item)
+            following = page["metadata"].get("continue")
+            if not following:
+                return items
+            params["continue"] = following
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        """See `Cluster`."""
+        kind = kind_of(manifest)
+        path = kind.path(manifest["metadata"].get("namespace"))
+        params = {"fieldManager": FIELD_MANAGER}
+        return self._object(await self._send("POST", kind, path, body=manifest, params=params), manifest)
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        """See `Cluster`."""
+        kind, meta = kind_of(manifest), manifest["metadata"]
+        path = kind.path(meta.get("namespace"), meta["name"])
+        content = "application/apply-patch+yaml"
+        response = await self._send("PATCH", kind, path, body=manifest, params=_APPLY, content=content, verb="apply")
+        return self._object(response, manifest)
+
+    async def replace(self, manifest: Manifest, *, subresource: str = "") -> Manifest:
+        """See `Cluster`."""
+        kind, meta = kind_of(manifest), manifest["metadata"]
+        path = kind.path(meta.get("namespace"), meta["name"]) + (f"/{subresource}" if subresource else "")
+        return self._object(await self._send("PUT", kind, path, body=manifest), manifest)
+
+    async def merge(self, kind: Kind, namespace: str, name: str, patch: Manifest) -> Manifest | None:
+        """See `Cluster`."""
+        content = "application/merge-patch+json"
+        params = {"fieldManager": FIELD_MANAGER}
+        path = kind.path(namespace, name)
+        response = await self._send("PATCH", kind, path, body=patch, params=params, content=content)
+        return None if response is None else response.json()
+
+    async def delete(self, kind: Kind, namespace: str, name: str) -> None:
+        """See `Cluster`."""
+        await self._send("DELETE", kind, kind.path(namespace, name), body={"propagationPolicy": "Background"})
+
+    async def log(self, namespace: str, pod: str, limit: int) -> str:
+        """See `Cluster`."""
+        params = {"tailLines": "2000", "limitBytes": str(limit)}
+        try:
+            response = await self._send("GET", POD, f"{POD.path(namespace, pod)}/log", params=params, verb="log")
+        except Invalid:
+            return ""
+        return "" if response is None else response.text
+
+    async def _send(
+        self,
+        method: str,
+        kind: Kind,
+        path: str,
+        *,
+        body: Manifest | None = None,
+        params: Mapping[str, str] | None = None,
+        content: str = "application/json",
+        verb: str = "",
+    ) -> httpx.Response | None:
+        if method != "GET":
+            self._fence()
+        self._count(verb or method.lower(), kind.name)
+        headers = self._credentials.headers() | ({"Content-Type": content} if body is not None else {})
+        data = json.dumps(body).encode() if body is not None else None
+        try:
+            response = await self._http.request(method, path, params=params, headers=headers, content=data)
+        except httpx.HTTPError as error:
+            msg = f"{method} {path}: no answer from the API server ({type(error).__name__}: {error})"
+            raise Unavailable(msg) from error
+        if response.status_code == 404 and method != "POST":
+            return None
+        if response.is_success:
+            return response
+        raise _refusal(method, path, response)
+
+    @staticmethod
+    def _object(response: httpx.Response | None, manifest: Manifest) -> Manifest:
+        if response is None:
+            name = manifest["metadata"]["name"]
+            msg = f"{manifest['kind']} {name} is gone"
+            raise Conflict(msg, status=404)
+        body: Manifest = response.json()
+        return body
+
+
+def _refusal(method: str, path: str, response: httpx.Response) -> KubeError:
+    status = response.status_code
+    details = _status(response)
+    text = f"{method} {path}: {details.get('message') or response.text[:300] or status}"
+    reason = details.get("reason")
+    if status == 409:
+        return (AlreadyExists if reason == "AlreadyExists" else Conflict)(text, status=status)
+    if status in (401, 403):
+        return Denied(text, status=status)
+    if status in (400, 404, 405, 415, 422):
+        return Invalid(text, status=status)
+    return Unavailable(text, status=status)
+
+
+def _status(response: httpx.Response) -> dict[str, Any]:
+    try:
+        body = response.json()
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}

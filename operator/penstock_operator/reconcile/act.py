@@ -1,0 +1,228 @@
+"""Carry out one action. Idempotent: each may be done twice, or stop half way and be done again.
+
+Nothing is concluded from the answers here. The next pass looks at the world and sees whether it worked; all that is
+handed back is whether the call was refused, and why.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from penstock_operator.errors import AlreadyExists, OperatorError
+from penstock_operator.kube.cluster import DEPLOYMENT, FLINKJOB, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET
+from penstock_operator.reconcile import plan, views
+from penstock_operator.reconcile.observation import ActionResult
+from penstock_operator.reconcile.observe import open_storage, owner_of
+from penstock_operator.reconcile.steps.shared import effective_spec
+from penstock_operator.resources import children as parts
+from penstock_operator.resources.configuration import config_map
+from penstock_operator.resources.deployments import check_pod, master_deployment, worker_deployment
+from penstock_operator.resources.names import FINALIZER, JOB, JOB_UID, ROLE
+from penstock_operator.resources.records import controller_revision, flink_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from penstock_operator.engine.client import EngineClient
+    from penstock_operator.kube.cluster import Manifest
+    from penstock_operator.ports import Ports
+    from penstock_operator.reconcile.context import Context
+    from penstock_operator.reconcile.memory import Memory
+
+log = logging.getLogger(__name__)
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+
+
+class Actor:
+    """Does the actions of one FlinkJob."""
+
+    def __init__(self, ctx: Context, ports: Ports, memory: Memory) -> None:
+        self._ctx, self._ports, self._memory = ctx, ports, memory
+        self._owner = owner_of(ctx)
+
+    async def act(self, action: plan.Action) -> ActionResult:
+        """Do it; a refusal is a result, not an exception."""
+        name = type(action).__name__
+        try:
+            request_id = await _HANDLERS[type(action)](self, action)
+        except OperatorError as error:
+            log.info("%s/%s: %s: %s", self._owner.namespace, self._owner.name, name, error)
+            return ActionResult(name, ok=False, code=error.code, message=str(error))
+        return ActionResult(name, ok=True, request_id=request_id)
+
+    # --- the FlinkJob ------------------------------------------------------------------------------------------------
+
+    async def add_finalizer(self, _: plan.AddFinalizer) -> None:
+        """Keep what other finalizers there are."""
+        await self._finalizers(lambda present: [*present, FINALIZER] if FINALIZER not in present else present)
+
+    async def remove_finalizer(self, _: plan.RemoveFinalizer) -> None:
+        """Ours only."""
+        await self._finalizers(lambda present: [f for f in present if f != FINALIZER])
+
+    async def _finalizers(self, change: Callable[[list[str]], list[str]]) -> None:
+        job = await self._ports.cluster.get(FLINKJOB, self._owner.namespace, self._owner.name)
+        if job is None or job["metadata"]["uid"] != self._owner.uid:
+            return
+        present = list(job["metadata"].get("finalizers") or [])
+        if change(present) == present:
+            return
+        version = job["metadata"]["resourceVersion"]
+        patch = {"metadata": {"finalizers": change(present), "resourceVersion": version}}
+        await self._ports.cluster.merge(FLINKJOB, self._owner.namespace, self._owner.name, patch)
+
+    # --- revisions and checks ----------------------------------------------------------------------------------------
+
+    async def record_revision(self, action: plan.RecordRevision) -> None:
+        """Revisions never change: one that is there is the same one."""
+        generation = self._ctx.subject.generation
+        await self._create(controller_revision(self._owner, action.name, action.spec, generation))
+
+    async def prune_revisions(self, action: plan.PruneRevisions) -> None:
+        """Delete old ones."""
+        for name in action.names:
+            await self._ports.cluster.delete(REVISION, self._owner.namespace, name)
+
+    async def run_check(self, action: plan.RunCheck) -> None:
+        """The pod needs the workers' ServiceAccount and the Secret, which do not exist before the first start."""
+        await self._ports.cluster.apply(parts.service_account(self._owner, "worker", action.spec))
+        await self._secret()
+        lost = self._ports.settings.lost_node_toleration
+        await self._create(check_pod(self._owner, action.spec, action.revision, action.operation, action.against, lost))
+
+    async def delete_check(self, action: plan.DeleteCheck) -> None:
+        """Gone with its log."""
+        await self._ports.cluster.delete(POD, self._owner.namespace, action.name)
+
+    # --- pods --------------------------------------------------------------------------------------------------------
+
+    async def apply_children(self, action: plan.ApplyChildren) -> None:
+        """Everything but the pods; and what the spec no longer asks for is removed."""
+        owner, cluster = self._owner, self._ports.cluster
+        await self._secret()
+        wanted = parts.children(owner, action.incarnation, action.desired, self._ports.identity)
+        for manifest in wanted:
+            await cluster.apply(manifest)
+        kept = {(m["kind"], m["metadata"]["name"]) for m in wanted}
+        for kind, name in parts.optional_children(owner):
+            if (kind, name) not in kept and await self._ours(kind, name):
+                await cluster.delete(KINDS[kind], owner.namespace, name)
+        self._memory.dependents_at = None
+
+    async def apply_pods(self, action: plan.ApplyPods) -> None:
+        """First what the pods need, then the workers, and the master last: it is what makes a job."""
+        await self.apply_children(plan.ApplyChildren(action.incarnation, action.desired))
+        lost = self._ports.settings.lost_node_toleration
+        if "worker" in action.roles:
+            await self._ports.cluster.apply(worker_deployment(self._owner, action.incarnation, action.workers, lost))
+        if "master" in action.roles:
+            await self._ports.cluster.apply(master_deployment(self._owner, action.incarnation, lost))
+
+    async def scale_down(self, _: plan.ScaleDown) -> None:
+        """The master first: nothing may commit any more."""
+        for name in (self._owner.master, self._owner.worker):
+            await self._scale(name, 0)
+
+    async def scale_workers(self, action: plan.ScaleWorkers) -> None:
+        """Only the number changes, never the template: a new version of the operator must not restart pods."""
+        await self._mark_busy(action.busy)
+        await self._scale(self._owner.worker, action.replicas)
+
+    async def apply_parallelism(self, action: plan.ApplyParallelism) -> None:
+        """For a master that restarts; then let spare workers go."""
+        incarnation = action.incarnation
+        await self._ports.cluster.apply(config_map(self._owner, incarnation.spec, incarnation.parallelism))
+        await self._mark_busy(action.busy)
+        await self._scale(self._owner.worker, action.replicas)
+
+    async def _scale(self, name: str, replicas: int) -> None:
+        live = await self._ports.cluster.get(DEPLOYMENT, self._owner.namespace, name)
+        if live is None or views.labels_of(live).get(JOB_UID) != self._owner.uid:
+            return
+        if live.get("spec", {}).get("replicas") != replicas:
+            await self._ports.cluster.merge(DEPLOYMENT, self._owner.namespace, name, {"spec": {"replicas": replicas}})
+
+    async def _mark_busy(self, busy: frozenset[str]) -> None:
+        """Tell the ReplicaSet which pods hold part of the job, so that it takes the others."""
+        if not busy:
+            return
+        pods = await self._ports.cluster.list(POD, self._owner.namespace, {JOB: self._owner.name, ROLE: "worker"})
+        for pod in pods:
+            name, ip = pod["metadata"]["name"], pod.get("status", {}).get("podIP")
+            cost = "100" if any(name in b or (ip and ip in b) for b in busy) else "0"
+            if views.annotations_of(pod).get(DELETION_COST) != cost:
+                patch = {"metadata": {"annotations": {DELETION_COST: cost}}}
+                await self._ports.cluster.merge(POD, self._owner.namespace, name, patch)
+
+    async def _secret(self) -> None:
+        if await self._ports.cluster.get(SECRET, self._owner.namespace, self._owner.secrets) is None:
+            await self._create(parts.secret(self._owner, secrets.token_urlsafe(32), secrets.token_urlsafe(48)))
+
+    async def _ours(self, kind: str, name: str) -> bool:
+        live = await self._ports.cluster.get(KINDS[kind], self._owner.namespace, name)
+        return live is not None and views.labels_of(live).get(JOB_UID) == self._owner.uid
+
+    async def _create(self, manifest: Manifest) -> None:
+        try:
+            await self._ports.cluster.create(manifest)
+        except AlreadyExists:
+            return
+
+    # --- the engine --------------------------------------------------------------------------------------------------
+
+    async def stop_with_savepoint(self, action: plan.StopWithSavepoint) -> str:
+        """Asking twice under one id stops once."""
+        return await self._engine().stop(action.job_id, action.directory, action.trigger_id)
+
+    async def trigger_checkpoint(self, action: plan.TriggerCheckpoint) -> str:
+        """Asking twice under one id makes one."""
+        return await self._engine().checkpoint(action.job_id, action.trigger_id)
+
+    async def rescale(self, action: plan.Rescale) -> str:
+        """Asking twice for one parallelism changes it once."""
+        return await self._engine().rescale(action.job_id, action.parallelism, action.trigger_id)
+
+    def _engine(self) -> EngineClient:
+        return self._ports.engines(self._owner.namespace, self._owner.name, self._memory.token)
+
+    # --- snapshots and storage ---------------------------------------------------------------------------------------
+
+    async def create_snapshot(self, action: plan.CreateSnapshot) -> None:
+        """The name makes it one."""
+        await self._create(flink_snapshot(self._owner, action))
+
+    async def delete_snapshot(self, action: plan.DeleteSnapshot) -> None:
+        """Its own loop removes the files, then the object."""
+        await self._ports.cluster.delete(FLINKSNAPSHOT, self._owner.namespace, action.name)
+
+    async def dispose_job_storage(self, action: plan.DisposeJobStorage) -> None:
+        """All checkpoints of an incarnation."""
+        spec = effective_spec(self._ctx)
+        if spec is not None:
+            storage = await open_storage(self._ports, self._owner.namespace, spec)
+            await storage.dispose_job(spec.storage.checkpoints, action.job_id)
+
+
+_HANDLERS: Mapping[type[Any], Callable[[Any, Any], Awaitable[str | None]]] = {
+    plan.AddFinalizer: Actor.add_finalizer,
+    plan.RemoveFinalizer: Actor.remove_finalizer,
+    plan.RecordRevision: Actor.record_revision,
+    plan.PruneRevisions: Actor.prune_revisions,
+    plan.RunCheck: Actor.run_check,
+    plan.DeleteCheck: Actor.delete_check,
+    plan.ApplyChildren: Actor.apply_children,
+    plan.ApplyPods: Actor.apply_pods,
+    plan.ScaleDown: Actor.scale_down,
+    plan.ScaleWorkers: Actor.scale_workers,
+    plan.ApplyParallelism: Actor.apply_parallelism,
+    plan.StopWithSavepoint: Actor.stop_with_savepoint,
+    plan.TriggerCheckpoint: Actor.trigger_checkpoint,
+    plan.Rescale: Actor.rescale,
+    plan.CreateSnapshot: Actor.create_snapshot,
+    plan.DeleteSnapshot: Actor.delete_snapshot,
+    plan.DisposeJobStorage: Actor.dispose_job_storage,
+}
+"""Each handler takes the very action it is listed under, which the type of the table cannot say."""

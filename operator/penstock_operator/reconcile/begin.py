@@ -1,0 +1,203 @@
+"""Which operation to start, if none is in progress. Pure; first match wins.
+
+    nothing has ever run    state running                       Deploy
+    suspended               redeploy nonce changed              Redeploy
+                            state running                       Resume
+    running (or should be)  state suspended                     Suspend
+                            redeploy nonce changed              Redeploy
+                            another revision is asked for       Upgrade
+                            the engine gave the job up          Recover, after a pause that grows
+                            the master's Deployment is gone     Recover, same incarnation, from its newest checkpoint
+                            another parallelism is asked for    Rescale
+    finished by itself      another revision is asked for       Upgrade
+
+A spec that was rejected starts nothing until something in it changes; what runs is still recovered and rescaled.
+A spec that is invalid starts nothing, and what runs is still recovered.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from penstock_operator.api.status import Restore
+from penstock_operator.reconcile.restore import (
+    FRESH_BY_WISH,
+    Lost,
+    Unknown,
+    from_savepoint,
+    incarnation_restore,
+)
+from penstock_operator.reconcile.spec_diff import Effect, diff, fingerprint
+from penstock_operator.reconcile.steps.shared import effective_spec, revision_spec, running_workers
+
+if TYPE_CHECKING:
+    from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.api.status import Running
+    from penstock_operator.reconcile.context import Context
+
+FAILURES_FORGOTTEN = timedelta(minutes=10)
+"""A job that held out this long starts counting its failures anew."""
+
+
+def next_operation(ctx: Context) -> Context | None:
+    """The context with an operation in it, or None if there is nothing to start."""
+    running = ctx.status.running
+    if running is None:
+        return _from_nothing(ctx)
+    if running.finished_at is not None:
+        return _after_finish(ctx, running)
+    return _from_spec(ctx, running) or _recover(ctx, running) or _rescale(ctx, running)
+
+
+def is_rejected(ctx: Context) -> bool:
+    """The spec as it is has been tried and given up."""
+    rejected = ctx.status.rejected
+    return rejected is not None and ctx.spec is not None and rejected.fingerprint == fingerprint(ctx.spec)
+
+
+def redeploy_wanted(ctx: Context) -> bool:
+    """The redeploy nonce has changed since it was last acted on."""
+    if ctx.spec is None:
+        return False
+    nonce = ctx.spec.job.savepoint_redeploy_nonce
+    return nonce is not None and nonce != ctx.status.nonces.savepoint_redeploy
+
+
+def changes(ctx: Context, running: Running) -> str:
+    """What differs between the running revision and the spec, for people."""
+    before = revision_spec(ctx, running.revision)
+    if before is None or ctx.spec is None:
+        return "the spec has changed"
+    found = [str(c) for c in diff(before, ctx.spec) if c.effect >= Effect.RESTART]
+    return "; ".join(found[:5]) or "the spec has changed"
+
+
+def _from_nothing(ctx: Context) -> Context | None:
+    spec, status = ctx.spec, ctx.status
+    if spec is None or spec.job.state == "suspended" or is_rejected(ctx):
+        return None
+    target = ctx.desired_revision
+    if status.next_restore is None:
+        restore = _initial(spec)
+        return ctx.begin("Deploy", "first deployment", target_revision=target, restore=restore)
+    if redeploy_wanted(ctx):
+        return _redeploy(ctx, spec, fallback=status.next_restore)
+    restore = FRESH_BY_WISH if spec.job.upgrade_mode == "stateless" else status.next_restore
+    fallback = status.stable_revision if status.stable_revision != target else None
+    return ctx.begin(
+        "Resume",
+        f"resuming from {restore.path or 'empty state'}",
+        target_revision=target,
+        restore=restore,
+        fallback_revision=fallback,
+        fallback_restore=restore if fallback else None,
+    )
+
+
+def _initial(spec: FlinkJobSpec) -> Restore:
+    path = spec.job.initial_savepoint_path
+    if path is None:
+        return Restore(kind="Fresh", reason="first deployment")
+    return from_savepoint(path, "job.initialSavepointPath, first deployment")
+
+
+def _redeploy(ctx: Context, spec: FlinkJobSpec, *, fallback: Restore | None = None) -> Context:
+    path = spec.job.initial_savepoint_path or ""
+    running = ctx.status.running
+    return ctx.begin(
+        "Redeploy",
+        f"job.savepointRedeployNonce changed; starting again from {path}",
+        target_revision=ctx.desired_revision,
+        restore=from_savepoint(path, f"redeploy nonce {spec.job.savepoint_redeploy_nonce}"),
+        fallback_revision=ctx.status.stable_revision,
+        fallback_parallelism=running.parallelism if running else None,
+        fallback_restore=fallback,
+    )
+
+
+def _from_spec(ctx: Context, running: Running) -> Context | None:
+    spec = ctx.spec
+    if spec is None:
+        return None
+    if spec.job.state == "suspended":
+        return ctx.begin("Suspend", "job.state is suspended", target_revision=running.revision)
+    if is_rejected(ctx):
+        return None
+    if redeploy_wanted(ctx):
+        return _redeploy(ctx, spec)
+    if ctx.desired_revision != running.revision:
+        return _upgrade(ctx, running)
+    return None
+
+
+def _upgrade(ctx: Context, running: Running) -> Context:
+    stable = ctx.status.stable_revision
+    return ctx.begin(
+        "Upgrade",
+        changes(ctx, running),
+        target_revision=ctx.desired_revision,
+        fallback_revision=stable if stable != ctx.desired_revision else None,
+        fallback_parallelism=running.parallelism,
+    )
+
+
+def _after_finish(ctx: Context, running: Running) -> Context | None:
+    if ctx.spec is None or ctx.spec.job.state == "suspended" or is_rejected(ctx):
+        return None
+    if redeploy_wanted(ctx):
+        return _redeploy(ctx, ctx.spec)
+    return _upgrade(ctx, running) if ctx.desired_revision != running.revision else None
+
+
+def _recover(ctx: Context, running: Running) -> Context | None:
+    spec, seen = effective_spec(ctx), ctx.seen
+    if spec is None:
+        return None
+    if seen.master is None or seen.master.replicas == 0:
+        return _recover_missing(ctx, running)
+    ours = seen.engine.job_id == running.job_id
+    if ours and seen.engine.state in ("FAILED", "CANCELED") and spec.recovery.restart_failed:
+        return _recover_failed(ctx, running)
+    return None
+
+
+def _recover_missing(ctx: Context, running: Running) -> Context | None:
+    point = incarnation_restore(running, ctx.seen.storage)
+    if isinstance(point, Unknown | Lost):
+        return None
+    if point.kind == "Checkpoint":
+        point = point.model_copy(update={"kind": "Latest"})
+    reason = "the master's Deployment is gone; it is made again from the newest checkpoint"
+    return ctx.begin(
+        "Recover", reason, step="Start", target_revision=running.revision, restore=point, job_id=running.job_id
+    )
+
+
+def _recover_failed(ctx: Context, running: Running) -> Context | None:
+    since = ctx.status.phase_since if ctx.status.phase == "Failed" else None
+    lasted = ctx.now - running.started_at > FAILURES_FORGOTTEN
+    failures = 0 if lasted else running.failures
+    if since is None or ctx.now - since < ctx.settings.backoff(failures + 1):
+        return None
+    point = incarnation_restore(running, ctx.seen.storage)
+    if isinstance(point, Unknown | Lost):
+        return None
+    reason = f"the engine gave the job up: {ctx.seen.engine.exception or ctx.seen.engine.state}"
+    ctx = ctx.with_status(running=running.model_copy(update={"failures": failures}))
+    return ctx.begin("Recover", reason, target_revision=running.revision, restore=point, take_newest=True)
+
+
+def _rescale(ctx: Context, running: Running) -> Context | None:
+    spec, seen = ctx.spec, ctx.seen
+    if spec is None or seen.worker is None or seen.worker.deleting:
+        return None
+    base = revision_spec(ctx, running.revision)
+    target = min(spec.job.parallelism, base.job.max_parallelism if base else spec.job.parallelism)
+    if target != running.parallelism:
+        reason = f"job.parallelism: {running.parallelism} → {target}"
+        return ctx.begin("Rescale", reason, target_revision=running.revision, target_parallelism=target)
+    if seen.worker.replicas != running_workers(ctx, target):
+        reason = f"workers: {seen.worker.replicas} → {running_workers(ctx, target)}"
+        return ctx.begin("Rescale", reason, target_revision=running.revision, target_parallelism=target)
+    return None

@@ -1,0 +1,170 @@
+"""What to do next for one FlinkJob: a pure function from what is wanted, remembered and seen to one step.
+
+The problem. A stateful job is changed by a dozen calls to two APIs and a store, over minutes, by a process that may
+die between any two of them, while the user edits the spec again and nodes go away. Nothing may be lost, nothing
+repeated, and everything must end.
+
+The way. There is no script that runs from begin to end. There is one question, asked again and again: *given all this,
+what is the next single step?* The answer is computed from three things only: the spec, the status (what was decided
+before, written down before it was done), and what is seen now. An answer is a new status, at most one action, and
+when to ask again; the loop writes the status, then does the action, then asks again. A crash anywhere loses nothing
+but time, because the answer does not depend on memory, and because each action may be done twice.
+
+    first match
+    ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+    1  being deleted, our finalizer gone    nothing more to do
+    2  being deleted                        Delete, whatever else was going on (`steps.dispose`)
+    3  no finalizer                         set it, before anything exists that it protects
+    4  a check pod nobody wants             remove it
+    5  objects of an earlier FlinkJob       wait until they are gone
+    6  an operation that is out of date     abandon it, if it has not come to the point of no return
+    7  an operation                         its step (`steps`)
+    8  the desired revision is not stored   store it (ControllerRevision)
+    9  something to start                   the operation (`begin`): its intent is written before it is carried out
+    10 something to mend or to keep up      that (`upkeep`)
+    11 otherwise                            look again later
+
+The point of no return of an upgrade is the moment the engine is asked to stop: from there it is carried to the end,
+and a newer spec is the next upgrade. Before it, and while a new revision is only being watched, a newer spec wins at
+once. Prior art: Flink's Kubernetes operator (observe and reconcile apart, decisions as values), Lyft's (the old job
+stays until the new one has a chance), and the Kubernetes rule that controllers are level-based.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock_operator.reconcile.begin import is_rejected, next_operation, redeploy_wanted
+from penstock_operator.reconcile.plan import AddFinalizer, Decision, RecordRevision, RemoveFinalizer
+from penstock_operator.reconcile.report import report
+from penstock_operator.reconcile.steps import STEPS
+from penstock_operator.reconcile.steps.dispose import delete
+from penstock_operator.reconcile.steps.shared import effective_spec, explain, failed_action, revision_spec
+from penstock_operator.reconcile.upkeep import next_due, stray_check, upkeep
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from penstock_operator.reconcile.context import Context
+
+
+def decide(ctx: Context) -> Decision:
+    """The next step, with phase, conditions and everything people read brought up to date."""
+    decision = _next_step(ctx)
+    return replace(decision, status=report(ctx, decision))
+
+
+def _next_step(ctx: Context) -> Decision:
+    if ctx.subject.deleting:
+        return _deleting(ctx)
+    if not ctx.subject.finalizer:
+        return ctx.done(AddFinalizer(), after=_after_failure(ctx, "AddFinalizer"))
+    stray = stray_check(ctx)
+    if stray is not None and failed_action(ctx, "DeleteCheck") is None:
+        return ctx.done(stray)
+    if ctx.seen.foreign:
+        return ctx.done(after=ctx.settings.progress)
+    if ctx.status.operation is not None and _out_of_date(ctx):
+        ctx = ctx.tell("Abandoned", f"{ctx.op.kind} is given up in step {ctx.op.step}: the spec has changed")
+        ctx = ctx.end("Abandoned", "the spec has changed")
+    if ctx.status.operation is not None:
+        return STEPS[ctx.op.step](_retargeted(ctx))
+    return _idle(ctx)
+
+
+def _deleting(ctx: Context) -> Decision:
+    if not ctx.subject.finalizer:
+        return ctx.done(after=ctx.settings.resync)
+    if ctx.status.operation is None or ctx.op.kind != "Delete":
+        spec = effective_spec(ctx)
+        wanted = spec is not None and spec.deletion.savepoint and ctx.status.running is not None
+        if ctx.status.running is None and not ctx.seen.pods and ctx.seen.replicas == 0:
+            return ctx.done(RemoveFinalizer(), after=_after_failure(ctx, "RemoveFinalizer"))
+        return ctx.begin("Delete", "the FlinkJob is being deleted", step="Stop" if wanted else "Teardown").done()
+    return delete(ctx)
+
+
+def _idle(ctx: Context) -> Decision:
+    desired = ctx.desired_revision
+    if ctx.spec is not None and desired is not None and desired not in ctx.seen.revisions:
+        failure = failed_action(ctx, "RecordRevision")
+        if failure is not None:
+            return ctx.failed(failure.code, explain(failure)).done(after=ctx.settings.backoff_first)
+        return ctx.done(RecordRevision(desired, ctx.spec))
+    started = next_operation(ctx)
+    if started is not None:
+        return started.done()
+    return upkeep(ctx) or ctx.done(after=_quiet(ctx))
+
+
+def _quiet(ctx: Context) -> timedelta:
+    """How long until the next look at a job where nothing is to be done."""
+    settings = ctx.settings
+    running = ctx.status.running
+    settled = ctx.seen.engine.running if running is not None and running.finished_at is None else True
+    pause = settings.watch if running is not None and running.finished_at is None else settings.resync
+    if not settled:
+        pause = min(pause, settings.progress * 2)
+    upcoming = next_due(ctx)
+    if upcoming is not None and upcoming > ctx.now:
+        pause = min(pause, upcoming - ctx.now)
+    return pause
+
+
+def _out_of_date(ctx: Context) -> bool:
+    """The operation is not what the spec asks for now, and can still be given up without harm."""
+    op, spec = ctx.op, ctx.spec
+    early = op.step in ("Verify", "Check", "AddWorkers") or (op.step in ("Stop", "Rescale") and op.trigger_id is None)
+    if spec is None:
+        return op.step in ("Verify", "Check") and op.kind != "Recover"
+    if op.kind == "Rescale":
+        return early and (spec.job.state == "suspended" or _restart_wanted(ctx))
+    if op.kind == "Suspend":
+        return early and spec.job.state == "running"
+    if op.kind in ("Recover", "Rollback", "Delete"):
+        moved = spec.job.state == "suspended" or _restart_wanted(ctx)
+        return op.step == "Watch" and moved and not is_rejected(ctx)
+    if not (early or op.step == "Watch"):
+        return False
+    return spec.job.state == "suspended" or _target_moved(ctx)
+
+
+def _target_moved(ctx: Context) -> bool:
+    op, spec = ctx.op, ctx.spec
+    if spec is None:
+        return False
+    if op.target_revision != ctx.desired_revision:
+        return True
+    if op.kind in ("Upgrade", "Resume"):
+        return redeploy_wanted(ctx)
+    other_source = op.restore is not None and spec.job.initial_savepoint_path != op.restore.path
+    withdrawn = op.kind == "Redeploy" and not redeploy_wanted(ctx)
+    return op.step in ("Verify", "Check") and (other_source or withdrawn)
+
+
+def _restart_wanted(ctx: Context) -> bool:
+    running = ctx.status.running
+    return (
+        running is not None
+        and not is_rejected(ctx)
+        and (ctx.desired_revision != running.revision or redeploy_wanted(ctx))
+    )
+
+
+def _retargeted(ctx: Context) -> Context:
+    """A rescale goes to the newest parallelism, as long as the engine has not been asked for another one."""
+    op, spec, running = ctx.op, ctx.spec, ctx.status.running
+    if op.kind != "Rescale" or spec is None or running is None or op.step == "RemoveWorkers":
+        return ctx
+    base = revision_spec(ctx, running.revision)
+    target = min(spec.job.parallelism, base.job.max_parallelism if base else spec.job.parallelism)
+    if target == op.target_parallelism or (op.step == "Rescale" and op.trigger_id is not None):
+        return ctx
+    return ctx.with_op(
+        target_parallelism=target, step="AddWorkers", step_since=ctx.now, attempt=0, retry_at=None, blocked=None
+    )
+
+
+def _after_failure(ctx: Context, action: str) -> timedelta | None:
+    return ctx.settings.backoff_first if failed_action(ctx, action) is not None else None

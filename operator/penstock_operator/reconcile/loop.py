@@ -1,0 +1,146 @@
+"""One pass over one FlinkJob: read → observe → decide → tell → write the status → act; again while there is something to do.
+
+The order is the whole point. The status with the intent is written before the action, under the resourceVersion it
+was decided on: if anybody wrote in between, the API server refuses, and the pass starts again from what is there now.
+So two processes can never act on the same decision, and a process that dies leaves behind what it was about to do.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from penstock_operator.api.status import parse_status
+from penstock_operator.api.validation import parse_spec
+from penstock_operator.errors import AlreadyExists, Conflict, KubeError, SpecError
+from penstock_operator.kube.cluster import FLINKJOB
+from penstock_operator.reconcile.act import Actor
+from penstock_operator.reconcile.context import Context, Subject
+from penstock_operator.reconcile.decide import decide
+from penstock_operator.reconcile.memory import Memory
+from penstock_operator.reconcile.observe import observe
+from penstock_operator.reconcile.report import write_due
+from penstock_operator.reconcile.views import parse_time
+from penstock_operator.resources.names import FINALIZER, Owner
+from penstock_operator.resources.records import kube_event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.api.status import FlinkJobStatus
+    from penstock_operator.errors import Problem
+    from penstock_operator.kube.cluster import Manifest
+    from penstock_operator.ports import Ports
+    from penstock_operator.reconcile.plan import Action, Decision, Event
+
+log = logging.getLogger(__name__)
+
+STEPS_PER_PASS = 20
+"""After so many steps another job gets its turn."""
+
+
+@dataclass(frozen=True)
+class Transition:
+    """What a pass changed; for metrics."""
+
+    namespace: str
+    name: str
+    before: FlinkJobStatus
+    after: FlinkJobStatus
+    action: Action | None
+
+
+class JobLoop:
+    """Reconciles one FlinkJob. Its passes never overlap."""
+
+    def __init__(
+        self, namespace: str, name: str, ports: Ports, watch: Callable[[Transition], None] = lambda transition: None
+    ) -> None:
+        self.namespace, self.name = namespace, name
+        self._ports, self._watch = ports, watch
+        self.memory = Memory()
+        self._uid: str | None = None
+
+    async def reconcile(self) -> timedelta | None:
+        """Take steps until there is nothing to do; the time until the next look, or None if the object is gone."""
+        pause: timedelta | None = self._ports.settings.progress
+        for _ in range(STEPS_PER_PASS):
+            try:
+                pause, again = await self._step()
+            except Conflict:
+                self.memory.last = None
+                continue
+            if not again:
+                return pause
+        log.warning("%s/%s: %d steps in one pass; going on later", self.namespace, self.name, STEPS_PER_PASS)
+        return self._ports.settings.progress
+
+    async def _step(self) -> tuple[timedelta | None, bool]:
+        manifest = await self._ports.cluster.get(FLINKJOB, self.namespace, self.name)
+        if manifest is None:
+            return None, False
+        ctx = self._context(manifest)
+        ctx = replace(ctx, seen=await observe(ctx, self._ports, self.memory))
+        self.memory.last = None
+        decision = decide(ctx)
+        await self._tell(ctx, decision.events)
+        await self._write(manifest, ctx, decision)
+        self._watch(Transition(self.namespace, self.name, ctx.status, decision.status, decision.action))
+        if decision.action is not None:
+            self.memory.last = await Actor(ctx, self._ports, self.memory).act(decision.action)
+            return decision.requeue, decision.requeue is None
+        return decision.requeue, decision.requeue is None
+
+    def _context(self, manifest: Manifest) -> Context:
+        meta = manifest["metadata"]
+        if self._uid != meta["uid"]:
+            self._uid, self.memory = meta["uid"], Memory()
+        now = self._ports.now()
+        subject = Subject(
+            namespace=meta["namespace"],
+            name=meta["name"],
+            uid=meta["uid"],
+            generation=int(meta.get("generation", 1)),
+            created=parse_time(meta.get("creationTimestamp")) or now,
+            deleting="deletionTimestamp" in meta,
+            deleting_since=parse_time(meta.get("deletionTimestamp")),
+            finalizer=FINALIZER in (meta.get("finalizers") or ()),
+        )
+        spec: FlinkJobSpec | None = None
+        problems: tuple[Problem, ...] = ()
+        try:
+            spec = parse_spec(manifest.get("spec") or {})
+        except SpecError as error:
+            problems = error.problems
+        status = parse_status(manifest.get("status"))
+        return Context(subject, spec, status, now, problems=problems, settings=self._ports.settings)
+
+    async def _write(self, manifest: Manifest, ctx: Context, decision: Decision) -> None:
+        pause, now = self._ports.settings.volatile_write, self._ports.now()
+        urgent = decision.action is not None and manifest.get("status") != decision.status.to_manifest()
+        due = write_due(ctx.status, decision.status, since=self.memory.written_at, now=now, pause=pause)
+        if not (due or urgent or not manifest.get("status")):
+            return
+        body = {**manifest, "status": decision.status.to_manifest()}
+        await self._ports.cluster.replace(body, subresource="status")
+        self.memory.written_at = now
+
+    async def _tell(self, ctx: Context, events: tuple[Event, ...]) -> None:
+        """Before the status is written: an event told twice is one event, an event never told is lost."""
+        owner = Owner(ctx.subject.namespace, ctx.subject.name, ctx.subject.uid)
+        for event in events:
+            if self.memory.told.get(event.key) == event.reason:
+                continue
+            manifest = kube_event("FlinkJob", owner, event, ctx.now, self._ports.instance)
+            try:
+                await self._ports.cluster.create(manifest)
+            except AlreadyExists:
+                pass
+            except KubeError as error:
+                log.info("event %s of %s/%s is not told: %s", event.reason, self.namespace, self.name, error)
+            self.memory.told[event.key] = event.reason
+            if len(self.memory.told) > 500:
+                self.memory.told.clear()

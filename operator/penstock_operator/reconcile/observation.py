@@ -1,0 +1,248 @@
+"""What was seen in one pass: plain facts, gathered by `observe`, judged by `decide`.
+
+A fact that could not be had is never the same as a fact that is absent: `Storage.error` is not "no checkpoint", and
+`Engine.reachable=False` is not "no job".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+Role = Literal["master", "worker"]
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Something Kubernetes says about pods that a person may have to act on."""
+
+    reason: str
+    message: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.message}. {self.remedy}"
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One of the job's two Deployments."""
+
+    role: Role
+    revision: str
+    job_id: str
+    replicas: int
+    ready: int = 0
+    deleting: bool = False
+    drifted: bool = False
+    """It is not what the builders would make for the running incarnation."""
+    trouble: Trouble | None = None
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One of the job's pods."""
+
+    name: str
+    role: Role
+    job_id: str
+    ready: bool = False
+    started: bool = False
+    """Its main container has run at least once."""
+    terminating: bool = False
+    terminating_since: datetime | None = None
+    node_lost: bool = False
+    restarts: int = 0
+    ip: str = ""
+    trouble: Trouble | None = None
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The engine's own account of its checkpoints."""
+
+    completed: int = 0
+    failed: int = 0
+    restored: int = 0
+    latest_id: int | None = None
+    latest_path: str | None = None
+    latest_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """The state of a long action that the engine was asked for."""
+
+    id: str
+    state: Literal["Unknown", "InProgress", "Completed", "Failed"]
+    location: str | None = None
+    cause: str = ""
+
+
+TERMINAL = frozenset({"FINISHED", "CANCELED", "FAILED", "SUSPENDED"})
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What the running master says about itself."""
+
+    reachable: bool = False
+    error: str = ""
+    silent_for: timedelta = timedelta(0)
+    """For how long it has not answered."""
+    job_id: str | None = None
+    state: str | None = None
+    parallelism: int | None = None
+    slots_total: int = 0
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    request: Request | None = None
+    exception: str = ""
+    busy_workers: frozenset[str] = frozenset()
+    """Names or addresses of the workers that have no free slot."""
+
+    @property
+    def running(self) -> bool:
+        """The job processes records."""
+        return self.reachable and self.state == "RUNNING"
+
+    @property
+    def terminal(self) -> bool:
+        """The job has ended and will not go on by itself."""
+        return self.reachable and self.state in TERMINAL
+
+
+@dataclass(frozen=True)
+class StoredSnapshot:
+    """A complete checkpoint or savepoint on storage."""
+
+    path: str
+    checkpoint_id: int | None = None
+    job_id: str | None = None
+    time: datetime | None = None
+    torn: str = ""
+    """Why the newest one cannot be used, if that is so."""
+    older: str | None = None
+    """An older one that could be used in its place; sinks have committed what came after it."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a snapshot can be restored from."""
+
+    path: str
+    ok: bool
+    reason: str = ""
+    checkpoint_id: int | None = None
+    time: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Storage:
+    """What checkpoint storage holds. Only what was asked for (`questions`) is filled in."""
+
+    asked: bool = False
+    error: str = ""
+    newest: StoredSnapshot | None = None
+    """Newest complete checkpoint of the running incarnation."""
+    sealed: StoredSnapshot | None = None
+    """Complete savepoint in the operation's target directory."""
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+
+    def verdict(self, path: str) -> Verdict | None:
+        """The verdict on `path`, if it was asked for and storage answered."""
+        return self.verdicts.get(path)
+
+
+@dataclass(frozen=True)
+class CheckProblem:
+    """One thing `penstock check` found."""
+
+    code: str
+    message: str
+    remedy: str = ""
+    operator: str | None = None
+
+    def __str__(self) -> str:
+        where = f"operator {self.operator!r}: " if self.operator else ""
+        return f"{where}{self.message}{'. ' + self.remedy if self.remedy else ''}"
+
+
+@dataclass(frozen=True)
+class CheckPod:
+    """The pod that proves a new revision."""
+
+    name: str
+    operation: str
+    state: Literal["Waiting", "Running", "Passed", "Refused", "Crashed"]
+    problems: tuple[CheckProblem, ...] = ()
+    output: str = ""
+    trouble: Trouble | None = None
+
+
+@dataclass(frozen=True)
+class SnapshotObject:
+    """A FlinkSnapshot of this job."""
+
+    name: str
+    trigger: str
+    kind: Literal["savepoint", "checkpoint"]
+    state: str
+    path: str | None = None
+    completed_at: datetime | None = None
+    created_at: datetime | None = None
+    deleting: bool = False
+
+
+@dataclass(frozen=True)
+class ActionResult:
+    """How the last action ended. In memory only: after a crash the action is simply due again."""
+
+    action: str
+    ok: bool
+    code: str = ""
+    message: str = ""
+    request_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Everything one decision is based on."""
+
+    master: Deployment | None = None
+    worker: Deployment | None = None
+    pods: tuple[Pod, ...] = ()
+    foreign: tuple[str, ...] = ()
+    """Objects of the same name that belong to an earlier FlinkJob and are still being removed."""
+    missing: tuple[str, ...] = ()
+    """Services, ConfigMap and so on that are missing or changed."""
+    engine: Engine = field(default_factory=Engine)
+    storage: Storage = field(default_factory=Storage)
+    check: CheckPod | None = None
+    revisions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Name of a ControllerRevision → the spec in it."""
+    snapshots: tuple[SnapshotObject, ...] = ()
+    last: ActionResult | None = None
+
+    def pods_of(self, role: Role) -> tuple[Pod, ...]:
+        """The pods of one role."""
+        return tuple(p for p in self.pods if p.role == role)
+
+    @property
+    def troubles(self) -> tuple[Trouble, ...]:
+        """What Kubernetes complains about, master first, each reason once."""
+        sources = (self.master, *self.pods_of("master"), self.worker, *self.pods_of("worker"))
+        found: dict[str, Trouble] = {}
+        for source in sources:
+            if source is not None and source.trouble is not None:
+                found.setdefault(source.trouble.reason, source.trouble)
+        return tuple(found.values())
+
+    @property
+    def replicas(self) -> int:
+        """Pods that the Deployments ask for."""
+        return sum(d.replicas for d in (self.master, self.worker) if d is not None and not d.deleting)

@@ -1,0 +1,248 @@
+"""Look at everything a decision needs: cluster, then the job's master, then storage. Reads only.
+
+What does not answer is recorded as that, and the pass goes on: a master that hangs must not keep the operator from
+seeing that its node is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from penstock_operator.errors import EngineError, EngineUnreachable, StorageError
+from penstock_operator.kube.cluster import DEPLOYMENT, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET, Manifest, kind_of
+from penstock_operator.reconcile import views
+from penstock_operator.reconcile.observation import (
+    CheckPod,
+    Deployment,
+    Engine,
+    Observation,
+    Storage,
+    StoredSnapshot,
+    Verdict,
+)
+from penstock_operator.reconcile.questions import engine_questions, storage_questions
+from penstock_operator.reconcile.steps.shared import running_incarnation, running_workers
+from penstock_operator.resources.children import children, optional_children
+from penstock_operator.resources.deployments import master_deployment, worker_deployment
+from penstock_operator.resources.names import INCARNATION, JOB, JOB_UID, ROLE, Owner
+
+if TYPE_CHECKING:
+    from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.engine.client import EngineClient
+    from penstock_operator.ports import Ports
+    from penstock_operator.reconcile.context import Context
+    from penstock_operator.reconcile.memory import Memory
+    from penstock_operator.reconcile.plan import Questions
+    from penstock_operator.storage import Storage as StoragePort
+
+LOG_BYTES = 256 * 1024
+
+
+async def observe(ctx: Context, ports: Ports, memory: Memory) -> Observation:
+    """Everything that one decision is based on."""
+    owner = owner_of(ctx)
+    mine = {JOB: owner.name}
+    deployments, pods, revisions, snapshots = await asyncio.gather(
+        ports.cluster.list(DEPLOYMENT, owner.namespace, mine),
+        ports.cluster.list(POD, owner.namespace, mine),
+        ports.cluster.list(REVISION, owner.namespace, mine),
+        ports.cluster.list(FLINKSNAPSHOT, owner.namespace, mine),
+    )
+    ours = [d for d in deployments if views.labels_of(d).get(JOB_UID) == owner.uid]
+    own_pods = [p for p in pods if views.labels_of(p).get(JOB_UID) == owner.uid]
+    seen = Observation(
+        foreign=views.foreign([*deployments, *pods], owner.uid),
+        pods=tuple(views.pod(p) for p in own_pods if views.labels_of(p).get(ROLE) in ("master", "worker")),
+        check=await _check(own_pods, owner, ports),
+        revisions={r["metadata"]["name"]: (r.get("data") or {}).get("spec", {}) for r in revisions},
+        snapshots=tuple(views.snapshot(s) for s in snapshots),
+        last=memory.last,
+    )
+    seen = _deployments(replace(ctx, seen=seen), ours, ports)
+    engine = await _engine(replace(ctx, seen=seen), ports, memory)
+    seen = replace(seen, engine=engine)
+    seen = replace(seen, storage=await _storage(replace(ctx, seen=seen), ports))
+    return replace(seen, missing=await _dependents(replace(ctx, seen=seen), ports, memory))
+
+
+def owner_of(ctx: Context) -> Owner:
+    """The FlinkJob as the owner of objects."""
+    return Owner(ctx.subject.namespace, ctx.subject.name, ctx.subject.uid)
+
+
+def _deployments(ctx: Context, manifests: list[Manifest], ports: Ports) -> Observation:
+    found = {views.labels_of(m).get(ROLE): m for m in manifests}
+    master, worker = found.get("master"), found.get("worker")
+    running, owner, lost = ctx.status.running, owner_of(ctx), ports.settings.lost_node_toleration
+    incarnation = running_incarnation(ctx, running) if running is not None else None
+    seen = ctx.seen
+    if master is not None:
+        wanted = master_deployment(owner, incarnation, lost) if incarnation else None
+        seen = replace(seen, master=_judged(master, wanted))
+    if worker is not None:
+        count = running_workers(ctx, incarnation.parallelism) if incarnation else 0
+        wanted = worker_deployment(owner, incarnation, count, lost) if incarnation else None
+        seen = replace(seen, worker=_judged(worker, wanted))
+    return seen
+
+
+def _judged(live: Manifest, wanted: Manifest | None) -> Deployment:
+    view = views.deployment(live)
+    same = wanted is not None and views.annotations_of(wanted).get(INCARNATION) == view.job_id
+    return replace(view, drifted=same and wanted is not None and views.drifted(wanted, live))
+
+
+async def _check(pods: list[Manifest], owner: Owner, ports: Ports) -> CheckPod | None:
+    found = [p for p in pods if views.labels_of(p).get(ROLE) == "check" and "deletionTimestamp" not in p["metadata"]]
+    if not found:
+        return None
+    newest = max(found, key=lambda p: (p["metadata"].get("creationTimestamp", ""), p["metadata"]["name"]))
+    ended = newest.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    log = await ports.cluster.log(owner.namespace, newest["metadata"]["name"], LOG_BYTES) if ended else None
+    return views.check_pod(newest, log)
+
+
+async def _engine(ctx: Context, ports: Ports, memory: Memory) -> Engine:
+    running, seen = ctx.status.running, ctx.seen
+    alive = any(not p.terminating and p.ip for p in seen.pods_of("master"))
+    if running is None or seen.master is None or not alive:
+        memory.silent_since = None
+        return Engine(error="there is no master")
+    if memory.token is None:
+        memory.token = await _token(owner_of(ctx), ports)
+    client = ports.engines(ctx.subject.namespace, ctx.subject.name, memory.token)
+    try:
+        engine = await _ask(client, running.job_id, engine_questions(ctx.status))
+    except EngineError as error:
+        if error.status == 401:
+            memory.token = None
+        now = ports.now()
+        memory.silent_since = memory.silent_since or now
+        return Engine(error=str(error), silent_for=now - memory.silent_since)
+    memory.silent_since = None
+    return engine
+
+
+async def _ask(client: EngineClient, job_id: str, questions: Questions) -> Engine:
+    jobs = await client.jobs()
+    job = next((j for j in jobs if j.id == job_id), None)
+    if job is None:
+        others = f"; it knows {', '.join(j.id for j in jobs[:3])}" if jobs else ""
+        return Engine(reachable=True, error=f"the master does not know job {job_id} (yet){others}")
+    engine = Engine(reachable=True, job_id=job.id, state=job.state, parallelism=job.parallelism)
+    points = await client.checkpoints(job_id)
+    engine = replace(engine, checkpoints=points, slots_total=await client.slots() if questions.workers else 0)
+    if questions.workers:
+        engine = replace(engine, parallelism=await client.parallelism(job_id), busy_workers=await _busy(client))
+    if questions.request:
+        request = await client.request(job_id, questions.request_kind, questions.request)
+        engine = replace(engine, request=request)
+    if engine.state != "RUNNING":
+        engine = replace(engine, exception=await _exception(client, job_id))
+    return engine
+
+
+async def _busy(client: EngineClient) -> frozenset[str]:
+    try:
+        return await client.busy_workers()
+    except EngineUnreachable:
+        raise
+    except EngineError:
+        return frozenset()
+
+
+async def _exception(client: EngineClient, job_id: str) -> str:
+    try:
+        return await client.exception(job_id)
+    except EngineUnreachable:
+        raise
+    except EngineError:
+        return ""
+
+
+async def _token(owner: Owner, ports: Ports) -> str | None:
+    return (await read_secret(ports, owner.namespace, owner.secrets)).get("rest-token")
+
+
+async def read_secret(ports: Ports, namespace: str, name: str) -> dict[str, str]:
+    """The content of a Secret; empty if it does not exist."""
+    secret = await ports.cluster.get(SECRET, namespace, name)
+    data = (secret or {}).get("data") or {}
+    return {key: base64.b64decode(value).decode() for key, value in data.items()}
+
+
+async def open_storage(ports: Ports, namespace: str, spec: FlinkJobSpec) -> StoragePort:
+    """The storage of a job, with the credentials it names."""
+    name = spec.storage.secret_name
+    secret = await read_secret(ports, namespace, name) if name else {}
+    if name and not secret:
+        msg = f"the Secret {name} (storage.secretName) does not exist or is empty"
+        raise StorageError(msg)
+    return ports.storages(spec, secret)
+
+
+async def _storage(ctx: Context, ports: Ports) -> Storage:
+    questions = storage_questions(ctx.status, ctx.seen.engine, ctx.seen.master)
+    if not (questions.newest or questions.seal or questions.verify):
+        return Storage()
+    running = ctx.status.running
+    incarnation = running_incarnation(ctx, running) if running is not None else None
+    spec = ctx.spec or (incarnation.spec if incarnation else None)
+    if spec is None:
+        return Storage(error="no valid spec says where the storage is")
+    try:
+        storage = await open_storage(ports, ctx.subject.namespace, spec)
+        newest: StoredSnapshot | None = None
+        verdicts: dict[str, Verdict] = {}
+        if questions.newest_of:
+            newest = await storage.newest_complete(spec.storage.checkpoints, questions.newest_of)
+        for path in questions.verify:
+            verdicts[path] = await storage.verify(path)
+        sealed = (await storage.savepoints(questions.seal))[:1] if questions.seal else []
+    except StorageError as error:
+        return Storage(asked=True, error=str(error))
+    return Storage(asked=True, newest=newest, sealed=sealed[0] if sealed else None, verdicts=verdicts)
+
+
+async def _dependents(ctx: Context, ports: Ports, memory: Memory) -> tuple[str, ...]:
+    """Names of Services, ConfigMap and so on that are missing, changed, or no longer wanted."""
+    running = ctx.status.running
+    incarnation = running_incarnation(ctx, running) if running is not None else None
+    if running is None or incarnation is None or ctx.status.operation is not None or running.finished_at is not None:
+        return ()
+    now, key = ports.now(), (running.job_id, ctx.subject.generation)
+    fresh = memory.dependents_at is not None and now - memory.dependents_at < ports.settings.dependents_resync
+    if fresh and memory.dependents_for == key and not memory.missing:
+        return ()
+    owner = owner_of(ctx)
+    desired = ctx.spec or incarnation.spec
+    wanted = children(owner, incarnation, desired, ports.identity)
+    found = await asyncio.gather(*(_compare(ports, owner, w) for w in wanted))
+    extra = await asyncio.gather(
+        *(_superfluous(ports, owner, wanted, kind, name) for kind, name in optional_children(owner))
+    )
+    secret = await ports.cluster.get(SECRET, owner.namespace, owner.secrets)
+    absent = [f"Secret {owner.secrets}"] if secret is None else []
+    memory.missing = tuple(n for n in [*found, *extra, *absent] if n)
+    memory.dependents_at, memory.dependents_for = now, key
+    return memory.missing
+
+
+async def _compare(ports: Ports, owner: Owner, wanted: Manifest) -> str:
+    live = await ports.cluster.get(kind_of(wanted), owner.namespace, wanted["metadata"]["name"])
+    meta: dict[str, Any] = {k: v for k, v in wanted["metadata"].items() if k in ("labels", "annotations")}
+    body = {k: v for k, v in wanted.items() if k not in ("metadata", "apiVersion", "kind")}
+    if live is not None and not views.differs(body, live) and not views.differs(meta, live["metadata"]):
+        return ""
+    return f"{wanted['kind']} {wanted['metadata']['name']}"
+
+
+async def _superfluous(ports: Ports, owner: Owner, wanted: list[Manifest], kind: str, name: str) -> str:
+    if any(w["kind"] == kind and w["metadata"]["name"] == name for w in wanted):
+        return ""
+    live = await ports.cluster.get(KINDS[kind], owner.namespace, name)
+    mine = live is not None and views.labels_of(live).get(JOB_UID) == owner.uid
+    return f"{kind} {name}" if mine else ""

@@ -1,0 +1,224 @@
+"""What a decision consists of: the status to write first, then at most one action, and what to tell people.
+
+Actions are idempotent. Each says what it wants to be true, and carries everything it needs, so that doing it twice,
+or once more after a crash, changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.api.status import FlinkJobStatus, Restore
+    from penstock_operator.reconcile.observation import Role
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line for `kubectl describe`: what happened and what comes next, or what a person should do."""
+
+    reason: str
+    message: str
+    type: Literal["Normal", "Warning"] = "Normal"
+    key: str = ""
+    """Makes it one event, however often it is told."""
+
+
+@dataclass(frozen=True)
+class AddFinalizer:
+    """Make deletion wait for the operator."""
+
+
+@dataclass(frozen=True)
+class RemoveFinalizer:
+    """Let the FlinkJob go."""
+
+
+@dataclass(frozen=True)
+class RecordRevision:
+    """Store a spec as a ControllerRevision."""
+
+    name: str
+    spec: FlinkJobSpec
+
+
+@dataclass(frozen=True)
+class PruneRevisions:
+    """Delete ControllerRevisions that nothing refers to any more."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RunCheck:
+    """Create the pod that proves a revision."""
+
+    operation: str
+    revision: str
+    spec: FlinkJobSpec
+    against: str | None
+
+
+@dataclass(frozen=True)
+class DeleteCheck:
+    """Remove the check pod."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Incarnation:
+    """What pods are made from: a revision, a job id, and where its state comes from."""
+
+    revision: str
+    spec: FlinkJobSpec
+    job_id: str
+    restore: Restore
+    parallelism: int
+    allow_non_restored_state: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ApplyChildren:
+    """Everything around the pods: accounts, Secret, ConfigMap, Services, policies."""
+
+    incarnation: Incarnation
+    desired: FlinkJobSpec
+    """The current spec, for objects that may change while the incarnation runs."""
+
+
+@dataclass(frozen=True)
+class ApplyPods:
+    """Children and Deployments of an incarnation."""
+
+    incarnation: Incarnation
+    desired: FlinkJobSpec
+    workers: int
+    roles: tuple[Role, ...] = ("master", "worker")
+
+
+@dataclass(frozen=True)
+class ScaleDown:
+    """Take all pods of the job away; the Deployments stay."""
+
+
+@dataclass(frozen=True)
+class ScaleWorkers:
+    """Set the number of worker pods; idle ones go first."""
+
+    replicas: int
+    busy: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class ApplyParallelism:
+    """Write the new parallelism to the ConfigMap, for a master that restarts, and set the number of workers."""
+
+    incarnation: Incarnation
+    replicas: int
+    busy: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class StopWithSavepoint:
+    """Ask the engine to take a savepoint at a barrier and to end the job."""
+
+    job_id: str
+    directory: str
+    trigger_id: str
+
+
+@dataclass(frozen=True)
+class TriggerCheckpoint:
+    """Ask the engine for a checkpoint now."""
+
+    job_id: str
+    trigger_id: str
+
+
+@dataclass(frozen=True)
+class Rescale:
+    """Ask the engine for another parallelism."""
+
+    job_id: str
+    parallelism: int
+    trigger_id: str
+
+
+@dataclass(frozen=True)
+class CreateSnapshot:
+    """Create a FlinkSnapshot; the name makes it one."""
+
+    name: str
+    trigger: Literal["nonce", "periodic", "upgrade"]
+    kind: Literal["savepoint", "checkpoint"]
+    path: str | None = None
+    """Set for a savepoint that exists already."""
+
+
+@dataclass(frozen=True)
+class DeleteSnapshot:
+    """Delete a FlinkSnapshot; its own loop removes the files."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class DisposeJobStorage:
+    """Delete the checkpoints of an incarnation."""
+
+    job_id: str
+
+
+Action = (
+    AddFinalizer
+    | RemoveFinalizer
+    | RecordRevision
+    | PruneRevisions
+    | RunCheck
+    | DeleteCheck
+    | ApplyChildren
+    | ApplyPods
+    | ScaleDown
+    | ScaleWorkers
+    | ApplyParallelism
+    | StopWithSavepoint
+    | TriggerCheckpoint
+    | Rescale
+    | CreateSnapshot
+    | DeleteSnapshot
+    | DisposeJobStorage
+)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Write `status` (if it differs), tell `events`, do `action`, and come back after `requeue`."""
+
+    status: FlinkJobStatus
+    action: Action | None = None
+    events: tuple[Event, ...] = ()
+    requeue: timedelta | None = None
+    """None: as soon as the action is done, or when something happens."""
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What `observe` must ask storage, engine and cluster for this decision; the rest is not worth the cost."""
+
+    newest: bool = False
+    """The newest complete checkpoint of the running incarnation, verified."""
+    newest_of: str | None = None
+    """Its job id."""
+    seal: str | None = None
+    verify: tuple[str, ...] = ()
+    request: str | None = None
+    request_kind: Literal["stop", "rescale"] = "stop"
+    exceptions: bool = False
+    check: bool = False
+    dependents: bool = False
+    workers: bool = False

@@ -1,0 +1,49 @@
+"""What a pass has to ask, beyond the Deployments and pods it always looks at. Pure.
+
+Storage is asked only when a decision depends on it: listing and verifying cost requests, and a running job tells its
+newest checkpoint by REST.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from penstock_operator.reconcile.observation import TERMINAL
+from penstock_operator.reconcile.plan import Questions
+
+if TYPE_CHECKING:
+    from penstock_operator.api.status import FlinkJobStatus, Operation
+    from penstock_operator.reconcile.observation import Deployment, Engine
+
+_NEWEST_STEPS = frozenset({"Check", "Stop", "Teardown", "Watch"})
+
+
+def engine_questions(status: FlinkJobStatus) -> Questions:
+    """What to ask the master."""
+    op = status.operation
+    if op is None or op.trigger_id is None or op.step not in ("Stop", "Rescale"):
+        return Questions(workers=_wants_workers(op))
+    kind: Literal["stop", "rescale"] = "rescale" if op.step == "Rescale" else "stop"
+    return Questions(request=op.request_id or op.trigger_id, request_kind=kind, workers=_wants_workers(op))
+
+
+def storage_questions(status: FlinkJobStatus, engine: Engine, master: Deployment | None) -> Questions:
+    """What to ask storage, now that cluster and engine have been looked at."""
+    op, running = status.operation, status.running
+    verify: tuple[str, ...] = ()
+    if op is not None and op.step in ("Verify", "Seal") and op.restore is not None and op.restore.path:
+        verify = (op.restore.path,)
+    seal = op.target_directory if op is not None and op.step == "Stop" and op.trigger_id is not None else None
+    newest = running is not None and running.finished_at is None and _wants_newest(op, engine, master)
+    return Questions(newest=newest, newest_of=running.job_id if newest and running else None, seal=seal, verify=verify)
+
+
+def _wants_newest(op: Operation | None, engine: Engine, master: Deployment | None) -> bool:
+    if op is not None:
+        return op.step in _NEWEST_STEPS and op.kind not in ("Delete", "Rescale")
+    gone = master is None or master.replicas == 0
+    return gone or (engine.reachable and engine.state in TERMINAL)
+
+
+def _wants_workers(op: Operation | None) -> bool:
+    return op is not None and op.kind == "Rescale"

@@ -1,0 +1,306 @@
+"""What people and programs read: phase, conditions, message. Pure, and never read back to decide anything but pauses.
+
+    condition           True means
+    ──────────────────  ──────────────────────────────────────────────────────────────────────────────────────────
+    Ready               the job is in the state that this generation of the spec asks for: RUNNING and proved, suspended,
+                        or finished
+    Reconciling         the operator is on its way there
+    Stalled             it cannot get there without a person; reason and message say what to do
+    Progressing         the operation in progress moves; False with a reason when it does not
+    Running             the engine's job processes records now
+    CheckpointHealthy   checkpoints complete as often as they should
+
+Ready, Reconciling and Stalled follow kstatus, so that `kubectl wait`, Flux and Argo CD understand them without help.
+At most one of Reconciling and Stalled is True.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from penstock_operator.api.status import Checkpoint, Condition, Restore
+from penstock_operator.api.types import format_duration, parse_duration
+from penstock_operator.reconcile.begin import is_rejected
+from penstock_operator.reconcile.steps.shared import effective_spec
+from penstock_operator.resources.configuration import DEFAULTS
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from penstock_operator.api.status import FlinkJobStatus, Phase
+    from penstock_operator.reconcile.context import Context
+    from penstock_operator.reconcile.plan import Decision
+
+Truth = Literal["True", "False", "Unknown"]
+
+_OPERATION_PHASE: dict[str, Phase] = {
+    "Deploy": "Starting",
+    "Upgrade": "Upgrading",
+    "Redeploy": "Upgrading",
+    "Suspend": "Suspending",
+    "Resume": "Starting",
+    "Rollback": "RollingBack",
+    "Recover": "Recovering",
+    "Rescale": "Rescaling",
+    "Delete": "Deleting",
+}
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """The truth of one condition."""
+
+    status: Truth
+    reason: str
+    message: str = ""
+
+
+def report(ctx: Context, decision: Decision) -> FlinkJobStatus:
+    """The decided status with everything that people read."""
+    status = _volatile(ctx, decision.status)
+    phase = _phase(ctx, status)
+    stalled = _stalled(ctx, status)
+    findings = {
+        "Ready": _ready(ctx, status, phase, stalled),
+        "Reconciling": _reconciling(status, phase, stalled),
+        "Stalled": stalled or _Finding("False", "NotStalled"),
+        "Progressing": _progressing(status, stalled),
+        "Running": _running(ctx, status),
+        "CheckpointHealthy": _checkpoints(ctx, status),
+    }
+    updates: dict[str, Any] = {
+        "observed_generation": ctx.subject.generation,
+        "phase": phase,
+        "phase_since": status.phase_since if status.phase == phase and status.phase_since else ctx.now,
+        "message": ctx.clip(_message(status, findings)),
+        "conditions": tuple(_condition(ctx, status, kind, found) for kind, found in findings.items()),
+    }
+    return status.model_copy(update=updates)
+
+
+def _volatile(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
+    running, engine = status.running, ctx.seen.engine
+    updates: dict[str, Any] = {
+        "job_id": running.job_id if running else None,
+        "parallelism": running.parallelism
+        if running
+        else (ctx.spec.job.parallelism if ctx.spec else status.parallelism),
+        "label_selector": f"penstock.dev/job={ctx.subject.name},penstock.dev/role=worker",
+        "workers": sum(p.ready and not p.terminating for p in ctx.seen.pods_of("worker")),
+        "restarts": status.restarts if running else 0,
+        "job_state": status.job_state if running else None,
+    }
+    if running is not None and engine.reachable and engine.job_id == running.job_id:
+        points = engine.checkpoints
+        pods = max((p.restarts for p in ctx.seen.pods_of("master")), default=0)
+        started_from = 0 if running.restored_from.kind == "Fresh" else 1
+        updates["restarts"] = max(points.restored - started_from, 0) + pods
+        updates["job_state"] = engine.state
+        if points.completed and not running.had_checkpoint:
+            updates["running"] = running.model_copy(update={"had_checkpoint": True})
+        if points.latest_path and points.latest_id is not None:
+            newest = Checkpoint(
+                path=points.latest_path, id=points.latest_id, job_id=running.job_id, time=points.latest_at
+            )
+            updates["last_checkpoint"] = newest
+            if status.operation is None:
+                updates["next_restore"] = Restore(
+                    kind="Checkpoint",
+                    path=newest.path,
+                    checkpoint_id=newest.id,
+                    time=newest.time,
+                    reason="newest checkpoint",
+                )
+    elif engine.silent_for > ctx.settings.silence:
+        updates["job_state"] = None
+    return status.model_copy(update=updates)
+
+
+def _phase(ctx: Context, status: FlinkJobStatus) -> Phase:
+    op, running = status.operation, status.running
+    if ctx.subject.deleting:
+        return "Deleting"
+    if op is not None:
+        first = op.kind == "Deploy" and op.step in ("Verify", "Check")
+        return "Pending" if first else _OPERATION_PHASE[op.kind]
+    if running is None:
+        return "Suspended" if ctx.spec is not None and ctx.spec.job.state == "suspended" else "Pending"
+    if running.finished_at is not None:
+        return "Finished"
+    if status.job_state in ("FAILED", "CANCELED"):
+        return "Failed"
+    return "Running" if status.job_state == "RUNNING" else "Recovering"
+
+
+def _stalled(ctx: Context, status: FlinkJobStatus) -> _Finding | None:
+    op, seen = status.operation, ctx.seen
+    if ctx.problems:
+        return _Finding("True", "InvalidSpec", "; ".join(str(p) for p in ctx.problems[:5]))
+    if op is not None:
+        return _Finding("True", op.blocked, op.message) if op.blocked else None
+    if is_rejected(ctx) and status.rejected is not None:
+        kept = f"; {status.running.revision} goes on running" if status.running else ""
+        return _Finding("True", status.rejected.reason, f"{status.rejected.message}{kept}")
+    running = status.running
+    if running is None or running.finished_at is not None:
+        return None
+    gone = seen.master is None or seen.master.replicas == 0
+    if (gone or status.job_state == "FAILED") and seen.storage.asked:
+        return _cannot_recover(ctx, status)
+    if seen.troubles and status.job_state != "RUNNING":
+        trouble = seen.troubles[0]
+        return _Finding("True", trouble.reason, str(trouble))
+    return None
+
+
+def _cannot_recover(ctx: Context, status: FlinkJobStatus) -> _Finding | None:
+    from penstock_operator.reconcile.restore import Lost, Unknown, incarnation_restore
+
+    running, spec = status.running, effective_spec(ctx)
+    if running is None or spec is None:
+        return None
+    point = incarnation_restore(running, ctx.seen.storage)
+    if isinstance(point, Lost):
+        return _Finding("True", "StateLost", point.message)
+    if isinstance(point, Unknown):
+        return _Finding("True", "StorageUnavailable", point.message)
+    if status.job_state == "FAILED" and not spec.recovery.restart_failed:
+        why = ctx.seen.engine.exception or "the engine gave the job up"
+        return _Finding("True", "JobFailed", f"{why}. Correct the job, or change job.restartNonce to start it again")
+    return None
+
+
+def _ready(ctx: Context, status: FlinkJobStatus, phase: Phase, stalled: _Finding | None) -> _Finding:
+    if stalled is not None:
+        return _Finding("False", stalled.reason, stalled.message)
+    op = status.operation
+    if op is not None:
+        return _Finding("False", phase, f"{op.step}: {op.message}" if op.message else op.step)
+    running = status.running
+    if phase == "Suspended":
+        return _Finding("True", "Suspended", _resumes_from(status))
+    if running is not None and phase == "Finished":
+        return _Finding("True", "Finished", "the job has ended by itself")
+    if running is not None and phase == "Running":
+        return _Finding("True", "Running", f"{running.revision} runs with parallelism {running.parallelism}")
+    if phase == "Failed":
+        return _Finding("False", "Failed", ctx.seen.engine.exception or "the engine gave the job up")
+    if ctx.seen.foreign:
+        return _Finding("False", "NameTaken", f"waiting for {ctx.seen.foreign[0]} of an earlier FlinkJob to be removed")
+    return _Finding("False", phase, f"the job is {status.job_state or 'without an answer from its master'}")
+
+
+def _resumes_from(status: FlinkJobStatus) -> str:
+    restore = status.next_restore
+    return f"resumes from {restore.path}" if restore and restore.path else "will start empty"
+
+
+def _reconciling(status: FlinkJobStatus, phase: Phase, stalled: _Finding | None) -> _Finding:
+    op = status.operation
+    if stalled is not None:
+        return _Finding("False", "Stalled")
+    if op is not None:
+        return _Finding("True", op.kind, f"{op.step}: {op.message}" if op.message else op.step)
+    if phase in ("Running", "Suspended", "Finished"):
+        return _Finding("False", "Settled")
+    return _Finding("True", phase)
+
+
+def _progressing(status: FlinkJobStatus, stalled: _Finding | None) -> _Finding:
+    op = status.operation
+    if stalled is not None:
+        return _Finding("False", stalled.reason, stalled.message)
+    if op is not None:
+        until = f", until {op.deadline:%H:%M:%S} UTC" if op.deadline else ""
+        return _Finding("True", f"{op.kind}{op.step}", f"{op.message or op.step}{until}")
+    return _Finding("True", "Settled")
+
+
+def _running(ctx: Context, status: FlinkJobStatus) -> _Finding:
+    if status.job_state == "RUNNING":
+        return _Finding("True", "RUNNING")
+    if status.job_state:
+        return _Finding("False", status.job_state, ctx.seen.engine.exception)
+    if status.running is None or status.running.finished_at is not None:
+        return _Finding("False", "NoJob")
+    return _Finding("False", "NoAnswer", ctx.seen.engine.error)
+
+
+def _checkpoints(ctx: Context, status: FlinkJobStatus) -> _Finding:
+    newest, running = status.last_checkpoint, status.running
+    if running is None or status.job_state != "RUNNING":
+        return _Finding("Unknown", "NotRunning")
+    since = newest.time if newest and newest.job_id == running.job_id and newest.time else running.started_at
+    window = checkpoint_window(ctx)
+    if window is None:
+        return _Finding("Unknown", "NoInterval", "execution.checkpointing.interval is not set")
+    if ctx.now - since <= window:
+        return _Finding("True", "Completing")
+    failed = ctx.seen.engine.checkpoints.failed
+    remedy = "Look at the job's exceptions and at its access to storage.checkpoints"
+    text = f"no checkpoint has completed for more than {format_duration(window)}; {failed} failed. {remedy}"
+    return _Finding("False", "Overdue", text)
+
+
+def checkpoint_window(ctx: Context) -> timedelta | None:
+    """How old the newest checkpoint may be: (tolerable failures + 2) times the longer of interval and timeout."""
+    spec = effective_spec(ctx)
+    if spec is None:
+        return None
+    configured = {**DEFAULTS, **spec.configuration}
+    interval = _configured(configured, "execution.checkpointing.interval")
+    if interval is None:
+        return None
+    timeout = _configured(configured, "execution.checkpointing.timeout") or timedelta(minutes=10)
+    tolerable = configured.get("execution.checkpointing.tolerable-failed-checkpoints", 0)
+    times = int(tolerable) + 2 if str(tolerable).isdigit() else 2
+    return max(interval, min(timeout, interval * 10)) * times
+
+
+def _configured(configuration: dict[str, Any], key: str) -> timedelta | None:
+    try:
+        value = parse_duration(str(configuration.get(key, "")).replace(" ", ""))
+    except ValueError:
+        return None
+    return value if isinstance(value, timedelta) and value > timedelta(0) else None
+
+
+def _message(status: FlinkJobStatus, findings: dict[str, _Finding]) -> str:
+    for kind in ("Stalled", "Reconciling"):
+        if findings[kind].status == "True":
+            return findings[kind].message or findings[kind].reason
+    return findings["Ready"].message
+
+
+def _condition(ctx: Context, status: FlinkJobStatus, kind: str, found: _Finding) -> Condition:
+    before = status.condition(kind)
+    same = before is not None and before.status == found.status
+    return Condition(
+        type=kind,
+        status=found.status,
+        reason=found.reason,
+        message=ctx.clip(found.message),
+        observed_generation=ctx.subject.generation,
+        last_transition_time=before.last_transition_time if same and before else ctx.now,
+    )
+
+
+def weighty(status: FlinkJobStatus) -> dict[str, Any]:
+    """The status without what changes all the time: if this is equal, a write can wait."""
+    manifest = status.to_manifest()
+    for key in ("lastCheckpoint", "restarts"):
+        manifest.pop(key, None)
+    if status.operation is None and status.running is not None:
+        manifest.pop("nextRestore", None)
+    return manifest
+
+
+def write_due(
+    before: FlinkJobStatus, after: FlinkJobStatus, *, since: datetime | None, now: datetime, pause: timedelta
+) -> bool:
+    """Whether the new status is worth a write to the API server now."""
+    if before.to_manifest() == after.to_manifest():
+        return False
+    return weighty(before) != weighty(after) or since is None or now - since >= pause

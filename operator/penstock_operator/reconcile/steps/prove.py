@@ -1,0 +1,93 @@
+"""Before anything is touched: is the savepoint there, does the new image work, does its graph take the state?"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from penstock_operator.reconcile.plan import DeleteCheck, RunCheck
+from penstock_operator.reconcile.steps.shared import explain, failed_action, reject, revision_spec
+
+if TYPE_CHECKING:
+    from penstock_operator.reconcile.context import Context
+    from penstock_operator.reconcile.observation import CheckPod
+    from penstock_operator.reconcile.plan import Decision
+
+CHECK_TIMEOUT = timedelta(minutes=10)
+
+
+def verify(ctx: Context) -> Decision:
+    """Read the snapshot that the job is to be started from."""
+    restore = ctx.op.restore
+    if restore is None or restore.path is None:
+        return ctx.advance()
+    verdict = ctx.seen.storage.verdict(restore.path)
+    if verdict is None:
+        return storage_silent(ctx, f"verifying {restore.path}")
+    if verdict.ok:
+        return ctx.advance()
+    message = f"{restore.path} cannot be restored from: {verdict.reason}"
+    if ctx.op.kind == "Resume":
+        remedy = "Restore the files, or set job.initialSavepointPath to another savepoint and change job.savepointRedeployNonce"
+        return ctx.wait(f"{message}. {remedy}", blocked="SavepointInvalid", after=ctx.settings.backoff_limit)
+    return reject(ctx, "SavepointInvalid", f"{message}. Correct job.initialSavepointPath")
+
+
+def check(ctx: Context) -> Decision:
+    """Prove the new revision in a pod of its own."""
+    op = ctx.op
+    spec = revision_spec(ctx, op.target_revision)
+    if spec is None:
+        return ctx.wait(f"revision {op.target_revision} is not stored yet")
+    proven = op.kind != "Redeploy" and op.target_revision == ctx.status.stable_revision
+    if proven or not spec.upgrade.check:
+        return ctx.advance()
+    pod = ctx.seen.check
+    if pod is None:
+        return _launch(ctx)
+    if pod.operation != op.id:
+        return ctx.act(DeleteCheck(pod.name))
+    return _judge(ctx, pod)
+
+
+def _launch(ctx: Context) -> Decision:
+    op = ctx.op
+    spec = revision_spec(ctx, op.target_revision)
+    failure = failed_action(ctx, "RunCheck")
+    if spec is None or failure is not None:
+        message = explain(failure) if failure else ""
+        return ctx.wait(message, blocked=failure.code if failure else None, after=ctx.settings.backoff_first)
+    against = op.restore.path if op.restore else None
+    if op.restore is None and ctx.status.running is not None:
+        storage = ctx.seen.storage
+        if not storage.asked or storage.error:
+            return storage_silent(ctx, "looking for the newest checkpoint to check against")
+        against = storage.newest.path if storage.newest else None
+    action = RunCheck(op.id, op.target_revision or "", spec, against)
+    return ctx.act(action, "checking the new revision in a pod of its own")
+
+
+def _judge(ctx: Context, pod: CheckPod) -> Decision:
+    if pod.state == "Passed":
+        return ctx.tell(
+            "CheckPassed", f"{ctx.op.target_revision} imports, builds its graph and takes the state"
+        ).advance()
+    if pod.state == "Refused":
+        found = "; ".join(str(p) for p in pod.problems) or "penstock check gave no reason"
+        return reject(ctx, "CheckFailed", found)
+    if pod.state == "Crashed":
+        return reject(ctx, "CheckCrashed", f"penstock check ended without a verdict: {pod.output}")
+    if pod.state == "Running" and ctx.now - ctx.op.step_since > CHECK_TIMEOUT:
+        return reject(ctx, "CheckTimeout", f"penstock check did not end within {CHECK_TIMEOUT}: {pod.output}")
+    if pod.trouble is not None:
+        return ctx.wait(f"the check pod: {pod.trouble}", blocked=pod.trouble.reason)
+    return ctx.wait("checking the new revision in a pod of its own")
+
+
+def storage_silent(ctx: Context, doing: str) -> Decision:
+    """Storage has not answered: wait, and say so when it lasts."""
+    error = ctx.seen.storage.error
+    if not error:
+        return ctx.wait(doing)
+    remedy = "Look at the operator's access to it (storage.secretName or workload identity) and at s3.endpoint"
+    return ctx.wait(f"{doing}: {error}. {remedy}", blocked="StorageUnavailable", after=ctx.settings.backoff_first)

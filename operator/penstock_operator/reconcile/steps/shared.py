@@ -1,0 +1,98 @@
+"""What several steps need: the spec of a revision, the incarnation to start, rejecting a spec, failed actions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from penstock_operator.api.flinkjob import FlinkJobSpec, workers_for
+from penstock_operator.api.status import Rejected
+from penstock_operator.reconcile.plan import Incarnation
+from penstock_operator.reconcile.spec_diff import fingerprint
+
+if TYPE_CHECKING:
+    from penstock_operator.api.status import Running
+    from penstock_operator.reconcile.context import Context
+    from penstock_operator.reconcile.observation import ActionResult
+    from penstock_operator.reconcile.plan import Decision
+
+
+def revision_spec(ctx: Context, name: str | None) -> FlinkJobSpec | None:
+    """The spec that a revision was made from; the current one if it is that revision."""
+    if name is None:
+        return None
+    if ctx.spec is not None and name == ctx.desired_revision:
+        return ctx.spec
+    raw = ctx.seen.revisions.get(name)
+    if raw is None:
+        return None
+    try:
+        return FlinkJobSpec.model_validate(raw)
+    except ValidationError:
+        return None
+
+
+def effective_spec(ctx: Context) -> FlinkJobSpec | None:
+    """The current spec, or the running revision's while the current one is invalid."""
+    return ctx.spec or revision_spec(ctx, ctx.status.running.revision if ctx.status.running else None)
+
+
+def running_incarnation(ctx: Context, running: Running) -> Incarnation | None:
+    """What the running pods were made from."""
+    spec = revision_spec(ctx, running.revision)
+    if spec is None:
+        return None
+    allowed = ctx.spec.job.allow_non_restored_state if ctx.spec else spec.job.allow_non_restored_state
+    return Incarnation(running.revision, spec, running.job_id, running.restored_from, running.parallelism, allowed)
+
+
+def worker_count(base: FlinkJobSpec, desired: FlinkJobSpec, parallelism: int) -> int:
+    """Worker pods for a parallelism: slots from what runs, spares from the current spec."""
+    worker = desired.worker.model_copy(update={"slots": base.worker.slots})
+    return workers_for(desired.model_copy(update={"worker": worker}), parallelism)
+
+
+def running_workers(ctx: Context, parallelism: int) -> int:
+    """Worker pods that the running incarnation needs for a parallelism."""
+    running = ctx.status.running
+    base = revision_spec(ctx, running.revision if running else None) or ctx.spec
+    return worker_count(base, ctx.spec or base, parallelism) if base is not None else parallelism
+
+
+def reject(ctx: Context, reason: str, message: str) -> Decision:
+    """Give this spec up until something in it changes; whatever runs is left alone."""
+    text = ctx.clip(message)
+    op = ctx.op
+    ctx = ctx.failed(reason, text).tell(reason, f"{text}. The spec is not tried again until it changes", warning=True)
+    ctx = ctx.end("Failed", text)
+    if ctx.spec is not None:
+        rejected = Rejected(
+            fingerprint=fingerprint(ctx.spec),
+            revision=op.target_revision or "",
+            generation=op.target_generation,
+            reason=reason,
+            message=text,
+            time=ctx.now,
+        )
+        ctx = ctx.with_status(rejected=rejected)
+    return ctx.done()
+
+
+def failed_action(ctx: Context, *names: str) -> ActionResult | None:
+    """The result of the action just tried, if it was one of these and failed."""
+    last = ctx.seen.last
+    return last if last is not None and not last.ok and last.action in names else None
+
+
+REMEDIES = {
+    "Denied": "The cluster refuses it: look at quota, admission policies and the operator's RBAC",
+    "InvalidObject": "The API server rejects an object made from the spec: look at podTemplate and resources",
+    "KubernetesUnavailable": "It is tried again",
+}
+
+
+def explain(result: ActionResult) -> str:
+    """A failed action in words, with what to do."""
+    remedy = REMEDIES.get(result.code, "It is tried again")
+    return f"{result.action}: {result.message}. {remedy}"

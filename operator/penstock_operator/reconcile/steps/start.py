@@ -1,0 +1,213 @@
+"""Bring an incarnation up, and watch it until it has proved itself; or go back.
+
+An incarnation is *stable* when it is RUNNING and has completed a checkpoint of its own. Until then nothing it wrote
+is committed (sinks commit with checkpoints), so that going back to the state before it repeats nothing and loses
+nothing. RUNNING alone proves little: a job that cannot write its state runs as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock_operator.api.status import Rejected, Running
+from penstock_operator.reconcile.plan import ApplyPods, Incarnation, TriggerCheckpoint
+from penstock_operator.reconcile.spec_diff import args_hash, fingerprint
+from penstock_operator.reconcile.steps.shared import explain, failed_action, revision_spec, worker_count
+
+if TYPE_CHECKING:
+    from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.reconcile.context import Context
+    from penstock_operator.reconcile.plan import Decision
+
+
+def start(ctx: Context) -> Decision:
+    """Create the pods of the new incarnation."""
+    ctx = _retarget(ctx)
+    op = ctx.op
+    spec = revision_spec(ctx, op.target_revision)
+    if spec is None or op.restore is None:
+        return ctx.wait(f"revision {op.target_revision} cannot be read", blocked="RevisionLost")
+    if op.job_id is None:
+        same = op.kind == "Recover" and op.restore.kind == "Latest"
+        current = ctx.status.running.job_id if same and ctx.status.running else None
+        ctx = ctx.with_op(job_id=current or ctx.digest(op.id, "job"))
+        op = ctx.op
+    strangers = [p for p in ctx.seen.pods if p.job_id != op.job_id and not (p.terminating and p.node_lost)]
+    if strangers:
+        return ctx.wait(f"waiting for pods of the former incarnation to go: {strangers[0].name}")
+    incarnation = _incarnation(ctx, spec)
+    if _deployed(ctx):
+        return _started(ctx, incarnation)
+    failure = failed_action(ctx, "ApplyPods")
+    if failure is not None:
+        return ctx.wait(explain(failure), blocked=failure.code, after=ctx.settings.backoff_first)
+    desired = ctx.spec or spec
+    return ctx.act(
+        ApplyPods(incarnation, desired, worker_count(spec, desired, incarnation.parallelism)), "creating the pods"
+    )
+
+
+def _retarget(ctx: Context) -> Context:
+    """If the edit was taken back while the job stopped, go back to what ran; any other edit comes after this one."""
+    op, desired, running = ctx.op, ctx.desired_revision, ctx.status.running
+    if op.kind != "Upgrade" or op.job_id is not None or desired == op.target_revision:
+        return ctx
+    if running is not None and desired == running.revision and running.stable:
+        ctx = ctx.with_op(target_revision=desired, target_generation=ctx.subject.generation)
+        return ctx.tell("UpgradeReverted", f"the edit was taken back; {desired} is started again")
+    return ctx
+
+
+def _incarnation(ctx: Context, spec: FlinkJobSpec) -> Incarnation:
+    op = ctx.op
+    current = ctx.spec or spec
+    wished = op.target_parallelism if op.kind == "Rollback" and op.target_parallelism else current.job.parallelism
+    parallelism = min(wished, spec.job.max_parallelism)
+    if op.job_id is None or op.restore is None or op.target_revision is None:
+        msg = "an incarnation needs job id, restore point and revision"
+        raise AssertionError(msg)
+    allowed = current.job.allow_non_restored_state
+    return Incarnation(op.target_revision, spec, op.job_id, op.restore, parallelism, allowed)
+
+
+def _deployed(ctx: Context) -> bool:
+    op = ctx.op
+    pair = (ctx.seen.master, ctx.seen.worker)
+    return all(
+        d is not None
+        and not d.deleting
+        and d.job_id == op.job_id
+        and d.revision == op.target_revision
+        and d.replicas > 0
+        for d in pair
+    )
+
+
+def _started(ctx: Context, incarnation: Incarnation) -> Decision:
+    op, spec, before = ctx.op, incarnation.spec, ctx.status.running
+    running = Running(
+        revision=incarnation.revision,
+        generation=op.target_generation,
+        job_id=incarnation.job_id,
+        image=spec.image,
+        parallelism=incarnation.parallelism,
+        args_hash=args_hash(spec),
+        started_at=ctx.now,
+        restored_from=incarnation.restore,
+        had_checkpoint=incarnation.restore.kind == "Latest",
+        failures=before.failures + 1 if before and op.kind == "Recover" and incarnation.restore.kind != "Latest" else 0,
+    )
+    nonces = ctx.status.nonces
+    if ctx.spec is not None and op.kind in ("Deploy", "Redeploy"):
+        job = ctx.spec.job
+        nonces = nonces.model_copy(update={"savepoint_redeploy": job.savepoint_redeploy_nonce})
+        if op.kind == "Deploy":
+            triggers = {
+                "savepoint_trigger": job.savepoint_trigger_nonce,
+                "checkpoint_trigger": job.checkpoint_trigger_nonce,
+            }
+            nonces = nonces.model_copy(update=triggers)
+    source = incarnation.restore.path or ("empty" if incarnation.restore.kind == "Fresh" else "its newest checkpoint")
+    ctx = ctx.with_status(running=running, nonces=nonces, next_restore=incarnation.restore)
+    ctx = ctx.tell("Started", f"{running.revision} starts with parallelism {running.parallelism} from {source}")
+    patience = (ctx.spec or spec).rollback.after
+    return ctx.advance(deadline=ctx.now + patience, job_id=op.job_id, restore=op.restore)
+
+
+def watch(ctx: Context) -> Decision:
+    """Wait until the incarnation is stable; if it does not become so in time, go back."""
+    op, running, engine = ctx.op, ctx.status.running, ctx.seen.engine
+    if running is None:
+        return ctx.end("Abandoned", "what was watched is gone").done()
+    ours = engine.reachable and engine.job_id == running.job_id
+    stored = ctx.seen.storage.newest
+    completed = (ours and engine.checkpoints.completed > 0) or (stored is not None and stored.job_id == running.job_id)
+    if ours and (engine.state == "FINISHED" or (engine.running and completed)):
+        return _stable(ctx, running)
+    if ours and engine.state in ("FAILED", "CANCELED"):
+        return _unstable(ctx, f"the job is {engine.state}: {engine.exception or 'no exception was reported'}")
+    crash = next(
+        (p for p in ctx.seen.pods_of("master") if p.restarts >= ctx.settings.crash_restarts and not p.ready), None
+    )
+    if crash is not None:
+        why = str(crash.trouble) if crash.trouble else f"its container was restarted {crash.restarts} times"
+        return _unstable(ctx, f"the master does not stay up: {why}")
+    if ctx.past_deadline:
+        state = engine.state if ours else "without an answer from its master"
+        checkpoint = "no checkpoint completed" if not completed else "checkpoints complete"
+        troubles = "; ".join(str(t) for t in ctx.seen.troubles)
+        return _unstable(
+            ctx, f"not stable in time: the job is {state}, {checkpoint}{'; ' + troubles if troubles else ''}"
+        )
+    if (
+        ours
+        and engine.running
+        and op.trigger_id is None
+        and ctx.now - op.step_since >= ctx.settings.checkpoint_patience
+    ):
+        trigger = ctx.digest(op.id, "first-checkpoint")
+        return ctx.with_op(trigger_id=trigger).act(TriggerCheckpoint(running.job_id, trigger))
+    return ctx.wait(_waiting_for(ctx), blocked=op.blocked)
+
+
+def _waiting_for(ctx: Context) -> str:
+    engine = ctx.seen.engine
+    if ctx.seen.troubles and not engine.running:
+        return str(ctx.seen.troubles[0])
+    if not engine.reachable:
+        return "waiting for the master"
+    return "waiting for the first checkpoint" if engine.running else f"the job is {engine.state}"
+
+
+def _stable(ctx: Context, running: Running) -> Decision:
+    op = ctx.op
+    finished = ctx.now if ctx.seen.engine.state == "FINISHED" else None
+    stable = running.model_copy(update={"stable": True, "had_checkpoint": True, "finished_at": finished})
+    seconds = round((ctx.now - op.started_at).total_seconds())
+    ctx = ctx.tell(f"{op.kind}Succeeded", f"{running.revision} is stable after {seconds} s")
+    ctx = ctx.end("Succeeded", f"{running.revision} is stable after {seconds} s")
+    kept = ctx.status.rejected if op.kind in ("Rollback", "Recover") else None
+    return ctx.with_status(running=stable, stable_revision=running.revision, rejected=kept, error=None).done()
+
+
+def _unstable(ctx: Context, why: str) -> Decision:
+    """Go back if there is a way back; otherwise say what a person has to do and keep looking."""
+    op = ctx.op
+    allowed = (ctx.spec or revision_spec(ctx, op.target_revision)) is not None and _rollback_enabled(ctx)
+    if op.kind in ("Upgrade", "Redeploy", "Resume") and op.fallback_revision and op.fallback_restore and allowed:
+        return _roll_back(ctx, why)
+    if ctx.seen.engine.terminal:
+        ctx = ctx.failed(f"{op.kind}Failed", why).tell(f"{op.kind}Failed", why, warning=True)
+        return ctx.end("Failed", why).done()
+    remedy = "It is left as it is and watched. Correct the spec, or what the message names"
+    return ctx.wait(f"{why}. {remedy}", blocked=f"{op.kind}Failed")
+
+
+def _rollback_enabled(ctx: Context) -> bool:
+    spec = ctx.spec or revision_spec(ctx, ctx.op.target_revision)
+    return spec is not None and spec.rollback.enabled
+
+
+def _roll_back(ctx: Context, why: str) -> Decision:
+    op = ctx.op
+    rejected = None
+    if ctx.spec is not None and ctx.desired_revision == op.target_revision:
+        rejected = Rejected(
+            fingerprint=fingerprint(ctx.spec),
+            revision=op.target_revision or "",
+            generation=op.target_generation,
+            reason="NotStable",
+            message=ctx.clip(why),
+            time=ctx.now,
+        )
+    ctx = ctx.failed("NotStable", why).end("Failed", why).with_status(rejected=rejected)
+    source = op.fallback_restore.path if op.fallback_restore and op.fallback_restore.path else "empty state"
+    reason = f"{op.target_revision} is given up ({why}); back to {op.fallback_revision} from {source}"
+    ctx = ctx.begin(
+        "Rollback",
+        reason,
+        target_revision=op.fallback_revision,
+        target_parallelism=op.fallback_parallelism,
+        restore=op.fallback_restore,
+    )
+    return ctx.done()

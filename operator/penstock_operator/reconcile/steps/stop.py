@@ -1,0 +1,224 @@
+"""Bring a job to its end without losing where it was: savepoint, proof that it can be read, pods away.
+
+The savepoint goes to a folder that is chosen, and written to the status, before the engine is asked; it is asked under
+an id that is written there too. So after a crash the question "did that savepoint happen?" has an answer on storage,
+and asking again is harmless. Storage is believed before any reply: a request may fail although its savepoint is
+complete, and the engine that knew of it may be gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock_operator.api.status import Checkpoint, Restore
+from penstock_operator.reconcile.plan import ScaleDown, StopWithSavepoint
+from penstock_operator.reconcile.restore import Lost, Unknown, from_savepoint, incarnation_restore
+from penstock_operator.reconcile.steps.prove import storage_silent
+from penstock_operator.reconcile.steps.shared import effective_spec, explain, failed_action
+from penstock_operator.reconcile.stopping import AtOnce, Blocked, Wait, choose_stop
+
+if TYPE_CHECKING:
+    from penstock_operator.reconcile.context import Context
+    from penstock_operator.reconcile.observation import StoredSnapshot
+    from penstock_operator.reconcile.plan import Decision
+    from penstock_operator.reconcile.restore import Choice
+
+
+def stop(ctx: Context) -> Decision:
+    """End the running incarnation with a savepoint, or find out what its successor goes on from."""
+    op, running, spec = ctx.op, ctx.status.running, effective_spec(ctx)
+    if running is None:
+        return ctx.advance(restore=ctx.status.next_restore)
+    if spec is None:
+        return ctx.wait(f"revision {running.revision} cannot be read")
+    if op.trigger_id is not None:
+        return _await_savepoint(ctx)
+    if op.retry_at is not None and ctx.now < op.retry_at:
+        return ctx.wait(op.message, blocked=op.blocked, after=op.retry_at - ctx.now)
+    waited, patience = ctx.now - op.step_since, ctx.settings.not_running_grace
+    choice = choose_stop(spec, running, ctx.seen, now=ctx.now, waited=waited, patience=patience)
+    if isinstance(choice, AtOnce):
+        return ctx.advance(restore=choice.restore, take_newest=choice.newest)
+    if isinstance(choice, Wait):
+        return ctx.wait(choice.message)
+    if isinstance(choice, Blocked):
+        return ctx.wait(choice.message, blocked=choice.reason)
+    return ask_for_savepoint(ctx)
+
+
+def ask_for_savepoint(ctx: Context) -> Decision:
+    """Fix folder and trigger id of a new attempt, then ask the engine under them."""
+    op, running, spec = ctx.op, ctx.status.running, effective_spec(ctx)
+    if running is None or spec is None:
+        return ctx.wait("the job is gone")
+    attempt = op.attempt + 1
+    subject = ctx.subject
+    folder = f"{spec.storage.savepoints}/{subject.namespace}/{subject.name}-{subject.uid[:8]}/{op.id}-{attempt}"
+    trigger = ctx.digest(op.id, "stop", attempt)
+    ctx = ctx.with_op(
+        attempt=attempt,
+        trigger_id=trigger,
+        request_id=None,
+        target_directory=folder,
+        stop_job_id=running.job_id,
+        deadline=ctx.now + spec.upgrade.savepoint_timeout,
+        retry_at=None,
+    )
+    ctx = ctx.tell("SavepointTriggered", f"stopping with a savepoint to {folder}")
+    return ctx.act(StopWithSavepoint(running.job_id, folder, trigger), "stopping with a savepoint")
+
+
+def _await_savepoint(ctx: Context) -> Decision:
+    op, seen = ctx.op, ctx.seen
+    sealed, engine = seen.storage.sealed, seen.engine
+    if sealed is not None and not _overtaken(ctx, sealed):
+        return _complete(ctx, sealed.path, sealed.checkpoint_id)
+    result = seen.last
+    if result is not None and result.ok and result.request_id and result.request_id != op.request_id:
+        return ctx.with_op(request_id=result.request_id).done()
+    request = engine.request
+    if request is not None and request.state == "Completed" and request.location:
+        return _complete(ctx, request.location, None)
+    if request is not None and request.state == "Failed":
+        return ctx.retry("SavepointFailed", _savepoint_remedy(request.cause), trigger_id=None)
+    if request is not None and request.state == "InProgress":
+        if ctx.past_deadline:
+            return ctx.retry("SavepointTimeout", _savepoint_remedy("not complete in time"), trigger_id=None)
+        return ctx.wait("the savepoint is being written", blocked=op.blocked)
+    return _unanswered(ctx)
+
+
+def _unanswered(ctx: Context) -> Decision:
+    """Neither storage nor the engine know of the savepoint (yet, or any more)."""
+    op, engine, storage = ctx.op, ctx.seen.engine, ctx.seen.storage
+    failure = failed_action(ctx, "StopWithSavepoint")
+    if failure is not None and failure.code != "EngineUnreachable":
+        return ctx.retry("SavepointFailed", _savepoint_remedy(failure.message), trigger_id=None)
+    if not storage.asked or storage.error:
+        return storage_silent(ctx, "looking for the savepoint")
+    if engine.running and failure is None:
+        action = StopWithSavepoint(op.stop_job_id or "", op.target_directory or "", op.trigger_id or "")
+        return ctx.act(action, "stopping with a savepoint")
+    if ctx.past_deadline or (engine.reachable and not engine.running):
+        return ctx.with_op(trigger_id=None, request_id=None).done(after=ctx.settings.progress)
+    return ctx.wait(f"waiting for the engine: {engine.error or engine.state}", blocked=op.blocked)
+
+
+def _overtaken(ctx: Context, sealed: StoredSnapshot) -> bool:
+    """The job did not stop after all and has completed a checkpoint since: the savepoint is not its end."""
+    newest = ctx.seen.engine.checkpoints.latest_id if ctx.seen.engine.running else None
+    return newest is not None and sealed.checkpoint_id is not None and newest > sealed.checkpoint_id
+
+
+def _complete(ctx: Context, path: str, checkpoint_id: int | None) -> Decision:
+    restore = from_savepoint(path, f"savepoint of {ctx.op.kind.lower()} {ctx.op.id}", checkpoint_id)
+    ctx = ctx.tell("SavepointCompleted", f"{path}; verifying it before the pods are stopped")
+    return ctx.advance(restore=restore, take_newest=True, target_directory=ctx.op.target_directory)
+
+
+def _savepoint_remedy(cause: str) -> str:
+    return (
+        f"the savepoint failed: {cause}. The job runs on. If this stays so, mend the savepoint location, or set "
+        "job.upgradeMode to last-state to go on from the newest checkpoint"
+    )
+
+
+def seal(ctx: Context) -> Decision:
+    """Read what the successor will be restored from, as it will be read then."""
+    op = ctx.op
+    if op.retry_at is not None and ctx.now < op.retry_at:
+        return ctx.wait(op.message, blocked=op.blocked, after=op.retry_at - ctx.now)
+    restore = op.restore
+    if restore is None or restore.path is None:
+        return ctx.advance(restore=restore, take_newest=op.take_newest)
+    verdict = ctx.seen.storage.verdict(restore.path)
+    if verdict is None:
+        return storage_silent(ctx, f"verifying {restore.path}")
+    if not verdict.ok:
+        return _torn(ctx, restore, verdict.reason)
+    sealed = restore.model_copy(
+        update={
+            "checkpoint_id": restore.checkpoint_id if restore.checkpoint_id is not None else verdict.checkpoint_id,
+            "time": restore.time or verdict.time,
+        }
+    )
+    if sealed.kind == "Savepoint" and op.kind != "Recover":
+        made = Checkpoint(
+            path=restore.path, id=sealed.checkpoint_id, job_id=op.stop_job_id, time=sealed.time or ctx.now
+        )
+        ctx = ctx.with_status(last_savepoint=made)
+    return ctx.with_status(next_restore=sealed).advance(restore=sealed, take_newest=op.take_newest)
+
+
+def _torn(ctx: Context, restore: Restore, why: str) -> Decision:
+    message = f"{restore.path} is not complete: {why}"
+    if ctx.seen.engine.running:
+        return ctx.advance("Stop", attempt=ctx.op.attempt, retry_at=ctx.now + ctx.settings.backoff_first, restore=None)
+    remedy = (
+        "The job is stopped and nothing is thrown away. Restore the files, or set job.initialSavepointPath to another "
+        "snapshot and change job.savepointRedeployNonce"
+    )
+    return ctx.wait(f"{message}. {remedy}", blocked="SnapshotTorn", after=ctx.settings.backoff_limit)
+
+
+def teardown(ctx: Context) -> Decision:
+    """Take the pods away and wait until they are gone; then settle what the successor starts from."""
+    seen, op = ctx.seen, ctx.op
+    if seen.replicas > 0:
+        failure = failed_action(ctx, "ScaleDown")
+        if failure is not None:
+            return ctx.wait(explain(failure), blocked=failure.code, after=ctx.settings.backoff_first)
+        return ctx.act(ScaleDown(), "stopping the pods")
+    overdue = ctx.now - op.step_since > ctx.settings.teardown_timeout
+    left = [p for p in seen.pods if not (overdue and p.terminating and p.node_lost)]
+    if left:
+        return ctx.wait(f"waiting for {len(left)} pods to go: {', '.join(p.name for p in left[:3])}")
+    if seen.pods:
+        names = ", ".join(p.name for p in seen.pods[:3])
+        ctx = ctx.tell(
+            "PodsAbandoned", f"{names} are on a node that does not answer; storage fences them off", warning=True
+        )
+    return _settle(ctx)
+
+
+def _settle(ctx: Context) -> Decision:
+    """The pods are gone, nothing can write any more: fix what the successor and a rollback start from."""
+    op, running = ctx.op, ctx.status.running
+    newest: Choice | None = None
+    if running is not None and op.kind not in ("Rollback", "Delete"):
+        newest = incarnation_restore(running, ctx.seen.storage)
+        if isinstance(newest, Unknown):
+            return storage_silent(ctx, "reading the newest checkpoint")
+    if op.take_newest:
+        restore = _newer(op.restore, newest)
+        if restore is None:
+            return ctx.wait(newest.message if isinstance(newest, Lost) else "", blocked="StateLost")
+        ctx = ctx.with_op(restore=restore, fallback_restore=restore).with_status(next_restore=restore)
+    elif isinstance(newest, Restore):
+        ctx = ctx.with_op(fallback_restore=newest)
+    if op.kind == "Suspend" or (op.kind in ("Upgrade", "Recover") and _suspension_wanted(ctx)):
+        return _suspended(ctx)
+    return ctx.advance()
+
+
+def _suspension_wanted(ctx: Context) -> bool:
+    return ctx.spec is not None and ctx.spec.job.state == "suspended"
+
+
+def _newer(pinned: Restore | None, newest: Choice | None) -> Restore | None:
+    """Of the savepoint and the newest checkpoint the later one, by the number they share."""
+    if not isinstance(newest, Restore) or newest.kind != "Checkpoint":
+        return pinned
+    if pinned is None or pinned.kind != "Savepoint":
+        return newest
+    if pinned.checkpoint_id is None or newest.checkpoint_id is None:
+        return pinned
+    return newest if newest.checkpoint_id > pinned.checkpoint_id else pinned
+
+
+def _suspended(ctx: Context) -> Decision:
+    restore = ctx.op.restore
+    where = restore.path if restore and restore.path else "nothing: it will start empty"
+    ctx = ctx.tell("Suspended", f"set job.state to running to go on from {where}")
+    ctx = ctx.end("Succeeded", f"suspended; resumes from {where}")
+    return ctx.with_status(running=None, next_restore=restore, error=None).done()

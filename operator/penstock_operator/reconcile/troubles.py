@@ -1,0 +1,88 @@
+"""What Kubernetes says about pods and Deployments, in words that say what to do. Pure.
+
+Reasons are made stable here: the kubelet alternates between `ErrImagePull` and `ImagePullBackOff`, and events must not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock_operator.reconcile.observation import Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"})
+_CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+_TEXT = 500
+
+
+def pod_trouble(pod: Mapping[str, Any]) -> Trouble | None:
+    """The most telling thing that keeps a pod from working."""
+    return next(_pod(pod), None)
+
+
+def _pod(pod: Mapping[str, Any]) -> Iterator[Trouble]:
+    status = pod.get("status", {})
+    for container in [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]:
+        yield from _container(container)
+    for condition in status.get("conditions", ()):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            yield Trouble(
+                "Unschedulable",
+                f"no node takes the pod: {_text(condition)}",
+                "Add nodes, or lower the resources or the parallelism",
+            )
+    if status.get("phase") == "Failed" and status.get("reason"):
+        yield Trouble(status["reason"], f"the pod failed: {_text(status)}", "It is replaced")
+
+
+def _container(container: Mapping[str, Any]) -> Iterator[Trouble]:
+    waiting = container.get("state", {}).get("waiting", {})
+    reason = waiting.get("reason", "")
+    image = container.get("image", "")
+    if reason in _PULL:
+        yield Trouble(
+            "ImagePullFailed",
+            f"the image {image} cannot be pulled: {_text(waiting)}",
+            "Correct spec.image, or give spec.imagePullSecrets",
+        )
+    elif reason in _CONFIG:
+        yield Trouble(
+            "ContainerConfigError",
+            f"the container cannot be created: {_text(waiting)}",
+            "Look at the Secrets and ConfigMaps that the pod refers to",
+        )
+    elif reason == "CrashLoopBackOff":
+        yield Trouble(
+            "CrashLoopBackOff", f"the container ends again and again: {last_words(container)}", "Look at its log"
+        )
+
+
+def last_words(container: Mapping[str, Any]) -> str:
+    """How a container ended, and what it said last."""
+    ended = container.get("lastState", {}).get("terminated") or container.get("state", {}).get("terminated") or {}
+    message = str(ended.get("message", "")).strip()[-_TEXT:]
+    reason = ended.get("reason", "unknown reason")
+    code = f"exit code {ended['exitCode']}" if "exitCode" in ended else "no exit code"
+    hint = " (more memory is needed: spec.master/worker.resources)" if reason == "OOMKilled" else ""
+    return f"{reason}, {code}{hint}{': ' + message if message else ''}"
+
+
+def deployment_trouble(deployment: Mapping[str, Any]) -> Trouble | None:
+    """Why a Deployment cannot make its pods: quota, admission, …"""
+    for condition in deployment.get("status", {}).get("conditions", ()):
+        if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
+            text = _text(condition)
+            if "exceeded quota" in text:
+                return Trouble(
+                    "QuotaExceeded", f"pods cannot be created: {text}", "Raise the quota, or lower the resources"
+                )
+            return Trouble(
+                "PodsRefused", f"pods cannot be created: {text}", "Look at admission policies and the podTemplate"
+            )
+    return None
+
+
+def _text(source: Mapping[str, Any]) -> str:
+    return str(source.get("message") or source.get("reason") or "no reason given").strip()[:_TEXT]

@@ -1,0 +1,171 @@
+"""What is done while no operation is in progress: repair, snapshots by nonce and clock, retention. Pure; one at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock_operator.cron import due
+from penstock_operator.reconcile.plan import (
+    ApplyChildren,
+    ApplyPods,
+    CreateSnapshot,
+    DeleteCheck,
+    DeleteSnapshot,
+    PruneRevisions,
+    ScaleDown,
+)
+from penstock_operator.reconcile.retention import expired, protected_paths
+from penstock_operator.reconcile.steps.shared import effective_spec, failed_action, running_incarnation, running_workers
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from typing import Literal
+
+    from penstock_operator.reconcile.context import Context
+    from penstock_operator.reconcile.plan import Action, Decision
+
+REVISIONS_KEPT = 10
+
+
+def upkeep(ctx: Context) -> Decision | None:
+    """The most urgent piece of housekeeping, or None."""
+    return (
+        _prove(ctx)
+        or _repair(ctx)
+        or _nonces(ctx)
+        or _clock(ctx)
+        or _record_savepoint(ctx)
+        or _retention(ctx)
+        or _revisions(ctx)
+    )
+
+
+def stray_check(ctx: Context) -> Action | None:
+    """A check pod that no operation wants any more."""
+    pod, op = ctx.seen.check, ctx.status.operation
+    if pod is None or (op is not None and op.step == "Check" and pod.operation == op.id):
+        return None
+    return DeleteCheck(pod.name)
+
+
+def _prove(ctx: Context) -> Decision | None:
+    """An incarnation whose watch was cut short by an edit has proved itself in the meantime, or has ended."""
+    running, engine = ctx.status.running, ctx.seen.engine
+    if running is None or engine.job_id != running.job_id:
+        return None
+    if engine.state == "FINISHED" and running.finished_at is None:
+        ended = running.model_copy(update={"finished_at": ctx.now, "stable": True})
+        ctx = ctx.tell("Finished", "the job has ended by itself; its pods are removed")
+        return ctx.with_status(running=ended, stable_revision=running.revision).done()
+    if engine.running and engine.checkpoints.completed > 0 and not running.stable:
+        proved = running.model_copy(update={"stable": True, "had_checkpoint": True})
+        return ctx.with_status(running=proved, stable_revision=running.revision).done()
+    return None
+
+
+def _repair(ctx: Context) -> Decision | None:
+    running, seen = ctx.status.running, ctx.seen
+    if running is None:
+        return None
+    if running.finished_at is not None:
+        return ctx.done(ScaleDown()) if seen.replicas > 0 else None
+    if failed_action(ctx, "ApplyPods", "ApplyChildren") is not None:
+        return None
+    incarnation = running_incarnation(ctx, running)
+    desired = ctx.spec or effective_spec(ctx)
+    if incarnation is None or desired is None:
+        return None
+    if seen.missing:
+        ctx = ctx.tell("Repaired", f"{', '.join(seen.missing[:5])} were missing or changed and are applied again")
+        return ctx.done(ApplyChildren(incarnation, desired))
+    if seen.worker is None or (seen.worker.drifted and not seen.worker.deleting):
+        ctx = ctx.tell("Repaired", "the worker Deployment was missing or changed and is applied again")
+        count = running_workers(ctx, running.parallelism)
+        return ctx.done(ApplyPods(incarnation, desired, count, roles=("worker",)))
+    if seen.master is not None and seen.master.drifted and not seen.master.deleting:
+        ctx = ctx.tell("Repaired", "the master Deployment was changed and is applied again")
+        count = running_workers(ctx, running.parallelism)
+        return ctx.done(ApplyPods(incarnation, desired, count, roles=("master",)))
+    return None
+
+
+def _nonces(ctx: Context) -> Decision | None:
+    if ctx.spec is None or ctx.status.running is None:
+        return None
+    job, seen = ctx.spec.job, ctx.status.nonces
+    wanted: tuple[tuple[Literal["savepoint", "checkpoint"], int | None, int | None], ...] = (
+        ("savepoint", job.savepoint_trigger_nonce, seen.savepoint_trigger),
+        ("checkpoint", job.checkpoint_trigger_nonce, seen.checkpoint_trigger),
+    )
+    for kind, nonce, done in wanted:
+        if nonce is None or nonce == done:
+            continue
+        name = f"{ctx.subject.name}-{kind}-{nonce}-{ctx.digest(kind, nonce, length=5)}"
+        if any(s.name == name for s in ctx.seen.snapshots):
+            nonces = seen.model_copy(update={f"{kind}_trigger": nonce})
+            return ctx.with_status(nonces=nonces).done(after=ctx.settings.progress)
+        if failed_action(ctx, "CreateSnapshot") is None:
+            return ctx.done(CreateSnapshot(name, "nonce", kind))
+    return None
+
+
+def _clock(ctx: Context) -> Decision | None:
+    spec = ctx.spec
+    if spec is None or spec.snapshots.periodic is None or not ctx.seen.engine.running:
+        return None
+    periodic = spec.snapshots.periodic
+    last = ctx.status.last_periodic_at or ctx.subject.created
+    moment = due(ctx.now, last, interval=periodic.interval, cron=periodic.cron)
+    if moment is None or failed_action(ctx, "CreateSnapshot") is not None:
+        return None
+    name = f"{ctx.subject.name}-periodic-{moment:%Y%m%d%H%M%S}"
+    if any(s.name == name for s in ctx.seen.snapshots):
+        return ctx.with_status(last_periodic_at=moment).done(after=ctx.settings.progress)
+    if _one_is_pending(ctx):
+        return None
+    return ctx.done(CreateSnapshot(name, "periodic", periodic.type))
+
+
+def _one_is_pending(ctx: Context) -> bool:
+    return any(s.trigger == "periodic" and s.state in ("Pending", "InProgress") for s in ctx.seen.snapshots)
+
+
+def _record_savepoint(ctx: Context) -> Decision | None:
+    made = ctx.status.last_savepoint
+    if made is None or made.snapshot is not None or failed_action(ctx, "CreateSnapshot") is not None:
+        return None
+    name = f"{ctx.subject.name}-upgrade-{ctx.digest(made.path, length=10)}"
+    if any(s.name == name for s in ctx.seen.snapshots):
+        return ctx.with_status(last_savepoint=made.model_copy(update={"snapshot": name})).done(
+            after=ctx.settings.progress
+        )
+    return ctx.done(CreateSnapshot(name, "upgrade", "savepoint", made.path))
+
+
+def _retention(ctx: Context) -> Decision | None:
+    spec = effective_spec(ctx)
+    if spec is None or failed_action(ctx, "DeleteSnapshot") is not None:
+        return None
+    protected = protected_paths(ctx.status, spec.job.initial_savepoint_path)
+    surplus = expired(ctx.seen.snapshots, spec.snapshots.retention, protected, ctx.now)
+    return ctx.done(DeleteSnapshot(surplus[0])) if surplus else None
+
+
+def _revisions(ctx: Context) -> Decision | None:
+    status = ctx.status
+    used = {ctx.desired_revision, status.stable_revision}
+    used |= {status.running.revision if status.running else None}
+    recent = [h.revision for h in status.history if h.revision]
+    spare = [name for name in ctx.seen.revisions if name not in used and name not in recent]
+    over = len(ctx.seen.revisions) - REVISIONS_KEPT
+    if over <= 0 or not spare or failed_action(ctx, "PruneRevisions") is not None:
+        return None
+    return ctx.done(PruneRevisions(tuple(sorted(spare)[:over])))
+
+
+def next_due(ctx: Context) -> datetime | None:
+    """When the clock wants the next snapshot; so that the loop wakes up for it."""
+    spec = ctx.spec
+    if spec is None or spec.snapshots.periodic is None or spec.snapshots.periodic.interval is None:
+        return None
+    return (ctx.status.last_periodic_at or ctx.subject.created) + spec.snapshots.periodic.interval

@@ -1,0 +1,179 @@
+"""From Kubernetes' JSON to the facts of `observation`. Pure, and total: a missing field is never an error."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock_operator.api.flinksnapshot import parse_snapshot_status
+from penstock_operator.reconcile.observation import CheckPod, CheckProblem, Deployment, Pod, Role, SnapshotObject
+from penstock_operator.reconcile.troubles import deployment_trouble, last_words, pod_trouble
+from penstock_operator.resources.names import APPLIED, INCARNATION, JOB_UID, OPERATION, REVISION, ROLE, TRIGGER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Manifest = dict[str, Any]
+
+_LOST = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
+
+
+def labels_of(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Labels of an object."""
+    return dict(manifest.get("metadata", {}).get("labels") or {})
+
+
+def annotations_of(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Annotations of an object."""
+    return dict(manifest.get("metadata", {}).get("annotations") or {})
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """RFC 3339 as Kubernetes writes it."""
+    return datetime.fromisoformat(text) if text else None
+
+
+def deployment(manifest: Manifest) -> Deployment:
+    """One of the job's Deployments. Drift is judged elsewhere."""
+    marks, spec, status = annotations_of(manifest), manifest.get("spec", {}), manifest.get("status", {})
+    return Deployment(
+        role=cast("Role", labels_of(manifest).get(ROLE, "worker")),
+        revision=marks.get(REVISION, ""),
+        job_id=marks.get(INCARNATION, ""),
+        replicas=int(spec.get("replicas", 1)),
+        ready=int(status.get("readyReplicas", 0)),
+        deleting="deletionTimestamp" in manifest.get("metadata", {}),
+        trouble=deployment_trouble(manifest),
+    )
+
+
+def pod(manifest: Manifest) -> Pod:
+    """A master's or worker's pod."""
+    meta, status = manifest.get("metadata", {}), manifest.get("status", {})
+    containers = status.get("containerStatuses", ())
+    restarts = max((int(c.get("restartCount", 0)) for c in containers), default=0)
+    conditions = {c.get("type"): c for c in status.get("conditions", ())}
+    ready = conditions.get("Ready", {})
+    return Pod(
+        name=meta.get("name", ""),
+        role=cast("Role", labels_of(manifest).get(ROLE, "worker")),
+        job_id=labels_of(manifest).get(INCARNATION, ""),
+        ready=ready.get("status") == "True",
+        started=restarts > 0
+        or any("running" in c.get("state", {}) or "terminated" in c.get("state", {}) for c in containers),
+        terminating="deletionTimestamp" in meta,
+        terminating_since=parse_time(meta.get("deletionTimestamp")),
+        node_lost=status.get("reason") == "NodeLost"
+        or ready.get("reason") == "NodeStatusUnknown"
+        or _disrupted(conditions),
+        restarts=restarts,
+        ip=status.get("podIP", ""),
+        trouble=pod_trouble(manifest),
+    )
+
+
+def _disrupted(conditions: Mapping[str, Any]) -> bool:
+    target = conditions.get("DisruptionTarget", {})
+    return target.get("reason") == "DeletionByTaintManager" or any(t in str(target.get("message", "")) for t in _LOST)
+
+
+def check_pod(manifest: Manifest, log: str | None) -> CheckPod:
+    """The pod that proves a revision. `log` is None as long as the pod has not ended."""
+    name = manifest.get("metadata", {}).get("name", "")
+    operation = annotations_of(manifest).get(OPERATION, "")
+    status = manifest.get("status", {})
+    phase = status.get("phase")
+    if phase not in ("Succeeded", "Failed") or log is None:
+        state = "Running" if phase == "Running" else "Waiting"
+        return CheckPod(name, operation, cast("Any", state), trouble=pod_trouble(manifest))
+    report = read_report(log)
+    if report is None:
+        containers = status.get("containerStatuses") or [{}]
+        words = f"{last_words(containers[0])} {log.strip()[-500:]}".strip()
+        return CheckPod(name, operation, "Crashed", output=words if phase == "Failed" else f"no report: {words}")
+    problems = tuple(_problem(p) for p in report.get("problems", ()) if isinstance(p, dict))
+    passed = bool(report.get("ok")) and phase == "Succeeded"
+    return CheckPod(name, operation, "Passed" if passed else "Refused", problems, output=log.strip()[-500:])
+
+
+def _problem(raw: Mapping[str, Any]) -> CheckProblem:
+    operator = raw.get("operator")
+    return CheckProblem(
+        code=str(raw.get("code", "")),
+        message=str(raw.get("message", "")),
+        remedy=str(raw.get("remedy") or ""),
+        operator=str(operator) if operator else None,
+    )
+
+
+def read_report(log: str) -> dict[str, Any] | None:
+    """The JSON report in a log: the last object with an `ok`, whatever the user's module printed before it."""
+    start = log.rfind('{"ok"')
+    starts = [start] if start >= 0 else []
+    starts += [i for i in range(len(log) - 1, -1, -1) if log[i] == "{" and (i == 0 or log[i - 1] == "\n")]
+    decoder = json.JSONDecoder()
+    for position in starts[:200]:
+        try:
+            found, _ = decoder.raw_decode(log, position)
+        except ValueError:
+            continue
+        if isinstance(found, dict) and "ok" in found:
+            return found
+    return None
+
+
+def snapshot(manifest: Manifest) -> SnapshotObject:
+    """A FlinkSnapshot."""
+    meta, spec = manifest.get("metadata", {}), manifest.get("spec", {})
+    status = parse_snapshot_status(manifest.get("status"))
+    return SnapshotObject(
+        name=meta.get("name", ""),
+        trigger=labels_of(manifest).get(TRIGGER, "manual"),
+        kind="checkpoint" if "checkpoint" in spec else "savepoint",
+        state=status.state,
+        path=status.path or (spec.get("savepoint") or {}).get("path"),
+        completed_at=status.completed_at,
+        created_at=parse_time(meta.get("creationTimestamp")),
+        deleting="deletionTimestamp" in meta,
+    )
+
+
+def foreign(manifests: Iterable[Manifest], uid: str) -> tuple[str, ...]:
+    """Objects of our name that were made for another FlinkJob."""
+    return tuple(
+        f"{m.get('kind', 'object')} {m['metadata']['name']}" for m in manifests if labels_of(m).get(JOB_UID, uid) != uid
+    )
+
+
+def differs(wanted: Any, live: Any) -> bool:
+    """Whether `live` lacks something of `wanted`; what the API server added does not count."""
+    if wanted in (None, "", False, {}) and live in (None, "", False, {}):
+        return False
+    if isinstance(wanted, dict):
+        return not isinstance(live, dict) or any(differs(v, live.get(k)) for k, v in wanted.items())
+    if isinstance(wanted, list):
+        if not isinstance(live, list):
+            return bool(wanted)
+        return len(wanted) != len(live) or any(differs(w, v) for w, v in zip(wanted, live, strict=True))
+    return bool(wanted != live) and not _same_quantity(wanted, live)
+
+
+def _same_quantity(wanted: object, live: object) -> bool:
+    from penstock_operator.api.validation import quantity
+
+    try:
+        return quantity(str(wanted)) == quantity(str(live))
+    except (ValueError, KeyError):
+        return False
+
+
+def drifted(wanted: Manifest, live: Manifest) -> bool:
+    """Whether somebody changed a Deployment behind our back.
+
+    Only judged if this version of the operator would still make the same template (its digest is an annotation):
+    otherwise every new version would restart all jobs.
+    """
+    if annotations_of(wanted).get(APPLIED) != annotations_of(live).get(APPLIED):
+        return False
+    return differs(wanted["spec"]["template"], live.get("spec", {}).get("template"))

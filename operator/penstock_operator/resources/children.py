@@ -1,0 +1,198 @@
+"""What surrounds the pods: accounts and rights, Services, disruption budgets, the NetworkPolicy, the Ingress."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock_operator.resources.configuration import config_map
+from penstock_operator.resources.names import (
+    BLOCKS_PORT,
+    DRIVER_PORT,
+    JOB,
+    MASTER_PORT,
+    REST_PORT,
+    Owner,
+)
+
+if TYPE_CHECKING:
+    from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.reconcile.plan import Incarnation
+
+
+@dataclass(frozen=True)
+class OperatorIdentity:
+    """Where the operator itself runs; the job's NetworkPolicy lets it in."""
+
+    namespace: str = "penstock-system"
+    app: str = "penstock-operator"
+
+
+def children(
+    owner: Owner, incarnation: Incarnation, desired: FlinkJobSpec, operator: OperatorIdentity
+) -> list[dict[str, Any]]:
+    """Everything but Secret and Deployments, in the order in which it is applied."""
+    objects = [
+        service_account(owner, "master", desired),
+        service_account(owner, "worker", desired),
+        role(owner),
+        role_binding(owner),
+        config_map(owner, incarnation.spec, incarnation.parallelism),
+        master_service(owner, standbys=incarnation.spec.master.replicas > 1),
+        rest_service(owner),
+        disruption_budget(owner, "worker", {"maxUnavailable": 1}),
+    ]
+    if incarnation.spec.master.replicas > 1:
+        objects.append(disruption_budget(owner, "master", {"minAvailable": 1}))
+    if desired.network_policy.enabled:
+        objects.append(network_policy(owner, desired, operator))
+    if desired.ingress is not None:
+        objects.append(ingress(owner, desired))
+    return objects
+
+
+def optional_children(owner: Owner) -> list[tuple[str, str]]:
+    """(kind, name) of objects that are removed when the spec no longer asks for them."""
+    return [
+        ("PodDisruptionBudget", owner.master),
+        ("NetworkPolicy", owner.name),
+        ("Ingress", owner.rest),
+    ]
+
+
+def service_account(owner: Owner, role_name: str, spec: FlinkJobSpec) -> dict[str, Any]:
+    """An account of the job's own. The workers' has no rights at all."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": owner.metadata(f"{owner.name}-{role_name}", role_name, **spec.service_account.annotations),
+        "automountServiceAccountToken": False,
+    }
+
+
+def role(owner: Owner) -> dict[str, Any]:
+    """What masters with standbys need: their Lease, their ConfigMap."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": owner.metadata(owner.master, "master"),
+        "rules": [
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+            {
+                "apiGroups": ["coordination.k8s.io"],
+                "resources": ["leases"],
+                "resourceNames": [owner.lease],
+                "verbs": ["get", "patch", "update"],
+            },
+            {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [owner.config], "verbs": ["get"]},
+        ],
+    }
+
+
+def role_binding(owner: Owner) -> dict[str, Any]:
+    """Gives the master its Role."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": owner.metadata(owner.master, "master"),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": owner.master},
+        "subjects": [{"kind": "ServiceAccount", "name": owner.master, "namespace": owner.namespace}],
+    }
+
+
+def secret(owner: Owner, rest_token: str, spark_secret: str) -> dict[str, Any]:
+    """Made once with random values and never written again."""
+    values = {"rest-token": rest_token, "spark-secret": spark_secret}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": owner.metadata(owner.secrets),
+        "type": "Opaque",
+        "data": {key: base64.b64encode(value.encode()).decode() for key, value in values.items()},
+    }
+
+
+def master_service(owner: Owner, *, standbys: bool) -> dict[str, Any]:
+    """Headless: workers find the leading master by it. With one master its address is published at once."""
+    ports = {"spark-master": MASTER_PORT, "spark-driver": DRIVER_PORT, "spark-blocks": BLOCKS_PORT}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": owner.metadata(owner.master, "master"),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": not standbys,
+            "selector": owner.selector("master"),
+            "ports": [{"name": name, "port": port, "targetPort": port} for name, port in ports.items()],
+        },
+    }
+
+
+def rest_service(owner: Owner) -> dict[str, Any]:
+    """REST API and dashboard of the leading master."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": owner.metadata(owner.rest, "master"),
+        "spec": {
+            "selector": owner.selector("master"),
+            "ports": [{"name": "rest", "port": REST_PORT, "targetPort": "rest"}],
+        },
+    }
+
+
+def disruption_budget(owner: Owner, role_name: str, limit: dict[str, Any]) -> dict[str, Any]:
+    """Keeps drains from taking several pods at a time."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": owner.metadata(f"{owner.name}-{role_name}", role_name),
+        "spec": {**limit, "selector": {"matchLabels": owner.selector(role_name)}},
+    }
+
+
+def network_policy(owner: Owner, spec: FlinkJobSpec, operator: OperatorIdentity) -> dict[str, Any]:
+    """Within the job everything; from outside REST, and only for the operator and those the spec names."""
+    from_operator = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": operator.namespace}},
+        "podSelector": {"matchLabels": {"app.kubernetes.io/name": operator.app}},
+    }
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": owner.metadata(owner.name),
+        "spec": {
+            "podSelector": {"matchLabels": {JOB: owner.name}},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {"from": [{"podSelector": {"matchLabels": {JOB: owner.name}}}]},
+                {
+                    "from": [from_operator, *(dict(peer) for peer in spec.network_policy.rest_from)],
+                    "ports": [{"port": REST_PORT, "protocol": "TCP"}],
+                },
+            ],
+        },
+    }
+
+
+def ingress(owner: Owner, spec: FlinkJobSpec) -> dict[str, Any]:
+    """Makes REST API and dashboard reachable from outside the cluster."""
+    wish = spec.ingress
+    if wish is None:
+        msg = "the spec asks for no Ingress"
+        raise ValueError(msg)
+    backend = {"service": {"name": owner.rest, "port": {"name": "rest"}}}
+    body: dict[str, Any] = {
+        "rules": [{"host": wish.host, "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}]
+    }
+    if wish.class_name:
+        body["ingressClassName"] = wish.class_name
+    if wish.tls_secret_name:
+        body["tls"] = [{"hosts": [wish.host], "secretName": wish.tls_secret_name}]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": owner.metadata(owner.rest, "master", **wish.annotations),
+        "spec": body,
+    }

@@ -1,0 +1,167 @@
+"""The two Deployments, and the pod that proves a revision before they are touched."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from penstock_operator.resources.configuration import configuration, render
+from penstock_operator.resources.names import (
+    APPLIED,
+    BLOCKS_PORT,
+    CONFIG,
+    DRIVER_PORT,
+    INCARNATION,
+    MASTER_PORT,
+    OPERATION,
+    REST_PORT,
+    REVISION,
+    Owner,
+)
+from penstock_operator.resources.pods import PodParts, incarnation_labels, pod_template
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.api.status import Restore
+    from penstock_operator.reconcile.plan import Incarnation
+
+CHECK_SECONDS = 600
+
+
+def restore_option(restore: Restore) -> list[str]:
+    """The one option without which the master refuses to start."""
+    if restore.kind == "Fresh":
+        return ["--fresh"]
+    if restore.kind == "Latest" or restore.path is None:
+        return ["--restore-latest"]
+    return ["--restore", restore.path]
+
+
+def master_args(incarnation: Incarnation) -> list[str]:
+    """Arguments of the master. Parallelism is not among them: a live rescale must survive a restart of the pod."""
+    spec = incarnation.spec
+    allowed = [part for uid in incarnation.allow_non_restored_state for part in ("--allow-non-restored-state", uid)]
+    return [
+        "master", "--entry", spec.job.entry, *restore_option(incarnation.restore), *allowed,
+        "--job-id", incarnation.job_id, "--", *spec.job.args,
+    ]  # fmt: skip
+
+
+def master_deployment(owner: Owner, incarnation: Incarnation, lost_node: timedelta) -> dict[str, Any]:
+    """The JobManager's Deployment. Recreate, never rolling: two masters must not run one job."""
+    spec = incarnation.spec
+    parts = PodParts(
+        role="master",
+        args=master_args(incarnation),
+        resources=spec.master.resources,
+        template=spec.master.pod_template,
+        config=_config_map_projection(owner),
+        service_account=owner.master,
+        api_token=spec.master.replicas > 1,
+        ports=[
+            {"name": "rest", "containerPort": REST_PORT},
+            {"name": "spark-master", "containerPort": MASTER_PORT},
+            {"name": "spark-driver", "containerPort": DRIVER_PORT},
+            {"name": "spark-blocks", "containerPort": BLOCKS_PORT},
+        ],
+        probes=_master_probes(),
+        labels=incarnation_labels(incarnation.job_id),
+    )
+    return _deployment(owner, incarnation, parts, spec.master.replicas, lost_node)
+
+
+def worker_deployment(owner: Owner, incarnation: Incarnation, workers: int, lost_node: timedelta) -> dict[str, Any]:
+    """The TaskManagers' Deployment."""
+    spec = incarnation.spec
+    address = f"{owner.master}.{owner.namespace}.svc:{MASTER_PORT}"
+    parts = PodParts(
+        role="worker",
+        args=["worker", "--master", address, "--slots", str(spec.worker.slots)],
+        resources=spec.worker.resources,
+        template=spec.worker.pod_template,
+        config=_config_map_projection(owner),
+        service_account=owner.worker,
+        ports=[{"name": "spark-blocks", "containerPort": BLOCKS_PORT}],
+        grace=15,
+        labels=incarnation_labels(incarnation.job_id),
+    )
+    return _deployment(owner, incarnation, parts, workers, lost_node)
+
+
+def check_pod(
+    owner: Owner, spec: FlinkJobSpec, revision: str, operation: str, against: str | None, lost_node: timedelta
+) -> dict[str, Any]:
+    """Runs `penstock check` in the new image. Its configuration comes with it, as an annotation: the job's ConfigMap
+    belongs to the revision that runs."""
+    target = ["--against", against] if against else []
+    parts = PodParts(
+        role="check",
+        args=[
+            "check", "--entry", spec.job.entry, "--parallelism", str(spec.job.parallelism), *target,
+            "--format", "json", "--", *spec.job.args,
+        ],
+        resources=spec.master.resources,
+        template=spec.master.pod_template,
+        config={"downwardAPI": {"items": [{"path": "penstock.yaml", "fieldRef": {"fieldPath": _annotation(CONFIG)}}]}},
+        service_account=owner.worker,
+        grace=5,
+        annotations={
+            CONFIG: render(configuration(owner, spec, spec.job.parallelism)),
+            OPERATION: operation,
+            REVISION: revision,
+        },
+        restart_policy="Never",
+    )  # fmt: skip
+    template = pod_template(owner, spec, parts, lost_node)
+    template["spec"]["activeDeadlineSeconds"] = CHECK_SECONDS
+    metadata = {**owner.metadata(owner.check(operation), "check"), **template["metadata"]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+def _deployment(
+    owner: Owner, incarnation: Incarnation, parts: PodParts, replicas: int, lost_node: timedelta
+) -> dict[str, Any]:
+    template = pod_template(owner, incarnation.spec, parts, lost_node)
+    annotations = {
+        REVISION: incarnation.revision,
+        INCARNATION: incarnation.job_id,
+        APPLIED: _digest(template),
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {**owner.metadata(f"{owner.name}-{parts.role}", parts.role), "annotations": annotations},
+        "spec": {
+            "replicas": replicas,
+            "revisionHistoryLimit": 0,
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": owner.selector(parts.role)},
+            "template": template,
+        },
+    }
+
+
+def _master_probes() -> dict[str, Any]:
+    def probe(path: str, **timing: int) -> dict[str, Any]:
+        return {"httpGet": {"path": path, "port": "rest"}, "timeoutSeconds": 5, **timing}
+
+    return {
+        "startupProbe": probe("/healthz", periodSeconds=2, failureThreshold=150),
+        "livenessProbe": probe("/healthz", periodSeconds=10, failureThreshold=6),
+        "readinessProbe": probe("/readyz", periodSeconds=2, failureThreshold=3),
+    }
+
+
+def _config_map_projection(owner: Owner) -> dict[str, Any]:
+    return {"configMap": {"name": owner.config, "items": [{"key": "penstock.yaml", "path": "penstock.yaml"}]}}
+
+
+def _annotation(name: str) -> str:
+    return f"metadata.annotations['{name}']"
+
+
+def _digest(template: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:16]

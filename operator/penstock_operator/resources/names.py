@@ -1,0 +1,113 @@
+"""Names, labels and annotations of everything that belongs to a FlinkJob: the one place where they are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock_operator.api.crds import GROUP, VERSION
+
+MANAGER = "penstock-operator"
+
+JOB = f"{GROUP}/job"
+JOB_UID = f"{GROUP}/job-uid"
+ROLE = f"{GROUP}/role"
+INCARNATION = f"{GROUP}/incarnation"
+REVISION = f"{GROUP}/revision"
+APPLIED = f"{GROUP}/applied"
+OPERATION = f"{GROUP}/operation"
+CONFIG = f"{GROUP}/config"
+TRIGGER = f"{GROUP}/trigger"
+SNAPSHOT_TYPE = f"{GROUP}/snapshot-type"
+FINALIZER = f"{GROUP}/finalizer"
+
+REST_PORT = 8081
+MASTER_PORT = 7077
+DRIVER_PORT = 7078
+BLOCKS_PORT = 7079
+
+CONF_DIR = "/etc/penstock"
+WORK_DIR = "/var/lib/penstock"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The FlinkJob that objects are made for."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def master(self) -> str:
+        """Deployment, headless Service and ServiceAccount of the master."""
+        return f"{self.name}-master"
+
+    @property
+    def worker(self) -> str:
+        """Deployment and ServiceAccount of the workers."""
+        return f"{self.name}-worker"
+
+    @property
+    def rest(self) -> str:
+        """Service of the REST API."""
+        return f"{self.name}-rest"
+
+    @property
+    def config(self) -> str:
+        """ConfigMap."""
+        return f"{self.name}-config"
+
+    @property
+    def secrets(self) -> str:
+        """Secret with the REST token and Spark's secret."""
+        return f"{self.name}-secrets"
+
+    @property
+    def lease(self) -> str:
+        """Lease of the leading master, where there are standbys."""
+        return f"{self.name}-leader"
+
+    def check(self, operation: str) -> str:
+        """Pod that proves a revision."""
+        return f"{self.name}-check-{operation}"
+
+    def labels(self, role: str | None = None) -> dict[str, str]:
+        """Labels of an object; `role` for what belongs to master or worker."""
+        labels = {
+            "app.kubernetes.io/name": "flinkjob",
+            "app.kubernetes.io/instance": self.name,
+            "app.kubernetes.io/managed-by": MANAGER,
+            JOB: self.name,
+            JOB_UID: self.uid,
+        }
+        if role is not None:
+            labels |= {"app.kubernetes.io/component": role, ROLE: role}
+        return labels
+
+    def selector(self, role: str | None = None) -> dict[str, str]:
+        """Labels that select this job's pods; no uid in them, since a Deployment's selector can never change."""
+        return {JOB: self.name} | ({ROLE: role} if role else {})
+
+    def metadata(self, name: str, role: str | None = None, **annotations: str) -> dict[str, Any]:
+        """Metadata of a child."""
+        meta: dict[str, Any] = {
+            "name": name,
+            "namespace": self.namespace,
+            "labels": self.labels(role),
+            "ownerReferences": [self.reference()],
+        }
+        if annotations:
+            meta["annotations"] = annotations
+        return meta
+
+    def reference(self) -> dict[str, Any]:
+        """Makes Kubernetes remove the child with the FlinkJob."""
+        return {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": "FlinkJob",
+            "name": self.name,
+            "uid": self.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }

@@ -1,0 +1,174 @@
+"""The pods: the operator's own template under the *restricted* profile, with the user's laid over it.
+
+The order is: operator's base < spec.podTemplate < spec.master/worker.podTemplate < what must hold whatever a template
+says (ServiceAccount, security contexts, labels). Lists whose items have names merge by name.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock_operator.api.pod_template import MAIN_CONTAINER
+from penstock_operator.resources.names import CONF_DIR, INCARNATION, WORK_DIR, Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import timedelta
+
+    from penstock_operator.api.flinkjob import FlinkJobSpec, Resources
+
+FS_GROUP = 10001
+"""Group of the mounted files; the image's own user and group stay what they are."""
+
+
+@dataclass(frozen=True)
+class PodParts:
+    """What differs between master, worker and check pod."""
+
+    role: str
+    args: list[str]
+    resources: Resources
+    template: Mapping[str, Any]
+    config: dict[str, Any]
+    """Projection that puts `penstock.yaml` in place."""
+    service_account: str
+    api_token: bool = False
+    ports: list[dict[str, Any]] = field(default_factory=list)
+    probes: dict[str, Any] = field(default_factory=dict)
+    grace: int = 30
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    restart_policy: str | None = None
+
+
+def pod_template(owner: Owner, spec: FlinkJobSpec, parts: PodParts, lost_node: timedelta) -> dict[str, Any]:
+    """Metadata and spec of a pod."""
+    base = _base(owner, spec, parts, lost_node)
+    merged = merge(merge(base, spec.pod_template), parts.template)
+    metadata = merged.setdefault("metadata", {})
+    metadata["labels"] = {**metadata.get("labels", {}), **owner.labels(parts.role), **parts.labels}
+    if parts.annotations or metadata.get("annotations"):
+        metadata["annotations"] = {**metadata.get("annotations", {}), **parts.annotations}
+    pod = merged["spec"]
+    pod["serviceAccountName"] = parts.service_account
+    pod["automountServiceAccountToken"] = parts.api_token
+    pod["securityContext"] = {**pod.get("securityContext", {}), **_pod_security()}
+    for group in ("containers", "initContainers"):
+        for container in pod.get(group, ()):
+            container["securityContext"] = {**container.get("securityContext", {}), **_container_security(container)}
+    return merged
+
+
+def _base(owner: Owner, spec: FlinkJobSpec, parts: PodParts, lost_node: timedelta) -> dict[str, Any]:
+    container: dict[str, Any] = {
+        "name": MAIN_CONTAINER,
+        "image": spec.image,
+        "imagePullPolicy": spec.image_pull_policy,
+        "args": parts.args,
+        "env": _environment(),
+        "resources": parts.resources.to_manifest(),
+        "volumeMounts": [
+            {"name": "config", "mountPath": CONF_DIR, "readOnly": True},
+            {"name": "work", "mountPath": WORK_DIR},
+            {"name": "tmp", "mountPath": "/tmp"},
+        ],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        **parts.probes,
+    }
+    if parts.ports:
+        container["ports"] = parts.ports
+    if spec.storage.secret_name:
+        container["envFrom"] = [{"secretRef": {"name": spec.storage.secret_name}}]
+    pod: dict[str, Any] = {
+        "containers": [container],
+        "terminationGracePeriodSeconds": parts.grace,
+        "enableServiceLinks": False,
+        "securityContext": {"fsGroup": FS_GROUP, "fsGroupChangePolicy": "OnRootMismatch"},
+        "tolerations": _tolerations(lost_node),
+        "volumes": [
+            {"name": "config", "projected": {"defaultMode": 0o440, "sources": [parts.config, _secrets(owner)]}},
+            {"name": "work", "emptyDir": {}},
+            {"name": "tmp", "emptyDir": {}},
+        ],
+    }
+    if spec.image_pull_secrets:
+        pod["imagePullSecrets"] = [s.to_manifest() for s in spec.image_pull_secrets]
+    if parts.restart_policy:
+        pod["restartPolicy"] = parts.restart_policy
+    return {"metadata": {}, "spec": pod}
+
+
+def _environment() -> list[dict[str, Any]]:
+    def of(path: str) -> dict[str, Any]:
+        return {"fieldRef": {"fieldPath": path}}
+
+    return [
+        {"name": "PENSTOCK_CONF_DIR", "value": CONF_DIR},
+        {"name": "PENSTOCK_WORK_DIR", "value": WORK_DIR},
+        {"name": "PENSTOCK_POD_NAME", "valueFrom": of("metadata.name")},
+        {"name": "PENSTOCK_NAMESPACE", "valueFrom": of("metadata.namespace")},
+        {"name": "PENSTOCK_POD_IP", "valueFrom": of("status.podIP")},
+        {"name": "HOME", "value": "/tmp"},
+    ]
+
+
+def _secrets(owner: Owner) -> dict[str, Any]:
+    items = [{"key": key, "path": f"secrets/{key}"} for key in ("rest-token", "spark-secret")]
+    return {"secret": {"name": owner.secrets, "optional": True, "items": items}}
+
+
+def _tolerations(lost_node: timedelta) -> list[dict[str, Any]]:
+    seconds = int(lost_node.total_seconds())
+    return [
+        {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+        for key in ("not-ready", "unreachable")
+    ]
+
+
+def _pod_security() -> dict[str, Any]:
+    return {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def _container_security(container: Mapping[str, Any]) -> dict[str, Any]:
+    security: dict[str, Any] = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+    }
+    if container["name"] == MAIN_CONTAINER:
+        security["readOnlyRootFilesystem"] = True
+    return security
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay one template over another: maps by key, lists of named things by name, other lists one after the other.
+
+    >>> merge({"a": [{"name": "x", "v": 1}]}, {"a": [{"name": "x", "v": 2}, {"name": "y"}]})
+    {'a': [{'name': 'x', 'v': 2}, {'name': 'y'}]}
+    """
+    out = deepcopy(dict(base))
+    for key, value in over.items():
+        mine = out.get(key)
+        if isinstance(mine, dict) and isinstance(value, dict):
+            out[key] = merge(mine, value)
+        elif isinstance(mine, list) and isinstance(value, list):
+            out[key] = _merge_lists(mine, value)
+        else:
+            out[key] = deepcopy(value)
+    return out
+
+
+def _merge_lists(base: list[Any], over: list[Any]) -> list[Any]:
+    if not all(isinstance(item, dict) and "name" in item for item in [*base, *over]):
+        return [*base, *(deepcopy(item) for item in over if item not in base)]
+    named = {item["name"]: item for item in base}
+    for item in over:
+        named[item["name"]] = merge(named.get(item["name"], {}), item)
+    return list(named.values())
+
+
+def incarnation_labels(job_id: str) -> dict[str, str]:
+    """The label by which the pods of different incarnations are told apart."""
+    return {INCARNATION: job_id}

@@ -1,0 +1,51 @@
+"""How patient the operator is. One frozen object, given to the pure core as an argument."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Times and limits that are not a job's own business; the chart's `values.yaml` sets some of them."""
+
+    resync: timedelta = timedelta(seconds=60)
+    """Between two passes over a job where nothing happens."""
+    progress: timedelta = timedelta(seconds=2)
+    """Between two passes while an operation waits for something."""
+    watch: timedelta = timedelta(seconds=15)
+    """Between two passes over a running job."""
+    volatile_write: timedelta = timedelta(seconds=60)
+    """Between two writes of a status in which only the newest checkpoint or the restarts changed."""
+    dependents_resync: timedelta = timedelta(minutes=10)
+    """Between two checks of Services, ConfigMaps and so on, which are not watched."""
+    not_running_grace: timedelta = timedelta(minutes=2)
+    """How long an upgrade waits for a job that is not RUNNING before it takes the newest checkpoint instead."""
+    teardown_timeout: timedelta = timedelta(minutes=3)
+    """How long pods may take to go before those on lost nodes are no longer waited for (storage fences them)."""
+    rescale_timeout: timedelta = timedelta(minutes=5)
+    """How long one attempt to rescale may take."""
+    silence: timedelta = timedelta(seconds=30)
+    """How long a master whose pod is ready may leave requests unanswered before the job counts as not running."""
+    checkpoint_patience: timedelta = timedelta(seconds=5)
+    """How long a new revision that is RUNNING is given for its first checkpoint before one is asked for."""
+    backoff_first: timedelta = timedelta(seconds=10)
+    """First pause after a failure; it doubles."""
+    backoff_limit: timedelta = timedelta(minutes=5)
+    """Longest pause after failures."""
+    crash_restarts: int = 3
+    """Restarts of the master's container that count as a crash loop."""
+    stalled_attempts: int = 2
+    """Failed attempts after which `Stalled` tells a person."""
+    history: int = 10
+    """Operations kept in the status."""
+    text_limit: int = 1024
+    """Characters kept of any text that comes from an engine, a pod or a cluster."""
+    lost_node_toleration: timedelta = timedelta(seconds=30)
+    """How long pods stay bound to a node that does not answer."""
+
+    def backoff(self, failures: int) -> timedelta:
+        """The pause after so many failures in a row."""
+        doublings = min(max(failures, 1) - 1, 16)
+        return min(self.backoff_limit, self.backoff_first * (1 << doublings))

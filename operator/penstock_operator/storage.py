@@ -1,0 +1,222 @@
+"""Checkpoint storage as the operator needs it: one protocol, and one implementation on `penstock.checkpoint`.
+
+This is the only module that imports the engine's code, and it does so when storage is first used: an operator that
+cannot read a storage must still be able to say so. Calls block for as long as an object store takes; they run in a
+bounded pool of threads, never in the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from penstock_operator.errors import StorageError, StorageMissing
+from penstock_operator.reconcile.observation import StoredSnapshot, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock_operator.api.flinkjob import FlinkJobSpec
+
+T = TypeVar("T")
+
+THREADS = 8
+CALL_TIMEOUT = 45.0
+"""Seconds after which a call is given up; its thread ends by itself when the driver's own timeouts strike."""
+RETRY_FOR = 10.0
+"""Seconds for which the driver retries by itself."""
+
+
+class Storage(Protocol):
+    """The checkpoints and savepoints of one job. Every method raises `StorageError` if storage does not answer."""
+
+    async def newest_complete(self, root: str, job_id: str) -> StoredSnapshot | None:
+        """The newest checkpoint of an incarnation that a restore can use, or None if there is none at all."""
+
+    async def verify(self, path: str) -> Verdict:
+        """Whether a checkpoint or savepoint is whole."""
+
+    async def savepoints(self, directory: str) -> list[StoredSnapshot]:
+        """Complete savepoints directly in a folder, newest first."""
+
+    async def dispose(self, path: str) -> None:
+        """Delete a savepoint; one that is gone is fine."""
+
+    async def dispose_job(self, root: str, job_id: str) -> None:
+        """Delete all checkpoints of an incarnation."""
+
+
+class StorageFactory(Protocol):
+    """Opens the storage of a job."""
+
+    def __call__(self, spec: FlinkJobSpec, secret: Mapping[str, str]) -> Storage:
+        """`secret`: the content of `storage.secretName`."""
+
+
+def driver_options(spec: FlinkJobSpec, secret: Mapping[str, str]) -> dict[str, Any]:
+    """Options of the storage driver: endpoint and region from the configuration, keys from the Secret."""
+    options: dict[str, Any] = {}
+    endpoint = spec.configuration.get("s3.endpoint") or secret.get("AWS_ENDPOINT_URL")
+    if endpoint:
+        options["endpoint_url"] = str(endpoint)
+    if "AWS_ACCESS_KEY_ID" in secret:
+        options |= {"key": secret["AWS_ACCESS_KEY_ID"], "secret": secret.get("AWS_SECRET_ACCESS_KEY", "")}
+    if "AWS_SESSION_TOKEN" in secret:
+        options["token"] = secret["AWS_SESSION_TOKEN"]
+    region = spec.configuration.get("s3.endpoint.region") or secret.get("AWS_REGION")
+    if region:
+        options["client_kwargs"] = {"region_name": str(region)}
+    return options
+
+
+class PenstockStorages:
+    """Opens storages that share one pool of threads; connections are kept per set of options."""
+
+    def __init__(self, threads: int = THREADS) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="storage")
+        self._open: dict[str, PenstockStorage] = {}
+
+    def __call__(self, spec: FlinkJobSpec, secret: Mapping[str, str]) -> Storage:
+        """See `StorageFactory`."""
+        options = driver_options(spec, secret)
+        key = repr(sorted(options.items(), key=str))
+        if key not in self._open:
+            self._open[key] = PenstockStorage(options, self._pool)
+        return self._open[key]
+
+    def close(self) -> None:
+        """Give the threads up."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+@dataclass
+class PenstockStorage:
+    """Reads manifests by the engine's own code, so that both always agree on what is complete."""
+
+    options: Mapping[str, Any]
+    pool: ThreadPoolExecutor
+    _stores: Any = None
+
+    async def newest_complete(self, root: str, job_id: str) -> StoredSnapshot | None:
+        """See `Storage`."""
+        return await self._run(lambda: self._newest(root, job_id))
+
+    async def verify(self, path: str) -> Verdict:
+        """See `Storage`."""
+        return await self._run(lambda: self._verify(path))
+
+    async def savepoints(self, directory: str) -> list[StoredSnapshot]:
+        """See `Storage`."""
+        return await self._run(lambda: self._savepoints(directory))
+
+    async def dispose(self, path: str) -> None:
+        """See `Storage`."""
+        await self._run(lambda: self._dispose(path))
+
+    async def dispose_job(self, root: str, job_id: str) -> None:
+        """See `Storage`."""
+        await self._run(lambda: self._dispose_job(root, job_id))
+
+    async def _run(self, call: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        try:
+            return await asyncio.wait_for(loop.run_in_executor(self.pool, _translated, call), CALL_TIMEOUT)
+        except TimeoutError as error:
+            msg = f"checkpoint storage did not answer within {CALL_TIMEOUT:.0f} s"
+            raise StorageError(msg) from error
+
+    def _shared(self) -> Any:
+        if self._stores is None:
+            from penstock.checkpoint.retrying_store import RetryPolicy, Stores
+
+            self._stores = Stores(self.options, RetryPolicy(retry_for=RETRY_FOR))
+        return self._stores
+
+    def _newest(self, root: str, job_id: str) -> StoredSnapshot | None:
+        from penstock.checkpoint.snapshots import newest_complete
+
+        found = newest_complete(root, job_id, stores=self._shared())
+        torn = [info for info in found.skipped if not info.problem.startswith("void")]
+        older = found.snapshot
+        if torn:
+            what = f"{torn[0].url}: {torn[0].problem}"
+            return StoredSnapshot(
+                torn[0].url, torn[0].checkpoint_id, job_id, torn=what, older=older.url if older else None
+            )
+        if older is None:
+            return None
+        manifest = older.manifest
+        return StoredSnapshot(older.url, manifest.checkpoint_id, manifest.job_id, _moment(manifest.complete_timestamp))
+
+    def _verify(self, path: str) -> Verdict:
+        from penstock.checkpoint.snapshots import verify
+        from penstock.common import errors
+
+        definite = (
+            errors.SnapshotNotFound,
+            errors.SnapshotTorn,
+            errors.CorruptStateFile,
+            errors.StateFormatUnsupported,
+            errors.RestoreRefused,
+        )
+        try:
+            report = verify(path, stores=self._shared())
+        except definite as error:
+            return Verdict(path, ok=False, reason=f"{error.message}{'; ' + error.remedy if error.remedy else ''}")
+        manifest = report.snapshot.manifest
+        time = _moment(manifest.complete_timestamp)
+        problems = "; ".join(report.problems()[:5])
+        return Verdict(path, report.is_complete, problems, manifest.checkpoint_id, time)
+
+    def _savepoints(self, directory: str) -> list[StoredSnapshot]:
+        from penstock.checkpoint.snapshots import list_savepoints
+
+        found = list_savepoints(directory, stores=self._shared())
+        return [
+            StoredSnapshot(info.url, info.checkpoint_id, info.job_id, _moment(info.complete_timestamp))
+            for info in found
+            if info.is_usable
+        ]
+
+    def _dispose(self, path: str) -> None:
+        from penstock.checkpoint.savepoint import dispose
+        from penstock.common.errors import SnapshotNotFound
+
+        try:
+            dispose(path, stores=self._shared())
+        except SnapshotNotFound:
+            return
+
+    def _dispose_job(self, root: str, job_id: str) -> None:
+        from penstock.checkpoint.layout import METADATA
+        from penstock.checkpoint.storage import CheckpointStorage
+
+        storage = CheckpointStorage(root, job_id, stores=self._shared())
+        urls = [info.url for info in storage.list_objects()]
+        for url in sorted(urls, key=lambda u: not u.endswith(METADATA)):
+            storage.store.delete(url)
+
+
+def _translated(call: Callable[[], T]) -> T:
+    """The engine's errors as ours; what is missing from the image is said as such."""
+    try:
+        return call()
+    except ImportError as error:
+        msg = (
+            f"the operator cannot read checkpoint storage: {error}. Use an image with penstock and the storage's driver"
+        )
+        raise StorageMissing(msg) from error
+    except Exception as error:
+        from penstock.common.errors import PenstockError
+
+        if isinstance(error, PenstockError):
+            msg = f"{error.message}{'; ' + error.remedy if error.remedy else ''}"
+            raise StorageError(msg) from error
+        raise
+
+
+def _moment(millis: int) -> datetime | None:
+    return datetime.fromtimestamp(millis / 1000, UTC).replace(microsecond=0) if millis > 0 else None

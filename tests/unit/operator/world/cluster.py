@@ -1,0 +1,213 @@
+"""An API server in memory: resourceVersions, status subresource, finalizers, garbage collection."""
+
+from __future__ import annotations
+
+import asyncio
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from penstock_operator.errors import AlreadyExists, Conflict, Denied
+from penstock_operator.kube.cluster import KINDS, Kind, Manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tests.unit.operator.world.faults import Fault
+
+Key = tuple[str, str, str]
+_GRACEFUL = {"Pod"}
+
+
+class FakeCluster:
+    """`Cluster`, plus what a test does to it behind the operator's back (methods without `async`)."""
+
+    def __init__(self, fault: Fault, now: Callable[[], str]) -> None:
+        self.fault, self._now = fault, now
+        self.objects: dict[Key, Manifest] = {}
+        self.logs: dict[str, str] = {}
+        self.denied: dict[str, str] = {}
+        """Kind → why creating or applying one is forbidden."""
+        self.writes: list[str] = []
+        self._version = 0
+        self._uids = 0
+
+    # --- Cluster -----------------------------------------------------------------------------------------------------
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        await asyncio.sleep(0)
+        return deepcopy(self.objects.get((kind.name, namespace, name)))
+
+    async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Manifest]:
+        await asyncio.sleep(0)
+        return [deepcopy(m) for m in self.select(kind.name, namespace, labels or {})]
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        call = self._before("create", manifest)
+        key = self._key(manifest)
+        if key in self.objects:
+            raise AlreadyExists(f"{key} exists", status=409)
+        stored = self.put(manifest)
+        self.fault.after(call)
+        await asyncio.sleep(0)
+        return deepcopy(stored)
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        call = self._before("apply", manifest)
+        key = self._key(manifest)
+        live = self.objects.get(key)
+        if live is None:
+            self.put(manifest)
+        else:
+            merged = deepcopy(live)
+            merged.update({k: deepcopy(v) for k, v in manifest.items() if k != "metadata"})
+            for part in ("labels", "annotations", "ownerReferences"):
+                if part in manifest["metadata"]:
+                    merged["metadata"][part] = deepcopy(manifest["metadata"][part])
+            self._store(key, merged)
+        self.fault.after(call)
+        await asyncio.sleep(0)
+        return deepcopy(self.objects[key])
+
+    async def replace(self, manifest: Manifest, *, subresource: str = "") -> Manifest:
+        call = self._before(f"replace {subresource}".strip(), manifest)
+        key = self._key(manifest)
+        live = self.objects.get(key)
+        if live is None or live["metadata"]["resourceVersion"] != manifest["metadata"]["resourceVersion"]:
+            raise Conflict(f"{key} has changed", status=409)
+        merged = {**deepcopy(live), "status": deepcopy(manifest["status"])} if subresource else deepcopy(manifest)
+        self._store(key, merged)
+        self.fault.after(call)
+        await asyncio.sleep(0)
+        return deepcopy(self.objects[key])
+
+    async def merge(self, kind: Kind, namespace: str, name: str, patch: Manifest) -> Manifest | None:
+        key = (kind.name, namespace, name)
+        call = f"merge {kind.name} {name}"
+        self.fault.before(call)
+        self.writes.append(call)
+        live = self.objects.get(key)
+        if live is None:
+            return None
+        version = patch.get("metadata", {}).get("resourceVersion")
+        if version is not None and version != live["metadata"]["resourceVersion"]:
+            raise Conflict(f"{key} has changed", status=409)
+        self._store(key, _merge(live, patch))
+        self._finish_deletion(key)
+        self.fault.after(call)
+        await asyncio.sleep(0)
+        return deepcopy(self.objects.get(key))
+
+    async def delete(self, kind: Kind, namespace: str, name: str) -> None:
+        call = f"delete {kind.name} {name}"
+        self.fault.before(call)
+        self.writes.append(call)
+        self.remove(kind.name, namespace, name)
+        self.fault.after(call)
+        await asyncio.sleep(0)
+
+    async def log(self, namespace: str, pod: str, limit: int) -> str:
+        return self.logs.get(pod, "")[-limit:]
+
+    # --- for tests and for the simulated controllers -----------------------------------------------------------------
+
+    def put(self, manifest: Manifest) -> Manifest:
+        """Create without faults."""
+        stored = deepcopy(manifest)
+        self._uids += 1
+        meta = stored["metadata"]
+        meta.setdefault("uid", f"uid-{self._uids:04d}-{meta['name']}")
+        meta.setdefault("creationTimestamp", self._now())
+        meta["generation"] = 1
+        if stored["kind"] == "Pod":
+            stored.setdefault("status", {"phase": "Pending"})
+        key = self._key(stored)
+        self._version += 1
+        meta["resourceVersion"] = str(self._version)
+        self.objects[key] = stored
+        return stored
+
+    def edit(self, kind: str, namespace: str, name: str, change: Callable[[Manifest], Any]) -> None:
+        """Change an object in place, as a user or a controller would."""
+        key = (kind, namespace, name)
+        changed = deepcopy(self.objects[key])
+        change(changed)
+        self._store(key, changed)
+
+    def remove(self, kind: str, namespace: str, name: str) -> None:
+        """Ask for deletion."""
+        key = (kind, namespace, name)
+        live = self.objects.get(key)
+        if live is None or "deletionTimestamp" in live["metadata"]:
+            return
+        changed = deepcopy(live)
+        changed["metadata"]["deletionTimestamp"] = self._now()
+        self._store(key, changed, bump=False)
+        if kind not in _GRACEFUL:
+            self._finish_deletion(key)
+
+    def drop(self, kind: str, namespace: str, name: str) -> None:
+        """Remove for good, with what it owns."""
+        gone = self.objects.pop((kind, namespace, name), None)
+        if gone is None:
+            return
+        uid = gone["metadata"]["uid"]
+        for other, manifest in list(self.objects.items()):
+            if any(o["uid"] == uid for o in manifest["metadata"].get("ownerReferences", ())):
+                if other[0] == "Pod":
+                    self.remove(*other)
+                else:
+                    self.drop(*other)
+
+    def select(self, kind: str, namespace: str | None, labels: Mapping[str, str]) -> list[Manifest]:
+        return [
+            m
+            for (k, ns, _), m in sorted(self.objects.items())
+            if k == kind
+            and namespace in (None, ns)
+            and all((m["metadata"].get("labels") or {}).get(a) == b for a, b in labels.items())
+        ]
+
+    def one(self, kind: str, name: str, namespace: str = "default") -> Manifest | None:
+        return self.objects.get((kind, namespace, name))
+
+    def _before(self, verb: str, manifest: Manifest) -> str:
+        call = f"{verb} {manifest['kind']} {manifest['metadata']['name']}"
+        self.fault.before(call)
+        self.writes.append(call)
+        if manifest["kind"] not in KINDS:
+            raise AssertionError(f"unknown kind {manifest['kind']}")
+        if manifest["kind"] in self.denied and not verb.startswith("replace"):
+            raise Denied(self.denied[manifest["kind"]], status=403)
+        return call
+
+    def _key(self, manifest: Manifest) -> Key:
+        return (manifest["kind"], manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"])
+
+    def _store(self, key: Key, manifest: Manifest, *, bump: bool = True) -> None:
+        live = self.objects.get(key)
+        if live == manifest:
+            return
+        if bump and live is not None and live.get("spec") != manifest.get("spec"):
+            manifest["metadata"]["generation"] = live["metadata"].get("generation", 1) + 1
+        self._version += 1
+        manifest["metadata"]["resourceVersion"] = str(self._version)
+        self.objects[key] = manifest
+
+    def _finish_deletion(self, key: Key) -> None:
+        live = self.objects.get(key)
+        if live and "deletionTimestamp" in live["metadata"] and not live["metadata"].get("finalizers"):
+            self.drop(*key)
+
+
+def _merge(live: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return deepcopy(patch)
+    out = deepcopy(live) if isinstance(live, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            out.pop(key, None)
+        elif key == "resourceVersion":
+            continue
+        else:
+            out[key] = _merge(out.get(key), value)
+    return out

@@ -1,0 +1,244 @@
+"""The job in a master's pod: reads, checkpoints, commits, takes savepoints, rescales; and its REST API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock_operator.engine.client import JobView, RequestKind
+from penstock_operator.errors import EngineError, EngineUnreachable
+from penstock_operator.reconcile.observation import Checkpoints, Request
+from tests.unit.operator.world.storage import Stored
+
+if TYPE_CHECKING:
+    from tests.unit.operator.world.images import Image
+    from tests.unit.operator.world.world import World
+
+RATE = 10
+INTERVAL = 10.0
+ACTION_TIME = 1.0
+
+
+@dataclass
+class Pending:
+    kind: str
+    done_at: float
+    directory: str = ""
+    parallelism: int = 0
+
+
+@dataclass
+class FakeJob:
+    """One incarnation of a job in one master process."""
+
+    world: World
+    name: str
+    job_id: str
+    image: Image
+    restore: str
+    wanted: int
+    state: str = "CREATED"
+    parallelism: int = 0
+    position: int = 0
+    committed: int = 0
+    checkpoint_id: int = 0
+    completed: int = 0
+    restored: int = 0
+    epoch: int = 0
+    ran: float = 0.0
+    next_checkpoint: float = INTERVAL
+    requests: dict[str, Request] = field(default_factory=dict)
+    pending: dict[str, Pending] = field(default_factory=dict)
+    failure: str = ""
+
+    def take_over(self) -> bool:
+        """Start as the engine does: the newest own checkpoint, else what the arguments name. False: it refuses."""
+        storage = self.world.storage
+        self.epoch = storage.leaders[self.job_id] = storage.leaders.get(self.job_id, 0) + 1
+        if self.job_id in storage.ended:
+            self.state = storage.ended[self.job_id]
+            return True
+        own = storage.of_job(self.job_id)
+        if own:
+            return self._restore_from(own[-1])
+        if self.restore == "--fresh":
+            self.world.sink.started_empty(self.name, self.job_id)
+            return True
+        found = storage.found.get(self.restore)
+        if self.restore == "--restore-latest" or found is None or found.path in storage.torn:
+            return False
+        return self._restore_from(found)
+
+    def _restore_from(self, snapshot: Stored) -> bool:
+        self.position = self.committed = snapshot.position
+        self.checkpoint_id = snapshot.id
+        self.restored = 1
+        self.world.sink.restored(self.name, snapshot)
+        return True
+
+    def advance(self, seconds: float, slots: int) -> None:
+        """Let time pass."""
+        if self.world.storage.leaders.get(self.job_id) != self.epoch:
+            self.state = "SUSPENDED"  # fenced: another master has taken over
+            return
+        if self.state == "CREATED" and slots >= self.wanted:
+            self.state, self.parallelism = "RUNNING", self.wanted
+        if self.state == "RUNNING" and slots < self.parallelism:
+            self.state = "RESTARTING"
+        if self.state == "RESTARTING" and slots >= self.wanted:
+            self._fail_over()
+        if self.state == "RUNNING":
+            self._run(seconds)
+
+    def _fail_over(self) -> None:
+        own = self.world.storage.of_job(self.job_id)
+        source = own[-1] if own else self.world.storage.found.get(self.restore)
+        self.position = self.committed = source.position if source else 0
+        self.state, self.parallelism = "RUNNING", self.wanted
+        self.restored += 1
+        for request in list(self.pending):
+            self._finish(request, Request(request, "Failed", cause="the job failed over"))
+
+    def _run(self, seconds: float) -> None:
+        self.ran += seconds
+        self.position += int(RATE * seconds)
+        if self.image.ends_at is not None and self.position >= self.image.ends_at:
+            self.position = self.image.ends_at
+            self.checkpoint()
+            self._end("FINISHED")
+            return
+        if self.image.fails_after is not None and self.ran >= self.image.fails_after:
+            self.failure = "ValueError: a record makes the job fail"
+            self._end("FAILED")
+            return
+        if self.image.checkpoints and self.ran >= self.next_checkpoint:
+            self.next_checkpoint = self.ran + INTERVAL
+            self.checkpoint()
+        for request, pending in list(self.pending.items()):
+            if self.ran >= pending.done_at and self.state == "RUNNING":
+                self._carry_out(request, pending)
+
+    def checkpoint(self) -> None:
+        self.checkpoint_id += 1
+        self.completed += 1
+        path = f"{self.world.storage.root}/{self.job_id}/chk-{self.checkpoint_id}"
+        self._write(path)
+        for old in self.world.storage.of_job(self.job_id)[:-2]:
+            del self.world.storage.found[old.path]
+
+    def _write(self, path: str) -> None:
+        now = self.world.now()
+        self.world.storage.put(Stored(path, self.checkpoint_id, self.job_id, self.position, now))
+        self.world.sink.commit(self.name, self.committed, self.position)
+        self.committed = self.position
+
+    def _carry_out(self, request: str, pending: Pending) -> None:
+        if pending.kind == "rescale":
+            self._rescale(request, pending.parallelism)
+        elif pending.kind == "checkpoint":
+            if self.image.checkpoints:
+                self.checkpoint()
+                self._finish(request, Request(request, "Completed"))
+            else:
+                self._finish(request, Request(request, "Failed", cause="checkpoints cannot be written"))
+        elif not self.image.savepoints:
+            self._finish(request, Request(request, "Failed", cause="AccessDenied: the savepoint folder"))
+        else:
+            self.checkpoint_id += 1
+            path = f"{pending.directory}/savepoint-{self.job_id[:6]}-{request[:12]}"
+            self._write(path)
+            self.world.savepoints.append(path)
+            self._finish(request, Request(request, "Completed", location=path))
+            if pending.kind == "stop":
+                self._end("FINISHED")
+
+    def _rescale(self, request: str, parallelism: int) -> None:
+        if self.world.slots(self.name, self.job_id) < parallelism:
+            self._finish(request, Request(request, "Failed", cause="not enough slots"))
+            return
+        self.parallelism = self.wanted = parallelism
+        self.world.rescales.append(parallelism)
+        self._finish(request, Request(request, "Completed"))
+
+    def _finish(self, request: str, outcome: Request) -> None:
+        self.requests[request] = outcome
+        self.pending.pop(request, None)
+
+    def _end(self, state: str) -> None:
+        self.state = state
+        if state == "FINISHED":
+            self.world.storage.ended[self.job_id] = state
+
+    def ask(self, kind: str, trigger: str, directory: str = "", parallelism: int = 0) -> str:
+        if trigger not in self.requests:
+            if self.state != "RUNNING":
+                raise EngineError(f"the job is {self.state}", status=409)
+            self.requests[trigger] = Request(trigger, "InProgress")
+            self.pending[trigger] = Pending(kind, self.ran + ACTION_TIME, directory, parallelism)
+        return trigger
+
+
+class FakeEngineClient:
+    """The REST Service of one FlinkJob."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, name
+
+    def _job(self) -> FakeJob:
+        job = self.world.leading(self.name)
+        if job is None or self.world.rest_down:
+            raise EngineUnreachable("nobody answers")
+        return job
+
+    async def jobs(self) -> list[JobView]:
+        job = self._job()
+        return [JobView(job.job_id, job.state)]
+
+    async def parallelism(self, job_id: str) -> int | None:
+        return self._job().parallelism
+
+    async def checkpoints(self, job_id: str) -> Checkpoints:
+        job = self._job()
+        own = self.world.storage.of_job(job.job_id)
+        newest = own[-1] if own else None
+        return Checkpoints(
+            completed=job.completed,
+            restored=job.restored,
+            latest_id=newest.id if newest else None,
+            latest_path=newest.path if newest else None,
+            latest_at=newest.time if newest else None,
+        )
+
+    async def exception(self, job_id: str) -> str:
+        return self._job().failure
+
+    async def slots(self) -> int:
+        return self.world.slots(self.name, self._job().job_id)
+
+    async def busy_workers(self) -> frozenset[str]:
+        return frozenset()
+
+    async def stop(self, job_id: str, directory: str, trigger_id: str) -> str:
+        return self._change("stop", job_id, trigger_id, directory=directory)
+
+    async def savepoint(self, job_id: str, directory: str, trigger_id: str) -> str:
+        return self._change("savepoint", job_id, trigger_id, directory=directory)
+
+    async def checkpoint(self, job_id: str, trigger_id: str) -> str:
+        return self._change("checkpoint", job_id, trigger_id)
+
+    async def rescale(self, job_id: str, parallelism: int, trigger_id: str) -> str:
+        return self._change("rescale", job_id, trigger_id, parallelism=parallelism)
+
+    def _change(self, kind: str, job_id: str, trigger: str, directory: str = "", parallelism: int = 0) -> str:
+        call = f"rest {kind} {self.name}"
+        self.world.fault.before(call)
+        job = self._job()
+        if job.job_id != job_id:
+            raise EngineError(f"no job {job_id}", status=404)
+        request = job.ask(kind, trigger, directory, parallelism)
+        self.world.fault.after(call)
+        return request
+
+    async def request(self, job_id: str, kind: RequestKind, request_id: str) -> Request:
+        return self._job().requests.get(request_id, Request(request_id, "Unknown"))

@@ -1,0 +1,37 @@
+"""Where the operator dies, or a call fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from penstock_operator.errors import Unavailable
+
+
+class Killed(BaseException):
+    """The operator's process is gone. A BaseException, so that nothing in it can hold it up."""
+
+
+@dataclass
+class Fault:
+    """What happens at the n-th changing call: death before or after its effect, or an error after its effect."""
+
+    at: int = 0
+    mode: Literal["die-before", "die-after", "fail-after", "fail-before"] = "die-after"
+    calls: list[str] = field(default_factory=list)
+    struck: str = ""
+
+    def before(self, call: str) -> None:
+        self.calls.append(call)
+        if len(self.calls) == self.at and self.mode.endswith("before"):
+            self._strike(call)
+
+    def after(self, call: str) -> None:
+        if len(self.calls) == self.at and self.mode.endswith("after") and not self.struck:
+            self._strike(call)
+
+    def _strike(self, call: str) -> None:
+        self.struck = f"{self.mode} of call {self.at}: {call}"
+        if self.mode.startswith("die"):
+            raise Killed(self.struck)
+        raise Unavailable(f"injected: {self.struck}")

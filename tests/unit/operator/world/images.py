@@ -1,0 +1,26 @@
+"""How jobs of an image behave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Image:
+    """A job image. The default one works."""
+
+    pulls: bool = True
+    check: dict[str, Any] | None = None
+    """The report of `penstock check`; None: all is well."""
+    check_crashes: bool = False
+    starts: bool = True
+    """False: the master's process ends at once, again and again."""
+    checkpoints: bool = True
+    """False: it runs, but no checkpoint completes."""
+    savepoints: bool = True
+    """False: savepoints fail."""
+    fails_after: float | None = None
+    """Seconds of RUNNING after which the engine gives the job up."""
+    ends_at: int | None = None
+    """Records after which a bounded job is FINISHED."""

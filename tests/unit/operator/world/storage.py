@@ -1,0 +1,93 @@
+"""Checkpoint storage in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock_operator.errors import StorageError
+from penstock_operator.reconcile.observation import StoredSnapshot, Verdict
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from tests.unit.operator.world.faults import Fault
+
+
+@dataclass(frozen=True)
+class Stored:
+    path: str
+    id: int
+    job_id: str
+    position: int
+    time: datetime
+    uid: str = ""
+
+
+@dataclass
+class FakeStorage:
+    """Both the store itself (for the fake engine) and the operator's view of it."""
+
+    fault: Fault
+    root: str = "s3://bucket/checkpoints"
+    down: str = ""
+    found: dict[str, Stored] = field(default_factory=dict)
+    torn: set[str] = field(default_factory=set)
+    disposed: list[str] = field(default_factory=list)
+    leaders: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, str] = field(default_factory=dict)
+    """Job ids that came to a terminal state."""
+
+    def put(self, snapshot: Stored) -> None:
+        self.found[snapshot.path] = snapshot
+
+    def of_job(self, job_id: str) -> list[Stored]:
+        """Checkpoints (not savepoints) of an incarnation, oldest first."""
+        mine = [s for s in self.found.values() if s.path.startswith(f"{self.root}/{job_id}/chk-")]
+        return sorted(mine, key=lambda s: s.id)
+
+    def __call__(self, spec: object, secret: object) -> FakeStorage:
+        return self
+
+    def _check(self) -> None:
+        if self.down:
+            raise StorageError(self.down)
+
+    async def newest_complete(self, root: str, job_id: str) -> StoredSnapshot | None:
+        self._check()
+        mine = self.of_job(job_id)
+        if not mine:
+            return None
+        newest = mine[-1]
+        torn = f"{newest.path}: files are missing" if newest.path in self.torn else ""
+        whole = [s.path for s in mine if s.path not in self.torn]
+        return StoredSnapshot(newest.path, newest.id, job_id, newest.time, torn=torn, older=whole[-1] if whole else None)
+
+    async def verify(self, path: str) -> Verdict:
+        self._check()
+        snapshot = self.found.get(path)
+        if snapshot is None:
+            return Verdict(path, ok=False, reason="there is nothing at that path")
+        if path in self.torn:
+            return Verdict(path, ok=False, reason="files are missing")
+        return Verdict(path, ok=True, checkpoint_id=snapshot.id, time=snapshot.time)
+
+    async def savepoints(self, directory: str) -> list[StoredSnapshot]:
+        self._check()
+        inside = [s for s in self.found.values() if s.path.startswith(f"{directory}/savepoint-") and s.path not in self.torn]
+        return [StoredSnapshot(s.path, s.id, s.job_id, s.time) for s in sorted(inside, key=lambda s: -s.id)]
+
+    async def dispose(self, path: str) -> None:
+        self._check()
+        self.fault.before(f"dispose {path}")
+        self.found.pop(path, None)
+        self.disposed.append(path)
+        self.fault.after(f"dispose {path}")
+
+    async def dispose_job(self, root: str, job_id: str) -> None:
+        self._check()
+        self.fault.before(f"dispose job {job_id}")
+        for snapshot in self.of_job(job_id):
+            del self.found[snapshot.path]
+        self.disposed.append(job_id)
+        self.fault.after(f"dispose job {job_id}")

@@ -1,0 +1,342 @@
+"""Everything together: the clock, Deployments, pods, check pods, jobs."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from penstock_operator.api.types import format_time
+from penstock_operator.ports import Ports
+from penstock_operator.reconcile.loop import JobLoop
+from penstock_operator.reconcile.views import labels_of
+from penstock_operator.resources.names import INCARNATION, JOB, ROLE
+from penstock_operator.settings import Settings
+from tests.unit.operator.world.cluster import FakeCluster
+from tests.unit.operator.world.engine import FakeEngineClient, FakeJob
+from tests.unit.operator.world.faults import Fault, Killed
+from tests.unit.operator.world.images import Image
+from tests.unit.operator.world.sink import Sink
+from tests.unit.operator.world.storage import FakeStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from penstock_operator.kube.cluster import Manifest
+
+START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+NAME = "weather"
+
+
+def flinkjob(name: str = NAME, *, image: str = "job:1", **job: Any) -> Manifest:
+    """A FlinkJob as the API server stores it, with parallelism 2."""
+    return {
+        "apiVersion": "penstock.dev/v1",
+        "kind": "FlinkJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "image": image,
+            "job": {"entry": "job.py", "parallelism": 2, "maxParallelism": 128, **job},
+            "storage": {"checkpoints": "s3://bucket/checkpoints", "savepoints": "s3://bucket/savepoints"},
+            "configuration": {"execution.checkpointing.interval": "10s"},
+        },
+    }
+
+
+class World:
+    """One cluster, one store, one clock, one operator that can be killed and started again."""
+
+    def __init__(self, fault: Fault | None = None, settings: Settings | None = None) -> None:
+        self.fault = fault or Fault()
+        self.time = START
+        self.images: dict[str, Image] = {}
+        self.cluster = FakeCluster(self.fault, lambda: format_time(self.time))
+        self.storage = FakeStorage(self.fault)
+        self.sink = Sink()
+        self.jobs: dict[str, FakeJob] = {}
+        """By uid of the master's pod."""
+        self.savepoints: list[str] = []
+        self.rescales: list[int] = []
+        self.rest_down = False
+        self.node_capacity = 100
+        self.deaths = 0
+        self.two_masters: list[str] = []
+        self.ports = Ports(
+            self.cluster,
+            lambda namespace, name, token: FakeEngineClient(self, name),
+            self.storage,
+            settings=settings or Settings(),
+            now=self.now,
+            monotonic=lambda: (self.time - START).total_seconds(),
+        )
+        self.loops: dict[str, Any] = {}
+
+    def now(self) -> datetime:
+        return self.time
+
+    # --- the user ----------------------------------------------------------------------------------------------------
+
+    def apply(self, manifest: Manifest) -> None:
+        name = manifest["metadata"]["name"]
+        if self.cluster.one(manifest["kind"], name) is None:
+            self.cluster.put(manifest)
+        else:
+            self.cluster.edit(manifest["kind"], "default", name, lambda m: m.update(spec=deepcopy(manifest["spec"])))
+
+    def edit(self, name: str = NAME, **changes: Any) -> None:
+        """Change fields of the spec: `image="job:2"`, `job={"parallelism": 4}`."""
+
+        def change(manifest: Manifest) -> None:
+            for key, value in changes.items():
+                if isinstance(value, dict):
+                    manifest["spec"].setdefault(key, {}).update(value)
+                else:
+                    manifest["spec"][key] = value
+
+        self.cluster.edit("FlinkJob", "default", name, change)
+
+    def delete(self, name: str = NAME) -> None:
+        self.cluster.remove("FlinkJob", "default", name)
+
+    def job(self, name: str = NAME) -> Manifest:
+        found = self.cluster.one("FlinkJob", name)
+        assert found is not None, f"FlinkJob {name} is gone"
+        return found
+
+    def status(self, name: str = NAME) -> dict[str, Any]:
+        return dict(self.job(name).get("status") or {})
+
+    def condition(self, kind: str, name: str = NAME) -> dict[str, Any]:
+        return next((c for c in self.status(name).get("conditions", ()) if c["type"] == kind), {})
+
+    def events(self) -> list[tuple[str, str]]:
+        found = [m for (kind, _, _), m in self.cluster.objects.items() if kind == "Event"]
+        found.sort(key=lambda m: (m["firstTimestamp"], int(m["metadata"]["resourceVersion"])))
+        return [(m["reason"], m["message"]) for m in found]
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    async def operate(self, name: str = NAME) -> None:
+        """One pass of the operator; if it is killed, a new one takes its place at the next pass."""
+        loop = self.loops.get(name)
+        if loop is None:
+            loop = self.loops[name] = JobLoop("default", name, self.ports)
+        try:
+            await loop.reconcile()
+        except Killed:
+            self.deaths += 1
+            self.loops.pop(name)
+        except Exception:
+            if not self.fault.struck or self.fault.mode.startswith("die"):
+                raise
+
+    async def run(self, seconds: float, *, also: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Let everything run for a while."""
+        end = self.time + timedelta(seconds=seconds)
+        while self.time < end:
+            await self._turn(also)
+
+    async def until(
+        self, reached: Callable[[], bool], *, within: float = 900, also: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Let everything run until something is so."""
+        end = self.time + timedelta(seconds=within)
+        while not reached():
+            assert self.time < end, self.describe()
+            await self._turn(also)
+
+    async def _turn(self, also: Callable[[], Awaitable[None]] | None) -> None:
+        for name in [m["metadata"]["name"] for m in self.cluster.select("FlinkJob", None, {})]:
+            await self.operate(name)
+        if also is not None:
+            await also()
+        self.tick(1.0)
+
+    def settled(self, name: str = NAME) -> bool:
+        """The operator is done: Ready, or Stalled, for the current generation, and nothing is going on."""
+        status = self.status(name)
+        current = status.get("observedGeneration") == self.job(name)["metadata"]["generation"]
+        ready = self.condition("Ready", name).get("status") == "True"
+        return current and "operation" not in status and ready
+
+    def stalled(self, name: str = NAME) -> bool:
+        status = self.status(name)
+        current = status.get("observedGeneration") == self.job(name)["metadata"]["generation"]
+        return current and self.condition("Stalled", name).get("status") == "True"
+
+    def describe(self) -> str:
+        """What a person needs to see when a test fails."""
+        lines = [f"at {self.time:%H:%M:%S}, {self.fault.struck or 'no fault'}"]
+        lines += [f"  event {reason}: {message}" for reason, message in self.events()[-12:]]
+        for manifest in self.cluster.select("FlinkJob", None, {}):
+            lines.append(json.dumps(manifest.get("status", {}), indent=1)[:4000])
+        lines += [f"  pod {p['metadata']['name']} {p.get('status', {}).get('phase')}" for p in self.cluster.select("Pod", None, {})]
+        lines += [f"  job {j.job_id} {j.state} at {j.position}" for j in self.jobs.values()]
+        lines += [f"  call {c}" for c in self.fault.calls[-10:]]
+        return "\n".join(lines)
+
+    def tick(self, seconds: float) -> None:
+        """Deployments make pods, pods start and end, jobs process records."""
+        self.time += timedelta(seconds=seconds)
+        for deployment in self.cluster.select("Deployment", None, {}):
+            self._deployment(deployment)
+        for pod in self.cluster.select("Pod", None, {}):
+            self._pod(pod)
+        for uid, job in self.jobs.items():
+            if self._master_alive(uid):
+                job.advance(seconds, self.slots(job.name, job.job_id))
+        self._watch_masters()
+
+    # --- Deployments and pods ----------------------------------------------------------------------------------------
+
+    def _deployment(self, deployment: Manifest) -> None:
+        meta, spec = deployment["metadata"], deployment["spec"]
+        pods = self.cluster.select("Pod", meta["namespace"], spec["selector"]["matchLabels"])
+        template = json.dumps(spec["template"], sort_keys=True)
+        live = [p for p in pods if "deletionTimestamp" not in p["metadata"]]
+        outdated = [p for p in live if p["x-template"] != template]
+        for pod in outdated:
+            self.cluster.remove("Pod", "default", pod["metadata"]["name"])
+        if outdated or any(p["x-template"] != template for p in pods):
+            return
+        for pod in live[spec["replicas"] :]:
+            self.cluster.remove("Pod", "default", pod["metadata"]["name"])
+        for _ in range(spec["replicas"] - len(live)):
+            self._create_pod(meta, spec["template"], template)
+
+    def _create_pod(self, owner: dict[str, Any], template: dict[str, Any], digest: str) -> None:
+        number = self.cluster._uids + 1
+        pod = deepcopy(template)
+        pod["metadata"] |= {"name": f"{owner['name']}-{number}", "namespace": owner["namespace"]}
+        pod["metadata"]["ownerReferences"] = [{"uid": owner["uid"]}]
+        self.cluster.put({"apiVersion": "v1", "kind": "Pod", "x-template": digest, **pod, "status": {"phase": "Pending"}})
+
+    def _pod(self, pod: Manifest) -> None:
+        meta = pod["metadata"]
+        if "deletionTimestamp" in meta:
+            if not pod.get("x-lost"):
+                self.cluster.drop("Pod", meta["namespace"], meta["name"])
+                self.jobs.pop(meta["uid"], None)
+            return
+        container = pod["spec"]["containers"][0]
+        image = self.images.get(container["image"], Image())
+        role = labels_of(pod).get(ROLE)
+        if not image.pulls:
+            self._set(pod, _waiting("ImagePullBackOff", "Back-off pulling image", container["image"]))
+        elif role == "check":
+            self._check(pod, image)
+        elif role == "worker":
+            self._worker(pod)
+        else:
+            self._master(pod, image)
+
+    def _worker(self, pod: Manifest) -> None:
+        others = [p for p in self.cluster.select("Pod", None, {ROLE: "worker"}) if p["status"].get("phase") == "Running"]
+        running = pod["status"].get("phase") == "Running"
+        if not running and len(others) >= self.node_capacity:
+            unschedulable = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes: Insufficient cpu"}
+            self._set(pod, {"phase": "Pending", "conditions": [unschedulable]})
+        elif not running:
+            self._set(pod, _running(pod, ready=True))
+
+    def _check(self, pod: Manifest, image: Image) -> None:
+        if pod["status"].get("phase") == "Pending":
+            self._set(pod, _running(pod, ready=True))
+        elif pod["status"].get("phase") == "Running":
+            report = image.check or {"ok": True, "problems": [], "graph": {}}
+            ok = report["ok"] and not image.check_crashes
+            text = "Traceback: KeyError" if image.check_crashes else f"hello from the job\n{json.dumps(report)}\n"
+            self.cluster.logs[pod["metadata"]["name"]] = text
+            ended = {"terminated": {"exitCode": 0 if ok else 1, "reason": "Completed" if ok else "Error"}}
+            self._set(pod, {"phase": "Succeeded" if ok else "Failed", "containerStatuses": [{"state": ended}]})
+
+    def _master(self, pod: Manifest, image: Image) -> None:
+        uid = pod["metadata"]["uid"]
+        if uid in self.jobs:
+            return
+        restarts = pod["status"].get("x-restarts", 0)
+        job = self._start_job(pod, image)
+        if not image.starts or not job.take_over():
+            crashed = {"waiting": {"reason": "CrashLoopBackOff"}}
+            last = {"terminated": {"exitCode": 1, "reason": "Error", "message": "the master refuses to start"}}
+            statuses = [{"image": pod["spec"]["containers"][0]["image"], "restartCount": restarts + 1, "state": crashed, "lastState": last}]
+            self._set(pod, {"phase": "Running", "podIP": "10.0.0.1", "x-restarts": restarts + 1, "containerStatuses": statuses})
+            return
+        self.jobs[uid] = job
+        self._set(pod, _running(pod, ready=True))
+
+    def _start_job(self, pod: Manifest, image: Image) -> FakeJob:
+        args = pod["spec"]["containers"][0]["args"]
+        restore = next((a for a in args if a in ("--fresh", "--restore-latest")), None)
+        name = labels_of(pod)[JOB]
+        config = self.cluster.one("ConfigMap", f"{name}-config")
+        assert config is not None, "the pod is there before its ConfigMap"
+        keys = yaml.safe_load(config["data"]["penstock.yaml"])
+        return FakeJob(
+            world=self,
+            name=name,
+            job_id=args[args.index("--job-id") + 1],
+            image=image,
+            restore=restore or args[args.index("--restore") + 1],
+            wanted=keys["parallelism.default"],
+        )
+
+    def crash_master(self, name: str = NAME) -> None:
+        """The master's process ends; its container is started again."""
+        for pod in self.cluster.select("Pod", None, {JOB: name, ROLE: "master"}):
+            self.jobs.pop(pod["metadata"]["uid"], None)
+
+    def kill_pod(self, role: str, name: str = NAME) -> None:
+        """The pod is gone at once."""
+        pod = self.cluster.select("Pod", None, {JOB: name, ROLE: role})[0]
+        self.jobs.pop(pod["metadata"]["uid"], None)
+        self.cluster.drop("Pod", "default", pod["metadata"]["name"])
+
+    def _master_alive(self, uid: str) -> bool:
+        return any(p["metadata"]["uid"] == uid for p in self.cluster.select("Pod", None, {ROLE: "master"}))
+
+    def leading(self, name: str) -> FakeJob | None:
+        """The job that answers at the REST Service."""
+        for pod in self.cluster.select("Pod", None, {JOB: name, ROLE: "master"}):
+            job = self.jobs.get(pod["metadata"]["uid"])
+            if job is not None and "deletionTimestamp" not in pod["metadata"]:
+                return job
+        return None
+
+    def slots(self, name: str, job_id: str) -> int:
+        pods = self.cluster.select("Pod", None, {JOB: name, ROLE: "worker", INCARNATION: job_id})
+        return sum(p["status"].get("phase") == "Running" and "deletionTimestamp" not in p["metadata"] for p in pods)
+
+    def _watch_masters(self) -> None:
+        """Two jobs of one FlinkJob that both process records are the worst that can happen."""
+        active: dict[str, list[str]] = {}
+        for uid, job in self.jobs.items():
+            if job.state == "RUNNING" and self._master_alive(uid):
+                active.setdefault(job.name, []).append(job.job_id)
+        self.two_masters += [f"{name}: {ids}" for name, ids in active.items() if len(ids) > 1]
+
+    def _set(self, pod: Manifest, status: dict[str, Any]) -> None:
+        if pod["status"] != status:
+            self.cluster.edit("Pod", "default", pod["metadata"]["name"], lambda m: m.update(status=status))
+
+
+def _running(pod: Manifest, *, ready: bool) -> dict[str, Any]:
+    return {
+        "phase": "Running",
+        "podIP": "10.0.0.1",
+        "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+        "containerStatuses": [{"restartCount": pod["status"].get("x-restarts", 0), "state": {"running": {}}}],
+        "x-restarts": pod["status"].get("x-restarts", 0),
+    }
+
+
+def _waiting(reason: str, message: str, image: str) -> dict[str, Any]:
+    waiting = {"waiting": {"reason": reason, "message": message}}
+    return {"phase": "Pending", "containerStatuses": [{"image": image, "restartCount": 0, "state": waiting}]}
+
+
+__all__ = ["Image", "World", "flinkjob", "replace"]
