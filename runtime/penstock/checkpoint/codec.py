@@ -1,0 +1,99 @@
+"""Manifest ↔ bytes, and which files a manifest names.
+
+The format version is read before anything else, so that a newer manifest is refused as *newer* and not as damaged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.checkpoint.layout import is_safe_relative
+from penstock.checkpoint.manifest import FORMAT_VERSION, Manifest
+from penstock.common.errors import SnapshotTorn, StateFormatUnsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_OLDEST_READABLE = 1
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Manifest)
+
+
+class _Version(msgspec.Struct):
+    format_version: int
+
+
+@dataclass(frozen=True)
+class NamedFile:
+    """A file as a handle names it. `checksum`: `crc32:` and 8 hex digits, empty if the handle gives none."""
+
+    path: str
+    size: int
+    checksum: str
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """
+    Raises:
+        TypeError: something in it is not JSON-able; names the type.
+    """
+    return msgspec.json.format(_encoder.encode(manifest), indent=1) + b"\n"
+
+
+def decode_manifest(content: bytes, url: str) -> Manifest:
+    """
+    Raises:
+        StateFormatUnsupported: written by a newer version, or one too old.
+        SnapshotTorn: not a manifest, or cut off.
+    """
+    try:
+        version = msgspec.json.decode(content, type=_Version).format_version
+    except msgspec.MsgspecError as error:
+        raise _torn(url, content, error) from error
+    if not _OLDEST_READABLE <= version <= FORMAT_VERSION:
+        raise StateFormatUnsupported(
+            f"{url} has format version {version}; this version of Penstock reads {_OLDEST_READABLE} to {FORMAT_VERSION}",
+            remedy="restore it with the version of Penstock that wrote it, or a newer one",
+        )
+    try:
+        manifest = _decoder.decode(content)
+        files = files_of(manifest)
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _torn(url, content, error) from error
+    unsafe = [file.path for file in files if not is_safe_relative(file.path)]
+    if unsafe:
+        raise SnapshotTorn(
+            f"{url} names files outside of its own folder: {', '.join(map(repr, unsafe[:3]))}",
+            remedy="do not use this snapshot: it was not written by Penstock",
+        )
+    return manifest
+
+
+def _torn(url: str, content: bytes, error: Exception) -> SnapshotTorn:
+    return SnapshotTorn(
+        f"{url} is not a readable manifest ({len(content)} bytes): {error}",
+        remedy="it was cut off or overwritten by something else; use another checkpoint or savepoint",
+    )
+
+
+def handle_files(handle: dict[str, Any]) -> Iterator[NamedFile]:
+    """The files of one keyed state handle (`files`: list of {"path", "size", "checksum", …}).
+
+    >>> list(handle_files({"files": [{"path": "shared/a", "size": 3, "checksum": "crc32:00000000"}]}))
+    [NamedFile(path='shared/a', size=3, checksum='crc32:00000000')]
+    """
+    for file in handle.get("files", ()):
+        yield NamedFile(file["path"], int(file["size"]), str(file.get("checksum", "")))
+
+
+def files_of(manifest: Manifest) -> list[NamedFile]:
+    """Every file the manifest names, once, ordered by path."""
+    found: dict[str, NamedFile] = {}
+    for state in manifest.states.values():
+        for handle in state.keyed:
+            for file in handle_files(handle or {}):
+                found[file.path] = file
+    return [found[path] for path in sorted(found)]

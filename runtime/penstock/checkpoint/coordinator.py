@@ -1,0 +1,645 @@
+"""The CheckpointCoordinator: one checkpoint at a time, from the trigger to what may be done because it is complete.
+
+It is driven by the JobMaster's thread and never blocks: it is given the time, acks and barriers, and answers with requests
+and events. What takes long (storing a manifest, copying a savepoint, deleting) runs in the executor it is given; outcomes
+come back through a queue and become events at the next `tick`. In tests the executor runs things at once or by hand.
+
+    coordinator.begin(recovery, job, now)            # after recovery.begin() and the commits of its snapshot
+    loop, once per epoch:
+        request = coordinator.next_trigger(now)      # hand it to the epoch
+        … the epoch runs …
+        coordinator.on_barrier(request.checkpoint_id, source_states)
+        for ack in acks: coordinator.on_ack(ack, now)
+        for event in coordinator.tick(now): …        # commit, notify, fail over
+        coordinator.on_committed(checkpoint_id)      # when the commits of that event are done
+    coordinator.end_attempt(reason, now)             # failover, rescale
+    coordinator.shutdown("FINISHED")
+
+The rules it keeps are those of docs/checkpoint-protocol.md; the two that are easily broken by a change here: a checkpoint is
+ready only when every *earlier* one was answered by every subtask (I7), and after an unknown outcome the files stay (3.3).
+
+All methods are thread-safe, so that REST threads can trigger savepoints and read states.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock import __version__
+from penstock.checkpoint.cleaner import Cleaner, everything
+from penstock.checkpoint.codec import files_of, handle_files
+from penstock.checkpoint.commits import CommitLedger
+from penstock.checkpoint.completed import CompletedCheckpoints
+from penstock.checkpoint.events import (
+    Ack,
+    CheckpointAborted,
+    CheckpointCompleted,
+    Event,
+    JobDescription,
+    JobMustFail,
+    SavepointCompleted,
+    SavepointFailed,
+    SavepointRequest,
+    SavepointStatus,
+    SnapshotRequest,
+    SubtaskKey,
+)
+from penstock.checkpoint.fencing import PublishOutcome
+from penstock.checkpoint.layout import LATEST, checkpoint_folder
+from penstock.checkpoint.lineage import Base
+from penstock.checkpoint.pending import PendingCheckpoint
+from penstock.checkpoint.savepoint import SavepointCancelled, check_target, write_savepoint
+from penstock.checkpoint.schedule import Schedule
+from penstock.checkpoint.statistics import CheckpointHistory
+from penstock.common.errors import EpochFailed, Fenced, PenstockError, StorageError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from penstock.checkpoint.manifest import Manifest, SourceState
+    from penstock.checkpoint.recovery import Recovery
+    from penstock.checkpoint.settings import CheckpointSettings, TerminalState
+    from penstock.checkpoint.storage import CheckpointStorage
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ShutdownReport:
+    """What became of the checkpoints of a job that ended. `left`: objects that could not be deleted."""
+
+    kept: bool
+    reason: str
+    left: int = 0
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """How storing a manifest ended: an outcome, or the error that leaves it in doubt (or `Fenced`)."""
+
+    manifest: Manifest
+    outcome: PublishOutcome | None = None
+    error: PenstockError | None = None
+
+
+@dataclass(frozen=True)
+class _Copied:
+    savepoint: SavepointRequest
+    checkpoint_id: int
+    url: str = ""
+    error: PenstockError | None = None
+
+
+@dataclass
+class _Attempt:
+    """What belongs to one execution between two restores."""
+
+    recovery: Recovery
+    job: JobDescription
+    completed: CompletedCheckpoints
+    cleaner: Cleaner
+    foreign_files: frozenset[str]
+    next_id: int
+    owed: dict[int, set[SubtaskKey]]
+    """Of abandoned checkpoints: which subtasks have not answered yet."""
+    pending: PendingCheckpoint | None = None
+    is_stopping: bool = False
+    is_fenced: bool = False
+
+
+class CheckpointCoordinator:
+    """See the head of the module."""
+
+    def __init__(
+        self,
+        storage: CheckpointStorage,
+        settings: CheckpointSettings,
+        executor: Executor,  # several threads, so that a manifest need not wait for a savepoint's copies
+        *,
+        ledger: CommitLedger | None = None,
+    ) -> None:
+        self.storage = storage
+        self.settings = settings
+        self.history = CheckpointHistory(settings.history_size)
+        self._executor = executor
+        self._ledger = ledger if ledger is not None else CommitLedger()
+        self._lock = threading.RLock()
+        self._schedule = Schedule(settings.interval_ms, settings.min_pause_ms)
+        self._attempt: _Attempt | None = None
+        self._results: queue.SimpleQueue[tuple[_Attempt, _Stored | _Copied]] = queue.SimpleQueue()
+        self._events: list[Event] = []
+        self._savepoints: list[SavepointRequest] = []
+        self._copying: list[SavepointRequest] = []
+        self._statuses: dict[str, SavepointStatus] = {}
+        self._requests: list[str] = []
+        self._failures_in_a_row = 0
+
+    # --- attempts -------------------------------------------------------------------------------------------------
+
+    def begin(self, recovery: Recovery, job: JobDescription, now: int) -> None:
+        """An attempt starts from what was recovered; `recovery.begin()` and the commits of its snapshot are done."""
+        with self._lock:
+            completed = CompletedCheckpoints(recovery.retained, self.settings.retained)
+            cleaner = Cleaner(self.storage, self._executor, recovery.leadership.check)
+            foreign = files_of(recovery.snapshot.manifest) if recovery.is_foreign and recovery.snapshot else []
+            self._attempt = _Attempt(
+                recovery,
+                job,
+                completed,
+                cleaner,
+                frozenset(file.path for file in foreign),
+                recovery.base.first_checkpoint_id,
+                owed={},
+            )
+            self._schedule = Schedule(self.settings.interval_ms, self.settings.min_pause_ms, now)
+            self._failures_in_a_row = 0
+            self._ledger.clear()
+            if recovery.snapshot is not None:
+                manifest = recovery.snapshot.manifest
+                self.history.restored(
+                    manifest.checkpoint_id, now, recovery.snapshot.url, is_savepoint=recovery.snapshot.is_savepoint
+                )
+
+    def end_attempt(self, reason: str, now: int) -> dict[str, list[Any]]:
+        """The attempt is over; what was in progress is given up. Events of it that were not taken yet are dropped.
+
+        The checkpoint and the savepoints in progress fail (see the next `tick`). Returns what was pre-committed and not confirmed, by uid: the
+        next recovery's manifest says what of it must be committed; the rest will never be.
+        """
+        with self._lock:
+            attempt, self._attempt = self._attempt, None
+            self._drop_results()
+            self._events = [event for event in self._events if isinstance(event, SavepointCompleted | SavepointFailed)]
+            if attempt is None:
+                return {}
+            attempt.cleaner.close()
+            if attempt.pending is not None:
+                self.history.failed(attempt.pending.id, now, reason)
+                requests = (*attempt.pending.requests, *self._requests)
+                self._events.append(CheckpointAborted(attempt.pending.id, reason, requests))
+                self._fail_savepoint(attempt.pending.savepoint, attempt.pending.id, EpochFailed(reason), now)
+            for savepoint in [*self._copying, *self._savepoints]:
+                savepoint.is_cancelled = True
+                self._fail_savepoint(savepoint, None, EpochFailed(reason), now)
+            self._copying, self._savepoints, self._requests = [], [], []
+            unconfirmed = self._ledger.unconfirmed
+            self._ledger.clear()
+            return unconfirmed
+
+    # --- triggers -------------------------------------------------------------------------------------------------
+
+    def next_trigger(self, now: int) -> SnapshotRequest | None:
+        """The snapshot that the next epoch shall take, if one is due. Counts as started."""
+        with self._lock:
+            attempt = self._attempt
+            if attempt is None or attempt.pending is not None or attempt.is_stopping or attempt.is_fenced:
+                return None
+            savepoint = self._savepoints.pop(0) if self._savepoints else None
+            is_periodic = savepoint is None and not self._requests
+            if is_periodic and not self._schedule.is_due(now):
+                return None
+            request = SnapshotRequest(
+                attempt.next_id,
+                now,
+                is_savepoint=savepoint is not None,
+                is_final=savepoint is not None and savepoint.is_final,
+                drain=savepoint is not None and savepoint.drain,
+            )
+            attempt.next_id += 1
+            self._start(attempt, request, savepoint, now, is_periodic=is_periodic)
+            return request
+
+    def final_checkpoint(self, now: int) -> SnapshotRequest | None:
+        """The snapshot after the last record of a bounded job; None while another checkpoint is in progress.
+
+        A savepoint that is waiting is served by it. Nothing is triggered after it unless it fails.
+        """
+        with self._lock:
+            attempt = self._attempt
+            if attempt is None or attempt.pending is not None or attempt.is_stopping or attempt.is_fenced:
+                return None
+            savepoint = self._savepoints.pop(0) if self._savepoints else None
+            request = SnapshotRequest(attempt.next_id, now, is_savepoint=savepoint is not None, is_final=True)
+            attempt.next_id += 1
+            self._start(attempt, request, savepoint, now, is_periodic=False)
+            return request
+
+    def _start(
+        self,
+        attempt: _Attempt,
+        request: SnapshotRequest,
+        savepoint: SavepointRequest | None,
+        now: int,
+        *,
+        is_periodic: bool,
+    ) -> None:
+        requests, self._requests = tuple(self._requests), []
+        attempt.pending = PendingCheckpoint(request, attempt.job, savepoint, requests, is_periodic)
+        attempt.is_stopping = request.is_final
+        self._schedule = self._schedule.triggered(now)
+        self.history.triggered(request, attempt.job)
+
+    def next_action_at(self) -> int | None:
+        """When something is due (ms): a trigger, or the timeout of the checkpoint in progress; None: nothing is."""
+        with self._lock:
+            attempt = self._attempt
+            if attempt is None or attempt.is_fenced:
+                return None
+            if attempt.pending is not None:
+                return attempt.pending.request.timestamp + self.settings.timeout_ms
+            if self._savepoints or self._requests:
+                return self._schedule.last_trigger
+            return None if attempt.is_stopping else self._schedule.due_at()
+
+    @property
+    def is_in_progress(self) -> bool:
+        """A checkpoint was triggered and is neither complete nor abandoned: epochs must go on, even without input."""
+        with self._lock:
+            return self._attempt is not None and self._attempt.pending is not None
+
+    @property
+    def is_copying(self) -> bool:
+        """A savepoint's files are being copied; a job that stops after it waits for this."""
+        with self._lock:
+            return bool(self._copying)
+
+    def trigger_savepoint(
+        self, target_directory: str | None = None, *, is_final: bool = False, drain: bool = False, request_id: str = ""
+    ) -> str:
+        """Ask for a savepoint; returns the request's id for `savepoint_status`. `is_final`: the job stops after it.
+
+        Raises:
+            InvalidJob: no directory is given and none is configured.
+        """
+        target = check_target(target_directory, self.settings.savepoint_directory)
+        with self._lock:
+            request = SavepointRequest(request_id or uuid.uuid4().hex, target, is_final, drain)
+            self._savepoints.append(request)
+            self._statuses[request.request_id] = SavepointStatus(
+                request.request_id, "IN_PROGRESS", target_directory=target, is_final=is_final
+            )
+            return request.request_id
+
+    def trigger_checkpoint(self, request_id: str = "") -> str:
+        """Ask for a checkpoint now; its id comes back in `CheckpointCompleted.requests` or `CheckpointAborted.requests`."""
+        with self._lock:
+            id = request_id or uuid.uuid4().hex
+            self._requests.append(id)
+            return id
+
+    def savepoint_status(self, request_id: str) -> SavepointStatus | None:
+        with self._lock:
+            return self._statuses.get(request_id)
+
+    # --- answers --------------------------------------------------------------------------------------------------
+
+    def on_barrier(self, checkpoint_id: int, sources: dict[str, SourceState]) -> None:
+        """The epoch that took the snapshot has ended; the positions the sources stood at, by uid."""
+        with self._lock:
+            pending = self._pending(checkpoint_id)
+            if pending is not None:
+                pending.sources = dict(sources)
+
+    def on_ack(self, ack: Ack, now: int) -> None:
+        """A subtask's answer, also a late one. With `error` it is a decline: the checkpoint is abandoned."""
+        with self._lock:
+            attempt = self._attempt
+            if attempt is None:
+                return
+            key = (ack.uid, ack.subtask)
+            pending = self._pending(ack.checkpoint_id)
+            if pending is None:
+                self._late_answer(attempt, ack, key)
+                return
+            if not pending.is_expected(key):
+                logger.warning("unexpected answer of %s for checkpoint %d is ignored", key, ack.checkpoint_id)
+                return
+            pending.answered.add(key)
+            self._ledger.add(ack.checkpoint_id, ack.uid, list(ack.committables))
+            problem = ack.error or self._take_files(attempt, pending, ack)
+            if problem:
+                self._abandon(attempt, f"{ack.uid} ({ack.subtask}) declined: {problem}", now)
+                return
+            pending.acks[key] = ack
+            self.history.acknowledged(ack, attempt.job, now)
+
+    def on_failed(self, checkpoint_id: int, reason: str, now: int, *, was_taken: bool = True) -> None:
+        """The snapshot failed as a whole. `was_taken` False: no subtask ever saw the request, none will answer."""
+        with self._lock:
+            attempt = self._attempt
+            if attempt is not None and self._pending(checkpoint_id) is not None:
+                self._abandon(attempt, reason, now)
+                if not was_taken:
+                    attempt.owed.pop(checkpoint_id, None)
+
+    def on_committed(self, checkpoint_id: int) -> None:
+        """The commits that came with this checkpoint (or with the restored one) have been carried out."""
+        with self._lock:
+            self._ledger.confirm(checkpoint_id)
+
+    def _take_files(self, attempt: _Attempt, pending: PendingCheckpoint, ack: Ack) -> str:
+        paths = [file.path for file in handle_files(ack.keyed or {})]
+        foreign = [path for path in paths if path in attempt.foreign_files]
+        if foreign:
+            return f"its handle refers to {foreign[0]} of the restored savepoint, which is not this job's"
+        try:
+            attempt.completed.registry.register(pending.holder, paths)
+        except StorageError as error:
+            return error.message
+        return ""
+
+    def _late_answer(self, attempt: _Attempt, ack: Ack, key: SubtaskKey) -> None:
+        owed = attempt.owed.get(ack.checkpoint_id)
+        if owed is None or key not in owed:
+            return
+        owed.discard(key)
+        if not owed:
+            del attempt.owed[ack.checkpoint_id]
+        self._ledger.add(ack.checkpoint_id, ack.uid, list(ack.committables))
+        registry = attempt.completed.registry
+        needless = [file.path for file in handle_files(ack.keyed or {}) if not registry.is_needed(file.path)]
+        attempt.cleaner.discard_files(needless)
+
+    # --- time and outcomes ----------------------------------------------------------------------------------------
+
+    def tick(self, now: int) -> list[Event]:
+        """Take in what happened in the background and the passing of time. Call it after each epoch and while idle."""
+        with self._lock:
+            self._take_results(now)
+            attempt = self._attempt
+            if attempt is not None:
+                pending = attempt.pending
+                if pending is not None and not pending.is_storing:
+                    if pending.is_ready and not attempt.owed:
+                        self._store(attempt, pending, now)
+                    elif now - pending.request.timestamp >= self.settings.timeout_ms:
+                        self._abandon(attempt, self._timeout_message(attempt, pending), now)
+                attempt.cleaner.start()
+            events, self._events = self._events, []
+            return events
+
+    def _timeout_message(self, attempt: _Attempt, pending: PendingCheckpoint) -> str:
+        message = f"not complete after {self.settings.timeout_ms} ms: {pending.describe_missing()}"
+        if pending.is_ready and attempt.owed:
+            earlier = ", ".join(map(str, sorted(attempt.owed)))
+            message += f"; earlier checkpoints ({earlier}) were not answered by every subtask"
+        return message
+
+    def _store(self, attempt: _Attempt, pending: PendingCheckpoint, now: int) -> None:
+        pending.is_storing = True
+        manifest = pending.manifest(attempt.recovery.epoch, now, self._ledger.for_manifest(pending.id), __version__)
+        self._executor.submit(self._store_in_background, attempt, manifest)
+
+    def _store_in_background(self, attempt: _Attempt, manifest: Manifest) -> None:
+        try:
+            outcome = attempt.recovery.leadership.publish(manifest)
+            result = _Stored(manifest, outcome)
+        except PenstockError as error:
+            result = _Stored(manifest, error=error)
+        except Exception as error:
+            result = _Stored(manifest, error=StorageError(f"the manifest cannot be stored: {error!r}"))
+        self._results.put((attempt, result))
+        if result.outcome is PublishOutcome.COMPLETE:
+            self._write_hint(manifest.checkpoint_id)
+
+    def _write_hint(self, checkpoint_id: int) -> None:
+        try:
+            self.storage.put(LATEST, f"{checkpoint_folder(checkpoint_id)}\n".encode())
+        except PenstockError as error:
+            logger.info("the hint %s was not written: %s", LATEST, error.message)
+
+    def _take_results(self, now: int) -> None:
+        while True:
+            try:
+                attempt, result = self._results.get_nowait()
+            except queue.Empty:
+                return
+            if isinstance(result, _Copied):
+                self._on_copied(attempt, result, now)
+            elif attempt is self._attempt:
+                self._on_stored(attempt, result, now)
+
+    def _drop_results(self) -> None:
+        while not self._results.empty():
+            attempt, result = self._results.get_nowait()
+            if isinstance(result, _Copied):
+                self._on_copied(attempt, result, 0)
+
+    def _on_stored(self, attempt: _Attempt, stored: _Stored, now: int) -> None:
+        pending = attempt.pending
+        assert pending is not None
+        assert pending.id == stored.manifest.checkpoint_id
+        if stored.outcome is PublishOutcome.COMPLETE:
+            self._complete(attempt, pending, stored.manifest, now)
+        elif stored.outcome is PublishOutcome.NUMBER_TAKEN:
+            self._number_taken(attempt, pending, now)
+        elif isinstance(stored.error, Fenced):
+            attempt.is_fenced = True
+            attempt.cleaner.close()
+            attempt.pending = None
+            self.history.failed(pending.id, now, str(stored.error))
+            self._fail_savepoint(pending.savepoint, pending.id, stored.error, now)
+            self._events.append(JobMustFail(stored.error))
+        else:
+            assert stored.error is not None
+            attempt.completed.add_in_doubt(stored.manifest)
+            self._abandon(attempt, f"its manifest may not be stored: {stored.error.message}", now, keep_files=True)
+
+    def _complete(self, attempt: _Attempt, pending: PendingCheckpoint, manifest: Manifest, now: int) -> None:
+        attempt.pending = None
+        is_first = not attempt.completed.has_own
+        for subsumed_id, garbage in attempt.completed.add(manifest):
+            attempt.cleaner.discard_checkpoint(subsumed_id, garbage)
+            self.history.discarded(subsumed_id)
+        self._failures_in_a_row = 0
+        self._schedule = self._schedule.ended(now)
+        self._events.append(
+            CheckpointCompleted(
+                pending.id,
+                manifest,
+                self._ledger.hand_out(pending.id),
+                is_savepoint=pending.savepoint is not None,
+                is_final=pending.request.is_final,
+                requests=pending.requests,
+            )
+        )
+        if pending.savepoint is None:
+            self.history.completed(pending.id, now, self.storage.url_of(checkpoint_folder(pending.id)))
+        else:
+            self._copy(attempt, pending.savepoint, manifest)
+        if is_first:
+            attempt.cleaner.find_leftovers(attempt.recovery, pending.id, attempt.completed.registry)
+
+    def _number_taken(self, attempt: _Attempt, pending: PendingCheckpoint, now: int) -> None:
+        """A latecomer of a superseded leader has the name. Take the next number at once; nobody's failure."""
+        reason = f"the number {pending.id} was taken by a manifest of an earlier leader that arrived late"
+        savepoint, requests = pending.savepoint, pending.requests
+        pending.savepoint, pending.requests = None, ()
+        self._abandon(attempt, reason, now, counts=False)
+        if savepoint is not None:
+            self._savepoints.insert(0, savepoint)
+        self._requests = [*requests, *self._requests]
+        self._schedule = self._schedule.urgent()
+
+    def _abandon(
+        self, attempt: _Attempt, reason: str, now: int, *, keep_files: bool = False, counts: bool = True
+    ) -> None:
+        pending = attempt.pending
+        assert pending is not None
+        attempt.pending = None
+        attempt.is_stopping = False
+        unanswered = set(pending.unanswered())
+        if unanswered:
+            attempt.owed[pending.id] = unanswered
+        if not keep_files:
+            attempt.cleaner.discard_files(attempt.completed.registry.release(pending.holder))
+        self._schedule = self._schedule.ended(now)
+        self.history.failed(pending.id, now, reason)
+        self._events.append(CheckpointAborted(pending.id, reason, pending.requests))
+        error = StorageError(f"checkpoint {pending.id} failed: {reason}", remedy="see the JobManager's log; try again")
+        self._fail_savepoint(pending.savepoint, None, error, now)
+        if counts and pending.is_periodic:
+            self._count_failure(pending.id, reason)
+
+    def _count_failure(self, checkpoint_id: int, reason: str) -> None:
+        self._failures_in_a_row += 1
+        if self._failures_in_a_row > self.settings.tolerable_failures:
+            self._events.append(
+                JobMustFail(
+                    EpochFailed(
+                        f"{self._failures_in_a_row} checkpoints failed in a row, {self.settings.tolerable_failures} are "
+                        f"tolerated; the last one, {checkpoint_id}: {reason}",
+                        remedy="the job restarts from its last complete checkpoint; raise "
+                        "execution.checkpointing.tolerable-failed-checkpoints if this may happen",
+                    )
+                )
+            )
+
+    # --- savepoints -----------------------------------------------------------------------------------------------
+
+    def _copy(self, attempt: _Attempt, savepoint: SavepointRequest, manifest: Manifest) -> None:
+        attempt.completed.registry.register(_holder(savepoint), (file.path for file in files_of(manifest)))
+        self._copying.append(savepoint)
+        self._executor.submit(self._copy_in_background, attempt, savepoint, manifest)
+
+    def _copy_in_background(self, attempt: _Attempt, savepoint: SavepointRequest, manifest: Manifest) -> None:
+        try:
+            url = write_savepoint(
+                manifest,
+                self.storage.url,
+                savepoint.target_directory,
+                self.storage.stores,
+                is_cancelled=lambda: savepoint.is_cancelled,
+            )
+            result = _Copied(savepoint, manifest.checkpoint_id, url)
+        except SavepointCancelled:
+            return
+        except PenstockError as error:
+            result = _Copied(savepoint, manifest.checkpoint_id, error=error)
+        except Exception as error:
+            failure = StorageError(f"the savepoint cannot be written to {savepoint.target_directory}: {error!r}")
+            result = _Copied(savepoint, manifest.checkpoint_id, error=failure)
+        self._results.put((attempt, result))
+
+    def _on_copied(self, attempt: _Attempt, copied: _Copied, now: int) -> None:
+        if copied.savepoint not in self._copying:
+            return  # was cancelled meanwhile
+        self._copying.remove(copied.savepoint)
+        attempt.cleaner.discard_files(attempt.completed.registry.release(_holder(copied.savepoint)))
+        if copied.error is not None:
+            attempt.is_stopping = False
+            self._fail_savepoint(copied.savepoint, copied.checkpoint_id, copied.error, now)
+            return
+        savepoint = copied.savepoint
+        self.history.completed(copied.checkpoint_id, now, copied.url)
+        self._set_status(savepoint, "COMPLETED", location=copied.url)
+        self._events.append(
+            SavepointCompleted(savepoint.request_id, copied.checkpoint_id, copied.url, savepoint.is_final)
+        )
+
+    def _fail_savepoint(
+        self, savepoint: SavepointRequest | None, checkpoint_id: int | None, error: PenstockError, now: int
+    ) -> None:
+        if savepoint is None:
+            return
+        if checkpoint_id is not None:
+            self.history.failed(checkpoint_id, now, str(error))
+        self._set_status(savepoint, "FAILED", failure=str(error))
+        self._events.append(SavepointFailed(savepoint.request_id, error, savepoint.is_final))
+
+    def _set_status(self, savepoint: SavepointRequest, status: str, *, location: str = "", failure: str = "") -> None:
+        self._statuses[savepoint.request_id] = SavepointStatus(
+            savepoint.request_id,
+            status,
+            location or None,
+            failure or None,
+            savepoint.target_directory,
+            savepoint.is_final,
+        )
+
+    # --- reading and the end --------------------------------------------------------------------------------------
+
+    @property
+    def latest(self) -> Manifest | None:
+        """The newest complete checkpoint this job would be restored from; None: what the attempt started from."""
+        with self._lock:
+            return self._attempt.completed.newest if self._attempt is not None else None
+
+    @property
+    def retained(self) -> list[Manifest]:
+        """Oldest first."""
+        with self._lock:
+            return self._attempt.completed.manifests if self._attempt is not None else []
+
+    def reference_counts(self) -> dict[str, int]:
+        """By path of the shared file."""
+        with self._lock:
+            return self._attempt.completed.registry.counts() if self._attempt is not None else {}
+
+    def shutdown(self, state: TerminalState, now: int = 0) -> ShutdownReport:
+        """The job has ended: keep or delete its checkpoints. Blocks while it deletes; savepoints are never touched.
+
+        Commits of the last checkpoint must be confirmed before; else everything is kept.
+        """
+        with self._lock:
+            attempt = self._attempt
+            unconfirmed = self._ledger.unconfirmed
+            self.end_attempt(f"the job has ended: {state}", now)
+        if attempt is None:
+            return ShutdownReport(kept=True, reason="the job never ran under this JobManager")
+        if attempt.is_fenced:
+            return ShutdownReport(kept=True, reason="another JobManager has taken over")
+        if self.settings.keeps_checkpoints(state):
+            return ShutdownReport(kept=True, reason=f"retained: {self.settings.retention}, {state}")
+        if unconfirmed:
+            pieces = sum(map(len, unconfirmed.values()))
+            return ShutdownReport(kept=True, reason=f"{pieces} commits of sinks were not confirmed")
+        return self._delete_everything(attempt)
+
+    def _delete_everything(self, attempt: _Attempt) -> ShutdownReport:
+        """An empty base first: a manifest that arrives late, or is left by a crash in here, counts for nobody."""
+        try:
+            leadership = attempt.recovery.leadership.renew()
+            leadership.begin(Base(leadership.epoch, attempt.next_id))
+            cleaner = Cleaner(self.storage, self._executor, leadership.check)
+            cleaner.discard_files(everything(self.storage))
+        except PenstockError as error:
+            return ShutdownReport(kept=True, reason=error.message)
+        left = cleaner.drain_now()
+        return ShutdownReport(kept=False, reason="deleted", left=left)
+
+    def _pending(self, checkpoint_id: int) -> PendingCheckpoint | None:
+        pending = self._attempt.pending if self._attempt is not None else None
+        return pending if pending is not None and pending.id == checkpoint_id else None
+
+
+def _holder(savepoint: SavepointRequest) -> str:
+    return f"savepoint-{savepoint.request_id}"
+
+
+__all__ = ["CheckpointCoordinator", "ShutdownReport"]

@@ -1,0 +1,109 @@
+"""S3 through s3fs: one attempt per call, bounded in time, failures told apart by the server's own code.
+
+s3fs and botocore retry by themselves; both are told not to: a retry inside of them would hide from `retrying_store`
+that the outcome of the first attempt is unknown. Credentials, region and endpoint come from the options or, as for every
+AWS SDK, from the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, a role of the pod, …).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    NoCredentialsError,
+    PartialCredentialsError,
+)
+from botocore.exceptions import ConnectionError as EndpointUnreachable
+from botocore.parsers import ResponseParserError
+
+from penstock.checkpoint.fsspec_store import FsspecStore
+from penstock.checkpoint.object_store import (
+    ObjectExists,
+    ObjectMissing,
+    PermanentFailure,
+    StoreFailure,
+    TransientFailure,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONNECT_TIMEOUT = 5
+"""Seconds to reach the server."""
+_MISSING = {"NoSuchKey", "404"}
+_EXISTS = {"PreconditionFailed", "412"}
+_TRANSIENT = {
+    "ConditionalRequestConflict",
+    "InternalError",
+    "OperationAborted",
+    "RequestTimeout",
+    "ServiceUnavailable",
+    "SlowDown",
+    "Throttling",
+    "ThrottlingException",
+    "RequestTimeTooSkewed",
+    "ExpiredToken",
+}
+_TRANSIENT_STATUS = {408, 409, 425, 429, 500, 502, 503, 504}
+
+
+class S3Store(FsspecStore):
+    """See the head of the module. Options are those of `s3fs.S3FileSystem`."""
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        super().__init__("s3", options)
+
+    def get(self, url: str) -> bytes:
+        with self._failures(url):
+            # max_concurrency=1 is one GET; otherwise s3fs asks for the size first
+            return bytes(self._call("cat_file", self._path(url), moved=1 << 30, max_concurrency=1))
+
+    def _open(self) -> Any:
+        config = {
+            "connect_timeout": CONNECT_TIMEOUT,
+            "read_timeout": self.request_timeout,
+            "retries": {"total_max_attempts": 1, "mode": "standard"},
+            "max_pool_connections": 32,
+            **self.options.get("config_kwargs", {}),
+        }
+        options = {**self.options, "config_kwargs": config}
+        import s3fs
+
+        file_system = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False, **options)
+        file_system.retries = 1
+        return file_system
+
+    def _classify(self, url: str, error: Exception) -> StoreFailure:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, ClientError):
+            cause = cause.__cause__
+        if isinstance(cause, ClientError):
+            return _from_answer(url, cause)
+        if isinstance(error, NoCredentialsError | PartialCredentialsError):
+            return PermanentFailure(url, f"no credentials: {error}")
+        if isinstance(error, HTTPClientError | EndpointUnreachable | ResponseParserError):
+            return TransientFailure(url, f"no answer ({error})")
+        if isinstance(error, BotoCoreError):
+            return PermanentFailure(url, f"{type(error).__name__}: {error}")
+        if type(error).__module__.startswith("aiohttp"):
+            return TransientFailure(url, f"connection lost ({type(error).__name__})")
+        return super()._classify(url, error)
+
+
+def _from_answer(url: str, error: ClientError) -> StoreFailure:
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    message = str(error.response.get("Error", {}).get("Message", ""))
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    reason = f"{code} ({status}) {message}".strip()
+    if code in _EXISTS or status == 412:
+        return ObjectExists(url, reason)
+    if code == "NoSuchBucket":
+        return PermanentFailure(url, "the bucket does not exist")
+    if code in _MISSING or status == 404:
+        return ObjectMissing(url, "does not exist")
+    if code in _TRANSIENT or status in _TRANSIENT_STATUS:
+        return TransientFailure(url, reason)
+    return PermanentFailure(url, reason)

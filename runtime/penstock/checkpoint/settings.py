@@ -1,0 +1,65 @@
+"""How a job is checkpointed. Times in ms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Retention = Literal["DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS"]
+TerminalState = Literal["FINISHED", "CANCELED", "FAILED", "SUSPENDED"]
+
+
+@dataclass(frozen=True)
+class CheckpointSettings:
+    """`interval_ms` None: only what is asked for. `tolerable_failures`: in a row; one more fails the job over."""
+
+    interval_ms: int | None = None
+    min_pause_ms: int = 0
+    timeout_ms: int = 600_000
+    tolerable_failures: int = 0
+    retained: int = 1
+    retention: Retention = "NO_EXTERNALIZED_CHECKPOINTS"
+    savepoint_directory: str | None = None
+    mode: str = "exactly_once"
+    history_size: int = 10
+
+    def __post_init__(self) -> None:
+        for name, least in (("min_pause_ms", 0), ("timeout_ms", 1), ("tolerable_failures", 0), ("retained", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        if self.interval_ms is not None and self.interval_ms < 1:
+            raise ValueError(f"interval_ms must be at least 1, not {self.interval_ms}; None switches checkpoints off")
+
+    def keeps_checkpoints(self, state: TerminalState) -> bool:
+        """Whether checkpoints outlive a job that ended so (docs/checkpoint-protocol.md, 7).
+
+        >>> CheckpointSettings(retention="RETAIN_ON_CANCELLATION").keeps_checkpoints("CANCELED")
+        True
+        >>> CheckpointSettings(retention="DELETE_ON_CANCELLATION").keeps_checkpoints("CANCELED")
+        False
+        """
+        if state == "SUSPENDED":
+            return True
+        if state == "FAILED":
+            return self.retention != "NO_EXTERNALIZED_CHECKPOINTS"
+        return state == "CANCELED" and self.retention == "RETAIN_ON_CANCELLATION"
+
+    def as_rest(self) -> dict[str, Any]:
+        """The shape of Flink's `/jobs/:id/checkpoints/config`."""
+        return {
+            "mode": self.mode,
+            "interval": self.interval_ms if self.interval_ms is not None else 0x7FFFFFFFFFFFFFFF,
+            "timeout": self.timeout_ms,
+            "min_pause": self.min_pause_ms,
+            "max_concurrent": 1,
+            "externalization": {
+                "enabled": self.retention != "NO_EXTERNALIZED_CHECKPOINTS",
+                "delete_on_cancellation": self.retention != "RETAIN_ON_CANCELLATION",
+            },
+            "unaligned_checkpoints": False,
+            "tolerable_failed_checkpoints": self.tolerable_failures,
+            "aligned_checkpoint_timeout": 0,
+            "checkpoints_after_tasks_finish": True,
+            "state_changelog_enabled": False,
+            "num_retained": self.retained,
+        }

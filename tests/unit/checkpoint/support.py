@@ -1,0 +1,192 @@
+"""Doubles and builders for the tests of checkpoints."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.checkpoint.events import JobDescription, SnapshotRequest, SubtaskAck
+from penstock.checkpoint.faults import FaultyStore
+from penstock.checkpoint.local_store import LocalStore
+from penstock.checkpoint.manifest import (
+    FORMAT_VERSION,
+    Manifest,
+    OperatorInfo,
+    OperatorState,
+    SourceState,
+    SplitPosition,
+)
+from penstock.checkpoint.object_store import ObjectExists, ObjectInfo, ObjectMissing, ObjectStore, scheme_of
+from penstock.checkpoint.retrying_store import RetryingStore, RetryPolicy, Stores
+from penstock.checkpoint.storage import CheckpointStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+QUICK = RetryPolicy(retry_for=0.05, pause=0.001, max_pause=0.002)
+JOB_ID = "5f1a2b3c4d5e6f708192a3b4c5d6e7f8"
+
+
+class DictStore:
+    """An object store in a dictionary, with a clock that counts puts (`modified` is exact)."""
+
+    conditional_puts = True
+
+    def __init__(self) -> None:
+        self.objects: dict[str, tuple[bytes, float]] = {}
+        self.time = 0.0
+        self._lock = threading.Lock()
+
+    def put(self, url: str, content: bytes, *, if_absent: bool = False) -> None:
+        with self._lock:
+            if if_absent and url in self.objects:
+                raise ObjectExists(url, "exists already")
+            self.time += 10
+            self.objects[url] = (bytes(content), self.time)
+
+    def put_file(self, local_path: str, url: str) -> None:
+        self.put(url, Path(local_path).read_bytes())
+
+    def get(self, url: str) -> bytes:
+        try:
+            return self.objects[url][0]
+        except KeyError:
+            raise ObjectMissing(url, "does not exist") from None
+
+    def get_file(self, url: str, local_path: str) -> None:
+        Path(local_path).write_bytes(self.get(url))
+
+    def head(self, url: str) -> ObjectInfo:
+        content = self.get(url)
+        return ObjectInfo(url, len(content), self.objects[url][1])
+
+    def list_objects(self, prefix_url: str) -> list[ObjectInfo]:
+        with self._lock:
+            found = [(url, entry) for url, entry in self.objects.items() if url.startswith(prefix_url + "/")]
+        return sorted((ObjectInfo(url, len(c), t) for url, (c, t) in found), key=lambda info: info.url)
+
+    def list_folders(self, url: str) -> list[str]:
+        with self._lock:
+            rests = [name[len(url) + 1 :] for name in self.objects if name.startswith(url + "/")]
+        return sorted({rest.split("/")[0] for rest in rests if "/" in rest})
+
+    def delete(self, url: str) -> None:
+        with self._lock:
+            self.objects.pop(url, None)
+
+    def copy(self, source_url: str, target_url: str) -> None:
+        self.put(target_url, self.get(source_url))
+
+
+class ManualExecutor(Executor):
+    """Runs what was submitted when it is told to, in this thread."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.waiting.append((future, lambda: fn(*args, **kwargs)))
+        return future
+
+    def run_one(self) -> None:
+        future, work = self.waiting.pop(0)
+        future.set_result(work())
+
+    def run_all(self) -> None:
+        while self.waiting:
+            self.run_one()
+
+
+class InlineExecutor(Executor):
+    """Runs at once, in the caller's thread."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+def stores_with(store: ObjectStore, scheme: str, policy: RetryPolicy = QUICK) -> Stores:
+    stores = Stores(policy=policy)
+    stores.use(scheme, RetryingStore(store, policy, sleep=lambda _: None))
+    return stores
+
+
+def faulty_storage(root: Path | str, job_id: str = JOB_ID) -> tuple[CheckpointStorage, FaultyStore]:
+    """Storage on a local folder, or in a dictionary for `dict://…`, behind a store that can be told to fail."""
+    url = str(root)
+    inner: ObjectStore = DictStore() if url.startswith("dict://") else LocalStore(fsync=False)
+    faulty = FaultyStore(inner)
+    scheme = scheme_of(url) or "file"
+    storage = CheckpointStorage(url, job_id, policy=QUICK, stores=stores_with(faulty, scheme))
+    return storage, faulty
+
+
+def handle(
+    storage: CheckpointStorage | None, groups: tuple[int, int], *contents: bytes, reuse: Iterable[Any] = ()
+) -> dict[str, Any]:
+    """A keyed state handle whose files are really written."""
+    files = [*reuse]
+    uploaded = 0
+    if storage is not None:
+        for content in contents:
+            ref = storage.writer().write(content)
+            files.append({"path": ref.path, "size": ref.size, "checksum": ref.checksum})
+            uploaded += ref.size
+    return {
+        "backend": "hashmap",
+        "format": 1,
+        "key_groups": list(groups),
+        "files": files,
+        "states": {"count": {"kind": "value", "schema": "int"}},
+        "bytes_uploaded": uploaded,
+    }
+
+
+def manifest(
+    checkpoint_id: int = 1,
+    *,
+    epoch: int = 1,
+    keyed: list[dict[str, Any]] | None = None,
+    commits: dict[str, list[Any]] | None = None,
+    job_id: str = JOB_ID,
+    operators: list[OperatorInfo] | None = None,
+    **changes: Any,
+) -> Manifest:
+    keyed = keyed or []
+    fields: dict[str, Any] = {
+        "format_version": FORMAT_VERSION,
+        "kind": "checkpoint",
+        "job_id": job_id,
+        "job_name": "airports",
+        "checkpoint_id": checkpoint_id,
+        "leader_epoch": epoch,
+        "trigger_timestamp": 1_000 * checkpoint_id,
+        "complete_timestamp": 1_000 * checkpoint_id + 100,
+        "parallelism": max(1, len(keyed)),
+        "max_parallelism": 128,
+        "graph_fingerprint": "f00d",
+        "operators": operators or [OperatorInfo("count", "Count", max(1, len(keyed)), 128)],
+        "sources": {"readings": SourceState([SplitPosition("a.csv", {"path": "a.csv"}, 17)])},
+        "states": {"count": OperatorState(keyed=keyed)},
+        "commits": commits or {},
+        "state_bytes": sum(file["size"] for entry in keyed for file in entry["files"]),
+    }
+    return Manifest(**(fields | changes))
+
+
+def job(parallelism: int = 1, uids: tuple[str, ...] = ("count",)) -> JobDescription:
+    return JobDescription(
+        JOB_ID, "airports", parallelism, 128, "f00d", [OperatorInfo(uid, uid.title(), parallelism, 128) for uid in uids]
+    )
+
+
+def ack(request: SnapshotRequest | int, uid: str = "count", subtask: int = 0, **fields: Any) -> SubtaskAck:
+    id = request if isinstance(request, int) else request.checkpoint_id
+    return SubtaskAck(id, uid, subtask, **fields)
+
+
+SOURCES = {"readings": SourceState([SplitPosition("a.csv", {"path": "a.csv"}, 17)])}
