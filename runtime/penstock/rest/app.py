@@ -1,0 +1,143 @@
+"""The web application: routes, token, errors, OpenAPI.
+
+Every path is there twice, as `/jobs` and as `/v1/jobs`: Flink's clients use either. OpenAPI shows it once.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from starlette.exceptions import HTTPException
+
+from penstock import __version__
+from penstock.common.errors import PenstockError
+from penstock.metrics import prometheus
+from penstock.rest import models
+from penstock.rest.auth import EXEMPT
+from penstock.rest.errors import error_lines, http_status
+from penstock.rest.page import overview_page
+from penstock.rest.routes.actions import action_routes
+from penstock.rest.routes.checkpoints import checkpoint_routes
+from penstock.rest.routes.clock import now_ms
+from penstock.rest.routes.cluster import cluster_routes, disposal_routes, job_manager_routes, task_manager_routes
+from penstock.rest.routes.jobs import job_routes
+from penstock.rest.routes.vertices import vertex_routes
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from starlette.responses import Response
+
+    from penstock.rest.auth import TokenFile
+    from penstock.rest.gateway import ClusterGateway
+
+logger = logging.getLogger(__name__)
+
+_FAILURES: dict[int | str, dict[str, object]] = {
+    "default": {"model": models.Failures, "description": "What went wrong, then the remedy."}
+}
+
+
+def create_app(gateway: ClusterGateway, token: TokenFile | None = None) -> FastAPI:
+    """The application for a gateway; with a token every path but the probes asks for it."""
+    app = FastAPI(
+        title="Penstock REST API",
+        version=__version__,
+        description="Flink's REST API, as far as Penstock has the thing. Times and durations are ms, sizes bytes.",
+        docs_url=None,
+        redoc_url=None,
+    )
+    _add_errors(app)
+    if token is not None:
+        _add_token(app, token)
+    api = APIRouter()
+    for make in (
+        cluster_routes,
+        job_manager_routes,
+        task_manager_routes,
+        job_routes,
+        checkpoint_routes,
+        action_routes,
+        vertex_routes,
+        disposal_routes,
+    ):
+        api.include_router(make(gateway))
+    app.include_router(api, responses=_FAILURES)
+    app.include_router(api, prefix="/v1", include_in_schema=False)
+    _add_pages(app, gateway)
+    return app
+
+
+def _add_pages(app: FastAPI, gateway: ClusterGateway) -> None:
+    @app.get("/", include_in_schema=False, response_class=HTMLResponse)
+    def overview() -> HTMLResponse:
+        return HTMLResponse(overview_page(gateway.cluster(), gateway.jobs(), now_ms()))
+
+    @app.get("/metrics", tags=["metrics"], response_class=PlainTextResponse)
+    def metrics() -> PlainTextResponse:
+        """All metrics in Prometheus' text format."""
+        return PlainTextResponse(prometheus.exposition(gateway.metrics.collect()), media_type=prometheus.CONTENT_TYPE)
+
+    @app.get("/healthz", tags=["probes"], response_class=PlainTextResponse)
+    def healthy() -> PlainTextResponse:
+        """200 as long as the process answers."""
+        return PlainTextResponse("ok\n")
+
+    @app.get("/readyz", tags=["probes"], response_class=PlainTextResponse)
+    def ready() -> PlainTextResponse:
+        """200 when this JobManager leads and can be asked, else 503."""
+        readiness = gateway.readiness()
+        text = "ready" if readiness.ready else f"not ready: {readiness.reason}"
+        return PlainTextResponse(f"{text}\n", status_code=200 if readiness.ready else 503)
+
+
+def _add_token(app: FastAPI, token: TokenFile) -> None:
+    @app.middleware("http")
+    async def check_token(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        if request.url.path not in EXEMPT:
+            try:
+                token.check(request.headers.get("authorization"))
+            except PenstockError as error:
+                return _failure(http_status(error), error_lines(error), error.code)
+        return await call_next(request)
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(PenstockError)
+    def known(request: Request, error: PenstockError) -> JSONResponse:
+        status = http_status(error)
+        if status >= 500:
+            logger.warning("%s %s: %s", request.method, request.url.path, error)
+        return _failure(status, error_lines(error), error.code)
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        return _failure(400, [_validation_line(found) for found in error.errors()], "BAD_REQUEST")
+
+    @app.exception_handler(HTTPException)
+    def http_error(request: Request, error: HTTPException) -> JSONResponse:
+        text = f"{error.detail}: {request.method} {request.url.path}"
+        return _failure(error.status_code, [text], "NOT_FOUND" if error.status_code == 404 else "BAD_REQUEST")
+
+    @app.exception_handler(Exception)
+    def unknown(request: Request, error: Exception) -> JSONResponse:
+        logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        text = f"internal error: {type(error).__name__}: {error}"
+        return _failure(500, [text, "remedy: see the JobManager's log; this is a defect of Penstock"], "INTERNAL")
+
+
+def _validation_line(found: dict[str, object]) -> str:
+    location = found.get("loc", ())
+    where = ".".join(str(part) for part in location) if isinstance(location, (tuple, list)) else str(location)
+    return f"{where}: {found.get('msg')} (given: {found.get('input')!r})"
+
+
+def _failure(status: int, lines: list[str], code: str) -> JSONResponse:
+    headers = {"X-Penstock-Error": code}
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse({"errors": lines}, status_code=status, headers=headers)

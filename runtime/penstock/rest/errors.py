@@ -1,0 +1,83 @@
+"""Errors of the REST API itself, and which HTTP status any error of Penstock becomes.
+
+PenstockError
+└── RestError
+    ├── BadRequest      400
+    ├── Unauthorized    401
+    ├── NotFound        404   no such job, vertex, request, checkpoint, TaskManager
+    ├── Conflict        409   the job is not in a state in which this can be done
+    ├── Gone            410   Flink had it once
+    └── Unavailable     503   this JobManager does not lead, or is going down
+"""
+
+from __future__ import annotations
+
+from penstock.common.errors import (
+    JobError,
+    PenstockError,
+    PlatformError,
+    RecoverableError,
+    SnapshotNotFound,
+)
+
+
+class RestError(PenstockError):
+    code = "REST"
+    status = 500
+
+
+class BadRequest(RestError):
+    code = "BAD_REQUEST"
+    status = 400
+
+
+class Unauthorized(RestError):
+    code = "UNAUTHORIZED"
+    status = 401
+
+
+class NotFound(RestError):
+    code = "NOT_FOUND"
+    status = 404
+
+
+class Conflict(RestError):
+    code = "CONFLICT"
+    status = 409
+
+
+class Gone(RestError):
+    code = "GONE"
+    status = 410
+
+
+class Unavailable(RestError):
+    code = "UNAVAILABLE"
+    status = 503
+
+
+def http_status(error: PenstockError) -> int:
+    """The status of an answer that failed with `error`.
+
+    >>> http_status(SnapshotNotFound("no savepoint at s3://b/x")), http_status(Conflict("job is FAILED"))
+    (404, 409)
+    """
+    if isinstance(error, RestError):
+        return error.status
+    if isinstance(error, SnapshotNotFound):
+        return 404
+    if isinstance(error, JobError):
+        return 400
+    if isinstance(error, (PlatformError, RecoverableError)):
+        return 503
+    return 500
+
+
+def error_lines(error: PenstockError) -> list[str]:
+    """What the answer says: the message, then the remedy if there is one."""
+    lines = [error.message]
+    if error.operator:
+        lines.append(f"operator: {error.operator}")
+    if error.remedy:
+        lines.append(f"remedy: {error.remedy}")
+    return lines

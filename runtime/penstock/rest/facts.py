@@ -1,0 +1,258 @@
+"""What the engine says of itself, in its own words. Times are ms since the epoch, durations ms, sizes bytes.
+
+States of jobs and subtasks are Flink's names (`RUNNING`, `RESTARTING`, …). Ids of vertices may be anything that is the
+same in the metric store; REST shows them as 32 hex digits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+NOT_YET = -1
+"""Flink's word for a time that has not come."""
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """Whether this JobManager can be talked to; `reason` is for people."""
+
+    ready: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class TaskManager:
+    """A worker with its slots. `slots_by_job`: job id -> slots in use."""
+
+    id: str
+    host: str
+    slots: int
+    free_slots: int
+    port: int = 0
+    last_heartbeat: int = 0
+    cpu_cores: int = 0
+    memory: int = 0
+    memory_used: int = 0
+    slots_by_job: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    slots_total: int
+    slots_available: int
+    task_managers: Sequence[TaskManager] = ()
+
+
+@dataclass(frozen=True)
+class Subtask:
+    index: int
+    state: str
+    attempt: int = 0
+    host: str = ""
+    tm_id: str = ""
+    start: int = NOT_YET
+    end: int = NOT_YET
+
+
+@dataclass(frozen=True)
+class VertexInput:
+    """An edge that comes in. `ship_strategy`: how records are distributed, such as `HASH` or `REBALANCE`."""
+
+    vertex_id: str
+    ship_strategy: str = "FORWARD"
+
+
+@dataclass(frozen=True)
+class Vertex:
+    """A stage of the job graph. `operators`: uid -> name, in order. A vertex without inputs is a source."""
+
+    id: str
+    name: str
+    parallelism: int
+    max_parallelism: int
+    subtasks: Sequence[Subtask] = ()
+    inputs: Sequence[VertexInput] = ()
+    operators: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How the job gets on. `records`: read by the sources since the start of the attempt.
+
+    `watermark`: the lowest of any subtask, None = none yet. `lag`: records or bytes that are there but not yet read;
+    None = the sources do not know.
+    """
+
+    epoch: int = 0
+    epoch_ms: float | None = None
+    records_per_second: float = 0.0
+    records: int = 0
+    watermark: int | None = None
+    lag: int | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One entry of the exception history. `location`: `file:line` of the user's code, where known."""
+
+    timestamp: int
+    name: str
+    message: str
+    traceback: str = ""
+    task: str = ""
+    location: str = ""
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class Rescale:
+    """One entry of the rescale history. `trigger`: `request`, `slots`, …"""
+
+    timestamp: int
+    old_parallelism: int
+    new_parallelism: int
+    trigger: str = "request"
+    duration_ms: int = 0
+    outcome: str = "COMPLETED"
+
+
+@dataclass(frozen=True)
+class Event:
+    timestamp: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """A user's accumulator, over all subtasks."""
+
+    name: str
+    type: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job, running or ended. Lists of history have the oldest entry first."""
+
+    id: str
+    name: str
+    state: str
+    start: int
+    parallelism: int
+    max_parallelism: int
+    end: int = NOT_YET
+    attempt: int = 0
+    restarts: int = 0
+    timestamps: Mapping[str, int] = field(default_factory=dict)
+    """State -> when the job last came into it."""
+    vertices: Sequence[Vertex] = ()
+    progress: Progress = field(default_factory=Progress)
+    restart_strategy: str = ""
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    failures: Sequence[Failure] = ()
+    rescales: Sequence[Rescale] = ()
+    events: Sequence[Event] = ()
+    accumulators: Sequence[Accumulator] = ()
+    bounded: bool = False
+
+
+CheckpointStatus = Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
+CheckpointKind = Literal["CHECKPOINT", "SAVEPOINT", "SYNC_SAVEPOINT"]
+
+
+@dataclass(frozen=True)
+class SubtaskCheckpoint:
+    """One subtask's part in a checkpoint; `acknowledged` is NOT_YET until it came in."""
+
+    index: int
+    acknowledged: int = NOT_YET
+    state_bytes: int = 0
+    uploaded_bytes: int = 0
+    sync_ms: float = 0.0
+    async_ms: float = 0.0
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint or savepoint. `state_bytes`: all it refers to; `uploaded_bytes`: what was new in it.
+
+    `acknowledged`: time of the last acknowledgement. `SYNC_SAVEPOINT`: the one a job is stopped with.
+    """
+
+    id: int
+    kind: CheckpointKind
+    status: CheckpointStatus
+    triggered: int
+    acknowledged: int = NOT_YET
+    duration_ms: int = 0
+    state_bytes: int = 0
+    uploaded_bytes: int = 0
+    path: str = ""
+    discarded: bool = False
+    subtasks: int = 0
+    subtasks_acknowledged: int = 0
+    failed: int = NOT_YET
+    failure: str = ""
+    by_vertex: Mapping[str, Sequence[SubtaskCheckpoint]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What the current attempt was restored from."""
+
+    id: int
+    timestamp: int
+    path: str
+    is_savepoint: bool = False
+
+
+@dataclass(frozen=True)
+class CheckpointSettings:
+    """`interval_ms` 0 = no periodic checkpoints."""
+
+    interval_ms: int = 0
+    timeout_ms: int = 600_000
+    min_pause_ms: int = 0
+    max_concurrent: int = 1
+    tolerable_failures: int = 0
+    retained: int = 1
+    delete_on_cancellation: bool = False
+    state_backend: str = "hashmap"
+    storage: str = ""
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """All that is known of a job's checkpoints. `history`: the latest ones, oldest first, also those in progress.
+
+    The counts are of the job's whole life, also of what the history no longer holds.
+    """
+
+    settings: CheckpointSettings = field(default_factory=CheckpointSettings)
+    history: Sequence[Checkpoint] = ()
+    completed: int = 0
+    failed: int = 0
+    restored_count: int = 0
+    restored: Restored | None = None
+
+
+OperationKind = Literal["savepoint", "checkpoint", "stop", "rescale", "dispose"]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A long action that was asked for. `failure` empty = it succeeded, once it is done."""
+
+    id: str
+    kind: OperationKind
+    job_id: str = ""
+    is_done: bool = False
+    location: str = ""
+    checkpoint_id: int | None = None
+    failure: str = ""
+    failure_class: str = ""

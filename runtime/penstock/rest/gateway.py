@@ -1,0 +1,88 @@
+"""The one seam between REST and the engine. The JobManager implements it; tests use a fake.
+
+All methods may be called from several threads at once and return quickly: the web framework runs them in its thread
+pool. What takes long (savepoint, rescale, …) is started, and its request id returned; `operation` tells how it stands.
+A caller may choose the id (`trigger_id`, 32 hex digits): asking again with the same id gives that id back and starts
+nothing, so that a client that lost the answer can repeat its question.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.metrics.store import MetricStore
+    from penstock.rest import facts
+
+
+class ClusterGateway(Protocol):
+    """What REST asks of the engine.
+
+    Everywhere: an unknown job id raises `rest.errors.NotFound`; a job that is not in a state for an action raises
+    `Conflict`; a JobManager that does not lead raises `Unavailable`. Any other `PenstockError` is shown as it is.
+    """
+
+    @property
+    def metrics(self) -> MetricStore:
+        """Where the engine reports to. Vertex ids in it are those of `facts.Vertex`."""
+        ...
+
+    # the cluster
+
+    def readiness(self) -> facts.Readiness: ...
+
+    def cluster(self) -> facts.Cluster: ...
+
+    def configuration(self) -> Mapping[str, str]:
+        """The JobManager's configuration, flat. Values of keys that name secrets are hidden by REST."""
+        ...
+
+    def shut_down(self) -> None:
+        """Begin to end the cluster; returns at once."""
+        ...
+
+    # jobs
+
+    def jobs(self) -> Sequence[facts.Job]:
+        """All jobs, also ended ones that are still remembered."""
+        ...
+
+    def job(self, job_id: str) -> facts.Job: ...
+
+    def checkpoints(self, job_id: str) -> facts.Checkpoints: ...
+
+    # actions
+
+    def trigger_savepoint(
+        self, job_id: str, target_directory: str | None, *, cancel_job: bool, trigger_id: str | None
+    ) -> str:
+        """Take a savepoint; with `cancel_job` cancel the job when it is complete, and only then.
+
+        Raises:
+            InvalidJob: no directory was given and the configuration names none.
+        """
+        ...
+
+    def trigger_checkpoint(self, job_id: str, *, full: bool, trigger_id: str | None) -> str:
+        """Take a checkpoint now; `full`: refer to nothing that was uploaded before."""
+        ...
+
+    def stop(self, job_id: str, target_directory: str | None, *, drain: bool, trigger_id: str | None) -> str:
+        """Stop the job with a savepoint; `drain`: fire all windows and timers first. A failure leaves it running."""
+        ...
+
+    def cancel(self, job_id: str) -> None:
+        """Begin to cancel; does nothing if the job is being cancelled already."""
+        ...
+
+    def rescale(self, job_id: str, parallelism: int, *, trigger_id: str | None) -> str:
+        """Change the parallelism of the running job. A failure leaves it as it is."""
+        ...
+
+    def dispose_savepoint(self, path: str, *, trigger_id: str | None) -> str: ...
+
+    def operation(self, request_id: str) -> facts.Operation:
+        """How an action stands; `NotFound` if it was never asked for or too long ago."""
+        ...

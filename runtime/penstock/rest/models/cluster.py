@@ -1,0 +1,144 @@
+"""The cluster: overview, configuration, TaskManagers."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from penstock.rest.models.base import Camel, Dashed, Shape
+
+
+class ClusterOverview(Dashed):
+    """`GET /overview`"""
+
+    taskmanagers: int
+    slots_total: int
+    slots_available: int
+    jobs_running: int
+    jobs_finished: int
+    jobs_cancelled: int
+    jobs_failed: int
+    flink_version: str
+    flink_commit: str
+
+
+class Features(Dashed):
+    web_submit: bool = False
+    web_cancel: bool = True
+    web_rescale: bool = True
+    web_history: bool = False
+
+
+class DashboardConfiguration(Dashed):
+    """`GET /config`. `timezone_offset` and `refresh_interval` are ms."""
+
+    refresh_interval: int
+    timezone_name: str
+    timezone_offset: int
+    flink_version: str
+    flink_revision: str
+    features: Features = Field(default_factory=Features)
+
+
+class ConfigurationEntry(Shape):
+    """`GET /jobmanager/config` is a list of these."""
+
+    key: str
+    value: str
+
+
+class JvmInfo(Shape):
+    """In our case the Python interpreter's."""
+
+    version: str
+    arch: str
+    options: list[str] = []
+
+
+class EnvironmentInfo(Shape):
+    """`GET /jobmanager/environment`"""
+
+    jvm: JvmInfo
+    classpath: list[str] = []
+
+
+class ThreadInfo(Camel):
+    thread_name: str
+    stringified_thread_info: str
+
+
+class ThreadDump(Camel):
+    """`GET /jobmanager/thread-dump`"""
+
+    thread_infos: list[ThreadInfo]
+
+
+class ResourceProfile(Camel):
+    """Cores, and memory in MB. Penstock does not divide a worker's memory between its slots."""
+
+    cpu_cores: float = 0.0
+    task_heap_memory: int = 0
+    task_off_heap_memory: int = 0
+    managed_memory: int = 0
+    network_memory: int = 0
+    extended_resources: dict[str, float] = {}
+
+
+class Hardware(Camel):
+    """Memory in bytes."""
+
+    cpu_cores: int
+    physical_memory: int
+    free_memory: int
+    managed_memory: int = 0
+
+
+class TaskManager(Camel):
+    """One entry of `GET /taskmanagers`. `time_since_last_heartbeat` is a time in ms, whatever its name says."""
+
+    id: str
+    path: str
+    data_port: int
+    jmx_port: int = -1
+    time_since_last_heartbeat: int
+    slots_number: int
+    free_slots: int
+    total_resource: ResourceProfile
+    free_resource: ResourceProfile
+    hardware: Hardware
+    memory_configuration: dict[str, int] = {}
+
+
+class AllocatedSlot(Camel):
+    job_id: str
+    resource: ResourceProfile = Field(default_factory=ResourceProfile)
+
+
+class TaskManagerMetrics(Camel):
+    """`heap_used`: resident memory of the Python workers, bytes. What only a JVM has is zero."""
+
+    heap_used: int = 0
+    heap_committed: int = 0
+    heap_max: int = 0
+    non_heap_used: int = 0
+    non_heap_committed: int = 0
+    non_heap_max: int = 0
+    direct_count: int = 0
+    direct_used: int = 0
+    direct_max: int = 0
+    mapped_count: int = 0
+    mapped_used: int = 0
+    mapped_max: int = 0
+    garbage_collectors: list[dict[str, str | int]] = []
+
+
+class TaskManagerDetails(TaskManager):
+    """`GET /taskmanagers/:id`"""
+
+    allocated_slots: list[AllocatedSlot] = []
+    metrics: TaskManagerMetrics = Field(default_factory=TaskManagerMetrics)
+
+
+class TaskManagers(Shape):
+    """`GET /taskmanagers`"""
+
+    taskmanagers: list[TaskManager]

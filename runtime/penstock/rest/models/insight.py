@@ -1,0 +1,155 @@
+"""What shows how a job is doing: exceptions, accumulators, metrics, progress."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from penstock.rest.models.base import Camel, Dashed, Shape
+
+
+class ExceptionEntry(Camel):
+    """`stacktrace` begins with the user's own frame. `location`: host, as Flink has it."""
+
+    exception_name: str
+    stacktrace: str
+    timestamp: int
+    task_name: str | None = None
+    location: str | None = None
+    endpoint: str | None = None
+    task_manager_id: str | None = None
+    failure_labels: dict[str, str] = {}
+    concurrent_exceptions: list[ExceptionEntry] = []
+
+
+class ExceptionHistory(Shape):
+    entries: list[ExceptionEntry]
+    truncated: bool
+
+
+class OlderException(Shape):
+    exception: str
+    task: str
+    location: str
+    timestamp: int
+
+
+class JobExceptions(Dashed):
+    """`GET /jobs/:id/exceptions`; the newest first. All but the history is there for older clients."""
+
+    root_exception: str | None = None
+    timestamp: int | None = None
+    all_exceptions: list[OlderException] = []
+    truncated: bool = False
+    exception_history: ExceptionHistory = Field(
+        validation_alias="exceptionHistory", serialization_alias="exceptionHistory"
+    )
+
+
+class UserAccumulator(Shape):
+    name: str
+    type: str
+    value: str
+
+
+class JobAccumulators(Dashed):
+    """`GET /jobs/:id/accumulators`"""
+
+    job_accumulators: list[UserAccumulator] = []
+    user_task_accumulators: list[UserAccumulator]
+    serialized_user_task_accumulators: dict[str, str] = {}
+
+
+class Metric(Shape):
+    """Without `?get=` only the names."""
+
+    id: str
+    value: str | None = None
+
+
+class AggregatedMetric(Shape):
+    id: str
+    min: float | None = None
+    max: float | None = None
+    avg: float | None = None
+    sum: float | None = None
+    skew: float | None = None
+
+
+class ProgressCheckpoint(Dashed):
+    id: int
+    kind: str
+    status: str
+    trigger_timestamp: int
+    duration: int
+    checkpointed_size: int
+    state_size: int
+    external_path: str = ""
+
+
+class ProgressCheckpoints(Dashed):
+    """`last`: the newest that is completed; `running`: the one in progress."""
+
+    completed: int = 0
+    failed: int = 0
+    in_progress: int = 0
+    last: ProgressCheckpoint | None = None
+
+
+class ProgressVertex(Dashed):
+    """Rates per second over all subtasks; `busy` is the busiest subtask's share of the time, 0 to 1."""
+
+    id: str
+    name: str
+    parallelism: int
+    status: str
+    records_in: int
+    records_in_per_second: float
+    records_out_per_second: float
+    busy: float
+    watermark: int | None = None
+
+
+class ProgressEvent(Shape):
+    timestamp: int
+    text: str
+
+
+class ProgressRescale(Dashed):
+    timestamp: int
+    old_parallelism: int
+    new_parallelism: int
+    trigger: str
+    duration: int
+    outcome: str
+
+
+class JobProgress(Dashed):
+    """`GET /jobs/:id/progress`: what a live view needs, in one answer. Not a path of Flink's.
+
+    `watermark`: ms, the lowest of all subtasks. `lag`: records or bytes not yet read; null = unknown.
+    """
+
+    jid: str
+    name: str
+    state: str
+    now: int
+    start_time: int
+    end_time: int
+    attempt: int
+    restarts: int
+    parallelism: int
+    max_parallelism: int
+    epoch: int
+    epoch_duration: float | None = None
+    records: int
+    records_per_second: float
+    watermark: int | None = None
+    lag: int | None = None
+    checkpoints: ProgressCheckpoints
+    vertices: list[ProgressVertex]
+    events: list[ProgressEvent]
+    rescales: list[ProgressRescale] = []
+    slots_total: int
+    slots_available: int
+    taskmanagers: int
+    last_exception: str | None = None

@@ -1,0 +1,110 @@
+"""Requests, long actions and their outcome."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from penstock.rest.models.base import Camel, Dashed, Shape
+
+TRIGGER_ID_PATTERN = "^[0-9a-f]{32}$"
+
+
+class Failures(Shape):
+    """Every answer that failed: what went wrong, then the remedy."""
+
+    errors: list[str]
+
+
+class SavepointRequest(Dashed):
+    """`POST /jobs/:id/savepoints`. `formatType` of Flink is accepted and makes no difference: there is one format."""
+
+    target_directory: str | None = None
+    cancel_job: bool = False
+    trigger_id: str | None = Field(
+        default=None, validation_alias="triggerId", serialization_alias="triggerId", pattern=TRIGGER_ID_PATTERN
+    )
+
+
+class CheckpointRequest(Camel):
+    """`POST /jobs/:id/checkpoints`"""
+
+    checkpoint_type: Literal["CONFIGURED", "FULL", "INCREMENTAL"] = "CONFIGURED"
+    trigger_id: str | None = Field(default=None, pattern=TRIGGER_ID_PATTERN)
+
+
+class StopRequest(Camel):
+    """`POST /jobs/:id/stop`"""
+
+    target_directory: str | None = None
+    drain: bool = False
+    trigger_id: str | None = Field(default=None, pattern=TRIGGER_ID_PATTERN)
+
+
+class DisposalRequest(Dashed):
+    """`POST /savepoint-disposal`"""
+
+    savepoint_path: str = Field(min_length=1)
+    trigger_id: str | None = Field(
+        default=None, validation_alias="triggerId", serialization_alias="triggerId", pattern=TRIGGER_ID_PATTERN
+    )
+
+
+class TriggerResponse(Dashed):
+    """The id under which the action is polled."""
+
+    request_id: str
+
+
+class QueueStatus(Shape):
+    id: Literal["IN_PROGRESS", "COMPLETED"]
+
+
+class FailureCause(Dashed):
+    """Named as in Flink: `class`, `stack-trace`. `serialized-throwable` is empty, for there is no Java object."""
+
+    class_: str = Field(validation_alias="class", serialization_alias="class")
+    stack_trace: str
+    serialized_throwable: str = ""
+
+
+class OperationOutcome(Dashed):
+    """`location`: the savepoint's. A failed action has only the cause."""
+
+    location: str | None = None
+    failure_cause: FailureCause | None = None
+
+
+class OperationResult(Shape):
+    """How a long action stands. A failed one is COMPLETED with a failure cause."""
+
+    status: QueueStatus
+    operation: OperationOutcome | None = None
+
+
+class CheckpointOutcome(Camel):
+    checkpoint_id: int | None = None
+    failure_cause: FailureCause | None = None
+
+
+class CheckpointResult(Shape):
+    """`GET /jobs/:id/checkpoints/:requestId`"""
+
+    status: QueueStatus
+    operation: CheckpointOutcome | None = None
+
+
+class JobResult(Dashed):
+    id: str
+    application_status: Literal["SUCCEEDED", "FAILED", "CANCELED", "UNKNOWN"]
+    accumulator_results: dict[str, Any] = {}
+    net_runtime: int
+    failure_cause: FailureCause | None = None
+
+
+class ExecutionResult(Dashed):
+    """`GET /jobs/:id/execution-result`"""
+
+    status: QueueStatus
+    job_execution_result: JobResult | None = None

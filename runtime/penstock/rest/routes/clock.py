@@ -1,0 +1,9 @@
+"""The time that answers carry."""
+
+from __future__ import annotations
+
+import time
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)

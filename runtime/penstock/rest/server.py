@@ -1,0 +1,115 @@
+"""The REST server: uvicorn in a thread of the JobManager's process."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from penstock.common.errors import ClusterError
+from penstock.rest.app import create_app
+from penstock.rest.auth import TokenFile
+
+if TYPE_CHECKING:
+    from penstock.rest.gateway import ClusterGateway
+
+START_SECONDS = 15.0
+STOP_SECONDS = 5.0
+"""Time for requests under way when the server stops."""
+
+
+class RestServer:
+    """Serves a gateway. `start()` returns when requests are answered; `stop()` when none is any more.
+
+    Args:
+        host: address to listen on, such as `localhost` or `0.0.0.0`.
+        port: 0 = any free one; see `port` after `start`.
+        token_file: file with the bearer token; None = no token is asked for.
+
+    Raises:
+        ClusterError: the token file cannot be read.
+    """
+
+    def __init__(
+        self, gateway: ClusterGateway, host: str = "localhost", port: int = 8081, token_file: str | None = None
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._app = create_app(gateway, None if token_file is None else TokenFile(token_file))
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        """Where a client on this machine reaches it."""
+        host = "localhost" if self.host in ("", "0.0.0.0", "::") else self.host
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    def start(self) -> RestServer:
+        """
+        Raises:
+            ClusterError: the address cannot be used, or the port is taken.
+        """
+        listener = _listen(self.host, self.port)
+        self.port = listener.getsockname()[1]
+        config = uvicorn.Config(
+            self._app,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=int(STOP_SECONDS),
+            ws="none",
+        )
+        server = uvicorn.Server(config)
+        self._server = server
+        self._thread = threading.Thread(target=server.run, args=([listener],), name="rest-server", daemon=True)
+        self._thread.start()
+        deadline = time.monotonic() + START_SECONDS
+        while not server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                listener.close()
+                raise ClusterError(f"the REST server on {self.url} did not start", remedy="see the log of this process")
+            time.sleep(0.01)
+        return self
+
+    def stop(self) -> None:
+        """Finish what is under way, then close. May be called twice, and from a request's own thread."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.should_exit = True
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(STOP_SECONDS + 2)
+
+    def __enter__(self) -> RestServer:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ClusterError(
+            f"the REST API cannot listen on {host}: {error}",
+            remedy="set rest.bind-address to an address of this machine",
+        ) from None
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise ClusterError(
+            f"the REST API cannot listen on {host}:{port}: {error.strerror or error}",
+            remedy="stop what uses the port (another JobManager?), or set rest.port to a free one, or 0 for any",
+        ) from None
+    return listener

@@ -1,0 +1,1 @@
+"""Facts of the engine -> Flink's shapes. Pure functions, one module per resource."""

@@ -1,0 +1,133 @@
+"""The cluster: overview, TaskManagers, configuration, the process itself."""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+import threading
+import time
+import traceback
+from typing import TYPE_CHECKING
+
+from penstock import __version__
+from penstock.rest import facts, models
+from penstock.rest.errors import NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+FLINK_VERSION = f"2.3-penstock-{__version__}"
+"""Whose paths and shapes these are, and who answers."""
+REFRESH_MS = 3000
+
+_SECRET = re.compile(r"password|secret|token|fs\.azure\.account\.key|access[.-]key|apikey|auth-params", re.IGNORECASE)
+_FILE_NAMES = re.compile(r"(-|\.)(file|path|name)$", re.IGNORECASE)
+
+
+def cluster_overview(cluster: facts.Cluster, jobs: Iterable[facts.Job]) -> models.ClusterOverview:
+    states = [job.state for job in jobs]
+    failed, cancelled, finished = (states.count(s) for s in ("FAILED", "CANCELED", "FINISHED"))
+    return models.ClusterOverview(
+        taskmanagers=len(cluster.task_managers),
+        slots_total=cluster.slots_total,
+        slots_available=cluster.slots_available,
+        jobs_running=len(states) - failed - cancelled - finished,
+        jobs_finished=finished,
+        jobs_cancelled=cancelled,
+        jobs_failed=failed,
+        flink_version=FLINK_VERSION,
+        flink_commit="",
+    )
+
+
+def dashboard_configuration() -> models.DashboardConfiguration:
+    now = time.localtime()
+    return models.DashboardConfiguration(
+        refresh_interval=REFRESH_MS,
+        timezone_name=now.tm_zone,
+        timezone_offset=now.tm_gmtoff * 1000,
+        flink_version=FLINK_VERSION,
+        flink_revision="",
+    )
+
+
+def configuration_entries(configuration: Mapping[str, str]) -> list[models.ConfigurationEntry]:
+    """All keys in order; what could be a secret is hidden, the names of files with secrets are not.
+
+    >>> [entry.value for entry in configuration_entries({"s3.secret-key": "x", "rest.token-file": "/run/t"})]
+    ['/run/t', '******']
+    """
+    return [
+        models.ConfigurationEntry(key=key, value="******" if is_secret(key) else value)
+        for key, value in sorted(configuration.items())
+    ]
+
+
+def is_secret(key: str) -> bool:
+    return bool(_SECRET.search(key)) and not _FILE_NAMES.search(key)
+
+
+def environment() -> models.EnvironmentInfo:
+    """Of this process. The keys speak of a JVM because Flink's do."""
+    version = f"{platform.python_implementation()} {platform.python_version()} (Penstock {__version__})"
+    return models.EnvironmentInfo(jvm=models.JvmInfo(version=version, arch=platform.machine()), classpath=sys.path)
+
+
+def thread_dump() -> models.ThreadDump:
+    """Stacks of all Python threads of this process."""
+    frames = sys._current_frames()
+    return models.ThreadDump(
+        thread_infos=[
+            models.ThreadInfo(
+                thread_name=thread.name,
+                stringified_thread_info=f'"{thread.name}"{" daemon" if thread.daemon else ""}\n'
+                + "".join(traceback.format_stack(frames[thread.ident])),
+            )
+            for thread in threading.enumerate()
+            if thread.ident in frames
+        ]
+    )
+
+
+def task_managers(cluster: facts.Cluster) -> models.TaskManagers:
+    return models.TaskManagers(taskmanagers=[_task_manager(worker) for worker in cluster.task_managers])
+
+
+def task_manager_details(cluster: facts.Cluster, tm_id: str) -> models.TaskManagerDetails:
+    """
+    Raises:
+        NotFound: names the TaskManagers there are.
+    """
+    for worker in cluster.task_managers:
+        if worker.id == tm_id:
+            return models.TaskManagerDetails(
+                **_task_manager(worker).model_dump(),
+                allocated_slots=[
+                    models.AllocatedSlot(job_id=job_id) for job_id, n in worker.slots_by_job.items() for _ in range(n)
+                ],
+                metrics=models.TaskManagerMetrics(heap_used=worker.memory_used, heap_max=worker.memory),
+            )
+    known = ", ".join(worker.id for worker in cluster.task_managers)
+    raise NotFound(f"there is no TaskManager {tm_id}", remedy=f"there are {known}" if known else "none is registered")
+
+
+def _task_manager(worker: facts.TaskManager) -> models.TaskManager:
+    cores = worker.cpu_cores
+    return models.TaskManager(
+        id=worker.id,
+        path=worker.host,
+        data_port=worker.port,
+        time_since_last_heartbeat=worker.last_heartbeat,
+        slots_number=worker.slots,
+        free_slots=worker.free_slots,
+        total_resource=models.ResourceProfile(cpu_cores=cores),
+        free_resource=models.ResourceProfile(
+            cpu_cores=cores * worker.free_slots / worker.slots if worker.slots else 0.0
+        ),
+        hardware=models.Hardware(
+            cpu_cores=cores,
+            physical_memory=worker.memory,
+            free_memory=max(0, worker.memory - worker.memory_used),
+        ),
+    )

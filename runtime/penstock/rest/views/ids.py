@@ -1,0 +1,67 @@
+"""Ids of vertices, and the times of what may not have ended."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+from penstock.rest import facts
+from penstock.rest.errors import NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def vertex_id(engine_id: str) -> str:
+    """The id that REST shows: Flink's are 32 hex digits. Numbers are padded, other ids hashed.
+
+    >>> vertex_id("10")
+    '00000000000000000000000000000010'
+    """
+    if re.fullmatch("[0-9a-f]{32}", engine_id):
+        return engine_id
+    if re.fullmatch("[0-9]{1,32}", engine_id):
+        return engine_id.rjust(32, "0")
+    return hashlib.sha256(engine_id.encode()).hexdigest()[:32]
+
+
+def find_vertex(job: facts.Job, wanted: str) -> facts.Vertex:
+    """The vertex with that id, as REST shows it or as the engine calls it.
+
+    Raises:
+        NotFound: names the vertices there are.
+    """
+    for vertex in job.vertices:
+        if wanted in (vertex.id, vertex_id(vertex.id)):
+            return vertex
+    known = ", ".join(f"{vertex_id(v.id)} ({v.name})" for v in job.vertices)
+    raise NotFound(f"job {job.id} has no vertex {wanted}", remedy=f"its vertices are {known}" if known else "")
+
+
+def find_subtask(vertex: facts.Vertex, index: int) -> facts.Subtask:
+    """
+    Raises:
+        NotFound: the vertex has fewer subtasks.
+    """
+    for subtask in vertex.subtasks:
+        if subtask.index == index:
+            return subtask
+    raise NotFound(f"vertex {vertex_id(vertex.id)} ({vertex.name}) has no subtask {index}; it has {vertex.parallelism}")
+
+
+def duration(start: int, end: int, now: int) -> int:
+    """How long something has lasted, ms; NOT_YET if it has not begun."""
+    if start == facts.NOT_YET:
+        return facts.NOT_YET
+    return max(0, (now if end == facts.NOT_YET else end) - start)
+
+
+def first_start(subtasks: Sequence[facts.Subtask]) -> int:
+    return min((s.start for s in subtasks if s.start != facts.NOT_YET), default=facts.NOT_YET)
+
+
+def last_end(subtasks: Sequence[facts.Subtask]) -> int:
+    """The latest end, if all have ended."""
+    ends = [s.end for s in subtasks]
+    return facts.NOT_YET if not ends or facts.NOT_YET in ends else max(ends)

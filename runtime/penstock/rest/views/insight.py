@@ -1,0 +1,79 @@
+"""Exceptions, accumulators, and the outcome of a job."""
+
+from __future__ import annotations
+
+from penstock.rest import facts, models
+from penstock.rest.views.ids import duration
+from penstock.rest.views.states import ENDED, application_status
+
+DEFAULT_EXCEPTIONS = 20
+
+
+def job_exceptions(job: facts.Job, limit: int = DEFAULT_EXCEPTIONS) -> models.JobExceptions:
+    """The newest failures; the newest is also the root exception of older clients."""
+    newest_first = list(reversed(job.failures))
+    shown = newest_first[:limit]
+    is_truncated = len(shown) < len(newest_first)
+    newest = newest_first[0] if newest_first else None
+    return models.JobExceptions(
+        root_exception=None if newest is None else stacktrace(newest),
+        timestamp=None if newest is None else newest.timestamp,
+        all_exceptions=[
+            models.OlderException(
+                exception=stacktrace(f), task=f.task, location=f.host or "(unassigned)", timestamp=f.timestamp
+            )
+            for f in shown
+        ],
+        truncated=is_truncated,
+        exception_history=models.ExceptionHistory(
+            entries=[
+                models.ExceptionEntry(
+                    exception_name=f.name,
+                    stacktrace=stacktrace(f),
+                    timestamp=f.timestamp,
+                    task_name=f.task or None,
+                    location=f.host or None,
+                    endpoint=f.host or None,
+                    failure_labels={"user-code": f.location} if f.location else {},
+                )
+                for f in shown
+            ],
+            truncated=is_truncated,
+        ),
+    )
+
+
+def stacktrace(failure: facts.Failure) -> str:
+    """What a person needs first: the error and the user's line, then the trace."""
+    head = f"{failure.name}: {failure.message}"
+    if failure.location and failure.location not in head:
+        head += f"\n  at {failure.location}"
+    trace = failure.traceback.strip()
+    return f"{head}\n\n{trace}" if trace and trace not in head else head
+
+
+def job_accumulators(job: facts.Job) -> models.JobAccumulators:
+    return models.JobAccumulators(
+        user_task_accumulators=[
+            models.UserAccumulator(name=a.name, type=a.type, value=a.value) for a in job.accumulators
+        ]
+    )
+
+
+def execution_result(job: facts.Job, now: int) -> models.ExecutionResult:
+    """The outcome of an ended job; IN_PROGRESS before."""
+    if job.state not in ENDED:
+        return models.ExecutionResult(status=models.QueueStatus(id="IN_PROGRESS"))
+    cause = None
+    if job.state == "FAILED" and job.failures:
+        cause = models.FailureCause(class_=job.failures[-1].name, stack_trace=stacktrace(job.failures[-1]))
+    return models.ExecutionResult(
+        status=models.QueueStatus(id="COMPLETED"),
+        job_execution_result=models.JobResult(
+            id=job.id,
+            application_status=application_status(job.state),
+            accumulator_results={a.name: a.value for a in job.accumulators},
+            net_runtime=duration(job.start, job.end, now),
+            failure_cause=cause,
+        ),
+    )

@@ -1,0 +1,50 @@
+"""Records and bytes of a vertex or a subtask, from the metric store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.metrics.reading import SubtaskScope
+from penstock.rest import models
+
+if TYPE_CHECKING:
+    from penstock.metrics.metricbase import Scalar
+    from penstock.metrics.store import MetricStore
+
+
+def io_metrics(metrics: MetricStore, job_id: str, vertex_id: str, subtask: int | None = None) -> models.IoMetrics:
+    """Of one subtask, or of all together. `complete` is false until all have reported, as in Flink."""
+    scopes = metrics.subtasks(job_id, vertex_id)
+    wanted = [scope for scope in scopes if subtask in (None, scope.subtask)]
+    values = [metrics.values(scope) for scope in wanted]
+
+    def total(name: str) -> float:
+        return sum(number(found.get(name)) for found in values)
+
+    is_complete = bool(values)
+    return models.IoMetrics(
+        read_bytes=int(total("numBytesIn")),
+        read_bytes_complete=is_complete,
+        write_bytes=int(total("numBytesOut")),
+        write_bytes_complete=is_complete,
+        read_records=int(total("numRecordsIn")),
+        read_records_complete=is_complete,
+        write_records=int(total("numRecordsOut")),
+        write_records_complete=is_complete,
+        accumulated_busy_time=total("accumulateBusyTimeMs"),
+        accumulated_backpressured_time=int(total("accumulateBackPressuredTimeMs")),
+    )
+
+
+def subtask_values(metrics: MetricStore, job_id: str, vertex_id: str) -> dict[int, dict[str, Scalar]]:
+    """All values of a vertex, by subtask."""
+    return {scope.subtask: metrics.values(scope) for scope in metrics.subtasks(job_id, vertex_id)}
+
+
+def values_of_subtask(metrics: MetricStore, job_id: str, vertex_id: str, subtask: int) -> dict[str, Scalar]:
+    return metrics.values(SubtaskScope(job_id, vertex_id, subtask))
+
+
+def number(value: Scalar) -> float:
+    """The value as a number, 0 if it is none."""
+    return value if isinstance(value, (int, float)) else 0.0

@@ -1,0 +1,96 @@
+"""All a live view needs, in one answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.rest import facts, models
+from penstock.rest.views.ids import vertex_id
+from penstock.rest.views.io import number, subtask_values
+from penstock.rest.views.states import vertex_state
+
+if TYPE_CHECKING:
+    from penstock.metrics.store import MetricStore
+
+SHOWN_EVENTS = 50
+
+
+def job_progress(
+    job: facts.Job, checkpoints: facts.Checkpoints, cluster: facts.Cluster, metrics: MetricStore, now: int
+) -> models.JobProgress:
+    progress = job.progress
+    newest = job.failures[-1] if job.failures else None
+    return models.JobProgress(
+        jid=job.id,
+        name=job.name,
+        state=job.state,
+        now=now,
+        start_time=job.start,
+        end_time=job.end,
+        attempt=job.attempt,
+        restarts=job.restarts,
+        parallelism=job.parallelism,
+        max_parallelism=job.max_parallelism,
+        epoch=progress.epoch,
+        epoch_duration=progress.epoch_ms,
+        records=progress.records,
+        records_per_second=progress.records_per_second,
+        watermark=progress.watermark,
+        lag=progress.lag,
+        checkpoints=_checkpoints(checkpoints),
+        vertices=[_vertex(job, vertex, metrics) for vertex in job.vertices],
+        events=[models.ProgressEvent(timestamp=e.timestamp, text=e.text) for e in job.events][-SHOWN_EVENTS:],
+        rescales=[
+            models.ProgressRescale(
+                timestamp=r.timestamp,
+                old_parallelism=r.old_parallelism,
+                new_parallelism=r.new_parallelism,
+                trigger=r.trigger,
+                duration=r.duration_ms,
+                outcome=r.outcome,
+            )
+            for r in job.rescales
+        ],
+        slots_total=cluster.slots_total,
+        slots_available=cluster.slots_available,
+        taskmanagers=len(cluster.task_managers),
+        last_exception=None if newest is None else f"{newest.name}: {newest.message}",
+    )
+
+
+def _checkpoints(checkpoints: facts.Checkpoints) -> models.ProgressCheckpoints:
+    completed = [c for c in checkpoints.history if c.status == "COMPLETED"]
+    last = max(completed, key=lambda c: c.id, default=None)
+    return models.ProgressCheckpoints(
+        completed=checkpoints.completed,
+        failed=checkpoints.failed,
+        in_progress=sum(c.status == "IN_PROGRESS" for c in checkpoints.history),
+        last=None
+        if last is None
+        else models.ProgressCheckpoint(
+            id=last.id,
+            kind=last.kind,
+            status=last.status,
+            trigger_timestamp=last.triggered,
+            duration=last.duration_ms,
+            checkpointed_size=last.uploaded_bytes,
+            state_size=last.state_bytes,
+            external_path=last.path,
+        ),
+    )
+
+
+def _vertex(job: facts.Job, vertex: facts.Vertex, metrics: MetricStore) -> models.ProgressVertex:
+    values = list(subtask_values(metrics, job.id, vertex.id).values())
+    marks = [v for found in values if isinstance(v := found.get("currentInputWatermark"), int)]
+    return models.ProgressVertex(
+        id=vertex_id(vertex.id),
+        name=vertex.name,
+        parallelism=vertex.parallelism,
+        status=vertex_state(s.state for s in vertex.subtasks),
+        records_in=int(sum(number(v.get("numRecordsIn")) for v in values)),
+        records_in_per_second=sum(number(v.get("numRecordsInPerSecond")) for v in values),
+        records_out_per_second=sum(number(v.get("numRecordsOutPerSecond")) for v in values),
+        busy=min(1.0, max((number(v.get("busyTimeMsPerSecond")) for v in values), default=0.0) / 1000),
+        watermark=min(marks, default=None),
+    )

@@ -1,0 +1,76 @@
+"""States of jobs and of subtasks, and how many there are of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+JOB_STATES = (
+    "INITIALIZING",
+    "CREATED",
+    "RUNNING",
+    "FAILING",
+    "FAILED",
+    "CANCELLING",
+    "CANCELED",
+    "FINISHED",
+    "RESTARTING",
+    "SUSPENDED",
+    "RECONCILING",
+)
+SUBTASK_STATES = (
+    "CREATED",
+    "SCHEDULED",
+    "DEPLOYING",
+    "RUNNING",
+    "FINISHED",
+    "CANCELING",
+    "CANCELED",
+    "FAILED",
+    "RECONCILING",
+    "INITIALIZING",
+)
+ENDED = frozenset({"FAILED", "CANCELED", "FINISHED"})
+"""States from which a job never comes back by itself."""
+
+ApplicationStatus = Literal["SUCCEEDED", "FAILED", "CANCELED", "UNKNOWN"]
+_OUTCOMES: dict[str, ApplicationStatus] = {"FINISHED": "SUCCEEDED", "FAILED": "FAILED", "CANCELED": "CANCELED"}
+
+_BY_WEIGHT = ("FAILED", "CANCELING", "CANCELED", "RUNNING", "INITIALIZING", "DEPLOYING", "SCHEDULED", "CREATED")
+
+
+def state_counts(states: Iterable[str]) -> dict[str, int]:
+    """Number of subtasks by state, with all states named."""
+    tally = Counter(states)
+    return {state: tally.get(state, 0) for state in SUBTASK_STATES}
+
+
+def lower_case_counts(states: Iterable[str]) -> dict[str, int]:
+    """As `/jobs/overview` has it: lower case, with the total.
+
+    >>> counts = lower_case_counts(["RUNNING", "RUNNING"])
+    >>> counts["total"], counts["running"], counts["failed"]
+    (2, 2, 0)
+    """
+    counts = state_counts(states)
+    return {"total": sum(counts.values()), **{state.lower(): n for state, n in counts.items()}}
+
+
+def vertex_state(states: Iterable[str]) -> str:
+    """One state for all subtasks of a vertex: the gravest; FINISHED only if all are.
+
+    >>> vertex_state(["FINISHED", "RUNNING"]), vertex_state(["RUNNING", "FAILED"]), vertex_state(["FINISHED"])
+    ('RUNNING', 'FAILED', 'FINISHED')
+    """
+    found = set(states)
+    if found == {"FINISHED"}:
+        return "FINISHED"
+    return next((state for state in _BY_WEIGHT if state in found), "CREATED")
+
+
+def application_status(job_state: str) -> ApplicationStatus:
+    """The word of `/execution-result` for an ended job."""
+    return _OUTCOMES.get(job_state, "UNKNOWN")

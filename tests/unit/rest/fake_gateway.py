@@ -1,0 +1,270 @@
+"""A cluster that exists only in memory: REST and the command line are tested against it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock.common.errors import InvalidJob, SnapshotNotFound
+from penstock.metrics.reading import JobManagerScope, JobScope, TaskManagerScope
+from penstock.metrics.store import MetricStore, SubtaskReport
+from penstock.metrics.task import TaskMetrics
+from penstock.rest import facts
+from penstock.rest.errors import Conflict, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+JOB_ID = "bc0b2ad61ecd4a615d92ce25390f61ad"
+OLD_ID = "f00df00df00df00df00df00df00df00d"
+START = 1_539_810_794_000
+"""2018-10-17 21:13:14 UTC"""
+WATERMARK = 1_539_810_800_000
+
+
+def source_and_count(parallelism: int = 2) -> tuple[facts.Vertex, ...]:
+    def subtasks() -> tuple[facts.Subtask, ...]:
+        return tuple(
+            facts.Subtask(i, "RUNNING", attempt=1, host=f"host-{i}", tm_id=f"tm-{i}", start=START)
+            for i in range(parallelism)
+        )
+
+    return (
+        facts.Vertex("0", "Source: readings -> Map", parallelism, 128, subtasks(), operators={"src": "readings"}),
+        facts.Vertex(
+            "1",
+            "Window -> Sink: files",
+            parallelism,
+            128,
+            subtasks(),
+            inputs=(facts.VertexInput("0", "HASH"),),
+            operators={"win": "Window", "out": "Sink: files"},
+        ),
+    )
+
+
+RUNNING = facts.Job(
+    id=JOB_ID,
+    name="Socket Window WordCount",
+    state="RUNNING",
+    start=START,
+    parallelism=2,
+    max_parallelism=128,
+    attempt=2,
+    restarts=1,
+    timestamps={"CREATED": START, "RUNNING": START + 900},
+    vertices=source_and_count(),
+    progress=facts.Progress(
+        epoch=412, epoch_ms=180.5, records_per_second=12_345.6, records=4_000_000, watermark=WATERMARK, lag=1200
+    ),
+    restart_strategy="exponential delay, 1 s to 60 s",
+    configuration={"parallelism.default": "2"},
+    failures=(
+        facts.Failure(START + 100, "ValueError", "could not parse '7x'", "Traceback …", "Map", "job.py:14", "host-0"),
+        facts.Failure(START + 500, "ClusterError", "executor 1 was lost"),
+    ),
+    rescales=(facts.Rescale(START + 300, 1, 2, duration_ms=2100),),
+    events=(facts.Event(START, "job is CREATED"), facts.Event(START + 900, "job is RUNNING")),
+    accumulators=(facts.Accumulator("lines", "LongCounter", "42"),),
+)
+FAILED = replace(
+    RUNNING,
+    id=OLD_ID,
+    name="Old <b>job</b>",
+    state="FAILED",
+    end=START + 60_000,
+    vertices=(),
+    progress=facts.Progress(),
+)
+
+
+def checkpoints() -> facts.Checkpoints:
+    part = facts.SubtaskCheckpoint(0, START + 2_120, 500, 100, sync_ms=0.8, async_ms=40.0)
+    first = facts.Checkpoint(
+        1, "CHECKPOINT", "COMPLETED", START + 1_000, START + 1_100, 120, 1000, 1000, "s3://b/j/chk-1", True, 4, 4
+    )
+    return facts.Checkpoints(
+        settings=facts.CheckpointSettings(10_000, 600_000, 500, 1, 3, 2, storage="s3://b", state_backend="rocksdb"),
+        history=(
+            first,
+            replace(
+                first,
+                id=2,
+                triggered=START + 2_000,
+                duration_ms=140,
+                uploaded_bytes=200,
+                path="s3://b/j/chk-2",
+                discarded=False,
+                by_vertex={"1": (part, facts.SubtaskCheckpoint(1))},
+            ),
+            facts.Checkpoint(3, "SAVEPOINT", "COMPLETED", START + 3_000, duration_ms=400, path="s3://b/savepoint-x"),
+            facts.Checkpoint(4, "CHECKPOINT", "FAILED", START + 4_000, failed=START + 5_000, failure="storage away"),
+            facts.Checkpoint(5, "CHECKPOINT", "IN_PROGRESS", START + 6_000, subtasks=4, subtasks_acknowledged=1),
+        ),
+        completed=10,
+        failed=1,
+        restored_count=1,
+        restored=facts.Restored(1, START + 700, "s3://b/j/chk-1"),
+    )
+
+
+class FakeGateway:
+    """Implements `ClusterGateway`. Operations are done after `polls_until_done` polls."""
+
+    def __init__(self) -> None:
+        self.all_jobs = {JOB_ID: RUNNING, OLD_ID: FAILED}
+        self.ready = facts.Readiness(True)
+        self.config = {"rest.port": "8081", "s3.secret-key": "hunter2", "security.rest.token-file": "/run/token"}
+        self.savepoint_directory: str | None = None
+        self.savepoint_failure = ""
+        self.calls: list[tuple[object, ...]] = []
+        self.polls_until_done = 1
+        self.is_shut_down = False
+        self.savepoints = {"s3://b/savepoint-x"}
+        self._operations: dict[str, facts.Operation] = {}
+        self._polls: dict[str, int] = {}
+        self._metrics = _metrics()
+
+    @property
+    def metrics(self) -> MetricStore:
+        return self._metrics
+
+    def readiness(self) -> facts.Readiness:
+        return self.ready
+
+    def cluster(self) -> facts.Cluster:
+        workers = [
+            facts.TaskManager(
+                f"tm-{i}", f"host-{i}", 4, 3, 7100 + i, START, 4, 8 * 2**30, 2**29, slots_by_job={JOB_ID: 1}
+            )
+            for i in range(2)
+        ]
+        return facts.Cluster(8, 6, workers)
+
+    def configuration(self) -> Mapping[str, str]:
+        return self.config
+
+    def shut_down(self) -> None:
+        self.is_shut_down = True
+
+    def jobs(self) -> Sequence[facts.Job]:
+        return list(self.all_jobs.values())
+
+    def job(self, job_id: str) -> facts.Job:
+        if job_id == "boom":
+            raise RuntimeError("a defect")
+        if job_id not in self.all_jobs:
+            raise NotFound(f"there is no job {job_id}", remedy="see the ids with `penstock list`")
+        return self.all_jobs[job_id]
+
+    def checkpoints(self, job_id: str) -> facts.Checkpoints:
+        self.job(job_id)
+        return checkpoints() if job_id == JOB_ID else facts.Checkpoints()
+
+    def trigger_savepoint(
+        self, job_id: str, target_directory: str | None, *, cancel_job: bool, trigger_id: str | None
+    ) -> str:
+        path = self._savepoint_path(job_id, target_directory)
+        self.calls.append(("savepoint", target_directory, cancel_job))
+        if cancel_job and not self.savepoint_failure:
+            self.cancel(job_id)
+        return self._start("savepoint", job_id, trigger_id, location=path, failure=self.savepoint_failure)
+
+    def trigger_checkpoint(self, job_id: str, *, full: bool, trigger_id: str | None) -> str:
+        self._running(job_id)
+        self.calls.append(("checkpoint", full))
+        return self._start("checkpoint", job_id, trigger_id, checkpoint_id=6)
+
+    def stop(self, job_id: str, target_directory: str | None, *, drain: bool, trigger_id: str | None) -> str:
+        path = self._savepoint_path(job_id, target_directory)
+        self.calls.append(("stop", target_directory, drain))
+        if not self.savepoint_failure:
+            self.all_jobs[job_id] = replace(self.all_jobs[job_id], state="FINISHED", end=START + 9_000)
+        return self._start("stop", job_id, trigger_id, location=path, failure=self.savepoint_failure)
+
+    def cancel(self, job_id: str) -> None:
+        self._running(job_id)
+        self.calls.append(("cancel",))
+        self.all_jobs[job_id] = replace(self.all_jobs[job_id], state="CANCELED", end=START + 9_000)
+
+    def rescale(self, job_id: str, parallelism: int, *, trigger_id: str | None) -> str:
+        self._running(job_id)
+        self.calls.append(("rescale", parallelism))
+        failure = f"parallelism {parallelism} needs {parallelism} slots, the cluster has 8" if parallelism > 8 else ""
+        return self._start("rescale", job_id, trigger_id, failure=failure)
+
+    def dispose_savepoint(self, path: str, *, trigger_id: str | None) -> str:
+        if path not in self.savepoints:
+            raise SnapshotNotFound(f"there is no savepoint at {path}")
+        self.calls.append(("dispose", path))
+        return self._start("dispose", "", trigger_id)
+
+    def operation(self, request_id: str) -> facts.Operation:
+        if request_id not in self._operations:
+            raise NotFound(f"there is no request {request_id}")
+        self._polls[request_id] = self._polls.get(request_id, 0) + 1
+        is_done = self._polls[request_id] >= self.polls_until_done
+        return replace(self._operations[request_id], is_done=is_done)
+
+    def _running(self, job_id: str) -> facts.Job:
+        job = self.job(job_id)
+        if job.state != "RUNNING":
+            raise Conflict(f"job {job_id} is {job.state}", remedy="only a running job can be asked for that")
+        return job
+
+    def _savepoint_path(self, job_id: str, directory: str | None) -> str:
+        self._running(job_id)
+        root = directory or self.savepoint_directory
+        if root is None:
+            raise InvalidJob("no savepoint directory is known", remedy="give one, or set state.savepoints.dir")
+        return f"{root.rstrip('/')}/savepoint-{job_id[:6]}-0123456789ab"
+
+    def _start(
+        self,
+        kind: facts.OperationKind,
+        job_id: str,
+        trigger_id: str | None,
+        *,
+        location: str = "",
+        failure: str = "",
+        checkpoint_id: int | None = None,
+    ) -> str:
+        request_id = trigger_id or uuid.uuid4().hex
+        self._operations[request_id] = facts.Operation(
+            request_id,
+            kind,
+            job_id,
+            location=location,
+            failure=failure,
+            failure_class="StorageError" if failure else "",
+            checkpoint_id=checkpoint_id,
+        )
+        return request_id
+
+
+def _metrics() -> MetricStore:
+    store = MetricStore(host="master")
+    store.describe_job(JOB_ID, RUNNING.name, {v.id: (v.name, v.parallelism) for v in RUNNING.vertices})
+    for vertex in RUNNING.vertices:
+        for subtask in vertex.subtasks:
+            user = TaskMetrics()
+            user.operator_group("win", "Window").add_group("MyMetrics").counter("hits").inc(5 + subtask.index)
+            store.report(
+                SubtaskReport(
+                    JOB_ID,
+                    vertex.id,
+                    subtask.index,
+                    attempt=1,
+                    io={"numRecordsIn": 100 * (subtask.index + 1), "numBytesOut": 10, "accumulateBusyTimeMs": 7.5},
+                    gauges={"currentInputWatermark": WATERMARK if subtask.index else None},
+                    user=user.snapshot(),
+                    host=subtask.host,
+                    tm_id=subtask.tm_id,
+                )
+            )
+    store.set_facts(JobManagerScope(), {"taskSlotsTotal": 8})
+    store.set_facts(JobScope(JOB_ID), {"numRestarts": 1, "uptime": 1000})
+    for i in range(2):
+        store.set_facts(TaskManagerScope(f"tm-{i}"), {"rss": 100 * (i + 1)})
+    return store

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.rest import models
+from tests.unit.rest.fake_gateway import JOB_ID, OLD_ID, START
+
+if TYPE_CHECKING:
+    from tests.unit.rest.asgi_client import AsgiClient
+
+COUNT = "0" * 31 + "1"
+
+
+def test_counts_summary_and_latest(client: AsgiClient) -> None:
+    found = client.get(f"/jobs/{JOB_ID}/checkpoints").json()
+    assert found["counts"] == {"restored": 1, "total": 12, "in_progress": 1, "completed": 10, "failed": 1}
+    assert found["summary"]["end_to_end_duration"]["min"] == 120
+    assert found["summary"]["end_to_end_duration"]["max"] == 400
+    assert found["summary"]["end_to_end_duration"]["p50"] == 140
+    latest = found["latest"]
+    assert latest["completed"]["id"] == 2
+    assert latest["completed"]["external_path"] == "s3://b/j/chk-2"
+    assert latest["savepoint"]["id"] == 3
+    assert latest["failed"]["failure_message"] == "storage away"
+    assert latest["restored"] == {
+        "id": 1,
+        "restore_timestamp": START + 700,
+        "is_savepoint": False,
+        "external_path": "s3://b/j/chk-1",
+    }
+
+
+def test_the_history_has_the_newest_first_with_the_state_of_each(client: AsgiClient) -> None:
+    history = client.get(f"/jobs/{JOB_ID}/checkpoints").json()["history"]
+    assert [(c["id"], c["status"], c["className"]) for c in history] == [
+        (5, "IN_PROGRESS", "in_progress"),
+        (4, "FAILED", "failed"),
+        (3, "COMPLETED", "completed"),
+        (2, "COMPLETED", "completed"),
+        (1, "COMPLETED", "completed"),
+    ]
+    assert [c["is_savepoint"] for c in history] == [False, False, True, False, False]
+    assert history[3]["checkpointed_size"] == 200
+    assert history[3]["state_size"] == 1000
+
+
+def test_a_job_without_checkpoints(client: AsgiClient) -> None:
+    found = models.CheckpointingStatistics.model_validate(client.get(f"/jobs/{OLD_ID}/checkpoints").json())
+    assert found.counts.total == 0
+    assert found.latest.completed is None
+    assert found.summary.state_size.max == 0
+
+
+def test_configuration(client: AsgiClient) -> None:
+    found = client.get(f"/jobs/{JOB_ID}/checkpoints/config").json()
+    assert found["mode"] == "exactly_once"
+    assert (found["interval"], found["timeout"], found["min_pause"]) == (10_000, 600_000, 500)
+    assert found["externalization"] == {"enabled": True, "delete_on_cancellation": False}
+    assert (found["state_backend"], found["tolerable_failed_checkpoints"]) == ("rocksdb", 3)
+
+
+def test_details_by_vertex_and_subtask(client: AsgiClient) -> None:
+    details = client.get(f"/jobs/{JOB_ID}/checkpoints/details/2").json()
+    assert details["tasks"][COUNT]["num_acknowledged_subtasks"] == 1
+    assert details["tasks"][COUNT]["num_subtasks"] == 2
+    task = client.get(f"/jobs/{JOB_ID}/checkpoints/details/2/subtasks/{COUNT}").json()
+    done, pending = task["subtasks"]
+    assert done["checkpoint"] == {"sync": 1, "async": 40}
+    assert done["end_to_end_duration"] == 120
+    assert pending == {"className": "pending", "index": 1, "status": "pending_or_failed"}
+    assert task["summary"]["checkpoint_duration"]["async"]["max"] == 40
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("99", "checkpoint 99 is not known"),
+        (f"1/subtasks/{COUNT}", "nothing is known of vertex"),
+        ("2/subtasks/nope", "has no vertex nope"),
+    ],
+)
+def test_what_is_not_known_is_404(client: AsgiClient, path: str, text: str) -> None:
+    answer = client.get(f"/jobs/{JOB_ID}/checkpoints/details/{path}")
+    assert answer.status_code == 404
+    assert text in answer.json()["errors"][0]

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.rest import facts
+
+if TYPE_CHECKING:
+    from penstock.rest.gateway import ClusterGateway
+    from tests.unit.rest.asgi_client import AsgiClient
+    from tests.unit.rest.fake_gateway import FakeGateway
+
+
+def test_the_fake_is_a_gateway(gateway: FakeGateway) -> None:
+    seam: ClusterGateway = gateway
+    assert seam.readiness().ready
+
+
+def test_overview_has_the_fields_of_the_field(client: AsgiClient) -> None:
+    assert client.get("/overview").json() == {
+        "taskmanagers": 2,
+        "slots-total": 8,
+        "slots-available": 6,
+        "jobs-running": 1,
+        "jobs-finished": 0,
+        "jobs-cancelled": 0,
+        "jobs-failed": 1,
+        "flink-version": "2.3-penstock-0.1.0",
+        "flink-commit": "",
+    }
+
+
+def test_every_path_is_there_under_v1_too(client: AsgiClient) -> None:
+    assert client.get("/v1/overview").json() == client.get("/overview").json()
+    assert client.get("/v1/jobs").json() == client.get("/jobs").json()
+
+
+def test_config_names_what_the_dashboard_may_do(client: AsgiClient) -> None:
+    found = client.get("/config").json()
+    assert set(found) >= {"refresh-interval", "timezone-name", "timezone-offset", "flink-version", "features"}
+    assert found["features"]["web-submit"] is False
+
+
+def test_secrets_in_the_configuration_are_hidden_and_file_names_are_not(client: AsgiClient) -> None:
+    entries = {entry["key"]: entry["value"] for entry in client.get("/jobmanager/config").json()}
+    assert entries == {"rest.port": "8081", "s3.secret-key": "******", "security.rest.token-file": "/run/token"}
+
+
+def test_environment_and_thread_dump_speak_of_this_process(client: AsgiClient) -> None:
+    assert "CPython" in client.get("/jobmanager/environment").json()["jvm"]["version"]
+    threads = client.get("/jobmanager/thread-dump").json()["threadInfos"]
+    assert any("test_environment_and_thread_dump" in t["stringifiedThreadInfo"] for t in threads)
+
+
+def test_task_managers_with_slots_and_memory(client: AsgiClient) -> None:
+    (first, _) = client.get("/taskmanagers").json()["taskmanagers"]
+    assert (first["id"], first["slotsNumber"], first["freeSlots"]) == ("tm-0", 4, 3)
+    assert first["hardware"]["physicalMemory"] == 8 * 2**30
+    details = client.get("/taskmanagers/tm-0").json()
+    assert [slot["jobId"] for slot in details["allocatedSlots"]] == ["bc0b2ad61ecd4a615d92ce25390f61ad"]
+    assert details["metrics"]["heapUsed"] == 2**29
+
+
+def test_an_unknown_task_manager_is_answered_with_those_there_are(client: AsgiClient) -> None:
+    answer = client.get("/taskmanagers/tm-9")
+    assert answer.status_code == 404
+    assert answer.json() == {"errors": ["there is no TaskManager tm-9", "remedy: there are tm-0, tm-1"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/jobmanager/metrics", [{"id": "taskSlotsTotal"}]),
+        ("/jobmanager/metrics?get=taskSlotsTotal,none", [{"id": "taskSlotsTotal", "value": "8"}]),
+        ("/taskmanagers/tm-1/metrics?get=rss", [{"id": "rss", "value": "200"}]),
+        ("/taskmanagers/metrics?get=rss&agg=min,max", [{"id": "rss", "min": 100.0, "max": 200.0}]),
+        ("/taskmanagers/metrics?get=rss&agg=sum&taskmanagers=tm-1", [{"id": "rss", "sum": 200.0}]),
+    ],
+)
+def test_metrics_by_name(client: AsgiClient, path: str, expected: object) -> None:
+    assert client.get(path).json() == expected
+
+
+def test_an_unknown_aggregation_is_refused(client: AsgiClient) -> None:
+    answer = client.get("/taskmanagers/metrics?get=rss&agg=median")
+    assert answer.status_code == 400
+    assert "median" in answer.json()["errors"][0]
+
+
+def test_shutting_down_answers_first(client: AsgiClient, gateway: FakeGateway) -> None:
+    assert client.delete("/cluster").status_code == 200
+    assert gateway.is_shut_down
+
+
+def test_disposal_is_triggered_and_polled(client: AsgiClient, gateway: FakeGateway) -> None:
+    gateway.polls_until_done = 2
+    answer = client.post("/savepoint-disposal", json={"savepoint-path": "s3://b/savepoint-x"})
+    request_id = answer.json()["request-id"]
+    assert answer.status_code == 200
+    assert client.get(f"/savepoint-disposal/{request_id}").json() == {"status": {"id": "IN_PROGRESS"}}
+    assert client.get(f"/savepoint-disposal/{request_id}").json()["status"] == {"id": "COMPLETED"}
+
+
+def test_disposing_of_what_is_not_there(client: AsgiClient) -> None:
+    answer = client.post("/savepoint-disposal", json={"savepoint-path": "s3://b/other"})
+    assert answer.status_code == 404
+    assert answer.headers["X-Penstock-Error"] == "SNAPSHOT_NOT_FOUND"
+
+
+def test_probes(client: AsgiClient, gateway: FakeGateway) -> None:
+    assert client.get("/healthz").text == "ok\n"
+    assert client.get("/readyz").status_code == 200
+    gateway.ready = facts.Readiness(False, "standby")
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.text) == (503, "not ready: standby\n")
+
+
+def test_prometheus_page(client: AsgiClient) -> None:
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert re.search(r"^penstock_jobmanager_taskSlotsTotal\{host=\"master\"\} 8$", answer.text, re.MULTILINE)
+    assert "penstock_taskmanager_job_task_operator_MyMetrics_hits{" in answer.text
+
+
+def test_the_page_for_people_escapes_names_and_needs_nothing_from_elsewhere(client: AsgiClient) -> None:
+    page = client.get("/").text
+    assert "Socket Window WordCount" in page
+    assert "Old &lt;b&gt;job&lt;/b&gt;" in page
+    assert "<b>job" not in page
+    assert "//" not in re.sub(r"s3://\S+", "", page)
+
+
+def test_an_empty_cluster_has_a_page(client: AsgiClient, gateway: FakeGateway) -> None:
+    gateway.all_jobs.clear()
+    assert client.get("/").text.count("None.") == 2

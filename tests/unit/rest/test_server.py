@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from penstock.common.errors import ClusterError
+from penstock.rest.app import create_app
+from penstock.rest.auth import TokenFile
+from penstock.rest.server import RestServer
+from tests.unit.rest.asgi_client import AsgiClient
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.unit.rest.fake_gateway import FakeGateway
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> Path:
+    path = tmp_path / "token"
+    path.write_text("s3cret\n")
+    return path
+
+
+@pytest.fixture
+def guarded(gateway: FakeGateway, token_file: Path) -> AsgiClient:
+    return AsgiClient(create_app(gateway, TokenFile(str(token_file))))
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+@pytest.mark.parametrize("path", ["/overview", "/v1/jobs", "/", "/metrics", "/openapi.json", "/nowhere"])
+def test_with_a_token_everything_but_the_probes_asks_for_it(guarded: AsgiClient, path: str) -> None:
+    answer = guarded.get(path)
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert "Authorization: Bearer <token>" in answer.json()["errors"][1]
+    assert guarded.get(path, headers=bearer("wrong")).status_code == 401
+    assert guarded.get(path, headers=bearer("s3cret")).status_code != 401
+
+
+def test_probes_need_no_token(guarded: AsgiClient) -> None:
+    assert guarded.get("/healthz").status_code == 200
+    assert guarded.get("/readyz").status_code == 200
+
+
+def test_a_rotated_token_counts_at_once(guarded: AsgiClient, token_file: Path) -> None:
+    assert guarded.get("/overview", headers=bearer("s3cret")).status_code == 200
+    token_file.unlink()
+    token_file.write_text("another")
+    assert guarded.get("/overview", headers=bearer("s3cret")).status_code == 401
+    assert guarded.get("/overview", headers=bearer("another")).status_code == 200
+
+
+@pytest.mark.parametrize("content", [None, "", "\n"])
+def test_a_token_file_that_is_missing_or_empty_lets_nobody_in(
+    gateway: FakeGateway, tmp_path: Path, content: str | None
+) -> None:
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ClusterError, match=str(path)):
+        RestServer(gateway, token_file=str(path))
+
+
+def test_a_real_server_on_any_port(gateway: FakeGateway) -> None:
+    with RestServer(gateway, "localhost", 0) as server:
+        assert server.port > 0
+        assert httpx.get(f"{server.url}/v1/overview").json()["slots-total"] == 8
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{server.url}/overview")
+    server.stop()
+
+
+def test_a_taken_port_is_a_clear_error(gateway: FakeGateway) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(ClusterError, match=rf"127\.0\.0\.1:{port}") as caught:
+            RestServer(gateway, "127.0.0.1", port).start()
+    assert "rest.port" in caught.value.remedy
+
+
+def test_an_address_that_is_not_ours_is_a_clear_error(gateway: FakeGateway) -> None:
+    with pytest.raises(ClusterError, match="no-such-host"):
+        RestServer(gateway, "no-such-host.invalid", 0).start()
+
+
+def test_two_servers_in_one_process(gateway: FakeGateway) -> None:
+    with RestServer(gateway, port=0) as one, RestServer(gateway, port=0) as other:
+        assert one.port != other.port
+        assert httpx.get(f"{other.url}/healthz").status_code == 200
+
+
+def test_many_clients_at_once(gateway: FakeGateway) -> None:
+    codes: list[int] = []
+    with RestServer(gateway, port=0) as server:
+
+        def ask() -> None:
+            with httpx.Client() as client:
+                codes.extend(client.get(f"{server.url}/jobs/overview").status_code for _ in range(10))
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert codes == [200] * 80
+
+
+def test_openapi_shows_every_path_once_with_tags(client: AsgiClient) -> None:
+    schema = client.get("/openapi.json").json()
+    assert "/jobs/{job_id}/savepoints" in schema["paths"]
+    assert not [path for path in schema["paths"] if path.startswith("/v1")]
+    untagged = [
+        f"{method} {path}"
+        for path, found in schema["paths"].items()
+        for method, operation in found.items()
+        if not operation.get("tags")
+    ]
+    assert not untagged
+    assert schema["components"]["schemas"]["ClusterOverview"]["properties"]["slots-total"]["type"] == "integer"
+
+
+def test_models_need_neither_the_engine_nor_the_web_framework() -> None:
+    code = (
+        "import sys, penstock.rest.models, penstock.rest.facts;"
+        "print([m for m in sys.modules if m.split('.')[0] in ('fastapi', 'uvicorn', 'pyspark', 'pyarrow', 'numpy')"
+        " or m.startswith(('penstock.jobmanager', 'penstock.taskmanager'))])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
