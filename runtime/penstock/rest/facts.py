@@ -161,56 +161,6 @@ class Job:
     bounded: bool = False
 
 
-CheckpointStatus = Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
-CheckpointKind = Literal["CHECKPOINT", "SAVEPOINT", "SYNC_SAVEPOINT"]
-
-
-@dataclass(frozen=True)
-class SubtaskCheckpoint:
-    """One subtask's part in a checkpoint; `acknowledged` is NOT_YET until it came in."""
-
-    index: int
-    acknowledged: int = NOT_YET
-    state_bytes: int = 0
-    uploaded_bytes: int = 0
-    sync_ms: float = 0.0
-    async_ms: float = 0.0
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A checkpoint or savepoint. `state_bytes`: all it refers to; `uploaded_bytes`: what was new in it.
-
-    `acknowledged`: time of the last acknowledgement. `SYNC_SAVEPOINT`: the one a job is stopped with.
-    """
-
-    id: int
-    kind: CheckpointKind
-    status: CheckpointStatus
-    triggered: int
-    acknowledged: int = NOT_YET
-    duration_ms: int = 0
-    state_bytes: int = 0
-    uploaded_bytes: int = 0
-    path: str = ""
-    discarded: bool = False
-    subtasks: int = 0
-    subtasks_acknowledged: int = 0
-    failed: int = NOT_YET
-    failure: str = ""
-    by_vertex: Mapping[str, Sequence[SubtaskCheckpoint]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Restored:
-    """What the current attempt was restored from."""
-
-    id: int
-    timestamp: int
-    path: str
-    is_savepoint: bool = False
-
-
 @dataclass(frozen=True)
 class CheckpointSettings:
     """`interval_ms` 0 = no periodic checkpoints."""
@@ -224,21 +174,6 @@ class CheckpointSettings:
     delete_on_cancellation: bool = False
     state_backend: str = "hashmap"
     storage: str = ""
-
-
-@dataclass(frozen=True)
-class Checkpoints:
-    """All that is known of a job's checkpoints. `history`: the latest ones, oldest first, also those in progress.
-
-    The counts are of the job's whole life, also of what the history no longer holds.
-    """
-
-    settings: CheckpointSettings = field(default_factory=CheckpointSettings)
-    history: Sequence[Checkpoint] = ()
-    completed: int = 0
-    failed: int = 0
-    restored_count: int = 0
-    restored: Restored | None = None
 
 
 OperationKind = Literal["savepoint", "checkpoint", "stop", "rescale", "dispose"]

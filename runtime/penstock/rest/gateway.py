@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.metrics.store import MetricStore
-    from penstock.rest import facts
+    from penstock.rest import facts, models
 
 
 class ClusterGateway(Protocol):
@@ -51,7 +51,19 @@ class ClusterGateway(Protocol):
 
     def job(self, job_id: str) -> facts.Job: ...
 
-    def checkpoints(self, job_id: str) -> facts.Checkpoints: ...
+    def checkpoints(self, job_id: str) -> models.CheckpointingStatistics:
+        """Counts, summary and history, newest first. `penstock.checkpoint.statistics` has them in that shape."""
+        ...
+
+    def checkpoint(self, job_id: str, checkpoint_id: int) -> models.CheckpointStatistics:
+        """One checkpoint with its `tasks` by vertex; `NotFound` if the history does not hold it (any more)."""
+        ...
+
+    def checkpoint_subtasks(self, job_id: str, checkpoint_id: int, vertex_id: str) -> models.TaskCheckpointDetails:
+        """One vertex's part in a checkpoint, by the engine's vertex id; `NotFound` if it is not known."""
+        ...
+
+    def checkpoint_settings(self, job_id: str) -> facts.CheckpointSettings: ...
 
     # actions
 

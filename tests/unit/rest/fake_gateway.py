@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob, SnapshotNotFound
 from penstock.metrics.reading import JobManagerScope, JobScope, TaskManagerScope
 from penstock.metrics.store import MetricStore, SubtaskReport
 from penstock.metrics.task import TaskMetrics
-from penstock.rest import facts
+from penstock.rest import facts, models
 from penstock.rest.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
@@ -79,33 +79,99 @@ FAILED = replace(
 )
 
 
-def checkpoints() -> facts.Checkpoints:
-    part = facts.SubtaskCheckpoint(0, START + 2_120, 500, 100, sync_ms=0.8, async_ms=40.0)
-    first = facts.Checkpoint(
-        1, "CHECKPOINT", "COMPLETED", START + 1_000, START + 1_100, 120, 1000, 1000, "s3://b/j/chk-1", True, 4, 4
-    )
-    return facts.Checkpoints(
-        settings=facts.CheckpointSettings(10_000, 600_000, 500, 1, 3, 2, storage="s3://b", state_backend="rocksdb"),
-        history=(
-            first,
-            replace(
-                first,
-                id=2,
-                triggered=START + 2_000,
-                duration_ms=140,
-                uploaded_bytes=200,
-                path="s3://b/j/chk-2",
-                discarded=False,
-                by_vertex={"1": (part, facts.SubtaskCheckpoint(1))},
-            ),
-            facts.Checkpoint(3, "SAVEPOINT", "COMPLETED", START + 3_000, duration_ms=400, path="s3://b/savepoint-x"),
-            facts.Checkpoint(4, "CHECKPOINT", "FAILED", START + 4_000, failed=START + 5_000, failure="storage away"),
-            facts.Checkpoint(5, "CHECKPOINT", "IN_PROGRESS", START + 6_000, subtasks=4, subtasks_acknowledged=1),
-        ),
-        completed=10,
-        failed=1,
-        restored_count=1,
-        restored=facts.Restored(1, START + 700, "s3://b/j/chk-1"),
+def checkpoint(id: int, kind: str = "CHECKPOINT", status: str = "COMPLETED", **more: Any) -> dict[str, Any]:
+    """One entry of the history, in the shape of `penstock.checkpoint.statistics`."""
+    entry: dict[str, Any] = {
+        "className": status.lower(),
+        "id": id,
+        "status": status,
+        "is_savepoint": kind != "CHECKPOINT",
+        "savepointFormat": "native" if kind != "CHECKPOINT" else None,
+        "trigger_timestamp": START + 1000 * id,
+        "latest_ack_timestamp": START + 1000 * id + 100,
+        "checkpointed_size": 200,
+        "state_size": 1000,
+        "end_to_end_duration": 100 + 20 * id,
+        "num_subtasks": 4,
+        "num_acknowledged_subtasks": 4 if status == "COMPLETED" else 1,
+        "checkpoint_type": kind,
+        "tasks": {},
+    }
+    if status == "COMPLETED":
+        entry |= {"external_path": f"s3://b/j/chk-{id}", "discarded": id == 1}
+    return entry | more
+
+
+FAILED_CHECKPOINT = checkpoint(4, status="FAILED", failure_timestamp=START + 5000, failure_message="storage away")
+HISTORY = [
+    checkpoint(5, status="IN_PROGRESS"),
+    FAILED_CHECKPOINT,
+    checkpoint(3, "SAVEPOINT", external_path="s3://b/savepoint-x"),
+    checkpoint(2),
+    checkpoint(1),
+]
+TASK = {
+    "id": 2,
+    "status": "COMPLETED",
+    "latest_ack_timestamp": START + 2100,
+    "checkpointed_size": 100,
+    "state_size": 500,
+    "end_to_end_duration": 120,
+    "num_subtasks": 2,
+    "num_acknowledged_subtasks": 1,
+}
+STATS = {"min": 1, "max": 40, "avg": 20, "p50": 20.0, "p90": 39.0, "p95": 39.5, "p99": 40.0, "p999": 40.0}
+SUBTASKS = {
+    **TASK,
+    "summary": {
+        "checkpointed_size": STATS,
+        "state_size": STATS,
+        "end_to_end_duration": STATS,
+        "checkpoint_duration": {"sync": STATS, "async": STATS},
+    },
+    "subtasks": [
+        {
+            "className": "completed",
+            "index": 0,
+            "status": "completed",
+            "ack_timestamp": START + 2120,
+            "end_to_end_duration": 120,
+            "checkpointed_size": 100,
+            "state_size": 500,
+            "checkpoint": {"sync": 1, "async": 40},
+            "alignment": {},
+            "start_delay": 0,
+            "unaligned_checkpoint": False,
+            "aborted": False,
+        },
+        {"className": "pending", "index": 1, "status": "pending_or_failed"},
+    ],
+}
+
+
+def statistics(*, empty: bool = False) -> models.CheckpointingStatistics:
+    history = [] if empty else HISTORY
+    return models.CheckpointingStatistics.model_validate(
+        {
+            "counts": {"restored": 1, "total": 12, "in_progress": 1, "completed": 10, "failed": 1}
+            if history
+            else dict.fromkeys(("restored", "total", "in_progress", "completed", "failed"), 0),
+            "summary": {"checkpointed_size": STATS, "state_size": STATS, "end_to_end_duration": STATS},
+            "latest": {
+                "completed": HISTORY[3],
+                "savepoint": HISTORY[2],
+                "failed": HISTORY[1],
+                "restored": {
+                    "id": 1,
+                    "restore_timestamp": START + 700,
+                    "is_savepoint": False,
+                    "external_path": "s3://b/j/chk-1",
+                },
+            }
+            if history
+            else {},
+            "history": history,
+        }
     )
 
 
@@ -158,9 +224,23 @@ class FakeGateway:
             raise NotFound(f"there is no job {job_id}", remedy="see the ids with `penstock list`")
         return self.all_jobs[job_id]
 
-    def checkpoints(self, job_id: str) -> facts.Checkpoints:
+    def checkpoints(self, job_id: str) -> models.CheckpointingStatistics:
         self.job(job_id)
-        return checkpoints() if job_id == JOB_ID else facts.Checkpoints()
+        return statistics(empty=job_id != JOB_ID)
+
+    def checkpoint(self, job_id: str, checkpoint_id: int) -> models.CheckpointStatistics:
+        for entry in HISTORY:
+            if entry["id"] == checkpoint_id:
+                return models.CheckpointStatistics.model_validate(entry | {"tasks": {"1": TASK}})
+        raise NotFound(f"checkpoint {checkpoint_id} of job {job_id} is not known")
+
+    def checkpoint_subtasks(self, job_id: str, checkpoint_id: int, vertex_id: str) -> models.TaskCheckpointDetails:
+        if (checkpoint_id, vertex_id) != (2, "1"):
+            raise NotFound(f"nothing is known of vertex {vertex_id} in checkpoint {checkpoint_id} of job {job_id}")
+        return models.TaskCheckpointDetails.model_validate(SUBTASKS)
+
+    def checkpoint_settings(self, job_id: str) -> facts.CheckpointSettings:
+        return facts.CheckpointSettings(10_000, 600_000, 500, 1, 3, 2, storage="s3://b", state_backend="rocksdb")
 
     def trigger_savepoint(
         self, job_id: str, target_directory: str | None, *, cancel_job: bool, trigger_id: str | None

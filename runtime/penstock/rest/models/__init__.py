@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.rest.models.base import Shape
 from penstock.rest.models.checkpoints import (
+    AlignmentSummary,
     AlignmentTimes,
     CheckpointConfig,
     CheckpointCounts,
@@ -100,6 +101,7 @@ from penstock.rest.models.operations import (
 __all__ = [
     "TRIGGER_ID_PATTERN",
     "AggregatedMetric",
+    "AlignmentSummary",
     "AlignmentTimes",
     "AllocatedSlot",
     "BackPressure",

@@ -166,11 +166,22 @@ class SubtaskCheckpointTimes(Shape):
     async_: StatsSummary = Field(validation_alias="async", serialization_alias="async")
 
 
+class AlignmentSummary(Shape):
+    """All zero: an epoch is aligned by construction."""
+
+    buffered: StatsSummary = Field(default_factory=StatsSummary)
+    processed: StatsSummary = Field(default_factory=StatsSummary)
+    persisted: StatsSummary = Field(default_factory=StatsSummary)
+    duration: StatsSummary = Field(default_factory=StatsSummary)
+
+
 class TaskCheckpointSummary(Shape):
     checkpointed_size: StatsSummary
     state_size: StatsSummary
     end_to_end_duration: StatsSummary
     checkpoint_duration: SubtaskCheckpointTimes
+    alignment: AlignmentSummary = Field(default_factory=AlignmentSummary)
+    start_delay: StatsSummary = Field(default_factory=StatsSummary)
 
 
 class TaskCheckpointDetails(TaskCheckpoint):

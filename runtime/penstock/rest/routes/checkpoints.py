@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 
 from penstock.rest import models
-from penstock.rest.routes.clock import now_ms
 from penstock.rest.views import checkpoints
 from penstock.rest.views.ids import find_vertex
 
@@ -20,18 +19,17 @@ def checkpoint_routes(gateway: ClusterGateway) -> APIRouter:
 
     @router.get("", response_model=models.CheckpointingStatistics)
     def statistics(job_id: str) -> models.CheckpointingStatistics:
-        return checkpoints.checkpointing_statistics(gateway.checkpoints(job_id), now_ms())
+        return gateway.checkpoints(job_id)
 
     @router.get("/config", response_model=models.CheckpointConfig)
     def configuration(job_id: str) -> models.CheckpointConfig:
-        return checkpoints.checkpoint_config(gateway.checkpoints(job_id).settings)
+        return checkpoints.checkpoint_config(gateway.checkpoint_settings(job_id))
 
     @router.get(
         "/details/{checkpoint_id}", response_model=models.CheckpointStatistics, response_model_exclude_none=True
     )
     def details(job_id: str, checkpoint_id: int) -> models.CheckpointStatistics:
-        found = checkpoints.find_checkpoint(gateway.checkpoints(job_id), checkpoint_id)
-        return checkpoints.checkpoint_statistics(found, now_ms(), with_tasks=True)
+        return checkpoints.with_vertex_ids(gateway.checkpoint(job_id, checkpoint_id))
 
     @router.get(
         "/details/{checkpoint_id}/subtasks/{vertex_id}",
@@ -40,7 +38,6 @@ def checkpoint_routes(gateway: ClusterGateway) -> APIRouter:
     )
     def subtasks(job_id: str, checkpoint_id: int, vertex_id: str) -> models.TaskCheckpointDetails:
         vertex = find_vertex(gateway.job(job_id), vertex_id)
-        found = checkpoints.find_checkpoint(gateway.checkpoints(job_id), checkpoint_id)
-        return checkpoints.task_checkpoint_details(found, vertex.id)
+        return gateway.checkpoint_subtasks(job_id, checkpoint_id, vertex.id)
 
     return router

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.rest import facts, models
+from penstock.rest.views.checkpoints import last_completed
 from penstock.rest.views.ids import vertex_id
 from penstock.rest.views.io import number, subtask_values
 from penstock.rest.views.states import vertex_state
@@ -16,7 +17,7 @@ SHOWN_EVENTS = 50
 
 
 def job_progress(
-    job: facts.Job, checkpoints: facts.Checkpoints, cluster: facts.Cluster, metrics: MetricStore, now: int
+    job: facts.Job, checkpoints: models.CheckpointingStatistics, cluster: facts.Cluster, metrics: MetricStore, now: int
 ) -> models.JobProgress:
     progress = job.progress
     newest = job.failures[-1] if job.failures else None
@@ -58,24 +59,23 @@ def job_progress(
     )
 
 
-def _checkpoints(checkpoints: facts.Checkpoints) -> models.ProgressCheckpoints:
-    completed = [c for c in checkpoints.history if c.status == "COMPLETED"]
-    last = max(completed, key=lambda c: c.id, default=None)
+def _checkpoints(checkpoints: models.CheckpointingStatistics) -> models.ProgressCheckpoints:
+    last = last_completed(checkpoints)
     return models.ProgressCheckpoints(
-        completed=checkpoints.completed,
-        failed=checkpoints.failed,
-        in_progress=sum(c.status == "IN_PROGRESS" for c in checkpoints.history),
+        completed=checkpoints.counts.completed,
+        failed=checkpoints.counts.failed,
+        in_progress=checkpoints.counts.in_progress,
         last=None
         if last is None
         else models.ProgressCheckpoint(
             id=last.id,
-            kind=last.kind,
+            kind=last.checkpoint_type,
             status=last.status,
-            trigger_timestamp=last.triggered,
-            duration=last.duration_ms,
-            checkpointed_size=last.uploaded_bytes,
-            state_size=last.state_bytes,
-            external_path=last.path,
+            trigger_timestamp=last.trigger_timestamp,
+            duration=last.end_to_end_duration,
+            checkpointed_size=last.checkpointed_size,
+            state_size=last.state_size,
+            external_path=last.external_path or "",
         ),
     )
 
