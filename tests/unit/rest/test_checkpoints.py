@@ -4,10 +4,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.checkpoint.events import JobDescription, SnapshotRequest, SubtaskAck
+from penstock.checkpoint.manifest import OperatorInfo
+from penstock.checkpoint.statistics import CheckpointHistory
 from penstock.rest import models
 from tests.unit.rest.fake_gateway import JOB_ID, OLD_ID, START, STATS
 
 if TYPE_CHECKING:
+    from penstock.rest.models import Shape
     from tests.unit.rest.asgi_client import AsgiClient
 
 COUNT = "0" * 31 + "1"
@@ -82,3 +86,30 @@ def test_what_is_not_known_is_404(client: AsgiClient, path: str, text: str) -> N
     answer = client.get(f"/jobs/{JOB_ID}/checkpoints/details/{path}")
     assert answer.status_code == 404
     assert text in answer.json()["errors"][0]
+
+
+def test_the_coordinators_statistics_are_in_the_shape_of_the_models() -> None:
+    job = JobDescription("job", "name", 2, 8, "fingerprint", [OperatorInfo("a", "A", 2, 8)], vertices={"a": "7"})
+    history = CheckpointHistory()
+    for checkpoint_id, is_savepoint in ((1, False), (2, True), (3, False), (4, False)):
+        history.triggered(SnapshotRequest(checkpoint_id, 100 * checkpoint_id, is_savepoint=is_savepoint), job)
+        for subtask in range(2):
+            history.acknowledged(
+                SubtaskAck(checkpoint_id, "a", subtask, bytes_uploaded=10), job, 100 * checkpoint_id + 5
+            )
+        if checkpoint_id < 3:
+            history.completed(checkpoint_id, 100 * checkpoint_id + 9, f"s3://b/{checkpoint_id}")
+    history.failed(3, 350, "storage away")
+    history.restored(1, 50, "s3://b/1", is_savepoint=False)
+
+    def written(model: Shape) -> dict[str, object]:
+        return model.model_dump(by_alias=True, exclude_none=True)
+
+    overview = models.CheckpointingStatistics.model_validate(history.overview())
+    found, expected = written(overview), history.overview()
+    assert (found["counts"], found["summary"]) == (expected["counts"], expected["summary"])
+    assert [c.class_name for c in overview.history] == ["in_progress", "failed", "completed", "completed"]
+    details = written(models.CheckpointStatistics.model_validate(history.details(2)))
+    assert {k: v for k, v in (history.details(2) or {}).items() if v is not None} == details
+    subtasks = written(models.TaskCheckpointDetails.model_validate(history.subtask_details(2, "7")))
+    assert subtasks["subtasks"] == (history.subtask_details(2, "7") or {})["subtasks"]
