@@ -287,7 +287,7 @@ class TimestampTypeInfo(TypeInformation):
         return "Types.SQL_TIMESTAMP()"
 
 
-class SqlTimeTypeInfo:
+class SqlTimeTypeInfo(TypeInformation):
     """Makes the types of SQL's dates and times."""
 
     @staticmethod

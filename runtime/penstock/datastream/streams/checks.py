@@ -65,13 +65,11 @@ def checked_function(
         raise refusal(
             f"{operation} was given the class {function.__name__}", f"pass an instance: {function.__name__}(…)"
         )
+    place = next((place for cls, place in _METHOD_OF.items() if isinstance(function, cls)), None)
+    if place is not None:
+        raise refusal(f"{operation} takes {wanted}, got {type(function).__name__}", f"it belongs to {place}")
     if methods and all(callable(getattr(function, method, None)) for method in methods):
         return function
-    if isinstance(function, Function):
-        place = next((place for cls, place in _METHOD_OF.items() if isinstance(function, cls)), "")
-        raise refusal(
-            f"{operation} takes {wanted}, got {type(function).__name__}", f"it belongs to {place}" if place else ""
-        )
     if arguments is None or not callable(function):
         raise refusal(f"{operation} takes {wanted}, got {function!r} of type {type(function).__name__}")
     if inspect.iscoroutinefunction(function):

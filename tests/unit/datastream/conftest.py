@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.common.executor import executing_on
+from penstock.datastream import StreamExecutionEnvironment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.graph.program import Program
+
+
+class RecordingExecutor:
+    """Runs nothing: keeps the programs it is given."""
+
+    def __init__(self) -> None:
+        self.programs: list[Program] = []
+        self.limits: list[int | None] = []
+        self.collected: list[Any] = []
+        self.closed = False
+
+    def execute(self, program: Program) -> Any:
+        self.programs.append(program)
+        return "result"
+
+    def execute_async(self, program: Program) -> Any:
+        self.programs.append(program)
+        return "client"
+
+    def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
+        self.programs.append(program)
+        self.limits.append(limit)
+        return self._values()
+
+    def _values(self) -> Iterator[Any]:
+        try:
+            yield from self.collected
+        finally:
+            self.closed = True
+
+
+@pytest.fixture
+def executor() -> Iterator[RecordingExecutor]:
+    recording = RecordingExecutor()
+    with executing_on(recording):  # type: ignore[arg-type]
+        yield recording
+
+
+@pytest.fixture
+def env(monkeypatch: pytest.MonkeyPatch) -> StreamExecutionEnvironment:
+    monkeypatch.delenv("PENSTOCK_CONF_DIR", raising=False)
+    return StreamExecutionEnvironment.get_execution_environment()
