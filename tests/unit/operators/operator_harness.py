@@ -80,6 +80,7 @@ class OperatorRun:
         subtask: int = 0,
         parallelism: int = 1,
         job_parameters: dict[str, str] | None = None,
+        auto_watermark_interval_ms: int = 200,
         restored_from: OperatorRun | None = None,
     ) -> None:
         self.operator = operator
@@ -103,6 +104,7 @@ class OperatorRun:
             metrics=self.metrics,  # type: ignore[arg-type]
             user_location="job.py:7",
             job_parameters=job_parameters or {},
+            auto_watermark_interval_ms=auto_watermark_interval_ms,
             is_restored=restored_from is not None,
         )
         if restored_from is not None:
@@ -126,6 +128,10 @@ class OperatorRun:
         return OperatorRun(
             pickle.loads(self._pickled) if operator is None else operator, clock=self.clock, restored_from=self
         )
+
+    @staticmethod
+    def rescale(old: list[OperatorRun], parallelism: int) -> list[OperatorRun]:
+        raise NotImplementedError
 
     def push(self, *values: Any, at: list[int] | int | None = None, to: int = 0) -> OperatorRun:
         """One batch of records; `at`: their timestamps, one for all or one each."""
