@@ -72,6 +72,9 @@ class InProcessRunner:
             rows = following
         return [decode_ack(row[1:]) for slot_rows in rows.values() for row in slot_rows if row[0] == ACK]
 
+    def end_attempt(self) -> None:
+        """Tasks of this runner end with their epoch."""
+
     def request_barrier(self) -> None:
         """Epochs of this runner are short."""
 

@@ -19,15 +19,24 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-from penstock.checkpoint.manifest import Manifest
-from penstock.common.errors import EpochFailed, Fenced, NotEnoughSlots, PenstockError, RecoverableError
+from penstock.checkpoint.events import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    Event,
+    JobMustFail,
+    SavepointCompleted,
+    SavepointFailed,
+    SnapshotRequest,
+)
+from penstock.checkpoint.manifest import SourceState
+from penstock.common.errors import Fenced, NotEnoughSlots, PenstockError
 from penstock.common.job_status import JobStatus
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.checkpoints import JobCheckpoints
+from penstock.jobmanager.held_results import HeldResults
 from penstock.jobmanager.job_metrics import JobMetrics
 from penstock.jobmanager.job_history import Failure, JobHistory, Rescale
 from penstock.jobmanager.requests import Operation
@@ -37,7 +46,7 @@ from penstock.metrics.store import MetricStore
 from penstock.jobmanager.sinks import SinkCommits
 from penstock.jobmanager.source_coordinator import SourceCoordinator
 from penstock.taskmanager.operator import Clock
-from penstock.taskmanager.protocol import EpochCommand, LevelAck, RestoreCommand, SnapshotCommand, TaskFailure
+from penstock.taskmanager.protocol import EpochCommand, LevelAck, RestoreCommand, SnapshotCommand, SnapshotAck, TaskFailure
 from penstock.taskmanager.worker import TaskSettings, encode_payload
 
 IDLE_EPOCH_MS = 10_000
@@ -89,8 +98,8 @@ class ResultSink:
 class JobMasterOptions:
     restore_path: str = ""
     """Savepoint or checkpoint of the first start."""
-    restore_latest: bool = False
-    """Start from the newest complete checkpoint of this job id, if there is one."""
+    fresh: bool = False
+    """Refuse to start if this job id has checkpoints: a stateful job must not start empty by accident."""
     allow_non_restored: bool | list[str] = False
     parallelism: int | None = None
     slot_timeout_s: float = 300.0
@@ -129,8 +138,9 @@ class JobMaster:
         self.wanted_parallelism = self.parallelism
         self.graph: JobGraph = self._build_graph()
         self.metrics = JobMetrics(job_id, program.name)
-        self.checkpoints = JobCheckpoints(job_id, program.name, settings, clock)
-        self.commits = SinkCommits(settings.object_store_options)
+        self.checkpoints = JobCheckpoints(job_id, settings, self.options.restore_path)
+        self.commits = SinkCommits(job_id, settings.object_store_options)
+        self.results = HeldResults(settings.checkpointing)
         self.attempt = 0
         self.epoch = 0
         self.error: BaseException | None = None
@@ -143,9 +153,10 @@ class JobMaster:
         self._completed: list[int] = []
         self._aborted: list[int] = []
         self._next_timer: int | None = None
-        self._restore: Manifest | None = None
-        self._stopping: Operation | None = None
-        self._rescaling: Operation | None = None
+        self._exclusive: Operation | None = None
+        """A stop or a rescale in progress: its snapshot is the last thing the attempt does."""
+        self._waiting: dict[str, Operation] = {}
+        """Savepoints and checkpoints that were asked for, by request id."""
 
     # --- from other threads -----------------------------------------------------------------------------------
 
@@ -184,41 +195,40 @@ class JobMaster:
         """The thread's body: attempts until the job ends."""
         status = JobStatus.FAILED
         try:
-            status = self._run_attempts()
+            self.history.move(JobStatus.INITIALIZING, self._now())
+            self.checkpoints.open(fresh=self.options.fresh)
+            while True:
+                try:
+                    status = self._run_attempt()
+                    break
+                except _Rescaled:
+                    self._end_attempt("rescaled")
+                except (_Stopped, Fenced):
+                    raise
+                except Exception as error:
+                    self._fail_over(error)
         except _Stopped as stopped:
             status = stopped.status
+        except Fenced as error:
+            self.error = error
+            status = JobStatus.SUSPENDED
+            self._record_failure(error)
         except BaseException as error:
             self.error = error
             self._record_failure(error)
         finally:
             self._shutdown(status)
 
-    def _run_attempts(self) -> JobStatus:
-        self.history.move(JobStatus.INITIALIZING, self._now())
-        self.checkpoints.open()
-        self._restore = self.checkpoints.initial_restore(self.options)
-        while True:
-            try:
-                return self._run_attempt()
-            except _Rescaled:
-                continue
-            except (_Stopped, Fenced):
-                raise
-            except Exception as error:
-                self._fail_over(error)
-
     def _fail_over(self, error: Exception) -> None:
         self._record_failure(error)
         code = error.failure.code if isinstance(error, JobFailed) else getattr(error, "code", "")
-        if code in _FATAL:
-            raise error
-        delay = self._restart.on_failure(self._now())
+        delay = None if code in _FATAL else self._restart.on_failure(self._now())
         if delay is None:
             raise error
-        if self._rescaling is not None:
-            self._rescaling.fail(f"the job failed while it was rescaled: {error}")
-            self._rescaling = None
-        self.checkpoints.on_failover(str(error))
+        if self._exclusive is not None:
+            self._exclusive.fail(f"the job failed meanwhile: {error}")
+            self._exclusive = None
+        self._end_attempt(str(error))
         self.history.move(JobStatus.RESTARTING, self._now())
         self.history.restarts += 1
         deadline = time.monotonic() + delay / 1000
@@ -226,7 +236,11 @@ class JobMaster:
             self._wake.wait(min(left, 0.2))
             self._wake.clear()
             self._handle_while_down()
-        self._restore = self.checkpoints.latest()
+
+    def _end_attempt(self, reason: str) -> None:
+        for event in self.checkpoints.end_attempt(reason, self._now()):
+            self._on_event(event)
+        self.results.drop()
 
     def _record_failure(self, error: BaseException) -> None:
         if isinstance(error, JobFailed):
@@ -242,33 +256,40 @@ class JobMaster:
 
     def _shutdown(self, status: JobStatus) -> None:
         try:
+            self.runner.end_attempt()
             for source in self._sources.values():
                 source.close()
-            self.checkpoints.close(status)
             self.commits.close()
+            self.checkpoints.close(status, self._now())
         except Exception as error:  # the job's outcome stands; what could not be tidied up is recorded
             self._record_failure(error)
         self.history.move(status, self._now())
-        if self._stopping is not None and not self._stopping.is_done:
-            if status in (JobStatus.FINISHED, JobStatus.CANCELED):
-                self._stopping.complete(location=self._stopping.location)
+        stopping = self._exclusive
+        if stopping is not None and not stopping.is_done:
+            if stopping.kind in ("cancel", "stop") and status in (JobStatus.FINISHED, JobStatus.CANCELED):
+                stopping.complete(location=stopping.location)
             else:
-                self._stopping.fail(f"the job ended as {status.value}")
+                stopping.fail(f"the job ended as {status.value}")
+        for operation in self._waiting.values():
+            if not operation.is_done:
+                operation.fail(f"the job ended as {status.value}")
+        self._done.set()
         while not self._requests.empty():
             self._requests.get().fail(f"the job ended as {status.value}")
-        self._done.set()
 
     # --- one attempt ------------------------------------------------------------------------------------------
 
     def _run_attempt(self) -> JobStatus:
+        self.runner.end_attempt()
         self._place()
         self.attempt += 1
-        graph = self._build_graph()
-        self.graph = graph
-        restore = self._restore
-        plans = self.checkpoints.plan(graph, restore, self.options.allow_non_restored)
-        self.commits.begin_attempt(graph, restore, self.attempt)
-        self._begin_sources(graph, restore)
+        graph = self.graph = self._build_graph()
+        recovery = self.checkpoints.take_over()
+        plans = self.checkpoints.plan(graph, recovery, self.options.allow_non_restored)
+        recovery.begin()
+        self.commits.begin_attempt(graph, recovery.commits, self.checkpoints.referenced(recovery))
+        self.checkpoints.begin_attempt(recovery, graph, self._now())
+        self._begin_sources(graph, self.checkpoints.source_states())
         settings = self.settings
         payload = encode_payload(
             graph,
@@ -285,13 +306,13 @@ class JobMaster:
         )
         self.runner.start(Attempt(self.job_id, self.attempt, payload, graph.slots, graph.levels))
         self.metrics.begin_attempt(graph, self.attempt)
-        self.checkpoints.begin_attempt(graph)
         self._completed, self._aborted, self._next_timer = [], [], None
         return self._epochs(graph, plans)
 
     def _place(self) -> None:
         """Settle on a parallelism for which there are slots; wait if need be."""
         started = time.monotonic()
+        told = False
         while True:
             self._handle_while_down()
             self.parallelism = self.wanted_parallelism
@@ -311,7 +332,8 @@ class JobMaster:
                     f"after waiting {int(waited)} s",
                     remedy="add workers or slots per worker, lower the parallelism, or set jobmanager.scheduler: adaptive",
                 )
-            if self.history.status is not JobStatus.CREATED and waited < 0.2:
+            if not told:
+                told = True
                 self.history.event(self._now(), f"waiting for slots: {available} of {needed}")
             self._wake.wait(0.1)
             self._wake.clear()
@@ -323,57 +345,88 @@ class JobMaster:
             name=program.name,
             parallelism=self.parallelism,
             max_parallelism=program.max_parallelism,
-            limit=self.parallelism if self.parallelism < getattr(self, "wanted_parallelism", 0) else None,
+            limit=self.parallelism if self.parallelism < self.wanted_parallelism else None,
             chaining=self.settings.chaining,
             job_parameters=program.global_job_parameters,
             auto_watermark_interval_ms=self.settings.auto_watermark_interval_ms,
             require_uids=self.settings.require_uids,
         ).build()
 
-    def _begin_sources(self, graph: JobGraph, restore: Manifest | None) -> None:
+    def _begin_sources(self, graph: JobGraph, states: dict[str, SourceState]) -> None:
         for node in graph.operators:
             if node.source is not None:
                 coordinator = self._sources.get(node.uid)
                 if coordinator is None:
                     coordinator = self._sources[node.uid] = SourceCoordinator(node.uid, node.source)
-                coordinator.start_attempt(node.parallelism, None if restore is None else restore.sources.get(node.uid))
+                coordinator.start_attempt(node.parallelism, states.get(node.uid))
 
     def _epochs(self, graph: JobGraph, plans: list[RestoreCommand]) -> JobStatus:
         self.epoch = 0
-        snapshot: SnapshotCommand | None = None
         while True:
             self._handle_requests()
-            finish = self._all_exhausted() and self.epoch > 0
-            if snapshot is None:
-                snapshot = self.checkpoints.next_snapshot(self._now(), final=finish)
-            now = self._now()
-            for source in self._sources.values():
-                source.discover(now)
-            commands = self._commands(graph, snapshot, finish=finish)
-            if self.epoch == 0:
-                for command, plan in zip(commands, plans, strict=True):
-                    command.is_first = True
-                    command.restore = plan
-            started = time.monotonic()
-            acks = self.runner.run_epoch(commands)
-            duration_ms = (time.monotonic() - started) * 1e3
-            self._take_in(graph, acks, duration_ms)
-            self.checkpoints.on_epoch_acks(acks, self._source_states() if snapshot is not None else None, self.commits)
-            if self.epoch == 0:
-                self._running()
-            self.epoch += 1
-            snapshot = None
-            self._poll_checkpoints()
-            if finish:
-                return self._finish(acks)
-            self._after_barrier()
-            if not self._all_exhausted():
+            finish = self.epoch > 0 and all(source.exhausted for source in self._sources.values())
+            request = self._next_request(finish=finish)
+            if finish and request is None:
+                self._settle_events()
+                continue
+            exclusive = request is not None and (finish or self._exclusive is not None)
+            self._run_epoch(graph, plans, request, exclusive=exclusive, finish=finish)
+            self._handle_events()
+            if exclusive:
+                status = self._settle(request)
+                if status is not None:
+                    return status
+            self._grow_back()
+            if not all(source.exhausted for source in self._sources.values()):
                 self._pace()
+
+    def _next_request(self, *, finish: bool) -> SnapshotRequest | None:
+        if finish:
+            return self.checkpoints.coordinator.final_checkpoint(self._now())
+        return self.checkpoints.coordinator.next_trigger(self._now())
+
+    def _run_epoch(
+        self,
+        graph: JobGraph,
+        plans: list[RestoreCommand],
+        request: SnapshotRequest | None,
+        *,
+        exclusive: bool,
+        finish: bool,
+    ) -> None:
+        now = self._now()
+        for source in self._sources.values():
+            source.discover(now)
+        commands = self._commands(graph, request, exclusive=exclusive, finish=finish)
+        if self.epoch == 0:
+            for command, plan in zip(commands, plans, strict=True):
+                command.is_first = True
+                command.restore = plan
+        started = time.monotonic()
+        try:
+            acks = self.runner.run_epoch(commands)
+            self._raise_failure(acks)
+        except Exception:
+            if request is not None:
+                self.checkpoints.coordinator.on_failed(request.checkpoint_id, "the epoch failed", self._now())
+            raise
+        self._take_in(acks, (time.monotonic() - started) * 1e3)
+        if request is not None:
+            self.results.barrier(request.checkpoint_id)
+            self.checkpoints.coordinator.on_barrier(
+                request.checkpoint_id, {uid: source.snapshot() for uid, source in self._sources.items()}
+            )
+        self._take_in_snapshots([snapshot for ack in acks for snapshot in ack.snapshots])
+        self._release(self.results.end_of_epoch())
+        if self.epoch == 0:
+            self._running()
+        self.epoch += 1
 
     def _running(self) -> None:
         self.history.move(JobStatus.RUNNING, self._now())
-        if self._rescaling is not None:
-            operation, self._rescaling = self._rescaling, None
+        operation = self._exclusive
+        if operation is not None and operation.kind == "rescale":
+            self._exclusive = None
             self.history.rescales.append(
                 Rescale(
                     timestamp=self._now(),
@@ -385,32 +438,34 @@ class JobMaster:
             )
             operation.complete(result=self.parallelism)
 
-    def _commands(self, graph: JobGraph, snapshot: SnapshotCommand | None, *, finish: bool) -> list[EpochCommand]:
+    def _commands(
+        self, graph: JobGraph, request: SnapshotRequest | None, *, exclusive: bool, finish: bool
+    ) -> list[EpochCommand]:
         assignments = {uid: source.take_assignments() for uid, source in self._sources.items()}
         no_more = [uid for uid, source in self._sources.items() if source.no_more_splits]
         completed, self._completed = self._completed, []
         aborted, self._aborted = self._aborted, []
-        stopping = self._stopping is not None and self._stopping.arguments.get("barrier_only", False)
+        drain = request is not None and request.drain
+        snapshot = None
+        if request is not None:
+            snapshot = SnapshotCommand(request.checkpoint_id, self.checkpoints.url, synchronous=exclusive)
         return [
             EpochCommand(
                 attempt=self.attempt,
                 epoch=self.epoch,
                 assignments={uid: splits[slot] for uid, splits in assignments.items() if slot in splits},
                 finished_discovery=no_more,
-                max_ms=0 if finish or stopping else self._read_ms(),
+                max_ms=0 if exclusive else self._read_ms(),
                 max_records=self.settings.epoch_max_records,
                 snapshot=snapshot,
                 completed=completed,
                 aborted=aborted,
-                drain=self._is_draining(),
-                finish=finish,
-                processing_time=self._manual_time(),
+                drain=drain,
+                finish=finish or drain,
+                processing_time=self.clock.now_ms() if hasattr(self.clock, "set") else None,
             )
             for slot in range(graph.slots)
         ]
-
-    def _manual_time(self) -> int | None:
-        return self.clock.now_ms() if hasattr(self.clock, "set") else None
 
     def _read_ms(self) -> int:
         """How long the sources read: the target, but not past the next checkpoint."""
@@ -418,13 +473,16 @@ class JobMaster:
         due = self.checkpoints.next_due(self._now())
         return max(1, target if due is None else min(target, due))
 
-    def _take_in(self, graph: JobGraph, acks: list[LevelAck], duration_ms: float) -> None:
+    @staticmethod
+    def _raise_failure(acks: list[LevelAck]) -> None:
         failed = [ack for ack in acks if ack.failure is not None]
         if failed:
             # The first level's failure is the cause; what deeper levels say follows from it.
             first = min(failed, key=lambda ack: (ack.level, ack.slot))
             assert first.failure is not None
             raise JobFailed(first.failure, first.host)
+
+    def _take_in(self, acks: list[LevelAck], duration_ms: float) -> None:
         timers = []
         for ack in acks:
             for uid, progress in ack.sources.items():
@@ -435,75 +493,121 @@ class JobMaster:
                 if self.options.sink.on_line is not None:
                     self.options.sink.on_line(line)
             for uid, values in ack.results.items():
-                self.checkpoints.hold_results(uid, values)
+                self.results.hold(uid, values)
         self._next_timer = min(timers, default=None)
         self.metrics.on_epoch(self.epoch, acks, duration_ms, self._lag())
 
+    def _take_in_snapshots(self, snapshots: list[SnapshotAck]) -> None:
+        for snapshot in snapshots:
+            self.checkpoints.coordinator.on_ack(snapshot, self._now())
+
     def _lag(self) -> int | None:
-        lags = [source.lag for source in self._sources.values()]
-        known = [lag for lag in lags if lag is not None]
+        known = [lag for lag in (source.lag for source in self._sources.values()) if lag is not None]
         return sum(known) if known else None
 
-    def _source_states(self) -> dict[str, Any]:
-        return {uid: source.snapshot() for uid, source in self._sources.items()}
+    # --- what the coordinator says ----------------------------------------------------------------------------
 
-    def _all_exhausted(self) -> bool:
-        return self._is_draining() or all(source.exhausted for source in self._sources.values())
+    def _handle_events(self) -> list[Event]:
+        for checkpoint_id in self.commits.take_confirmed():
+            self.checkpoints.coordinator.on_committed(checkpoint_id)
+        events = self.checkpoints.coordinator.tick(self._now())
+        for event in events:
+            self._on_event(event)
+        return events
 
-    def _is_draining(self) -> bool:
-        return self._stopping is not None and bool(self._stopping.arguments.get("drain"))
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case CheckpointCompleted():
+                self._completed.append(event.checkpoint_id)
+                self.commits.commit(event.checkpoint_id, event.commits)
+                self._release(self.results.completed(event.checkpoint_id))
+                for request_id in event.requests:
+                    if request_id in self._waiting:
+                        location = self.checkpoints.location(event.checkpoint_id)
+                        self._waiting.pop(request_id).complete(location=location, result=event.checkpoint_id)
+            case CheckpointAborted():
+                self._aborted.append(event.checkpoint_id)
+                for request_id in event.requests:
+                    if request_id in self._waiting:
+                        self._waiting.pop(request_id).fail(event.reason)
+            case SavepointCompleted():
+                if event.request_id in self._waiting:
+                    self._waiting.pop(event.request_id).complete(location=event.url)
+            case SavepointFailed():
+                if event.request_id in self._waiting:
+                    self._waiting.pop(event.request_id).fail(str(event.error))
+            case JobMustFail():
+                raise event.error
 
-    # --- the end of an epoch ----------------------------------------------------------------------------------
-
-    def _poll_checkpoints(self) -> None:
-        """Checkpoints that were completed or given up since the last epoch."""
-        outcome = self.checkpoints.poll(self._now(), self.commits)
-        self._completed += outcome.completed
-        self._aborted += outcome.aborted
-        for uid, values in outcome.results:
+    def _release(self, results: list[tuple[str, list[bytes]]]) -> None:
+        for uid, values in results:
             if self.options.sink.on_results is not None:
                 self.options.sink.on_results(uid, values)
-        self.commits.raise_failure()
 
-    def _after_barrier(self) -> None:
-        """Requests that waited for a snapshot: stop and rescale."""
-        stopping = self._stopping
-        if stopping is not None and stopping.arguments.get("snapshot") is not None:
-            snapshot: Operation = stopping.arguments["snapshot"]
-            if snapshot.is_done:
-                self._end_stop(stopping, snapshot)
-        rescaling = self._rescaling
-        if rescaling is not None and rescaling.arguments.get("snapshot") is not None:
-            snapshot = rescaling.arguments["snapshot"]
-            if snapshot.is_done:
-                self._end_rescale(rescaling, snapshot)
-        if rescaling is None and stopping is None:
-            self._grow_back()
+    def _settle_events(self) -> list[Event]:
+        """Wait a moment for the coordinator's background work."""
+        time.sleep(0.002)
+        return self._handle_events()
+
+    def _settle(self, request: SnapshotRequest | None) -> JobStatus | None:
+        """The attempt stands still after an exclusive snapshot until its outcome is known; None: the job goes on."""
+        assert request is not None
+        operation = self._exclusive
+        while True:
+            for event in self._settle_events():
+                match event:
+                    case CheckpointCompleted(checkpoint_id=done) if done == request.checkpoint_id:
+                        if operation is not None and operation.kind == "rescale":
+                            self._set_wanted(operation)
+                            raise _Rescaled
+                        if operation is None and not self.checkpoints.coordinator.is_copying:
+                            return self._ended(JobStatus.FINISHED)
+                    case SavepointCompleted(is_final=True):
+                        if operation is not None:
+                            operation.location = event.url
+                            if operation.arguments.get("cancel"):
+                                return self._ended(JobStatus.CANCELED)
+                        return self._ended(JobStatus.FINISHED)
+                    case SavepointFailed(is_final=True):
+                        if operation is not None:
+                            operation.fail(f"the savepoint failed, the job goes on: {event.error}")
+                        self._exclusive = None
+                        return None
+                    case CheckpointAborted(checkpoint_id=done) if done == request.checkpoint_id:
+                        if operation is None:
+                            return None  # the final checkpoint is tried again
+                        if operation.kind == "rescale":
+                            operation.fail(f"the snapshot failed, the job goes on unchanged: {event.reason}")
+                            self._exclusive = None
+                            return None
+
+    def _ended(self, status: JobStatus) -> JobStatus:
+        """Everything the last snapshot promised must be visible before the job is over."""
+        self.commits.drain()
+        self._handle_events()
+        return status
 
     def _grow_back(self) -> None:
         """Adaptive: slots have come back, so return to the parallelism the job wants."""
-        if self.parallelism < self.wanted_parallelism and self.settings.scheduler == "adaptive":
+        if (
+            self._exclusive is None
+            and self.parallelism < self.wanted_parallelism
+            and self.settings.scheduler == "adaptive"
+        ):
             available = self.runner.available_slots()
             if available > self.parallelism:
                 self._begin_rescale(
                     Operation("rescale", {"parallelism": min(available, self.wanted_parallelism), "trigger": "slots"})
                 )
 
-    def _finish(self, acks: list[LevelAck]) -> JobStatus:
-        """The last epoch has run: its snapshot must be complete and its sinks committed before the job is FINISHED."""
-        outcome = self.checkpoints.finish(self._now(), self.commits)
-        for uid, values in outcome.results:
-            if self.options.sink.on_results is not None:
-                self.options.sink.on_results(uid, values)
-        self.commits.drain()
-        if self._stopping is not None:
-            self._stopping.location = outcome.location
-        return JobStatus.FINISHED
-
     def _pace(self) -> None:
         """Wait until there is something to do: input, a timer, a checkpoint, a request."""
         now = self._now()
-        if self.checkpoints.in_progress or any(source.had_input for source in self._sources.values()):
+        if self.checkpoints.coordinator.is_in_progress:
+            self._wake.wait(0.005)
+            self._wake.clear()
+            return
+        if any(source.had_input for source in self._sources.values()):
             self._wake.clear()
             return
         times = [now + self.settings.epoch_target_ms]
@@ -526,21 +630,33 @@ class JobMaster:
             operation = self._requests.get()
             try:
                 self._handle(operation)
-            except (_Stopped, _Rescaled):
-                raise
             except PenstockError as error:
                 operation.fail(str(error))
 
     def _handle(self, operation: Operation) -> None:
+        coordinator = self.checkpoints.coordinator
         match operation.kind:
             case "cancel":
-                self._stopping = operation
+                self._exclusive = operation
                 self.history.move(JobStatus.CANCELLING, self._now())
                 raise _Stopped(JobStatus.CANCELED)
-            case "savepoint" | "checkpoint":
-                self.checkpoints.request(operation)
+            case "savepoint":
+                coordinator.trigger_savepoint(operation.arguments.get("directory") or None, request_id=operation.id)
+                self._waiting[operation.id] = operation
+            case "checkpoint":
+                coordinator.trigger_checkpoint(operation.id)
+                self._waiting[operation.id] = operation
             case "stop":
-                self._begin_stop(operation)
+                if self._exclusive is not None:
+                    operation.fail(f"a {self._exclusive.kind} is in progress")
+                    return
+                coordinator.trigger_savepoint(
+                    operation.arguments.get("directory") or None,
+                    is_final=True,
+                    drain=bool(operation.arguments.get("drain")),
+                    request_id=operation.id,
+                )
+                self._exclusive = operation
             case "rescale":
                 self._begin_rescale(operation)
             case other:
@@ -553,70 +669,34 @@ class JobMaster:
             if operation.kind == "cancel":
                 self._handle(operation)
             elif operation.kind == "rescale":
-                self.wanted_parallelism = int(operation.arguments["parallelism"])
+                self._set_wanted(operation)
                 operation.complete(result=self.wanted_parallelism)
             else:
                 operation.fail(f"the job is {self.history.status.value}; try again when it is RUNNING")
 
-    def _begin_stop(self, operation: Operation) -> None:
-        if self._stopping is not None:
-            operation.fail("the job is already stopping")
-            return
-        self._stopping = operation
-        if operation.arguments.get("drain"):
-            self.checkpoints.final_savepoint(operation.arguments.get("directory", ""))
-            return
-        snapshot = Operation("savepoint", {"directory": operation.arguments.get("directory", "")})
-        operation.arguments["snapshot"] = snapshot
-        self.checkpoints.request(snapshot)
-        operation.arguments["barrier_only"] = True
-
-    def _end_stop(self, operation: Operation, snapshot: Operation) -> None:
-        if snapshot.failure is not None:
-            self._stopping = None
-            operation.fail(f"the savepoint failed, the job goes on: {snapshot.failure}")
-            return
-        self.commits.drain()
-        operation.location = snapshot.location
-        cancel = operation.arguments.get("cancel", False)
-        raise _Stopped(JobStatus.CANCELED if cancel else JobStatus.FINISHED)
+    def _set_wanted(self, operation: Operation) -> None:
+        if operation.arguments.get("trigger") != "slots":
+            self.wanted_parallelism = int(operation.arguments["parallelism"])
 
     def _begin_rescale(self, operation: Operation) -> None:
         parallelism = int(operation.arguments["parallelism"])
-        if self._rescaling is not None:
-            operation.fail("the job is being rescaled already")
+        if self._exclusive is not None:
+            operation.fail(f"a {self._exclusive.kind} is in progress")
             return
         if not 1 <= parallelism <= self.graph.max_parallelism:
             operation.fail(f"parallelism {parallelism} is not in 1..{self.graph.max_parallelism} (the max parallelism)")
             return
         if parallelism == self.parallelism:
-            self.wanted_parallelism = parallelism
+            self._set_wanted(operation)
             operation.complete(result=parallelism)
             return
-        needed = parallelism
         available = self.runner.available_slots()
-        if available < needed and self.settings.scheduler != "adaptive":
-            operation.fail(f"parallelism {parallelism} needs {needed} slots, the cluster has {available}")
+        if available < parallelism and self.settings.scheduler != "adaptive":
+            operation.fail(f"parallelism {parallelism} needs {parallelism} slots, the cluster has {available}")
             return
         operation.arguments |= {"old": self.parallelism, "started": self._now()}
-        snapshot = Operation("checkpoint", {})
-        operation.arguments["snapshot"] = snapshot
-        self._rescaling = operation
-        self.checkpoints.request(snapshot)
-
-    def _end_rescale(self, operation: Operation, snapshot: Operation) -> None:
-        if snapshot.failure is not None:
-            self._rescaling = None
-            operation.fail(f"the snapshot failed, the job goes on unchanged: {snapshot.failure}")
-            return
-        # Records processed after the barrier belong to no checkpoint: the new attempt reads them again.
-        if operation.arguments.get("trigger") != "slots":
-            self.wanted_parallelism = int(operation.arguments["parallelism"])
-        self._restore = self.checkpoints.latest()
-        raise _Rescaled
+        self._exclusive = operation
+        self.checkpoints.coordinator.trigger_checkpoint(operation.id)
 
     def _now(self) -> int:
         return self.clock.now_ms()
-
-
-__all__ = ["EpochFailed", "JobFailed", "JobMaster", "JobMasterOptions", "RecoverableError", "ResultSink"]

@@ -43,7 +43,7 @@ class SubmitOptions:
 
     job_id: str = ""
     restore_path: str = ""
-    restore_latest: bool = False
+    fresh: bool = False
     allow_non_restored: bool | list[str] = False
     parallelism: int | None = None
     configuration: dict[str, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Session:
         settings = JobSettings.from_configuration(program.configuration)
         master_options = JobMasterOptions(
             restore_path=asked.restore_path or settings.recovery_path,
-            restore_latest=asked.restore_latest,
+            fresh=asked.fresh,
             allow_non_restored=asked.allow_non_restored or settings.ignore_unclaimed or settings.allow_dropped or False,
             parallelism=asked.parallelism,
             sink=ResultSink(on_results, self.on_line),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal, cast
 
 from penstock.common import options
 from penstock.common.configuration import Configuration
@@ -27,7 +27,7 @@ class JobSettings:
     checkpoint_timeout_ms: int
     tolerable_failures: int
     retained: int
-    retain_on_cancel: bool
+    retention: Literal["DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS"]
     checkpoint_dir: str
     savepoint_dir: str
     backend: str
@@ -62,7 +62,7 @@ class JobSettings:
             checkpoint_timeout_ms=_ms(conf.get(options.CHECKPOINT_TIMEOUT)),
             tolerable_failures=conf.get(options.TOLERABLE_FAILED_CHECKPOINTS),
             retained=conf.get(options.RETAINED_CHECKPOINTS),
-            retain_on_cancel=conf.get(options.CHECKPOINT_RETENTION) == "RETAIN_ON_CANCELLATION",
+            retention=cast("Any", conf.get(options.CHECKPOINT_RETENTION)),
             checkpoint_dir=conf.get(options.CHECKPOINT_DIRECTORY) or "",
             savepoint_dir=conf.get(options.SAVEPOINT_DIRECTORY) or "",
             backend=conf.get(options.STATE_BACKEND),

@@ -147,7 +147,7 @@ class SparkCluster:
             "spark.driver.bindAddress": config.host,
             "spark.driver.memory": f"{config.driver_memory_mb}m",
             "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xss512k -XX:TieredStopAtLevel=1",
-            "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -Xss512k",
+            "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -Xss512k -XX:TieredStopAtLevel=1",
             "spark.executor.memory": f"{config.executor_memory_mb}m",
             "spark.executor.cores": str(config.cores_per_slot),
             "spark.ui.enabled": "false",

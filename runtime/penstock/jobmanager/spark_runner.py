@@ -110,7 +110,6 @@ class SparkRunner:
             attempt.number,
             level,
             is_last=level == attempt.levels - 1,
-            streaming=self._pipelined,
         )
         if not self._pipelined:
             return _wrap_function(context, function, NoOpSerializer(), NoOpSerializer())
@@ -144,6 +143,9 @@ class SparkRunner:
         if len(acks) != attempt.slots * attempt.levels:
             raise EpochFailed(f"epoch {commands[0].epoch}: {len(acks)} acks of {attempt.slots * attempt.levels}")
         return acks
+
+    def end_attempt(self) -> None:
+        """Tasks of this runner end with their epoch."""
 
     def request_barrier(self) -> None:
         """Sources look at the clock: an epoch ends by itself within its bound."""

@@ -1,9 +1,8 @@
 """The task of one slot on one level, for one epoch after the other: the heart of the runtime.
 
-Both runners call `LevelTask.run` once per epoch with the rows addressed to the slot and send on what it yields:
-
-    rows in:   the command of this slot, the buffers of the exchanges, acks of the levels above
-    rows out:  (slot, row): buffers for the next level, the command and the acks for this slot's next level
+`BatchTask` (the batched runner) and `stream_task.StreamTask` (the pipelined one) move rows in and out; what is done with
+them is here. Rows in: the command of this slot, the buffers of the exchanges, acks of the levels above. Rows out: (slot,
+row): buffers for the next level, the command and the acks for this slot's next level.
 
 The order inside an epoch: the command (attempt check, restore, notifications, overdue processing-time timers) -> input
 (level 0: the sources read until the bound; deeper: buffers) -> processing-time timers -> snapshot, when the command asks
@@ -21,15 +20,15 @@ import os
 import socket
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from typing import Any
 
 from penstock.checkpoint.retrying_store import Stores
 from penstock.checkpoint.state_files import StateFileReader, StateFileWriter
 from penstock.common.errors import PenstockError, RecoverableError, StateNotLocal
 from penstock.graph.job_graph import JobGraph
-from penstock.taskmanager.operators.source import SourceOperator
 from penstock.taskmanager.protocol import (
     EpochCommand,
     LevelAck,
@@ -48,114 +47,50 @@ UPLOAD_THREADS = 2
 _ACK_PREFIX = bytes((ACK,))
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _HOST = socket.gethostname()
+_END = object()
 
 
 class LevelTask:
-    """Subtasks of one slot on one level; lives as long as its attempt.
+    """Subtasks of one slot on one level; lives as long as its attempt. Driven from one thread.
 
     Args:
         graph: this slot's own copy of the job graph.
         level: 0 for the sources.
         slot: index of the slot; runs subtask `slot` of every stage of the level whose parallelism is above it.
         environment: what the process provides.
-        streaming: rows arrive and must leave one by one (pipelined runner); else all are there at once.
     """
 
-    def __init__(
-        self, graph: JobGraph, level: int, slot: int, environment: TaskEnvironment, *, streaming: bool = False
-    ) -> None:
+    def __init__(self, graph: JobGraph, level: int, slot: int, environment: TaskEnvironment) -> None:
         self.graph = graph
         self.level = level
         self.slot = slot
         self.environment = environment
-        self._streaming = streaming
-        self._is_last = level == graph.levels - 1
+        self.failure: TaskFailure | None = None
         self._out: list[Row] = []
         self._subtasks: list[Subtask] = []
         self._by_exchange: dict[int, list[Subtask]] = {}
         self._passes = {e.id for e in graph.exchanges if e.level > level}
         self._epoch = -1
-        self._failure: TaskFailure | None = None
+        self._attempt = -1
         self._pending: list[Future[SnapshotAck]] = []
         self._stores = Stores(environment.object_store_options)
         self._uploads = ThreadPoolExecutor(UPLOAD_THREADS, thread_name_prefix="penstock-upload")
         self._results: dict[str, list[bytes]] = {}
         self._lines: list[str] = []
-        self._busy = 0.0
 
-    # --- one epoch --------------------------------------------------------------------------------------------
+    @property
+    def is_last(self) -> bool:
+        return self.level == self.graph.levels - 1
 
-    def run(self, rows: Iterable[bytes]) -> Iterator[Row]:
-        """Run one epoch; see the module's head. Consumes `rows` to the end whatever happens."""
-        iterator = iter(rows)
-        early: list[bytes] = []
-        command: EpochCommand | None = None
-        for row in iterator:
-            if row[0] == COMMAND:
-                command = decode_command(row[1:])
-                if not self._is_last:
-                    yield self.slot, row
-                break
-            early.append(row)
-        if command is None:
-            return
+    # --- begin and end of an epoch ----------------------------------------------------------------------------
+
+    def begin(self, command: EpochCommand) -> None:
+        """Carry out what the command says of the epoch's start; builds and restores the subtasks at the first."""
         self._guard(self._begin, command)
-        yield from self._take_out()
-        if self.level == 0:
-            yield from self._guarded(self._read_sources(command))
-            for _ in iterator:
-                pass
-        else:
-            yield from self._receive(early, iterator)
+
+    def end(self, command: EpochCommand) -> None:
+        """The last record of the epoch is processed: timers, end of input, snapshot, flush."""
         self._guard(self._end, command)
-        yield from self._take_out()
-        yield self.slot, _ACK_PREFIX + encode_ack(self._ack(command))
-
-    def _receive(self, early: list[bytes], rows: Iterator[bytes]) -> Iterator[Row]:
-        for row in early:
-            yield from self._accept(row)
-        for row in rows:
-            yield from self._accept(row)
-            if self._streaming:
-                self._guard(self._flush_all)
-                yield from self._take_out()
-        if not self._streaming:
-            for subtask in self._subtasks:
-                if subtask.gate is not None:
-                    yield from self._guarded(self._drain(subtask))
-
-    def _accept(self, row: bytes) -> Iterator[Row]:
-        if row[0] != DATA:
-            yield self.slot, row
-            return
-        exchange = exchange_of(row)
-        if exchange in self._passes:
-            yield self.slot, row
-        for subtask in self._by_exchange.get(exchange, ()):
-            if self._failure is not None:
-                return
-            buffer = decode_buffer(row)
-            if self._streaming:
-                self._guard(self._process, subtask, buffer)
-                yield from self._take_out()
-            else:
-                assert subtask.gate is not None
-                subtask.gate.put(buffer)
-
-    def _process(self, subtask: Subtask, buffer: Any) -> None:
-        started = time.perf_counter()
-        subtask.process_buffer(buffer)
-        subtask.metrics.busy_ms += (time.perf_counter() - started) * 1e3
-        subtask.advance_processing_time(self.environment.clock.now_ms())
-
-    def _drain(self, subtask: Subtask) -> Iterator[None]:
-        started = time.perf_counter()
-        for _ in subtask.drain_gate():
-            subtask.metrics.busy_ms += (time.perf_counter() - started) * 1e3
-            yield
-            started = time.perf_counter()
-
-    # --- begin and end ----------------------------------------------------------------------------------------
 
     def _begin(self, command: EpochCommand) -> None:
         if command.processing_time is not None:
@@ -172,13 +107,12 @@ class LevelTask:
                 f"this worker holds that after epoch {self._epoch}"
             )
         self._epoch = command.epoch
+        self._attempt = command.attempt
         now = self.environment.clock.now_ms()
         for subtask in self._subtasks:
             subtask.notify(command.completed, command.aborted)
             for uid, source in subtask.sources.items():
-                source.assign(
-                    command.assignments.get(uid, []), no_more_splits=uid in command.finished_discovery
-                )
+                source.assign(command.assignments.get(uid, []), no_more_splits=uid in command.finished_discovery)
             subtask.advance_processing_time(now)
 
     def _start(self, restore: RestoreCommand | None) -> None:
@@ -203,66 +137,102 @@ class LevelTask:
             if command.finish:
                 subtask.finish()
             subtask.end_of_epoch()
-        if command.snapshot is not None and self._failure is None:
+        if command.snapshot is not None:
             root = command.snapshot.root
             files = StateFileWriter(self._stores.for_url(root), root) if root else None
             for subtask in self._subtasks:
                 self._pending.extend(subtask.snapshot(command.snapshot, files, self._uploads))
-        self._flush_all()
-
-    def _flush_all(self) -> None:
         for subtask in self._subtasks:
             subtask.flush()
 
-    def _read_sources(self, command: EpochCommand) -> Iterator[None]:
-        """All sources of the level take turns, batch by batch, until the epoch's bound."""
-        if command.drain or command.finish:
-            return
-        deadline = int(time.time() * 1e3) + command.max_ms
-        if command.max_ms == 0:
-            deadline = -1
-        readers: list[tuple[Subtask, SourceOperator, Iterator[int]]] = [
-            (subtask, source, source.read(deadline, command.max_records))
+    # --- input ------------------------------------------------------------------------------------------------
+
+    def readers(self, deadline_ms: int, max_records: int) -> list[tuple[Subtask, Iterator[int]]]:
+        """One iterator per source of the level; each step reads one batch and yields its size."""
+        return [
+            (subtask, source.read(deadline_ms, max_records))
             for subtask in self._subtasks
             for source in subtask.sources.values()
         ]
-        self._more = {id(source): False for _, source, _ in readers}
-        while readers:
-            remaining = []
-            for subtask, source, reader in readers:
-                started = time.perf_counter()
-                got = next(reader, None)
-                subtask.metrics.busy_ms += (time.perf_counter() - started) * 1e3
-                self._more[id(source)] = got is not None
-                if got is not None:
-                    remaining.append((subtask, source, reader))
-                    if self._streaming:
-                        self._flush_all()
-                    yield
-            readers = remaining
 
-    def _ack(self, command: EpochCommand) -> LevelAck:
+    def read_step(self, subtask: Subtask, reader: Iterator[int]) -> bool:
+        """One batch; False when there is nothing to read now, or the task has failed."""
+        if self.failure is not None:
+            return False
+        started = time.perf_counter()
+        try:
+            return next(reader, None) is not None
+        except Exception as error:
+            self._fail(error)
+            return False
+        finally:
+            subtask.metrics.busy_ms += (time.perf_counter() - started) * 1e3
+
+    def next_record_at(self) -> int | None:
+        """When the next record of any source is due (ms); None = unknown."""
+        times = [source.next_record_at() for subtask in self._subtasks for source in subtask.sources.values()]
+        return min((at for at in times if at is not None), default=None)
+
+    def passes(self, exchange: int) -> bool:
+        """Buffers of this exchange are (also) for a deeper level."""
+        return exchange in self._passes
+
+    def keep(self, row: bytes) -> None:
+        """Put a buffer into the gates of the subtasks it is for; `drain` processes them in watermark order."""
+        for subtask in self._by_exchange.get(exchange_of(row), ()):
+            assert subtask.gate is not None
+            subtask.gate.put(decode_buffer(row))
+
+    def drain(self) -> Iterator[None]:
+        """Process what was kept; yields after every buffer so that output can go on its way."""
+        for subtask in self._subtasks:
+            if subtask.gate is None:
+                continue
+            steps = subtask.drain_gate()
+            while self.failure is None:
+                started = time.perf_counter()
+                try:
+                    if next(steps, _END) is _END:
+                        break
+                except Exception as error:
+                    self._fail(error)
+                finally:
+                    subtask.metrics.busy_ms += (time.perf_counter() - started) * 1e3
+                yield
+
+    def process(self, row: bytes) -> None:
+        """Process one buffer at once, as it arrived."""
+        for subtask in self._by_exchange.get(exchange_of(row), ()):
+            if self.failure is not None:
+                return
+            started = time.perf_counter()
+            self._guard(subtask.process_buffer, decode_buffer(row))
+            subtask.metrics.busy_ms += (time.perf_counter() - started) * 1e3
+
+    def advance_processing_time(self) -> None:
+        now = self.environment.clock.now_ms()
+        for subtask in self._subtasks:
+            self._guard(subtask.advance_processing_time, now)
+
+    # --- output -----------------------------------------------------------------------------------------------
+
+    def take_out(self) -> list[Row]:
+        """Rows for the next level that were made since the last call."""
+        out, self._out = self._out, []
+        return out
+
+    def flush(self) -> None:
+        """Cut the buffers that are partly filled."""
+        for subtask in self._subtasks:
+            self._guard(subtask.flush)
+
+    def ack(self, command: EpochCommand) -> LevelAck:
         if command.snapshot is not None and command.snapshot.synchronous:
             for future in self._pending:
                 future.result()
-        done = [future.result() for future in self._pending if future.done()]
-        self._pending = [future for future in self._pending if not future.done()]
-        ack = LevelAck(
-            slot=self.slot,
-            level=self.level,
-            attempt=command.attempt,
-            epoch=command.epoch,
-            snapshots=done,
-            pending_uploads=len(self._pending),
-            results=self._results,
-            lines=self._lines,
-            failure=self._failure,
-            pid=os.getpid(),
-            rss_bytes=_rss(),
-            host=_HOST,
-        )
-        self._results = {}
-        self._lines = []
+        ack = self._new_ack()
+        ack.results, self._results = self._results, {}
+        ack.lines, self._lines = self._lines, []
         timers = []
         for subtask in self._subtasks:
             ack.vertices[subtask.stage.id] = subtask.take_metrics()
@@ -272,43 +242,58 @@ class LevelTask:
             if timer is not None:
                 timers.append(timer)
         ack.next_processing_timer = min(timers, default=None)
+        ack.snapshots = self.take_uploaded()
+        ack.pending_uploads = len(self._pending)
         return ack
 
-    # --- output and failures ----------------------------------------------------------------------------------
+    def brief_ack(self) -> LevelAck:
+        """Says only who it is and what went wrong, if anything; sent before the epoch has ended."""
+        return self._new_ack()
+
+    @property
+    def has_uploaded(self) -> bool:
+        return any(future.done() for future in self._pending)
+
+    def take_uploaded(self) -> list[SnapshotAck]:
+        """Answers to snapshots whose files are written."""
+        done = [future for future in self._pending if future.done()]
+        self._pending = [future for future in self._pending if future not in done]
+        return [future.result() for future in done]
+
+    def _new_ack(self) -> LevelAck:
+        return LevelAck(
+            slot=self.slot,
+            level=self.level,
+            attempt=self._attempt,
+            epoch=self._epoch,
+            failure=self.failure,
+            pid=os.getpid(),
+            rss_bytes=_rss(),
+            host=_HOST,
+        )
 
     def _emit(self, slot: int, row: bytes) -> None:
         self._out.append((slot, row))
 
-    def _take_out(self) -> list[Row]:
-        out, self._out = self._out, []
-        return out
-
     def collect(self, uid: str, values: list[bytes]) -> None:
+        """`OperatorContext.results`: values for the program, with the next ack."""
         self._results.setdefault(uid, []).extend(values)
 
     def print_line(self, line: str) -> None:
         self._lines.append(line)
 
-    def _guard(self, step: Any, *arguments: Any) -> None:
-        if self._failure is not None:
-            return
-        try:
-            step(*arguments)
-        except Exception as error:
-            self._fail(error)
+    # --- failures ---------------------------------------------------------------------------------------------
 
-    def _guarded(self, steps: Iterator[None]) -> Iterator[Row]:
-        if self._failure is not None:
-            return
-        try:
-            for _ in steps:
-                yield from self._take_out()
-        except Exception as error:
-            self._fail(error)
+    def _guard(self, step: Callable[..., None], *arguments: Any) -> None:
+        if self.failure is None:
+            try:
+                step(*arguments)
+            except Exception as error:
+                self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         self._out = []
-        self._failure = TaskFailure(
+        self.failure = TaskFailure(
             kind=type(error).__name__,
             message=str(error),
             traceback="".join(traceback.format_exception(error)),
@@ -325,6 +310,62 @@ class LevelTask:
                 subtask.close()
             except Exception:  # an operator that cannot close must not keep the next attempt from starting
                 traceback.print_exc()
+
+
+class BatchTask:
+    """One epoch per call: all rows of the epoch are there, all output is taken at once."""
+
+    def __init__(self, task: LevelTask) -> None:
+        self._task = task
+
+    def run(self, rows: Iterable[bytes]) -> Iterator[Row]:
+        """Run one epoch. Consumes `rows` to the end whatever happens."""
+        task = self._task
+        iterator = iter(rows)
+        early: list[bytes] = []
+        command: EpochCommand | None = None
+        for row in iterator:
+            if row[0] == COMMAND:
+                command = decode_command(row[1:])
+                if not task.is_last:
+                    yield task.slot, row
+                break
+            early.append(row)
+        if command is None:
+            return
+        task.begin(command)
+        yield from task.take_out()
+        if task.level == 0:
+            for _ in iterator:
+                pass
+            yield from self._read(command)
+        else:
+            yield from self._receive(chain(early, iterator))
+        task.end(command)
+        yield from task.take_out()
+        yield task.slot, _ACK_PREFIX + encode_ack(task.ack(command))
+
+    def _read(self, command: EpochCommand) -> Iterator[Row]:
+        """All sources of the level take turns, batch by batch, until the epoch's bound."""
+        if command.drain or command.finish or command.max_ms == 0:
+            return
+        deadline_ms = self._task.environment.clock.now_ms() + command.max_ms
+        readers = self._task.readers(deadline_ms, command.max_records)
+        while readers:
+            readers = [entry for entry in readers if self._task.read_step(*entry)]
+            yield from self._task.take_out()
+
+    def _receive(self, rows: Iterable[bytes]) -> Iterator[Row]:
+        task = self._task
+        for row in rows:
+            if row[0] != DATA:
+                yield task.slot, row
+                continue
+            if task.passes(exchange_of(row)):
+                yield task.slot, row
+            task.keep(row)
+        for _ in task.drain():
+            yield from task.take_out()
 
 
 def _rss() -> int:

@@ -34,6 +34,8 @@ class RestoreCommand(msgspec.Struct):
     """URL under which the file paths of the handles are found; empty: start without state."""
     subtasks: dict[str, SubtaskRestore] = {}
     """By uid, for the subtask of this slot."""
+    is_foreign: bool = False
+    """The files belong to a savepoint or another job: no later checkpoint may refer to them."""
 
 
 class SnapshotCommand(msgspec.Struct):
@@ -65,6 +67,8 @@ class EpochCommand(msgspec.Struct):
     """Stop reading and send the final watermark (stop --drain)."""
     finish: bool = False
     """All sources are done: flush and finish the operators (after the final watermark)."""
+    terminate: bool = False
+    """Pipelined runner: the tasks end after this epoch."""
     processing_time: int | None = None
     """A manual clock's time (tests); None: the machine's."""
 

@@ -27,8 +27,11 @@ from penstock.taskmanager.batch import Batch, ColumnBatch, RowBatch
 COMMAND = 0
 DATA = 1
 ACK = 2
+MARKER = 3
+TICK = 4
 
 _HEADER = struct.Struct("<BBHHHqI")
+"""kind, flags, exchange, sender, target, watermark, count"""
 _HAS_TIMESTAMPS = 1
 _IDLE = 2
 _CODEC_SHIFT = 2
@@ -81,6 +84,10 @@ def decode_buffer(row: bytes) -> Buffer:
 
 def exchange_of(row: bytes) -> int:
     return int.from_bytes(row[2:4], "little")
+
+
+def sender_of(row: bytes) -> int:
+    return int.from_bytes(row[4:6], "little")
 
 
 def _encode_body(batch: Batch) -> tuple[int, bytes]:

@@ -19,8 +19,10 @@ import msgspec
 from pyspark import cloudpickle
 
 from penstock.graph.job_graph import JobGraph
-from penstock.taskmanager.level import LevelTask
+from penstock.taskmanager.control import ControlConnection, Hello
+from penstock.taskmanager.level import BatchTask, LevelTask, Row
 from penstock.taskmanager.operator import Clock
+from penstock.taskmanager.stream_task import StreamTask
 from penstock.taskmanager.subtask import TaskEnvironment
 
 
@@ -33,6 +35,9 @@ class TaskSettings(msgspec.Struct):
     backend: str = "hashmap"
     backend_options: dict[str, Any] = {}
     object_store_options: dict[str, Any] = {}
+    control_address: str = ""
+    """host:port of the JobManager's control server; empty: the batched runner."""
+    control_token: str = ""
     work_dir: str = ""
     """Where local state files go; empty: the process's temporary folder."""
     collect_lines: bool = True
@@ -68,6 +73,8 @@ class _Slot:
     """The tasks of one slot of one attempt: one graph copy, one task per level that runs in this process."""
 
     def __init__(self, payload: bytes, slot: int, clock: Clock) -> None:
+        self.graph: JobGraph
+        self.settings: TaskSettings
         self.graph, self.settings = cloudpickle.loads(payload)
         self.slot = slot
         self.clock = clock
@@ -75,9 +82,9 @@ class _Slot:
         root = self.settings.work_dir or os.path.join(tempfile.gettempdir(), "penstock")
         self.work_dir = os.path.join(root, f"{self.settings.job_id}-{self.settings.attempt}-{slot}-{os.getpid()}")
 
-    def level(self, level: int, *, streaming: bool) -> LevelTask:
+    def level(self, level: int) -> LevelTask:
         if level not in self.levels:
-            settings: TaskSettings = self.settings
+            settings = self.settings
             environment = TaskEnvironment(
                 job_id=settings.job_id,
                 job_name=settings.job_name,
@@ -88,7 +95,7 @@ class _Slot:
                 work_dir=self.work_dir,
                 object_store_options=settings.object_store_options,
             )
-            task = LevelTask(self.graph, level, self.slot, environment, streaming=streaming)
+            task = LevelTask(self.graph, level, self.slot, environment)
             environment.results = task.collect
             if settings.collect_lines:
                 environment.print_line = task.print_line
@@ -112,11 +119,10 @@ def run_level(
     slot: int,
     rows: Iterable[bytes],
     *,
-    streaming: bool = False,
     clock: Clock | None = None,
     slots: dict[tuple[str, int], _Slot] | None = None,
-) -> Iterator[tuple[int, bytes]]:
-    """One epoch of one level in one slot.
+) -> Iterator[Row]:
+    """One level in one slot: one epoch of the batched runner, or all epochs of an attempt of the pipelined one.
 
     Args:
         payload: gives the job's payload; called only when this process does not hold the attempt yet.
@@ -133,7 +139,12 @@ def run_level(
             held.close()
         held = _Slot(payload(), slot, clock or SystemClock())
         registry[job_id, slot] = held
-    return held.level(level, streaming=streaming).run(rows)
+    task = held.level(level)
+    settings = held.settings
+    if not settings.control_address:
+        return BatchTask(task).run(rows)
+    hello = Hello(settings.control_token, attempt, slot, level)
+    return StreamTask(task, ControlConnection(settings.control_address, hello)).run(iter(rows))
 
 
 def _close_older(registry: dict[tuple[str, int], _Slot], job_id: str, attempt: int) -> None:
@@ -153,13 +164,12 @@ class LevelFunction:
     level's rows go out as they are.
     """
 
-    def __init__(self, payload: Any, job_id: str, attempt: int, level: int, *, is_last: bool, streaming: bool) -> None:
+    def __init__(self, payload: Any, job_id: str, attempt: int, level: int, *, is_last: bool) -> None:
         self.payload = payload
         self.job_id = job_id
         self.attempt = attempt
         self.level = level
         self.is_last = is_last
-        self.streaming = streaming
 
     def __call__(self, partition: int, rows: Iterable[bytes]) -> Iterator[bytes]:
         out = run_level(
@@ -169,7 +179,6 @@ class LevelFunction:
             self.level,
             partition,
             rows,
-            streaming=self.streaming,
         )
         if self.is_last:
             for _, row in out:

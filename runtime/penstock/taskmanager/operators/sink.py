@@ -65,9 +65,12 @@ class SinkOperator(Operator):
         return OperatorSnapshot(committables)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        notify = getattr(self._writer, "notify_checkpoint_complete", None)
-        if notify is not None:
-            notify(checkpoint_id)
+        assert self._writer is not None
+        self._writer.notify_checkpoint_complete(checkpoint_id)
+
+    def finish(self) -> None:
+        assert self._writer is not None
+        self._writer.finish()
 
     def close(self) -> None:
         if self._writer is not None:

@@ -209,6 +209,11 @@ class SourceOperator(Operator):
         self._finished = []
         return progress
 
+    def next_record_at(self) -> int | None:
+        """When the next record is due (ms), as far as the readers know."""
+        times = [split.reader.next_record_at() for split in self._splits.values()]
+        return min((at for at in times if at is not None), default=None)
+
     def close(self) -> None:
         for split in self._splits.values():
             split.reader.close()

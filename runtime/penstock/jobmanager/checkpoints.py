@@ -1,0 +1,172 @@
+"""The JobMaster's side of the checkpoint package: storage, coordinator, what each attempt starts from."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from penstock.checkpoint.coordinator import CheckpointCoordinator
+from penstock.checkpoint.events import Event, JobDescription
+from penstock.checkpoint.layout import checkpoint_folder
+from penstock.checkpoint.manifest import OperatorInfo, SourceState
+from penstock.checkpoint.probe import probe
+from penstock.checkpoint.recovery import Recovery, take_over
+from penstock.checkpoint.restore import RestorePlan, plan_restore
+from penstock.checkpoint.settings import CheckpointSettings, TerminalState
+from penstock.checkpoint.storage import CheckpointStorage
+from penstock.common.errors import RestoreRefused
+from penstock.common.job_status import JobStatus
+from penstock.graph.job_graph import JobGraph
+from penstock.jobmanager.settings import JobSettings
+from penstock.taskmanager.protocol import RestoreCommand, SubtaskRestore
+
+BACKGROUND_THREADS = 4
+
+
+class JobCheckpoints:
+    """One per job; `coordinator` is driven by the JobMaster.
+
+    Without a configured folder the checkpoints lie in a temporary one that goes with the job: rescaling and restarts
+    still work, a restart of the JobManager does not.
+    """
+
+    def __init__(self, job_id: str, settings: JobSettings, restore_path: str = "") -> None:
+        self._temporary = ""
+        root = settings.checkpoint_dir
+        if not root:
+            self._temporary = tempfile.mkdtemp(prefix="penstock-checkpoints-")
+            root = f"file://{self._temporary}"
+        self._settings = settings
+        self._restore_path = restore_path
+        self._pool = ThreadPoolExecutor(BACKGROUND_THREADS, thread_name_prefix="penstock-checkpoint")
+        self.storage = CheckpointStorage(root, job_id, settings.object_store_options)
+        self.coordinator = CheckpointCoordinator(
+            self.storage,
+            CheckpointSettings(
+                interval_ms=settings.checkpoint_interval_ms or None,
+                min_pause_ms=settings.checkpoint_min_pause_ms,
+                timeout_ms=settings.checkpoint_timeout_ms,
+                tolerable_failures=settings.tolerable_failures,
+                retained=settings.retained,
+                retention=settings.retention,
+                savepoint_directory=settings.savepoint_dir or (f"{root}/savepoints" if self._temporary else None),
+            ),
+            self._pool,
+        )
+        self._plan: RestorePlan | None = None
+
+    @property
+    def url(self) -> str:
+        """Folder under which subtasks write their files."""
+        return self.storage.url
+
+    def open(self, *, fresh: bool) -> None:
+        """Probe the store; nothing of the job has been touched yet.
+
+        Raises:
+            StorageError: it cannot be used. ConditionalWritesUnsupported: not in HA mode.
+            RestoreRefused: `fresh` was asked for and the job has checkpoints.
+        """
+        probe(self.storage, high_availability=self._settings.ha != "none")
+        if fresh:
+            ids = self.storage.checkpoint_ids()
+            if ids:
+                raise RestoreRefused(
+                    f"the job is to start fresh, but {self.storage.url} holds checkpoint {ids[-1]} of it",
+                    remedy="start it with --restore-latest, or under another job id",
+                )
+
+    def take_over(self) -> Recovery:
+        """Claim the next epoch of leadership and find what the attempt starts from; nothing else is touched."""
+        return take_over(self.storage, name=self.storage.job_id, restore_path=self._restore_path or None)
+
+    def plan(
+        self, graph: JobGraph, recovery: Recovery, allow_non_restored: bool | list[str]
+    ) -> list[RestoreCommand]:
+        """What each slot restores.
+
+        Raises:
+            RestoreRefused: the snapshot does not fit the job; shows both sides.
+        """
+        if recovery.snapshot is None:
+            self._plan = None
+            return [RestoreCommand("") for _ in range(graph.slots)]
+        plan = self._plan = plan_restore(recovery.snapshot.manifest, operator_infos(graph), allow_non_restored)
+        root = recovery.snapshot.base_url
+        commands = []
+        for slot in range(graph.slots):
+            subtasks = {}
+            for node in graph.operators:
+                if slot < node.parallelism:
+                    state = plan.of(node.uid, slot)
+                    if not state.is_empty:
+                        subtasks[node.uid] = SubtaskRestore(state.keyed, state.operator)
+            commands.append(RestoreCommand(root, subtasks, is_foreign=recovery.is_foreign))
+        return commands
+
+    def source_states(self) -> dict[str, SourceState]:
+        return {} if self._plan is None else self._plan.sources
+
+    @staticmethod
+    def referenced(recovery: Recovery) -> dict[str, list[Any]]:
+        """Committables of every snapshot that may still be restored."""
+        found: dict[str, list[Any]] = {}
+        manifests = list(recovery.retained)
+        if recovery.snapshot is not None:
+            manifests.append(recovery.snapshot.manifest)
+        for manifest in manifests:
+            for uid, items in manifest.commits.items():
+                found.setdefault(uid, []).extend(items)
+        return found
+
+    def begin_attempt(self, recovery: Recovery, graph: JobGraph, now_ms: int) -> None:
+        self.coordinator.begin(recovery, describe(self.storage.job_id, graph), now_ms)
+
+    def end_attempt(self, reason: str, now_ms: int) -> list[Event]:
+        """Give up what is in progress; the events tell whose requests failed with it."""
+        self.coordinator.end_attempt(reason, now_ms)
+        return self.coordinator.tick(now_ms)
+
+    def next_due(self, now_ms: int) -> int | None:
+        """ms until the next checkpoint is to be triggered; None: none is planned."""
+        at = self.coordinator.next_action_at()
+        return None if at is None else max(0, at - now_ms)
+
+    def location(self, checkpoint_id: int) -> str:
+        return self.storage.url_of(checkpoint_folder(checkpoint_id))
+
+    def close(self, status: JobStatus, now_ms: int) -> None:
+        state: TerminalState = "SUSPENDED"
+        if status is JobStatus.FINISHED:
+            state = "FINISHED"
+        elif status is JobStatus.CANCELED:
+            state = "CANCELED"
+        elif status is JobStatus.FAILED:
+            state = "FAILED"
+        self.coordinator.shutdown(state, now_ms)
+        self._pool.shutdown(wait=True)
+        if self._temporary:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+def operator_infos(graph: JobGraph) -> list[OperatorInfo]:
+    return [OperatorInfo(node.uid, node.name, node.parallelism, node.max_parallelism) for node in graph.operators]
+
+
+def describe(job_id: str, graph: JobGraph) -> JobDescription:
+    """The graph as the coordinator sees it."""
+    shape = [(node.uid, [(e.side_tag, e.target, e.exchange) for e in node.outputs]) for node in graph.operators]
+    return JobDescription(
+        job_id=job_id,
+        job_name=graph.name,
+        parallelism=graph.parallelism,
+        max_parallelism=graph.max_parallelism,
+        graph_fingerprint=hashlib.sha256(repr(shape).encode()).hexdigest()[:16],
+        operators=operator_infos(graph),
+        vertices={
+            graph.operators[index].uid: str(stage.id) for stage in graph.stages for index in stage.operators
+        },
+    )

@@ -1,0 +1,62 @@
+"""`python job.py`: the program's own process is the JobManager, workers are processes beside it."""
+
+from __future__ import annotations
+
+import atexit
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.common import options
+from penstock.common.configuration import Configuration
+from penstock.common.job_client import JobClient
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.graph.program import Program
+from penstock.jobmanager.local_cluster import LocalCluster
+from penstock.jobmanager.runner import Runner
+from penstock.jobmanager.session import Session, SubmitOptions
+from penstock.jobmanager.settings import JobSettings
+from penstock.jobmanager.spark_cluster import ClusterConfig
+from penstock.jobmanager.spark_runner import SparkRunner
+
+
+class LocalClusterProvider:
+    """Starts a local cluster when the first job needs it; later jobs of the program share it."""
+
+    def __init__(self) -> None:
+        self.cluster: LocalCluster | None = None
+
+    def runner_for(self, slots: int, levels: int, settings: JobSettings, *, bounded: bool) -> Runner:
+        pipelined = settings.runner == "pipelined"
+        if self.cluster is None:
+            conf = Configuration(settings.configuration)
+            config = ClusterConfig(cores_per_slot=levels if pipelined else 1)
+            config.extra_conf = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
+            self.cluster = LocalCluster(slots_per_worker=conf.get(options.TASK_SLOTS), config=config)
+            self.cluster.start()
+        workers = math.ceil(slots / self.cluster.slots_per_worker)
+        self.cluster.ensure_slots(workers * self.cluster.slots_per_worker)
+        return SparkRunner(self.cluster.spark, pipelined=pipelined)
+
+    def stop(self) -> None:
+        if self.cluster is not None:
+            self.cluster.stop()
+            self.cluster = None
+
+
+class EmbeddedExecutor:
+    """The default executor. The cluster ends with the process."""
+
+    def __init__(self, submit: SubmitOptions | None = None) -> None:
+        self.provider = LocalClusterProvider()
+        self.session = Session(self.provider, submit)
+        atexit.register(self.session.stop)
+
+    def execute(self, program: Program) -> JobExecutionResult:
+        return self.session.execute(program)
+
+    def execute_async(self, program: Program) -> JobClient:
+        return self.session.execute_async(program)
+
+    def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
+        return self.session.collect(program, limit)

@@ -1,0 +1,185 @@
+"""The pipelined form of a level's task: many epochs in one Spark job, with barriers in the stream.
+
+The Spark job of an attempt runs until the attempt ends. All levels run at once in Python workers of their own; rows flow
+through the pipelined shuffle as they are made. An epoch ends when the JobManager says so: it sends the epoch's command to
+the tasks of level 0 over the control channel. A source task finishes the batch at hand, carries out the command (snapshot,
+notifications, new splits), and puts a *marker* behind its last row to every slot of the next level. A task of a deeper
+level aligns: rows of senders whose marker has come are held back until the markers of all have come; then no record of the
+epoch is in flight in front of it, it carries out the same command, and passes the marker on (Chandy-Lamport as Flink does
+it, S23, S24). Acks go back over the control channel. No record waits for Spark to schedule anything.
+
+Between rows the stream carries *ticks*, so that processing-time timers of deeper levels fire without input.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections import deque
+from collections.abc import Generator, Iterator
+
+from penstock.taskmanager.control import ControlConnection
+from penstock.taskmanager.level import LevelTask, Row
+from penstock.taskmanager.protocol import EpochCommand, decode_command, encode_ack, encode_command
+from penstock.taskmanager.rows import DATA, MARKER, TICK, exchange_of, sender_of
+
+BUFFER_TIMEOUT_S = 0.005
+"""A partly filled buffer waits at most that long (D21)."""
+TICK_S = 0.02
+_IDLE_S = 0.001
+_MARK = struct.Struct("<BHI")
+_TICK_ROW = bytes((TICK,))
+_FAR = 1 << 62
+
+
+class StreamTask:
+    """Runs one `LevelTask` for all epochs of an attempt.
+
+    Args:
+        task: the level's task.
+        control: connection to the JobManager.
+    """
+
+    def __init__(self, task: LevelTask, control: ControlConnection) -> None:
+        self._task = task
+        self._slot = task.slot
+        self._slots = task.graph.slots
+        self._control = control
+        self._flushed = time.monotonic()
+        self._ticked = self._flushed
+        self._reported = False
+        self._direct = {
+            e.id for e in task.graph.exchanges if task.graph.stages[e.source_stage].level == task.level - 1
+        }
+        """Exchanges whose buffers come straight from their sender; the others were passed on by this slot."""
+
+    def run(self, rows: Iterator[bytes]) -> Iterator[Row]:
+        try:
+            if self._task.level == 0:
+                yield from self._run_sources(rows)
+            else:
+                yield from self._run_deeper(rows)
+        finally:
+            self._control.close()
+
+    # --- level 0 ----------------------------------------------------------------------------------------------
+
+    def _run_sources(self, rows: Iterator[bytes]) -> Iterator[Row]:
+        """The first command comes as the Spark job's input, the others over the control channel."""
+        frame = next(rows)[1:]
+        for _ in rows:
+            pass
+        while True:
+            command = decode_command(frame)
+            yield from self._end_epoch(command)
+            if command.terminate:
+                return
+            received: bytes | None = None
+            while received is None:
+                received = yield from self._read_until_command()
+            frame = received
+
+    def _read_until_command(self) -> Generator[Row, None, bytes | None]:
+        """Read what is there, look for a command after every batch; returns the command or None."""
+        task = self._task
+        readers = task.readers(_FAR, 0)
+        while True:
+            readers = [entry for entry in readers if task.read_step(*entry)]
+            yield from self._send_output(force=not readers)
+            self._send_news()
+            frame = self._control.poll(0.0 if readers else self._pause())
+            if frame is not None or not readers:
+                return frame
+
+    def _pause(self) -> float:
+        """Nothing to read: wait for a command, for the next record, or a moment (seconds)."""
+        at = self._task.next_record_at()
+        if at is None:
+            return _IDLE_S
+        return min(max(at / 1000 - time.time(), 0.0002), _IDLE_S)
+
+    # --- deeper levels ----------------------------------------------------------------------------------------
+
+    def _run_deeper(self, rows: Iterator[bytes]) -> Iterator[Row]:
+        """Align markers; a row of a sender whose marker has come belongs to the next epoch and waits."""
+        arrived: set[int] = set()
+        held: deque[bytes] = deque()
+        command: EpochCommand | None = None
+        for row in rows:
+            todo: deque[bytes] = deque((row,))
+            while todo:
+                item = todo.popleft()
+                if item[0] == TICK:
+                    yield from self._tick(item)
+                    continue
+                sender = self._sender_slot(item)
+                if sender in arrived:
+                    held.append(item)
+                elif item[0] == DATA:
+                    yield from self._process(item)
+                else:
+                    arrived.add(sender)
+                    if sender == self._slot:
+                        command = decode_command(item[_MARK.size :])
+                    if len(arrived) == self._slots:
+                        assert command is not None
+                        yield from self._end_epoch(command)
+                        arrived = set()
+                        todo, held = held, deque()
+
+    def _sender_slot(self, row: bytes) -> int:
+        """The slot whose marker covers this row. Subtask i of any stage runs in slot i."""
+        if row[0] == MARKER:
+            return int(_MARK.unpack_from(row)[1])
+        return sender_of(row) if exchange_of(row) in self._direct else self._slot
+
+    def _process(self, row: bytes) -> Iterator[Row]:
+        if self._task.passes(exchange_of(row)):
+            yield self._slot, row
+        self._task.process(row)
+        yield from self._send_output(force=False)
+        self._send_news()
+
+    def _tick(self, row: bytes) -> Iterator[Row]:
+        self._task.advance_processing_time()
+        yield from self._send_output(force=True)
+        self._send_news()
+        if not self._task.is_last:
+            yield self._slot, row
+
+    # --- common -----------------------------------------------------------------------------------------------
+
+    def _end_epoch(self, command: EpochCommand) -> Iterator[Row]:
+        task = self._task
+        task.begin(command)
+        task.end(command)
+        yield from task.take_out()
+        if not task.is_last:
+            marker = _MARK.pack(MARKER, self._slot, command.epoch)
+            for slot in range(self._slots):
+                yield slot, marker + encode_command(command) if slot == self._slot else marker
+        self._control.send(encode_ack(task.ack(command)))
+
+    def _send_output(self, *, force: bool) -> Iterator[Row]:
+        """Full buffers at once, partly filled ones after the buffer timeout; a tick now and then."""
+        now = time.monotonic()
+        if force or now - self._flushed >= BUFFER_TIMEOUT_S:
+            self._flushed = now
+            self._task.flush()
+        yield from self._task.take_out()
+        if self._task.level == 0 and now - self._ticked >= TICK_S:
+            self._ticked = now
+            self._task.advance_processing_time()
+            if not self._task.is_last:
+                yield self._slot, _TICK_ROW
+
+    def _send_news(self) -> None:
+        """What the JobManager should know before the next barrier: finished uploads, a failure."""
+        task = self._task
+        if task.failure is not None and not self._reported:
+            self._reported = True
+            self._control.send(encode_ack(task.brief_ack()))
+        elif task.has_uploaded:
+            ack = task.brief_ack()
+            ack.snapshots = task.take_uploaded()
+            self._control.send(encode_ack(ack))
