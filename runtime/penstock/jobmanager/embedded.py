@@ -13,6 +13,7 @@ from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.graph.program import Program
 from penstock.jobmanager.local_cluster import LocalCluster
+from penstock.jobmanager.pipelined_runner import PipelinedRunner
 from penstock.jobmanager.runner import Runner
 from penstock.jobmanager.session import Session, SubmitOptions
 from penstock.jobmanager.settings import JobSettings
@@ -30,13 +31,13 @@ class LocalClusterProvider:
         pipelined = settings.runner == "pipelined"
         if self.cluster is None:
             conf = Configuration(settings.configuration)
-            config = ClusterConfig(cores_per_slot=levels if pipelined else 1)
+            config = ClusterConfig(cores_per_slot=levels if pipelined else 1, pipelined=pipelined)
             config.extra_conf = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
             self.cluster = LocalCluster(slots_per_worker=conf.get(options.TASK_SLOTS), config=config)
             self.cluster.start()
         workers = math.ceil(slots / self.cluster.slots_per_worker)
         self.cluster.ensure_slots(workers * self.cluster.slots_per_worker)
-        return SparkRunner(self.cluster.spark, pipelined=pipelined)
+        return PipelinedRunner(self.cluster.spark) if pipelined else SparkRunner(self.cluster.spark)
 
     def stop(self) -> None:
         if self.cluster is not None:

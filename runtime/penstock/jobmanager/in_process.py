@@ -26,12 +26,14 @@ class InProcessRunner:
     """
 
     name = "in-process"
+    streaming = False
 
     def __init__(self, slots: int = 64, clock: Clock | None = None) -> None:
         self._capacity = slots
         self._clock = clock
         self._attempt: Attempt | None = None
         self._slots: dict[tuple[str, int], _Slot] = {}
+        self.task_settings: dict[str, str] = {}
         self.lost = False
         """Set by tests: the next epoch fails as if a worker had been killed."""
 

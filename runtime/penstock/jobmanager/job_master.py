@@ -49,8 +49,10 @@ from penstock.taskmanager.operator import Clock
 from penstock.taskmanager.protocol import EpochCommand, LevelAck, RestoreCommand, SnapshotCommand, SnapshotAck, TaskFailure
 from penstock.taskmanager.worker import TaskSettings, encode_payload
 
-IDLE_EPOCH_MS = 10_000
-"""Even a job with nothing to do runs an epoch now and then: Spark ends Python workers that were idle for a minute."""
+STREAM_EPOCH_MS = 1_000
+"""Pipelined runner: a barrier at least that often, for positions, metrics and printed lines."""
+STREAM_POLL_MS = 50
+"""Pipelined runner: while a checkpoint uploads, barriers bring its acks."""
 
 _FATAL = frozenset(
     {
@@ -302,6 +304,7 @@ class JobMaster:
                 object_store_options=settings.object_store_options,
                 work_dir=settings.work_dir,
                 collect_lines=self.options.sink.on_line is not None,
+                **self.runner.task_settings,
             ),
         )
         self.runner.start(Attempt(self.job_id, self.attempt, payload, graph.slots, graph.levels))
@@ -603,21 +606,22 @@ class JobMaster:
     def _pace(self) -> None:
         """Wait until there is something to do: input, a timer, a checkpoint, a request."""
         now = self._now()
-        if self.checkpoints.coordinator.is_in_progress:
-            self._wake.wait(0.005)
+        in_progress = self.checkpoints.coordinator.is_in_progress
+        if self.runner.streaming:
+            times = [now + (STREAM_POLL_MS if in_progress else STREAM_EPOCH_MS)]
+        elif in_progress:
+            times = [now + 5]
+        elif any(source.had_input for source in self._sources.values()):
             self._wake.clear()
             return
-        if any(source.had_input for source in self._sources.values()):
-            self._wake.clear()
-            return
-        times = [now + self.settings.epoch_target_ms]
-        for source in self._sources.values():
-            at = source.next_record_at()
-            if at is not None:
-                times.append(at)
-        if self._next_timer is not None:
-            times.append(self._next_timer)
-        due = self.checkpoints.next_due(now)
+        else:
+            times = [now + self.settings.epoch_target_ms]
+        if not self.runner.streaming:
+            times += [at for source in self._sources.values() if (at := source.next_record_at()) is not None]
+            if self._next_timer is not None:
+                times.append(self._next_timer)
+        times += [at for source in self._sources.values() if (at := source.next_discovery()) is not None]
+        due = None if in_progress else self.checkpoints.next_due(now)
         if due is not None:
             times.append(now + due)
         self._wake.wait(max(0.0, (min(times) - now) / 1000))

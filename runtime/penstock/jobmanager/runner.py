@@ -22,6 +22,11 @@ class Attempt:
 class Runner(Protocol):
     """Carries out epochs of one attempt after the other."""
 
+    streaming: bool
+    """Rows flow between two calls of `run_epoch`, which then *ends* the running epoch."""
+    task_settings: dict[str, str]
+    """Fields of `TaskSettings` that this runner sets."""
+
     @property
     def name(self) -> str: ...
 

@@ -37,6 +37,8 @@ class ClusterConfig:
     driver_port: int = 0
     block_manager_port: int = 0
     cores_per_slot: int = 1
+    pipelined: bool = False
+    """Flush every row to the Python workers."""
     executor_memory_mb: int = EXECUTOR_MEMORY_MB
     driver_memory_mb: int = DRIVER_MEMORY_MB
     secret: str = ""
@@ -177,7 +179,7 @@ class SparkCluster:
             "spark.executorEnv.OMP_NUM_THREADS": "1",
             "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
         }
-        if config.cores_per_slot > 1:
+        if config.pipelined:
             conf["spark.buffer.size"] = "64"
         if config.driver_port:
             conf["spark.driver.port"] = str(config.driver_port)

@@ -1,9 +1,9 @@
-"""The two runners on Spark: same tasks, same rows, one line of Spark stages per epoch.
+"""The batched runner, and what both runners on Spark share: placement, shipping of the job, one Spark job of all levels.
 
-*batched*: regular shuffles; a level starts when the one before has ended. *pipelined*: pipelined shuffles; all levels run
-at once in Python workers of their own (Spark pools workers by environment, so each level gets a variable of its own), and
-rows flow as they are made. Placement is the same in both: slot i's partitions name slot i's executor as their only
-preferred location, and the locality wait is longer than any task of the batched runner takes.
+*batched*: regular shuffles; a level starts when the one before has ended; an epoch is one Spark job. *pipelined*
+(`pipelined_runner`): pipelined shuffles; all levels run at once in Python workers of their own (Spark pools workers by
+environment, so each level gets a variable of its own). Placement is the same in both: slot i's partitions name slot i's
+executor as their only preferred location, and the locality wait is longer than any task of the batched runner takes.
 """
 
 from __future__ import annotations
@@ -50,12 +50,14 @@ class SparkRunner:
 
     Args:
         cluster: started.
-        pipelined: which of the two runners this is.
     """
 
-    def __init__(self, cluster: SparkCluster, *, pipelined: bool = False) -> None:
+    streaming = False
+    """Whether rows flow between two calls of `run_epoch`."""
+
+    def __init__(self, cluster: SparkCluster) -> None:
         self._cluster = cluster
-        self._pipelined = pipelined
+        self.task_settings: dict[str, str] = {}
         self._attempt: Attempt | None = None
         self._placement: list[ExecutorInfo] = []
         self._functions: Any = None
@@ -65,7 +67,7 @@ class SparkRunner:
 
     @property
     def name(self) -> str:
-        return "pipelined" if self._pipelined else "batched"
+        return "batched"
 
     @property
     def placement(self) -> list[ExecutorInfo]:
@@ -111,7 +113,7 @@ class SparkRunner:
             level,
             is_last=level == attempt.levels - 1,
         )
-        if not self._pipelined:
+        if not self.streaming:
             return _wrap_function(context, function, NoOpSerializer(), NoOpSerializer())
         context.environment["PENSTOCK_LEVEL"] = str(level)
         try:
@@ -122,6 +124,19 @@ class SparkRunner:
     def run_epoch(self, commands: list[EpochCommand]) -> list[LevelAck]:
         attempt = self._attempt
         assert attempt is not None
+        acks = _split(self._submit(commands))
+        if len(acks) != attempt.slots * attempt.levels:
+            raise EpochFailed(f"epoch {commands[0].epoch}: {len(acks)} acks of {attempt.slots * attempt.levels}")
+        return acks
+
+    def _submit(self, commands: list[EpochCommand]) -> bytes:
+        """Run the Spark job of all levels with these commands as its input; returns the rows of the last level.
+
+        Raises:
+            EpochFailed: Spark lost it.
+        """
+        attempt = self._attempt
+        assert attempt is not None
         block = []
         for command in commands:
             row = _COMMAND_PREFIX + encode_command(command)
@@ -130,19 +145,15 @@ class SparkRunner:
         with self._lock:
             self._group = group
         try:
-            out = self._cluster.run_epoch(
+            return self._cluster.run_epoch(
                 b"".join(block),
                 [executor.location for executor in self._placement],
                 self._functions,
-                pipelined=self._pipelined,
+                pipelined=self.streaming,
                 group=group,
             )
         except Exception as error:
             raise EpochFailed(_cause(error), remedy="the job fails over by itself") from error
-        acks = _split(out)
-        if len(acks) != attempt.slots * attempt.levels:
-            raise EpochFailed(f"epoch {commands[0].epoch}: {len(acks)} acks of {attempt.slots * attempt.levels}")
-        return acks
 
     def end_attempt(self) -> None:
         """Tasks of this runner end with their epoch."""

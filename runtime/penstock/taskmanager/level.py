@@ -248,7 +248,9 @@ class LevelTask:
 
     def brief_ack(self) -> LevelAck:
         """Says only who it is and what went wrong, if anything; sent before the epoch has ended."""
-        return self._new_ack()
+        ack = self._new_ack()
+        ack.is_brief = True
+        return ack
 
     @property
     def has_uploaded(self) -> bool:

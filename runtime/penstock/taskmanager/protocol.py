@@ -137,6 +137,8 @@ class LevelAck(msgspec.Struct):
     results: dict[str, list[bytes]] = {}
     lines: list[str] = []
     failure: TaskFailure | None = None
+    is_brief: bool = False
+    """Sent before the end of the epoch: only `failure` and `snapshots` mean something."""
     pid: int = 0
     rss_bytes: int = 0
     host: str = ""

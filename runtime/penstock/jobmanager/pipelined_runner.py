@@ -1,0 +1,138 @@
+"""The pipelined runner: one Spark job per attempt, epochs as barriers in the stream (see `taskmanager.stream_task`).
+
+`run_epoch` *ends* the epoch that is running: it sends the commands to the source tasks and waits until the marker has gone
+through every level and all tasks have answered. Between two calls records flow without the JobMaster.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+
+from penstock.common.errors import EpochFailed
+from penstock.jobmanager.control_server import ControlServer
+from penstock.jobmanager.runner import Attempt
+from penstock.jobmanager.spark_cluster import SparkCluster
+from penstock.jobmanager.spark_runner import SparkRunner
+from penstock.taskmanager.control import Hello
+from penstock.taskmanager.protocol import EpochCommand, LevelAck, SnapshotAck, decode_ack, encode_command
+
+END_PATIENCE_S = 3.0
+"""How long the tasks of an attempt may take to end by themselves before their Spark job is cancelled."""
+
+
+class PipelinedRunner(SparkRunner):
+    """Like the batched runner up to the placement; then the rows never stop.
+
+    The first epoch's command travels as the Spark job's input, so that a task that cannot reach the JobManager fails the
+    job in the ordinary way.
+    """
+
+    streaming = True
+
+    def __init__(self, cluster: SparkCluster) -> None:
+        super().__init__(cluster)
+        self._frames: queue.SimpleQueue[LevelAck | Hello] = queue.SimpleQueue()
+        self._server = ControlServer(cluster.config.host, self._on_frame, self._on_gone)
+        self._job: threading.Thread | None = None
+        self._job_error: Exception | None = None
+        self._uploaded: list[SnapshotAck] = []
+        self._epoch = -1
+        self.task_settings = {"control_address": self._server.address, "control_token": self._server.token}
+
+    @property
+    def name(self) -> str:
+        return "pipelined"
+
+    def start(self, attempt: Attempt) -> None:
+        self.end_attempt()
+        super().start(attempt)
+        self._uploaded = []
+        self._epoch = -1
+        while not self._frames.empty():
+            self._frames.get()
+
+    def run_epoch(self, commands: list[EpochCommand]) -> list[LevelAck]:
+        attempt = self._attempt
+        assert attempt is not None
+        self._epoch = commands[0].epoch
+        if self._job is None:
+            self._start_job(commands)
+        else:
+            for slot, command in enumerate(commands):
+                if not self._server.send(attempt.number, slot, 0, encode_command(command)):
+                    raise EpochFailed(self._why(f"the source task of slot {slot} is gone"))
+        return self._wait_for_acks(attempt)
+
+    def _start_job(self, commands: list[EpochCommand]) -> None:
+        self._job_error = None
+
+        def run() -> None:
+            try:
+                self._submit(commands)
+            except Exception as error:
+                self._job_error = error
+
+        self._job = threading.Thread(target=run, name="penstock-stream", daemon=True)
+        self._job.start()
+
+    def _wait_for_acks(self, attempt: Attempt) -> list[LevelAck]:
+        acks: dict[tuple[int, int], LevelAck] = {}
+        wanted = attempt.slots * attempt.levels
+        while len(acks) < wanted:
+            try:
+                item = self._frames.get(timeout=0.1)
+            except queue.Empty:
+                if self._job is None or not self._job.is_alive():
+                    raise EpochFailed(self._why("the Spark job of the attempt has ended")) from self._job_error
+                continue
+            if isinstance(item, Hello):
+                if item.attempt == attempt.number:
+                    raise EpochFailed(self._why(f"the task of slot {item.slot}, level {item.level} is gone"))
+                continue
+            if item.attempt != attempt.number:
+                continue
+            if item.failure is not None:
+                return [item]
+            if item.is_brief:
+                self._uploaded += item.snapshots
+            elif item.epoch == self._epoch:
+                acks[item.slot, item.level] = item
+        complete = list(acks.values())
+        complete[0].snapshots = [*self._uploaded, *complete[0].snapshots]
+        self._uploaded = []
+        return complete
+
+    def _why(self, seen: str) -> str:
+        """The Spark job's own error says more, if it comes within a moment."""
+        job = self._job
+        if job is not None:
+            job.join(1.0)
+        return f"{seen}: {self._job_error}" if self._job_error is not None else seen
+
+    def end_attempt(self) -> None:
+        job, attempt = self._job, self._attempt
+        if job is None or attempt is None:
+            return
+        if job.is_alive():
+            command = EpochCommand(attempt=attempt.number, epoch=self._epoch + 1, terminate=True)
+            sent = [self._server.send(attempt.number, slot, 0, encode_command(command)) for slot in range(attempt.slots)]
+            if all(sent):
+                job.join(END_PATIENCE_S)
+        deadline = time.monotonic() + 30
+        while job.is_alive() and time.monotonic() < deadline:
+            self.cancel()
+            job.join(1.0)
+        self._job = None
+
+    def _on_frame(self, hello: Hello, frame: bytes) -> None:
+        self._frames.put(decode_ack(frame))
+
+    def _on_gone(self, hello: Hello) -> None:
+        self._frames.put(hello)
+
+    def close(self) -> None:
+        self.end_attempt()
+        self._server.close()
+        super().close()
