@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock_operator.api.status import ErrorInfo, HistoryEntry, Operation
@@ -77,7 +78,7 @@ class Context:
             raise AssertionError(msg)
         return self.status.operation
 
-    @property
+    @cached_property
     def desired_revision(self) -> str | None:
         """The revision the spec asks for, if the spec is valid."""
         return self.subject.revision_name(self.spec) if self.spec else None
@@ -149,7 +150,9 @@ class Context:
         operation = Operation(
             id=ident, kind=kind, reason=self.clip(reason), started_at=self.now, step_since=self.now, **fields
         )
-        return self.with_status(operation=operation).tell(f"{kind}Started", reason)
+        return self.with_status(operation=operation).tell(
+            f"{kind}Started", reason, warning=kind in ("Rollback", "Recover")
+        )
 
     def advance(self, step: StepName | None = None, *, deadline: datetime | None = None, **changes: Any) -> Decision:
         """Go to the next step of the flow (or the one given), with fresh attempts and deadline."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from copy import deepcopy
+import pickle
 from typing import TYPE_CHECKING, Any
 
 from penstock_operator.errors import AlreadyExists, Conflict, Denied
@@ -35,11 +35,11 @@ class FakeCluster:
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         await asyncio.sleep(0)
-        return deepcopy(self.objects.get((kind.name, namespace, name)))
+        return clone(self.objects.get((kind.name, namespace, name)))
 
     async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Manifest]:
         await asyncio.sleep(0)
-        return [deepcopy(m) for m in self.select(kind.name, namespace, labels or {})]
+        return [clone(m) for m in self.select(kind.name, namespace, labels or {})]
 
     async def create(self, manifest: Manifest) -> Manifest:
         call = self._before("create", manifest)
@@ -49,7 +49,7 @@ class FakeCluster:
         stored = self.put(manifest)
         self.fault.after(call)
         await asyncio.sleep(0)
-        return deepcopy(stored)
+        return clone(stored)
 
     async def apply(self, manifest: Manifest) -> Manifest:
         call = self._before("apply", manifest)
@@ -58,15 +58,15 @@ class FakeCluster:
         if live is None:
             self.put(manifest)
         else:
-            merged = deepcopy(live)
-            merged.update({k: deepcopy(v) for k, v in manifest.items() if k != "metadata"})
+            merged = clone(live)
+            merged.update({k: clone(v) for k, v in manifest.items() if k != "metadata"})
             for part in ("labels", "annotations", "ownerReferences"):
                 if part in manifest["metadata"]:
-                    merged["metadata"][part] = deepcopy(manifest["metadata"][part])
+                    merged["metadata"][part] = clone(manifest["metadata"][part])
             self._store(key, merged)
         self.fault.after(call)
         await asyncio.sleep(0)
-        return deepcopy(self.objects[key])
+        return clone(self.objects[key])
 
     async def replace(self, manifest: Manifest, *, subresource: str = "") -> Manifest:
         call = self._before(f"replace {subresource}".strip(), manifest)
@@ -74,11 +74,11 @@ class FakeCluster:
         live = self.objects.get(key)
         if live is None or live["metadata"]["resourceVersion"] != manifest["metadata"]["resourceVersion"]:
             raise Conflict(f"{key} has changed", status=409)
-        merged = {**deepcopy(live), "status": deepcopy(manifest["status"])} if subresource else deepcopy(manifest)
+        merged = {**clone(live), "status": clone(manifest["status"])} if subresource else clone(manifest)
         self._store(key, merged)
         self.fault.after(call)
         await asyncio.sleep(0)
-        return deepcopy(self.objects[key])
+        return clone(self.objects[key])
 
     async def merge(self, kind: Kind, namespace: str, name: str, patch: Manifest) -> Manifest | None:
         key = (kind.name, namespace, name)
@@ -95,7 +95,7 @@ class FakeCluster:
         self._finish_deletion(key)
         self.fault.after(call)
         await asyncio.sleep(0)
-        return deepcopy(self.objects.get(key))
+        return clone(self.objects.get(key))
 
     async def delete(self, kind: Kind, namespace: str, name: str) -> None:
         call = f"delete {kind.name} {name}"
@@ -112,7 +112,7 @@ class FakeCluster:
 
     def put(self, manifest: Manifest) -> Manifest:
         """Create without faults."""
-        stored = deepcopy(manifest)
+        stored = clone(manifest)
         self._uids += 1
         meta = stored["metadata"]
         meta.setdefault("uid", f"uid-{self._uids:04d}-{meta['name']}")
@@ -129,7 +129,7 @@ class FakeCluster:
     def edit(self, kind: str, namespace: str, name: str, change: Callable[[Manifest], Any]) -> None:
         """Change an object in place, as a user or a controller would."""
         key = (kind, namespace, name)
-        changed = deepcopy(self.objects[key])
+        changed = clone(self.objects[key])
         change(changed)
         self._store(key, changed)
 
@@ -139,7 +139,7 @@ class FakeCluster:
         live = self.objects.get(key)
         if live is None or "deletionTimestamp" in live["metadata"]:
             return
-        changed = deepcopy(live)
+        changed = clone(live)
         changed["metadata"]["deletionTimestamp"] = self._now()
         self._store(key, changed, bump=False)
         if kind not in _GRACEFUL:
@@ -199,10 +199,15 @@ class FakeCluster:
             self.drop(*key)
 
 
+def clone(manifest: Any) -> Any:
+    """A deep copy of JSON, several times faster than `copy.deepcopy`."""
+    return pickle.loads(pickle.dumps(manifest, pickle.HIGHEST_PROTOCOL))
+
+
 def _merge(live: Any, patch: Any) -> Any:
     if not isinstance(patch, dict):
-        return deepcopy(patch)
-    out = deepcopy(live) if isinstance(live, dict) else {}
+        return clone(patch)
+    out = clone(live) if isinstance(live, dict) else {}
     for key, value in patch.items():
         if value is None:
             out.pop(key, None)

@@ -61,7 +61,9 @@ class FakeStorage:
         newest = mine[-1]
         torn = f"{newest.path}: files are missing" if newest.path in self.torn else ""
         whole = [s.path for s in mine if s.path not in self.torn]
-        return StoredSnapshot(newest.path, newest.id, job_id, newest.time, torn=torn, older=whole[-1] if whole else None)
+        return StoredSnapshot(
+            newest.path, newest.id, job_id, newest.time, torn=torn, older=whole[-1] if whole else None
+        )
 
     async def verify(self, path: str) -> Verdict:
         self._check()
@@ -74,7 +76,9 @@ class FakeStorage:
 
     async def savepoints(self, directory: str) -> list[StoredSnapshot]:
         self._check()
-        inside = [s for s in self.found.values() if s.path.startswith(f"{directory}/savepoint-") and s.path not in self.torn]
+        inside = [
+            s for s in self.found.values() if s.path.startswith(f"{directory}/savepoint-") and s.path not in self.torn
+        ]
         return [StoredSnapshot(s.path, s.id, s.job_id, s.time) for s in sorted(inside, key=lambda s: -s.id)]
 
     async def dispose(self, path: str) -> None:

@@ -174,7 +174,10 @@ class World:
         lines += [f"  event {reason}: {message}" for reason, message in self.events()[-12:]]
         for manifest in self.cluster.select("FlinkJob", None, {}):
             lines.append(json.dumps(manifest.get("status", {}), indent=1)[:4000])
-        lines += [f"  pod {p['metadata']['name']} {p.get('status', {}).get('phase')}" for p in self.cluster.select("Pod", None, {})]
+        lines += [
+            f"  pod {p['metadata']['name']} {p.get('status', {}).get('phase')}"
+            for p in self.cluster.select("Pod", None, {})
+        ]
         lines += [f"  job {j.job_id} {j.state} at {j.position}" for j in self.jobs.values()]
         lines += [f"  call {c}" for c in self.fault.calls[-10:]]
         return "\n".join(lines)
@@ -213,7 +216,9 @@ class World:
         pod = deepcopy(template)
         pod["metadata"] |= {"name": f"{owner['name']}-{number}", "namespace": owner["namespace"]}
         pod["metadata"]["ownerReferences"] = [{"uid": owner["uid"]}]
-        self.cluster.put({"apiVersion": "v1", "kind": "Pod", "x-template": digest, **pod, "status": {"phase": "Pending"}})
+        self.cluster.put(
+            {"apiVersion": "v1", "kind": "Pod", "x-template": digest, **pod, "status": {"phase": "Pending"}}
+        )
 
     def _pod(self, pod: Manifest) -> None:
         meta = pod["metadata"]
@@ -235,7 +240,9 @@ class World:
             self._master(pod, image)
 
     def _worker(self, pod: Manifest) -> None:
-        others = [p for p in self.cluster.select("Pod", None, {ROLE: "worker"}) if p["status"].get("phase") == "Running"]
+        others = [
+            p for p in self.cluster.select("Pod", None, {ROLE: "worker"}) if p["status"].get("phase") == "Running"
+        ]
         running = pod["status"].get("phase") == "Running"
         if not running and len(others) >= self.node_capacity:
             unschedulable = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes: Insufficient cpu"}
@@ -263,8 +270,18 @@ class World:
         if not image.starts or not job.take_over():
             crashed = {"waiting": {"reason": "CrashLoopBackOff"}}
             last = {"terminated": {"exitCode": 1, "reason": "Error", "message": "the master refuses to start"}}
-            statuses = [{"image": pod["spec"]["containers"][0]["image"], "restartCount": restarts + 1, "state": crashed, "lastState": last}]
-            self._set(pod, {"phase": "Running", "podIP": "10.0.0.1", "x-restarts": restarts + 1, "containerStatuses": statuses})
+            statuses = [
+                {
+                    "image": pod["spec"]["containers"][0]["image"],
+                    "restartCount": restarts + 1,
+                    "state": crashed,
+                    "lastState": last,
+                }
+            ]
+            self._set(
+                pod,
+                {"phase": "Running", "podIP": "10.0.0.1", "x-restarts": restarts + 1, "containerStatuses": statuses},
+            )
             return
         self.jobs[uid] = job
         self._set(pod, _running(pod, ready=True))
