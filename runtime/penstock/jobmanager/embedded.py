@@ -19,6 +19,7 @@ from penstock.jobmanager.session import Session, SubmitOptions
 from penstock.jobmanager.settings import JobSettings
 from penstock.jobmanager.spark_cluster import ClusterConfig
 from penstock.jobmanager.spark_runner import SparkRunner
+from penstock.rest.server import RestServer
 
 
 class LocalClusterProvider:
@@ -28,7 +29,7 @@ class LocalClusterProvider:
         self.cluster: LocalCluster | None = None
 
     def runner_for(self, slots: int, levels: int, settings: JobSettings, *, bounded: bool) -> Runner:
-        pipelined = settings.runner == "pipelined"
+        pipelined = settings.uses_pipelined(bounded=bounded)
         if self.cluster is None:
             conf = Configuration(settings.configuration)
             config = ClusterConfig(cores_per_slot=levels if pipelined else 1, pipelined=pipelined)
@@ -39,6 +40,9 @@ class LocalClusterProvider:
         self.cluster.ensure_slots(workers * self.cluster.slots_per_worker)
         return PipelinedRunner(self.cluster.spark) if pipelined else SparkRunner(self.cluster.spark)
 
+    def available_slots(self) -> int:
+        return 0 if self.cluster is None else len(self.cluster.spark.executors())
+
     def stop(self) -> None:
         if self.cluster is not None:
             self.cluster.stop()
@@ -46,18 +50,37 @@ class LocalClusterProvider:
 
 
 class EmbeddedExecutor:
-    """The default executor. The cluster ends with the process."""
+    """The default executor. Cluster and REST server start with the first job and end with the process."""
 
     def __init__(self, submit: SubmitOptions | None = None) -> None:
         self.provider = LocalClusterProvider()
         self.session = Session(self.provider, submit)
-        atexit.register(self.session.stop)
+        self._server: RestServer | None = None
+        atexit.register(self.stop)
+
+    @property
+    def rest_url(self) -> str:
+        """Empty when the REST API is off."""
+        return "" if self._server is None else self._server.url
+
+    def _serve(self, program: Program) -> None:
+        if self._server is None:
+            self._server = self.session.serve(Configuration(program.configuration), fall_back=True)
 
     def execute(self, program: Program) -> JobExecutionResult:
+        self._serve(program)
         return self.session.execute(program)
 
     def execute_async(self, program: Program) -> JobClient:
+        self._serve(program)
         return self.session.execute_async(program)
 
     def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
+        self._serve(program)
         return self.session.collect(program, limit)
+
+    def stop(self) -> None:
+        self.session.stop()
+        if self._server is not None:
+            self._server.stop()
+            self._server = None

@@ -183,6 +183,11 @@ class JobMaster:
         self.runner.request_barrier()
         return operation
 
+    def suspend(self) -> None:
+        """Leave the job as it is, with its checkpoints: another JobManager will go on."""
+        self._requests.put(Operation("suspend"))
+        self._wake.set()
+
     def wait(self, timeout_s: float | None = None) -> JobStatus:
         self._done.wait(timeout_s)
         return self.history.status
@@ -190,6 +195,11 @@ class JobMaster:
     @property
     def is_done(self) -> bool:
         return self._done.is_set()
+
+    @property
+    def restart_strategy(self) -> str:
+        """In words."""
+        return self._restart.describe()
 
     # --- the job ----------------------------------------------------------------------------------------------
 
@@ -644,6 +654,8 @@ class JobMaster:
                 self._exclusive = operation
                 self.history.move(JobStatus.CANCELLING, self._now())
                 raise _Stopped(JobStatus.CANCELED)
+            case "suspend":
+                raise _Stopped(JobStatus.SUSPENDED)
             case "savepoint":
                 coordinator.trigger_savepoint(operation.arguments.get("directory") or None, request_id=operation.id)
                 self._waiting[operation.id] = operation
@@ -670,7 +682,7 @@ class JobMaster:
         """Between attempts there are no tasks: cancelling works, a new parallelism is noted, the rest must wait."""
         while not self._requests.empty():
             operation = self._requests.get()
-            if operation.kind == "cancel":
+            if operation.kind in ("cancel", "suspend"):
                 self._handle(operation)
             elif operation.kind == "rescale":
                 self._set_wanted(operation)

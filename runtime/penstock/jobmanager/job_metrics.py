@@ -62,6 +62,7 @@ class JobMetrics:
         self.workers: dict[tuple[int, int], WorkerProgress] = {}
         self._graph: JobGraph | None = None
         self._recent: deque[EpochStat] = deque(maxlen=256)
+        self._last_epoch_at = 0
         self._lock = threading.Lock()
 
     def begin_attempt(self, graph: JobGraph, attempt: int) -> None:
@@ -82,6 +83,7 @@ class JobMetrics:
             self.epochs += 1
             self.epoch = epoch
             self.lag = lag
+            self._last_epoch_at = int(time.time() * 1000)
             for ack in acks:
                 self.workers[ack.slot, ack.pid] = WorkerProgress(ack.slot, ack.pid, ack.host, ack.rss_bytes)
                 for stage_id, vertex in ack.vertices.items():
@@ -128,6 +130,21 @@ class JobMetrics:
         if self.lag is not None:
             facts["lag"] = self.lag
         self.store.set_facts(JobScope(self.job_id), facts)
+
+    @property
+    def last_epoch_at(self) -> int:
+        """ms since the epoch; 0 before the first."""
+        return self._last_epoch_at
+
+    def workers_by_slot(self) -> dict[int, WorkerProgress]:
+        """The worker that answered last for each slot."""
+        with self._lock:
+            return {worker.slot: worker for worker in self.workers.values()}
+
+    def of_stage(self, stage_id: int) -> dict[int, SubtaskProgress]:
+        """By subtask."""
+        with self._lock:
+            return {slot: progress for (stage, slot), progress in self.subtasks.items() if stage == stage_id}
 
     def records_per_second(self, seconds: float = 5.0) -> float:
         """Records read by the sources, over the last seconds."""

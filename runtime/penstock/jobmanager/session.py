@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from penstock.common import options
@@ -22,10 +22,12 @@ from penstock.common.job_status import JobStatus
 from penstock.connectors.collect import decode_collected
 from penstock.graph.program import Program
 from penstock.jobmanager.dispatcher import Dispatcher
+from penstock.jobmanager.gateway import DispatcherGateway
 from penstock.jobmanager.job_master import JobFailed, JobMaster, JobMasterOptions, ResultSink
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.runner import Runner
 from penstock.jobmanager.settings import JobSettings
+from penstock.rest.server import RestServer
 from penstock.taskmanager.worker import SystemClock
 
 
@@ -33,6 +35,8 @@ class ClusterProvider(Protocol):
     """Where a session gets its cluster from, once it knows the first job's needs."""
 
     def runner_for(self, slots: int, levels: int, settings: JobSettings, *, bounded: bool) -> Runner: ...
+
+    def available_slots(self) -> int: ...
 
     def stop(self) -> None: ...
 
@@ -115,6 +119,26 @@ class Session:
             if not master.is_done:
                 master.request(Operation("cancel"))
                 master.wait(30)
+
+    def serve(self, settings: Configuration, *, fall_back: bool = False) -> RestServer | None:
+        """Start the REST server where the configuration says.
+
+        Args:
+            fall_back: take any free port if the configured one is in use.
+
+        Returns None when the configuration switches it off.
+        """
+        if settings.get(options.REST_PORT) < 0:
+            return None
+        gateway = DispatcherGateway(self.dispatcher, settings.to_dict(), self.cluster.available_slots, self.stop)
+        host, port = settings.get(options.REST_BIND_ADDRESS), settings.get(options.REST_PORT)
+        token_file = settings.to_dict().get("security.rest.token-file") or None
+        try:
+            return RestServer(gateway, host, port, token_file).start()
+        except ClusterError:
+            if not fall_back:
+                raise
+            return RestServer(gateway, host, 0, token_file).start()
 
     def stop(self) -> None:
         for master in self.dispatcher.jobs():
@@ -243,12 +267,3 @@ def result_of(master: JobMaster) -> JobExecutionResult:
 def _print(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
-
-
-def with_configuration(program: Program, more: dict[str, str]) -> Program:
-    """The program with weaker settings laid under its own."""
-    return replace(program, configuration={**more, **program.configuration})
-
-
-def rest_port(program: Program) -> int:
-    return Configuration(program.configuration).get(options.REST_PORT)

@@ -76,7 +76,7 @@ class JobSettings:
             epoch_target_ms=_ms(conf.get(options.EPOCH_TARGET)),
             epoch_max_records=conf.get(options.EPOCH_MAX_RECORDS),
             object_store_options=object_store_options(conf),
-            allow_dropped=list(conf.get(options.ALLOW_DROPPED_STATE) or []),
+            allow_dropped=conf.get(options.ALLOW_DROPPED_STATE),
             ignore_unclaimed=conf.get(options.IGNORE_UNCLAIMED_STATE),
             recovery_path=conf.get(options.RECOVERY_PATH) or "",
             auto_watermark_interval_ms=_ms(conf.get(options.AUTO_WATERMARK_INTERVAL)),
@@ -85,6 +85,10 @@ class JobSettings:
             work_dir=conf.get(options.TMP_DIRECTORIES) or "",
             ha=conf.get(options.HIGH_AVAILABILITY),
         )
+
+    def uses_pipelined(self, *, bounded: bool) -> bool:
+        """`auto`: the pipelined runner for unbounded jobs, the batched one for bounded ones."""
+        return self.runner == "pipelined" or (self.runner == "auto" and not bounded)
 
     def restart_strategy(self) -> RestartStrategy:
         """A fresh strategy, counting from zero."""

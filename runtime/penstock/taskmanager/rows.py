@@ -49,12 +49,12 @@ class Buffer(NamedTuple):
     target: int
     watermark: int
     is_idle: bool
-    count: int
+    size: int
     flags: int
     row: bytes
 
     def batch(self) -> Batch | None:
-        return _decode(self.row, self.flags) if self.count else None
+        return _decode(self.row, self.flags) if self.size else None
 
 
 def encode_buffer(exchange: int, sender: int, target: int, watermark: int, idle: bool, batch: Batch | None) -> bytes:

@@ -186,7 +186,7 @@ class Subtask:
         assert self.gate is not None
         batch = buffer.batch()
         if batch is not None:
-            self.metrics.records_in += buffer.count
+            self.metrics.records_in += buffer.size
             self.metrics.bytes_in += len(buffer.row)
             for operator, input_index in self._targets[buffer.exchange]:
                 operator.process_batch(batch, input_index)

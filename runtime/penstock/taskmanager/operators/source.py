@@ -16,7 +16,8 @@ from penstock.taskmanager.operator import Operator, OperatorContext, Output
 from penstock.taskmanager.protocol import SourceProgress, SplitAssignment
 
 if TYPE_CHECKING:
-    from penstock.common.watermark_strategy import BatchWatermarkGenerator, WatermarkStrategy
+    from penstock.common.watermark_strategy import WatermarkStrategy
+    from penstock.taskmanager.operators.watermark_generator import BatchWatermarkGenerator
 
 READ_RECORDS = 10_000
 READ_BYTES = 4 * 1024 * 1024

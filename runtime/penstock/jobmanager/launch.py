@@ -1,0 +1,273 @@
+"""How processes are started: a script on an embedded cluster, a master, a worker, a check. Called by the command line."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from penstock.checkpoint.restore import plan_restore
+from penstock.checkpoint.snapshots import resolve
+from penstock.common import options
+from penstock.common.configuration import Configuration, load_configuration
+from penstock.common.errors import ClusterError, InvalidJob, PenstockError
+from penstock.common.executor import executing_on
+from penstock.common.job_client import JobClient
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.job_id import JobID
+from penstock.common.job_status import JobStatus
+from penstock.graph.job_graph import JobGraph
+from penstock.graph.program import Program
+from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.jobmanager.checkpoints import operator_infos
+from penstock.jobmanager.embedded import EmbeddedExecutor
+from penstock.jobmanager.job_master import JobMaster
+from penstock.jobmanager.master_cluster import MasterClusterProvider
+from penstock.jobmanager.session import Session, SubmitOptions
+from penstock.jobmanager.spark_cluster import EXECUTOR_MEMORY_MB
+from penstock.jobmanager.spark_worker import start_worker
+
+MASTER_PORT = 7077
+
+
+def run_script(
+    *,
+    script: str,
+    args: Sequence[str],
+    parallelism: int | None,
+    savepoint_path: str | None,
+    allow_non_restored_state: Sequence[str],
+    configuration: Mapping[str, str],
+    on_submitted: Callable[[str, str, str], None],
+) -> None:
+    """Run a program here as `__main__` on an embedded cluster; returns when it has ended."""
+    submit = SubmitOptions(
+        restore_path=savepoint_path or "",
+        allow_non_restored=list(allow_non_restored_state),
+        parallelism=parallelism,
+        configuration=dict(configuration),
+    )
+    executor = EmbeddedExecutor(submit)
+    session = executor.session
+
+    def started(master: JobMaster) -> None:
+        # What the command line says of a start is said of the first job.
+        session.submit_options = SubmitOptions(parallelism=parallelism, configuration=dict(configuration))
+        on_submitted(master.job_id, master.program.name, executor.rest_url)
+
+    session.on_started = started
+    try:
+        with executing_on(executor):
+            _run_entry(script, args)
+    finally:
+        executor.stop()
+
+
+def run_master(
+    *,
+    entry: str,
+    args: Sequence[str],
+    restore: str | None,
+    restore_latest: bool,
+    fresh: bool,
+    allow_non_restored_state: Sequence[str],
+    job_id: str | None,
+    parallelism: int | None,
+    configuration: Mapping[str, str],
+) -> int:
+    """Be the JobManager of one job until it ends; returns the exit code (0: finished or cancelled)."""
+    settings = Configuration({**load_configuration().to_dict(), **configuration})
+    provider = MasterClusterProvider(settings)
+    submit = SubmitOptions(
+        job_id=job_id or JobID.generate().digits,
+        restore_path=restore or "",
+        fresh=fresh,
+        allow_non_restored=list(allow_non_restored_state),
+        parallelism=parallelism,
+        configuration=dict(settings.to_dict()),
+    )
+    session = Session(provider, submit)
+    session.on_line = None
+    server = session.serve(settings)
+
+    def leave(signum: int, frame: object) -> None:
+        # The pod is to go: what runs is given up without touching its checkpoints; the next master goes on from them.
+        for master in session.dispatcher.jobs():
+            master.suspend()
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, leave)
+    try:
+        with executing_on(session):
+            _run_entry(entry, args)
+    finally:
+        if server is not None:
+            server.stop()
+        session.stop()
+    ended = [master.history.status for master in session.dispatcher.jobs()]
+    return 0 if ended and all(s in (JobStatus.FINISHED, JobStatus.CANCELED) for s in ended) else 1
+
+
+def run_worker(*, master: str, slots: int) -> int:
+    """Be a TaskManager of the master at `host:port` until it ends; returns the exit code."""
+    settings = load_configuration()
+    work_dir = settings.get(options.TMP_DIRECTORIES) or tempfile.mkdtemp(prefix="penstock-worker-")
+    memory = int(settings.to_dict().get("penstock.executor.memory-mb", EXECUTOR_MEMORY_MB))
+    process = start_worker(
+        master,
+        slots=slots,
+        host=own_address(master),
+        work_dir=os.path.join(work_dir, "spark"),
+        executor_memory_mb=memory,
+        log="/dev/stdout",
+        secret=read_secret(settings),
+    )
+
+    def end(signum: int, frame: object) -> None:
+        process.terminate()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    try:
+        return process.wait()
+    finally:
+        subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
+
+
+def check(
+    *,
+    entry: str,
+    args: Sequence[str],
+    parallelism: int | None,
+    against: str | None,
+    configuration: Mapping[str, str],
+) -> Mapping[str, Any]:
+    """Build the program's graph without running it, and hold it against a snapshot if one is named."""
+    collector = _Collector(parallelism)
+    problem: dict[str, str] | None = None
+    try:
+        with executing_on(collector):
+            _run_entry(entry, args)
+        raise InvalidJob(f"{entry} never calls execute()", remedy="end the program with env.execute(...)")
+    except _Built:
+        problem = _check_against(collector.graph, against)
+    except PenstockError as error:
+        problem = _problem(error)
+    except Exception as error:
+        problem = {"code": "USER_CODE", "message": f"{type(error).__name__}: {error}", "remedy": "", "operator": ""}
+    plan = None if collector.graph is None else collector.graph.to_json()
+    return {"ok": problem is None, "problems": [] if problem is None else [problem], "graph": plan}
+
+
+def _check_against(graph: JobGraph | None, against: str | None) -> dict[str, str] | None:
+    """What keeps the snapshot from being restored into the graph; None: nothing."""
+    if graph is None or against is None:
+        return None
+    try:
+        plan_restore(resolve(against).manifest, operator_infos(graph))
+    except PenstockError as error:
+        return _problem(error)
+    return None
+
+
+def _problem(error: PenstockError) -> dict[str, str]:
+    return {"code": error.code, "message": error.message, "remedy": error.remedy, "operator": error.operator}
+
+
+class _Built(BaseException):
+    """The program has reached execute(): its graph is all that is wanted. Not an Exception: programs catch those."""
+
+
+class _Collector:
+    """An executor that builds the graph of the first program and stops there."""
+
+    def __init__(self, parallelism: int | None) -> None:
+        self.graph: JobGraph | None = None
+        self._parallelism = parallelism
+
+    def _build(self, program: Program) -> None:
+        conf = program.settings()
+        self.graph = JobGraphBuilder(
+            program.transformations,
+            name=program.name,
+            parallelism=self._parallelism or program.parallelism,
+            max_parallelism=program.max_parallelism,
+            chaining=conf.get(options.OPERATOR_CHAINING),
+            job_parameters=program.global_job_parameters,
+            require_uids=not conf.get(options.AUTO_GENERATE_UIDS),
+        ).build()
+        raise _Built
+
+    def execute(self, program: Program) -> JobExecutionResult:
+        self._build(program)
+        raise AssertionError("unreachable")
+
+    def execute_async(self, program: Program) -> JobClient:
+        self._build(program)
+        raise AssertionError("unreachable")
+
+    def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
+        self._build(program)
+        raise AssertionError("unreachable")
+
+
+def _run_entry(entry: str, args: Sequence[str]) -> None:
+    """Run `script.py` as `__main__`, or call `package.module:function`."""
+    with _arguments([entry, *args]):
+        if entry.endswith(".py") or os.sep in entry:
+            path = Path(entry)
+            if not path.is_file():
+                raise InvalidJob(f"there is no program {entry}", remedy="name the file of the job")
+            sys.path.insert(0, str(path.resolve().parent))
+            runpy.run_path(str(path), run_name="__main__")
+            return
+        module_name, separator, function = entry.partition(":")
+        try:
+            module = import_module(module_name)
+        except ModuleNotFoundError as error:
+            raise InvalidJob(
+                f"module {error.name!r} of entry {entry!r} cannot be imported", remedy="put it into the image"
+            ) from error
+        target = getattr(module, function or "main", None)
+        if not callable(target):
+            raise InvalidJob(f"{module_name} has no function {function or 'main'!r}", remedy="write module:function")
+        target()
+
+
+@contextmanager
+def _arguments(argv: list[str]) -> Iterator[None]:
+    before = sys.argv
+    sys.argv = argv
+    try:
+        yield
+    finally:
+        sys.argv = before
+
+
+def own_address(peer: str) -> str:
+    """The address of this machine as a peer (`host:port`) sees it."""
+    host, _, port = peer.removeprefix("spark://").partition(":")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, int(port or MASTER_PORT)))
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise ClusterError(
+            f"the master's address {peer!r} cannot be used: {error}", remedy="give it as host:port"
+        ) from error
+
+
+def read_secret(settings: Configuration) -> str:
+    """Shared secret of Spark's RPC, from the file named by `security.spark.secret-file`; empty: none."""
+    path = settings.to_dict().get("security.spark.secret-file", "")
+    return Path(path).read_text().strip() if path else ""
