@@ -195,10 +195,3 @@ def void_checkpoints(
             continue
         found.append((checkpoint_id, [file.path for file in files if not is_needed(file.path)]))
     return found
-
-
-def everything(storage: CheckpointStorage) -> list[str]:
-    """All manifests, then all shared files, then the hint: for a job that has ended for good. Leader records stay (I6)."""
-    manifests = [f"{checkpoint_folder(id)}/{METADATA}" for id in storage.checkpoint_ids()]
-    shared = [relative_url(info.url, storage.url) for info in storage.list_objects(SHARED)]
-    return [*manifests, *shared, "latest"]

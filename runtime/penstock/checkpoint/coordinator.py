@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock import __version__
-from penstock.checkpoint.cleaner import Cleaner, everything
+from penstock.checkpoint.cleaner import Cleaner
 from penstock.checkpoint.codec import files_of, handle_files
 from penstock.checkpoint.commits import CommitLedger
 from penstock.checkpoint.completed import CompletedCheckpoints
@@ -51,11 +51,11 @@ from penstock.checkpoint.events import (
 )
 from penstock.checkpoint.fencing import PublishOutcome
 from penstock.checkpoint.layout import LATEST, checkpoint_folder
-from penstock.checkpoint.lineage import Base
 from penstock.checkpoint.pending import PendingCheckpoint
-from penstock.checkpoint.savepoint import SavepointCancelled, check_target, write_savepoint
+from penstock.checkpoint.savepoint_exports import Copied, SavepointExports
 from penstock.checkpoint.schedule import Schedule
 from penstock.checkpoint.statistics import CheckpointHistory
+from penstock.checkpoint.termination import ShutdownReport, delete_checkpoints
 from penstock.common.errors import EpochFailed, Fenced, PenstockError, StorageError
 
 if TYPE_CHECKING:
@@ -70,28 +70,11 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class ShutdownReport:
-    """What became of the checkpoints of a job that ended. `left`: objects that could not be deleted."""
-
-    kept: bool
-    reason: str
-    left: int = 0
-
-
-@dataclass(frozen=True)
 class _Stored:
     """How storing a manifest ended: an outcome, or the error that leaves it in doubt (or `Fenced`)."""
 
     manifest: Manifest
     outcome: PublishOutcome | None = None
-    error: PenstockError | None = None
-
-
-@dataclass(frozen=True)
-class _Copied:
-    savepoint: SavepointRequest
-    checkpoint_id: int
-    url: str = ""
     error: PenstockError | None = None
 
 
@@ -131,11 +114,9 @@ class CheckpointCoordinator:
         self._lock = threading.RLock()
         self._schedule = Schedule(settings.interval_ms, settings.min_pause_ms)
         self._attempt: _Attempt | None = None
-        self._results: queue.SimpleQueue[tuple[_Attempt, _Stored | _Copied]] = queue.SimpleQueue()
+        self._savepoints = SavepointExports(storage, settings.savepoint_directory, executor)
+        self._stored: queue.SimpleQueue[tuple[_Attempt, _Stored]] = queue.SimpleQueue()
         self._events: list[Event] = []
-        self._savepoints: list[SavepointRequest] = []
-        self._copying: list[SavepointRequest] = []
-        self._statuses: dict[str, SavepointStatus] = {}
         self._requests: list[str] = []
         self._failures_in_a_row = 0
 
@@ -168,25 +149,29 @@ class CheckpointCoordinator:
     def end_attempt(self, reason: str, now: int) -> dict[str, list[Any]]:
         """The attempt is over; what was in progress is given up. Events of it that were not taken yet are dropped.
 
-        The checkpoint and the savepoints in progress fail (see the next `tick`). Returns what was pre-committed and not confirmed, by uid: the
-        next recovery's manifest says what of it must be committed; the rest will never be.
+        The checkpoint and the savepoints in progress fail (see the next `tick`). Returns what was pre-committed and not
+        confirmed, by uid: the next recovery's manifest says what of it must be committed; the rest will never be.
         """
         with self._lock:
+            self._take_copied(now)
             attempt, self._attempt = self._attempt, None
-            self._drop_results()
             self._events = [event for event in self._events if isinstance(event, SavepointCompleted | SavepointFailed)]
             if attempt is None:
                 return {}
             attempt.cleaner.close()
+            requests = tuple(self._requests)
             if attempt.pending is not None:
                 self.history.failed(attempt.pending.id, now, reason)
-                requests = (*attempt.pending.requests, *self._requests)
-                self._events.append(CheckpointAborted(attempt.pending.id, reason, requests))
-                self._fail_savepoint(attempt.pending.savepoint, attempt.pending.id, EpochFailed(reason), now)
-            for savepoint in [*self._copying, *self._savepoints]:
-                savepoint.is_cancelled = True
-                self._fail_savepoint(savepoint, None, EpochFailed(reason), now)
-            self._copying, self._savepoints, self._requests = [], [], []
+                requests = (*attempt.pending.requests, *requests)
+                self._fail_savepoint(attempt.pending.savepoint, EpochFailed(reason))
+            if requests:
+                id = attempt.pending.id if attempt.pending is not None else 0
+                self._events.append(CheckpointAborted(id, reason, requests))
+            for savepoint, checkpoint_id in self._savepoints.cancel_all():
+                if checkpoint_id is not None:
+                    self.history.failed(checkpoint_id, now, reason)
+                self._fail_savepoint(savepoint, EpochFailed(reason))
+            self._requests = []
             unconfirmed = self._ledger.unconfirmed
             self._ledger.clear()
             return unconfirmed
@@ -199,7 +184,7 @@ class CheckpointCoordinator:
             attempt = self._attempt
             if attempt is None or attempt.pending is not None or attempt.is_stopping or attempt.is_fenced:
                 return None
-            savepoint = self._savepoints.pop(0) if self._savepoints else None
+            savepoint = self._savepoints.next()
             is_periodic = savepoint is None and not self._requests
             if is_periodic and not self._schedule.is_due(now):
                 return None
@@ -223,7 +208,7 @@ class CheckpointCoordinator:
             attempt = self._attempt
             if attempt is None or attempt.pending is not None or attempt.is_stopping or attempt.is_fenced:
                 return None
-            savepoint = self._savepoints.pop(0) if self._savepoints else None
+            savepoint = self._savepoints.next()
             request = SnapshotRequest(attempt.next_id, now, is_savepoint=savepoint is not None, is_final=True)
             attempt.next_id += 1
             self._start(attempt, request, savepoint, now, is_periodic=False)
@@ -252,7 +237,7 @@ class CheckpointCoordinator:
                 return None
             if attempt.pending is not None:
                 return attempt.pending.request.timestamp + self.settings.timeout_ms
-            if self._savepoints or self._requests:
+            if self._savepoints.is_waiting or self._requests:
                 return self._schedule.last_trigger
             return None if attempt.is_stopping else self._schedule.due_at()
 
@@ -266,7 +251,7 @@ class CheckpointCoordinator:
     def is_copying(self) -> bool:
         """A savepoint's files are being copied; a job that stops after it waits for this."""
         with self._lock:
-            return bool(self._copying)
+            return self._savepoints.is_copying
 
     def trigger_savepoint(
         self, target_directory: str | None = None, *, is_final: bool = False, drain: bool = False, request_id: str = ""
@@ -276,14 +261,8 @@ class CheckpointCoordinator:
         Raises:
             InvalidJob: no directory is given and none is configured.
         """
-        target = check_target(target_directory, self.settings.savepoint_directory)
         with self._lock:
-            request = SavepointRequest(request_id or uuid.uuid4().hex, target, is_final, drain)
-            self._savepoints.append(request)
-            self._statuses[request.request_id] = SavepointStatus(
-                request.request_id, "IN_PROGRESS", target_directory=target, is_final=is_final
-            )
-            return request.request_id
+            return self._savepoints.ask(target_directory, is_final=is_final, drain=drain, request_id=request_id)
 
     def trigger_checkpoint(self, request_id: str = "") -> str:
         """Ask for a checkpoint now; its id comes back in `CheckpointCompleted.requests` or `CheckpointAborted.requests`."""
@@ -294,7 +273,7 @@ class CheckpointCoordinator:
 
     def savepoint_status(self, request_id: str) -> SavepointStatus | None:
         with self._lock:
-            return self._statuses.get(request_id)
+            return self._savepoints.status(request_id)
 
     # --- answers --------------------------------------------------------------------------------------------------
 
@@ -370,7 +349,8 @@ class CheckpointCoordinator:
     def tick(self, now: int) -> list[Event]:
         """Take in what happened in the background and the passing of time. Call it after each epoch and while idle."""
         with self._lock:
-            self._take_results(now)
+            self._take_stored(now)
+            self._take_copied(now)
             attempt = self._attempt
             if attempt is not None:
                 pending = attempt.pending
@@ -403,7 +383,7 @@ class CheckpointCoordinator:
             result = _Stored(manifest, error=error)
         except Exception as error:
             result = _Stored(manifest, error=StorageError(f"the manifest cannot be stored: {error!r}"))
-        self._results.put((attempt, result))
+        self._stored.put((attempt, result))
         if result.outcome is PublishOutcome.COMPLETE:
             self._write_hint(manifest.checkpoint_id)
 
@@ -413,22 +393,11 @@ class CheckpointCoordinator:
         except PenstockError as error:
             logger.info("the hint %s was not written: %s", LATEST, error.message)
 
-    def _take_results(self, now: int) -> None:
-        while True:
-            try:
-                attempt, result = self._results.get_nowait()
-            except queue.Empty:
-                return
-            if isinstance(result, _Copied):
-                self._on_copied(attempt, result, now)
-            elif attempt is self._attempt:
-                self._on_stored(attempt, result, now)
-
-    def _drop_results(self) -> None:
-        while not self._results.empty():
-            attempt, result = self._results.get_nowait()
-            if isinstance(result, _Copied):
-                self._on_copied(attempt, result, 0)
+    def _take_stored(self, now: int) -> None:
+        while not self._stored.empty():
+            attempt, stored = self._stored.get()
+            if attempt is self._attempt:  # else: the next recovery found out what became of it
+                self._on_stored(attempt, stored, now)
 
     def _on_stored(self, attempt: _Attempt, stored: _Stored, now: int) -> None:
         pending = attempt.pending
@@ -443,7 +412,7 @@ class CheckpointCoordinator:
             attempt.cleaner.close()
             attempt.pending = None
             self.history.failed(pending.id, now, str(stored.error))
-            self._fail_savepoint(pending.savepoint, pending.id, stored.error, now)
+            self._fail_savepoint(pending.savepoint, stored.error)
             self._events.append(JobMustFail(stored.error))
         else:
             assert stored.error is not None
@@ -471,7 +440,7 @@ class CheckpointCoordinator:
         if pending.savepoint is None:
             self.history.completed(pending.id, now, self.storage.url_of(checkpoint_folder(pending.id)))
         else:
-            self._copy(attempt, pending.savepoint, manifest)
+            self._savepoints.copy(pending.savepoint, manifest, attempt.completed.registry)
         if is_first:
             attempt.cleaner.find_leftovers(attempt.recovery, pending.id, attempt.completed.registry)
 
@@ -482,7 +451,7 @@ class CheckpointCoordinator:
         pending.savepoint, pending.requests = None, ()
         self._abandon(attempt, reason, now, counts=False)
         if savepoint is not None:
-            self._savepoints.insert(0, savepoint)
+            self._savepoints.put_back(savepoint)
         self._requests = [*requests, *self._requests]
         self._schedule = self._schedule.urgent()
 
@@ -502,7 +471,7 @@ class CheckpointCoordinator:
         self.history.failed(pending.id, now, reason)
         self._events.append(CheckpointAborted(pending.id, reason, pending.requests))
         error = StorageError(f"checkpoint {pending.id} failed: {reason}", remedy="see the JobManager's log; try again")
-        self._fail_savepoint(pending.savepoint, None, error, now)
+        self._fail_savepoint(pending.savepoint, error)
         if counts and pending.is_periodic:
             self._count_failure(pending.id, reason)
 
@@ -520,67 +489,29 @@ class CheckpointCoordinator:
                 )
             )
 
-    # --- savepoints -----------------------------------------------------------------------------------------------
+    def _take_copied(self, now: int) -> None:
+        for copied in self._savepoints.take_copied():
+            self._on_copied(copied, now)
 
-    def _copy(self, attempt: _Attempt, savepoint: SavepointRequest, manifest: Manifest) -> None:
-        attempt.completed.registry.register(_holder(savepoint), (file.path for file in files_of(manifest)))
-        self._copying.append(savepoint)
-        self._executor.submit(self._copy_in_background, attempt, savepoint, manifest)
-
-    def _copy_in_background(self, attempt: _Attempt, savepoint: SavepointRequest, manifest: Manifest) -> None:
-        try:
-            url = write_savepoint(
-                manifest,
-                self.storage.url,
-                savepoint.target_directory,
-                self.storage.stores,
-                is_cancelled=lambda: savepoint.is_cancelled,
+    def _on_copied(self, copied: Copied, now: int) -> None:
+        request = copied.request
+        if self._attempt is not None:
+            self._attempt.cleaner.discard_files(copied.garbage)
+        if copied.error is None:
+            self.history.completed(copied.checkpoint_id, now, copied.url)
+            self._events.append(
+                SavepointCompleted(request.request_id, copied.checkpoint_id, copied.url, request.is_final)
             )
-            result = _Copied(savepoint, manifest.checkpoint_id, url)
-        except SavepointCancelled:
             return
-        except PenstockError as error:
-            result = _Copied(savepoint, manifest.checkpoint_id, error=error)
-        except Exception as error:
-            failure = StorageError(f"the savepoint cannot be written to {savepoint.target_directory}: {error!r}")
-            result = _Copied(savepoint, manifest.checkpoint_id, error=failure)
-        self._results.put((attempt, result))
+        if self._attempt is not None:
+            self._attempt.is_stopping = False
+        self.history.failed(copied.checkpoint_id, now, str(copied.error))
+        self._fail_savepoint(request, copied.error)
 
-    def _on_copied(self, attempt: _Attempt, copied: _Copied, now: int) -> None:
-        if copied.savepoint not in self._copying:
-            return  # was cancelled meanwhile
-        self._copying.remove(copied.savepoint)
-        attempt.cleaner.discard_files(attempt.completed.registry.release(_holder(copied.savepoint)))
-        if copied.error is not None:
-            attempt.is_stopping = False
-            self._fail_savepoint(copied.savepoint, copied.checkpoint_id, copied.error, now)
-            return
-        savepoint = copied.savepoint
-        self.history.completed(copied.checkpoint_id, now, copied.url)
-        self._set_status(savepoint, "COMPLETED", location=copied.url)
-        self._events.append(
-            SavepointCompleted(savepoint.request_id, copied.checkpoint_id, copied.url, savepoint.is_final)
-        )
-
-    def _fail_savepoint(
-        self, savepoint: SavepointRequest | None, checkpoint_id: int | None, error: PenstockError, now: int
-    ) -> None:
-        if savepoint is None:
-            return
-        if checkpoint_id is not None:
-            self.history.failed(checkpoint_id, now, str(error))
-        self._set_status(savepoint, "FAILED", failure=str(error))
-        self._events.append(SavepointFailed(savepoint.request_id, error, savepoint.is_final))
-
-    def _set_status(self, savepoint: SavepointRequest, status: str, *, location: str = "", failure: str = "") -> None:
-        self._statuses[savepoint.request_id] = SavepointStatus(
-            savepoint.request_id,
-            status,
-            location or None,
-            failure or None,
-            savepoint.target_directory,
-            savepoint.is_final,
-        )
+    def _fail_savepoint(self, request: SavepointRequest | None, error: PenstockError) -> None:
+        if request is not None:
+            self._savepoints.fail(request, error)
+            self._events.append(SavepointFailed(request.request_id, error, request.is_final))
 
     # --- reading and the end --------------------------------------------------------------------------------------
 
@@ -604,7 +535,7 @@ class CheckpointCoordinator:
     def shutdown(self, state: TerminalState, now: int = 0) -> ShutdownReport:
         """The job has ended: keep or delete its checkpoints. Blocks while it deletes; savepoints are never touched.
 
-        Commits of the last checkpoint must be confirmed before; else everything is kept.
+        Before, wait until `is_copying` is False, and confirm the commits of the last checkpoint; else everything is kept.
         """
         with self._lock:
             attempt = self._attempt
@@ -619,27 +550,11 @@ class CheckpointCoordinator:
         if unconfirmed:
             pieces = sum(map(len, unconfirmed.values()))
             return ShutdownReport(kept=True, reason=f"{pieces} commits of sinks were not confirmed")
-        return self._delete_everything(attempt)
-
-    def _delete_everything(self, attempt: _Attempt) -> ShutdownReport:
-        """An empty base first: a manifest that arrives late, or is left by a crash in here, counts for nobody."""
-        try:
-            leadership = attempt.recovery.leadership.renew()
-            leadership.begin(Base(leadership.epoch, attempt.next_id))
-            cleaner = Cleaner(self.storage, self._executor, leadership.check)
-            cleaner.discard_files(everything(self.storage))
-        except PenstockError as error:
-            return ShutdownReport(kept=True, reason=error.message)
-        left = cleaner.drain_now()
-        return ShutdownReport(kept=False, reason="deleted", left=left)
+        return delete_checkpoints(self.storage, attempt.recovery.leadership, attempt.next_id, self._executor)
 
     def _pending(self, checkpoint_id: int) -> PendingCheckpoint | None:
         pending = self._attempt.pending if self._attempt is not None else None
         return pending if pending is not None and pending.id == checkpoint_id else None
-
-
-def _holder(savepoint: SavepointRequest) -> str:
-    return f"savepoint-{savepoint.request_id}"
 
 
 __all__ = ["CheckpointCoordinator", "ShutdownReport"]

@@ -92,7 +92,10 @@ class CheckpointCompleted:
 
 @dataclass(frozen=True)
 class CheckpointAborted:
-    """Tell the subtasks (`notify_checkpoint_aborted`): what this snapshot held must be in the next one."""
+    """Tell the subtasks (`notify_checkpoint_aborted`): what this snapshot held must be in the next one.
+
+    `checkpoint_id` 0: the attempt ended before the `requests` were served; there is nobody to tell.
+    """
 
     checkpoint_id: int
     reason: str

@@ -148,18 +148,15 @@ def _check_parallelism(manifest: Manifest, operator: NewOperator, state: Operato
 
 def _check_coverage(manifest: Manifest, former: OperatorInfo, state: OperatorState) -> None:
     following = 0
-    for group in sorted(_range_of(handle) for handle in state.keyed):
-        if group.end < group.start:
-            continue
+    ranges = [group for group in sorted(map(_range_of, state.keyed)) if group.start <= group.end]
+    for group in [*ranges, KeyGroupRange(former.max_parallelism, former.max_parallelism)]:
         if group.start != following:
-            break
+            raise SnapshotTorn(
+                f"the keyed state of {former.uid!r} in {_name(manifest)} does not cover its {former.max_parallelism} key "
+                f"groups once each: there is a gap or an overlap at group {following}",
+                remedy="use another checkpoint or savepoint, and report this one",
+            )
         following = group.end + 1
-    if following != former.max_parallelism:
-        raise SnapshotTorn(
-            f"the keyed state of {former.uid!r} in {_name(manifest)} does not cover its {former.max_parallelism} key groups "
-            f"once each: there is a gap or an overlap at group {following}",
-            remedy="use another checkpoint or savepoint, and report this one",
-        )
 
 
 def _uids(manifest: Manifest) -> list[str]:

@@ -1,0 +1,48 @@
+"""The end of a job: delete all of its checkpoints, so that nothing that is left or arrives late counts (protocol, 7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.checkpoint.cleaner import Cleaner
+from penstock.checkpoint.layout import LATEST, METADATA, SHARED, checkpoint_folder
+from penstock.checkpoint.lineage import Base
+from penstock.checkpoint.object_store import relative_url
+from penstock.common.errors import PenstockError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from penstock.checkpoint.fencing import Leadership
+    from penstock.checkpoint.storage import CheckpointStorage
+
+
+@dataclass(frozen=True)
+class ShutdownReport:
+    """What became of the checkpoints of a job that ended. `left`: objects that could not be deleted."""
+
+    kept: bool
+    reason: str
+    left: int = 0
+
+
+def delete_checkpoints(
+    storage: CheckpointStorage, leadership: Leadership, next_checkpoint_id: int, executor: Executor
+) -> ShutdownReport:
+    """Blocks. An empty base comes first: a manifest on its way, or left by a crash in here, then counts for nobody."""
+    try:
+        last = leadership.renew()
+        last.begin(Base(last.epoch, next_checkpoint_id))
+        cleaner = Cleaner(storage, executor, last.check)
+        cleaner.discard_files(_everything(storage))
+    except PenstockError as error:
+        return ShutdownReport(kept=True, reason=error.message)
+    return ShutdownReport(kept=False, reason="deleted", left=cleaner.drain_now())
+
+
+def _everything(storage: CheckpointStorage) -> list[str]:
+    """All manifests, then all shared files, then the hint. The records under `leader/` stay (I6)."""
+    manifests = [f"{checkpoint_folder(id)}/{METADATA}" for id in storage.checkpoint_ids()]
+    shared = [relative_url(info.url, storage.url) for info in storage.list_objects(SHARED)]
+    return [*manifests, *shared, LATEST]

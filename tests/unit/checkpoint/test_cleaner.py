@@ -1,0 +1,142 @@
+"""Deletion in the background, and what dead attempts left behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.checkpoint.cleaner import Cleaner, find_orphans, obsolete_leader_files
+from penstock.checkpoint.codec import encode_manifest
+from penstock.checkpoint.faults import Fault
+from penstock.checkpoint.recovery import take_over
+from penstock.common.errors import Fenced
+from tests.unit.checkpoint.support import (
+    InlineExecutor,
+    ManualExecutor,
+    faulty_storage,
+    handle,
+    manifest,
+)
+
+if TYPE_CHECKING:
+    from penstock.checkpoint.storage import CheckpointStorage
+
+
+def put_manifest(storage: CheckpointStorage, id: int, *contents: bytes) -> list[str]:
+    stored = manifest(id, keyed=[handle(storage, (0, 127), *contents)])
+    storage.put(f"chk-{id}/_metadata", encode_manifest(stored))
+    return [file["path"] for file in stored.states["count"].keyed[0]["files"]]
+
+
+def nobody(_: str) -> bool:
+    return False
+
+
+def test_it_works_in_the_background_and_once_at_a_time() -> None:
+    storage, _ = faulty_storage("dict://root")
+    paths = put_manifest(storage, 1, b"a", b"b")
+    executor = ManualExecutor()
+    cleaner = Cleaner(storage, executor)
+    cleaner.discard_checkpoint(1, paths)
+    cleaner.start()
+    cleaner.start()
+    assert len(executor.waiting) == 1
+    assert cleaner.pending == 3
+    executor.run_all()
+    assert (cleaner.pending, cleaner.deleted) == (0, 3)
+    assert storage.list_objects() == []
+
+
+def test_files_stay_as_long_as_their_manifest_cannot_be_deleted() -> None:
+    storage, faulty = faulty_storage("dict://root")
+    paths = put_manifest(storage, 1, b"a")
+    cleaner = Cleaner(storage, InlineExecutor())
+    faulty.inject("delete", Fault.DENIED, match="chk-1", times=2)
+    cleaner.discard_checkpoint(1, paths)
+    for left in (2, 2, 0):
+        cleaner.start()
+        assert cleaner.pending == left
+    assert storage.list_objects() == []
+
+
+def test_one_that_fails_does_not_hold_up_the_others_for_ever() -> None:
+    storage, faulty = faulty_storage("dict://root")
+    stuck = put_manifest(storage, 1, b"a")
+    fine = put_manifest(storage, 2, b"b")
+    faulty.inject("delete", Fault.DENIED, match=stuck[0], times=10**6)
+    cleaner = Cleaner(storage, InlineExecutor())
+    cleaner.discard_files(stuck)
+    cleaner.discard_files(fine)
+    cleaner.start()
+    cleaner.start()
+    assert cleaner.pending == 1
+    assert storage.list_names("shared") == [stuck[0].removeprefix("shared/")]
+
+
+def test_who_is_fenced_deletes_nothing() -> None:
+    storage, _ = faulty_storage("dict://root")
+    paths = put_manifest(storage, 1, b"a")
+
+    def check() -> None:
+        raise Fenced("superseded")
+
+    cleaner = Cleaner(storage, InlineExecutor(), check)
+    cleaner.discard_checkpoint(1, paths)
+    cleaner.start()
+    assert storage.checkpoint_ids() == [1]
+
+
+def test_a_closed_one_does_nothing_more() -> None:
+    storage, _ = faulty_storage("dict://root")
+    cleaner = Cleaner(storage, InlineExecutor())
+    cleaner.discard_files(put_manifest(storage, 1, b"a"))
+    cleaner.close()
+    cleaner.start()
+    assert cleaner.deleted == 0
+
+
+class TestOrphans:
+    def test_old_files_that_no_manifest_names(self) -> None:
+        storage, _ = faulty_storage("dict://root")
+        orphan = storage.writer().write(b"orphan").path
+        put_manifest(storage, 1, b"a")
+        put_manifest(storage, 2, b"b")
+        assert find_orphans(storage, 2, nobody) == [orphan]
+
+    def test_younger_files_belong_to_the_checkpoint_in_progress(self) -> None:
+        storage, _ = faulty_storage("dict://root")
+        put_manifest(storage, 1, b"a")
+        storage.writer().write(b"being uploaded")
+        assert find_orphans(storage, 1, nobody) == []
+
+    def test_files_somebody_holds_are_not(self) -> None:
+        storage, _ = faulty_storage("dict://root")
+        held = storage.writer().write(b"held").path
+        put_manifest(storage, 1, b"a")
+        assert find_orphans(storage, 1, lambda path: path == held) == []
+
+    def test_an_unreadable_manifest_could_name_any_file(self) -> None:
+        storage, _ = faulty_storage("dict://root")
+        storage.writer().write(b"whose?")
+        put_manifest(storage, 1, b"a")
+        storage.put("chk-2/_metadata", b"{")
+        assert find_orphans(storage, 1, nobody) == []
+
+    @pytest.mark.parametrize("fault", [Fault.DENIED, Fault.TIMEOUT_BEFORE])
+    def test_a_store_that_does_not_answer_decides_nothing(self, fault: Fault) -> None:
+        storage, faulty = faulty_storage("dict://root")
+        storage.writer().write(b"orphan")
+        put_manifest(storage, 1, b"a")
+        faulty.inject("get", fault, match="_metadata", times=10**9)
+        assert find_orphans(storage, 1, nobody) == []
+
+
+def test_old_claims_and_bases_go_and_the_newest_stay() -> None:
+    storage, _ = faulty_storage("dict://root")
+    for _ in range(3):
+        take_over(storage).begin()
+    recovery = take_over(storage)
+    recovery.begin()
+    paths = obsolete_leader_files(storage, recovery.epoch, recovery.obsolete_epochs)
+    assert sorted(paths) == ["leader/1", "leader/1.base", "leader/2", "leader/2.base", "leader/3", "leader/3.base"]
