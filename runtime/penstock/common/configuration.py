@@ -113,7 +113,7 @@ class Configuration:
     def add_all(self, other: Configuration | Mapping[str, Any], prefix: str | None = None) -> Configuration:
         """Lays the other settings over these, their keys behind the prefix if one is given."""
         for key, value in (other.to_dict() if isinstance(other, Configuration) else other).items():
-            self._put(f"{prefix or ''}{key}", value)
+            self._put(prefix + key if prefix else key, value)
         return self
 
     def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
@@ -201,10 +201,12 @@ def read_configuration_file(path: Path) -> dict[str, Any]:
         raise InvalidJob(f"{path} is not YAML: {error}", remedy="write one `key: value` on a line") from None
     if not isinstance(content, dict):
         raise InvalidJob(f"{path} holds a {type(content).__name__}", remedy="write one `key: value` on a line")
+    flat = _flat(content)
     try:
-        return _flat(content)
+        Configuration(flat)
     except InvalidJob as error:
         raise InvalidJob(f"{path}: {error.message}", remedy=error.remedy) from None
+    return flat
 
 
 _MAP_OPTIONS = frozenset({"pipeline.global-job-parameters"})

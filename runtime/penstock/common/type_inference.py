@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterat
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from penstock.common.errors import InvalidJob
 from penstock.common.time import Instant
 from penstock.common.typeinfo import (
     ListTypeInfo,
@@ -29,6 +28,7 @@ from penstock.common.typeinfo import (
     Types,
 )
 from penstock.common.types import Row
+from penstock.common.user_location import refusal
 
 _BASIC: dict[Any, Callable[[], TypeInformation]] = {
     bool: Types.BOOLEAN,
@@ -119,7 +119,7 @@ def to_type_info(declared: Any) -> TypeInformation | None:
         return None
     if isinstance(declared, str | typing.ForwardRef):
         return None
-    if declared in _BASIC:
+    if isinstance(declared, type) and declared in _BASIC:
         return _BASIC[declared]()
     origin, args = get_origin(declared), get_args(declared)
     if origin in (list, Sequence) or declared is list:
@@ -135,9 +135,9 @@ def to_type_info(declared: Any) -> TypeInformation | None:
         return ObjectTypeInfo(declared)
     if isinstance(declared, type):
         return ObjectTypeInfo(declared)
-    raise InvalidJob(
+    raise refusal(
         f"{declared!r} of type {type(declared).__name__} is not a type",
-        remedy="give a type of penstock.common.Types, or a Python type such as int, tuple[str, float] or a dataclass",
+        "give a type of penstock.common.Types, or a Python type such as int, tuple[str, float] or a dataclass",
     )
 
 

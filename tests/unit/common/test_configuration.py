@@ -1,0 +1,199 @@
+"""Configuration: typed options, texts and files; unknown Penstock keys are refused."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.common import Configuration, options
+from penstock.common.configuration import load_configuration, read_configuration_file
+from penstock.common.errors import InvalidJob
+from penstock.common.option import parse_list, parse_map, parse_memory, text_of
+from penstock.common.options import OPTIONS, as_markdown
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class TestOptions:
+    def test_every_default_is_a_value_of_its_option(self) -> None:
+        for option in OPTIONS.values():
+            if option.default is not None:
+                assert option.parse(text_of(option.default)) == option.default, option.key
+
+    def test_every_option_is_documented_once(self) -> None:
+        assert len({option.doc for option in OPTIONS.values()}) > 0.9 * len(OPTIONS)
+        assert all(option.doc.endswith((".", ";")) for option in OPTIONS.values())
+        assert as_markdown().count("\n") == len(OPTIONS) + 1
+
+    def test_keys_the_issue_names_are_there(self) -> None:
+        for key in [
+            "parallelism.default",
+            "execution.checkpointing.interval",
+            "state.backend.type",
+            "execution.checkpointing.dir",
+            "execution.checkpointing.savepoint-dir",
+            "execution.checkpointing.num-retained",
+            "restart-strategy.type",
+            "penstock.runner",
+            "penstock.epoch.target",
+        ]:
+            assert key in OPTIONS
+
+    @pytest.mark.parametrize(
+        ("key", "text", "value"),
+        [
+            ("parallelism.default", "4", 4),
+            ("execution.checkpointing.interval", "10s", timedelta(seconds=10)),
+            ("execution.checkpointing.interval", "PT1M", timedelta(minutes=1)),
+            ("execution.checkpointing.mode", "exactly_once", "EXACTLY_ONCE"),
+            ("state.backend.type", "RocksDB", "rocksdb"),
+            ("penstock.epoch.max-bytes", "64 mb", 64 * 2**20),
+            ("pipeline.operator-chaining.enabled", "FALSE", False),
+            ("restart-strategy.exponential-delay.jitter-factor", "0.5", 0.5),
+            ("python.files", "a.py;b.py", ["a.py", "b.py"]),
+            ("pipeline.global-job-parameters", "a:1,b:2", {"a": "1", "b": "2"}),
+        ],
+    )
+    def test_texts_are_read(self, key: str, text: str, value: Any) -> None:
+        assert Configuration().set_string(key, text).get(OPTIONS[key]) == value
+
+    @pytest.mark.parametrize(
+        ("key", "text", "why"),
+        [
+            ("parallelism.default", "four", "not an integer"),
+            ("parallelism.default", "0", "the least is 1"),
+            ("execution.checkpointing.interval", "10 parsecs", "is no duration"),
+            ("execution.checkpointing.interval", "-1s", "it is negative"),
+            ("execution.checkpointing.mode", "MAYBE", "choose from EXACTLY_ONCE, AT_LEAST_ONCE"),
+            ("penstock.epoch.max-bytes", "much", "a number and a unit"),
+            ("pipeline.operator-chaining.enabled", "yes", "write true or false"),
+            ("pipeline.global-job-parameters", "a", "has no colon"),
+        ],
+    )
+    def test_wrong_texts_are_refused_with_key_value_and_reason(self, key: str, text: str, why: str) -> None:
+        with pytest.raises(InvalidJob, match=why) as caught:
+            Configuration().set_string(key, text)
+        assert key in caught.value.message
+        assert repr(text) in caught.value.message
+
+    def test_former_keys_count(self) -> None:
+        configuration = Configuration.from_dict({"state.backend": "rocksdb", "state.checkpoints.num-retained": 3})
+        assert configuration.get(options.STATE_BACKEND) == "rocksdb"
+        assert configuration.get(options.RETAINED_CHECKPOINTS) == 3
+        assert configuration.set_string("state.backend.type", "hashmap").get(options.STATE_BACKEND) == "hashmap"
+        with pytest.raises(InvalidJob, match=r"state\.backend\.type is set to 'heap'"):
+            configuration.set_string("state.backend", "heap")
+
+    def test_unknown_penstock_keys_are_refused_with_the_nearest(self) -> None:
+        with pytest.raises(InvalidJob, match=r"no option 'penstock\.epoch\.targt'") as caught:
+            Configuration().set_string("penstock.epoch.targt", "1s")
+        assert "'penstock.epoch.target'" in caught.value.remedy
+        assert caught.value.location.startswith(__file__)
+
+    def test_other_unknown_keys_are_kept(self) -> None:
+        configuration = Configuration().set_string("spark.executor.memory", "1g")
+        assert configuration.get_string("spark.executor.memory", None) == "1g"
+
+
+class TestConfiguration:
+    def test_typed_getters_and_setters(self) -> None:
+        configuration = (
+            Configuration()
+            .set_string("s", "text")
+            .set_integer("i", 3)
+            .set_boolean("b", True)
+            .set_float("f", 1.5)
+            .set_bytearray("y", bytearray(b"\x00\xff"))
+        )
+        assert configuration.get_string("s", "") == "text"
+        assert configuration.get_integer("i", 0) == 3
+        assert configuration.get_boolean("b", False) is True
+        assert configuration.get_float("f", 0.0) == 1.5
+        assert configuration.get_bytearray("y", bytearray()) == bytearray(b"\x00\xff")
+        assert configuration.get_integer("missing", 7) == 7
+        with pytest.raises(InvalidJob, match="s is set to 'text', which is not an integer"):
+            configuration.get_integer("s", 0)
+
+    def test_as_a_collection(self) -> None:
+        configuration = Configuration.from_dict({"a": 1, "b": "x"})
+        assert (configuration.key_set(), configuration.contains_key("a")) == ({"a", "b"}, True)
+        assert (configuration.remove_config("a"), configuration.remove_config("a")) == (True, False)
+        target: dict[str, Any] = {}
+        configuration.add_all(Configuration.from_dict({"c": "y"}), prefix="p.").add_all_to_dict(target)
+        assert target == configuration.to_dict() == {"b": "x", "p.c": "y"}
+        assert configuration == Configuration(target)
+        assert hash(configuration) == hash(Configuration(target))
+
+    def test_none_unsets_an_option(self) -> None:
+        configuration = Configuration().set(options.JOB_NAME, "x").set(options.JOB_NAME, None)
+        assert not configuration.contains_key("pipeline.name")
+
+    def test_a_key_is_a_text(self) -> None:
+        with pytest.raises(InvalidJob, match="a configuration key is a text"):
+            Configuration.from_dict({3: "x"})  # type: ignore[dict-item]
+
+
+class TestFiles:
+    def test_flat_and_nested_keys(self, tmp_path: Path) -> None:
+        (tmp_path / "penstock.yaml").write_text(
+            "parallelism.default: 4\n"
+            "execution:\n  checkpointing:\n    interval: 10s\n    dir: s3://b/c\n"
+            "pipeline:\n  object-reuse: true\n  global-job-parameters: {threshold: 1.5}\n"
+            "python.files: [a.py, b.py]\nempty:\n"
+        )
+        configuration = load_configuration(tmp_path)
+        assert configuration.get(options.PARALLELISM) == 4
+        assert configuration.get(options.CHECKPOINT_INTERVAL) == timedelta(seconds=10)
+        assert configuration.get(options.OBJECT_REUSE) is True
+        assert configuration.get(options.GLOBAL_JOB_PARAMETERS) == {"threshold": "1.5"}
+        assert configuration.get(options.PYTHON_FILES) == ["a.py", "b.py"]
+        assert not configuration.contains_key("empty")
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            ("- a\n- b\n", "holds a list"),
+            ("a: [", "is not YAML"),
+            ("penstock:\n  epoch:\n    tagret: 1s\n", "there is no option 'penstock.epoch.tagret'"),
+            ("parallelism.default: many\n", "parallelism.default is set to 'many'"),
+        ],
+    )
+    def test_a_wrong_file_is_refused_by_name(self, tmp_path: Path, content: str, message: str) -> None:
+        path = tmp_path / "penstock.yaml"
+        path.write_text(content)
+        with pytest.raises(InvalidJob) as caught:
+            read_configuration_file(path)
+        assert str(path) in caught.value.message
+        assert message in caught.value.message
+
+    def test_a_folder_without_the_file_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PENSTOCK_CONF_DIR", str(tmp_path))
+        with pytest.raises(InvalidJob, match=r"there is no .*penstock\.yaml"):
+            load_configuration()
+
+    def test_without_a_folder_there_is_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("PENSTOCK_CONF_DIR", raising=False)
+        assert load_configuration().to_dict() == {}
+
+
+class TestTexts:
+    @given(st.dictionaries(st.text(min_size=1), st.text()))
+    def test_maps_come_back(self, pairs: dict[str, str]) -> None:
+        plain = {key.strip(): value.strip() for key, value in pairs.items() if key.strip()}
+        if all(key[0] not in '{"' and key[-1] not in "}" and (value[-1:] != "}") for key, value in plain.items()):
+            assert parse_map(text_of(plain)) == plain
+
+    @given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=9999)))
+    def test_durations_come_back(self, length: timedelta) -> None:
+        from penstock.common.time import parse_duration
+
+        assert parse_duration(text_of(length)) == length
+
+    def test_lists_and_sizes(self) -> None:
+        assert parse_list(" a ;; b ") == ["a", "b"]
+        assert (parse_memory("1g"), parse_memory("7")) == (2**30, 7)

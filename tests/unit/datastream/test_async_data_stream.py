@@ -1,0 +1,189 @@
+"""Async I/O: order, capacity, timeout, retries, errors."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock.common import Row, Types
+from penstock.common.errors import InvalidJob, UserFunctionError
+from penstock.datastream import AsyncDataStream, AsyncFunction, DataStream, RuntimeContext, StreamExecutionEnvironment
+from penstock.datastream.functions import AsyncRetryStrategy
+from tests.unit.operators.operator_harness import OperatorRun
+
+SOON = timedelta(seconds=10)
+
+
+@pytest.fixture
+def numbers(env: StreamExecutionEnvironment) -> DataStream:
+    return env.from_collection([1])
+
+
+def start(stream: DataStream) -> OperatorRun:
+    assert stream._transformation is not None
+    assert stream._transformation.operator is not None
+    return OperatorRun(stream._transformation.operator)
+
+
+class Slow(AsyncFunction):
+    """Answers the greater values first."""
+
+    running = 0
+    most = 0
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.loop = asyncio.get_running_loop()
+
+    async def async_invoke(self, value: int) -> list[int]:
+        assert asyncio.get_running_loop() is self.loop
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await asyncio.sleep(0.02 * (5 - value))
+        self.running -= 1
+        return [value, -value]
+
+
+def test_ordered_results_come_in_the_order_of_their_inputs(numbers: DataStream) -> None:
+    run = start(AsyncDataStream.ordered_wait(numbers, Slow(), SOON)).push(1, 4, 2, at=[10, 40, 20])
+    assert run.results == [(1, 10), (-1, 10), (4, 40), (-4, 40), (2, 20), (-2, 20)]
+
+
+def test_unordered_results_come_as_they_are_answered(numbers: DataStream) -> None:
+    run = start(AsyncDataStream.unordered_wait(numbers, Slow(), SOON)).push(1, 4, 2, at=[10, 40, 20])
+    assert run.results == [(4, 40), (-4, 40), (2, 20), (-2, 20), (1, 10), (-1, 10)]
+    assert run.watermark(50).events[-1] == ("watermark", 50)
+
+
+def test_no_more_requests_than_the_capacity_are_under_way(numbers: DataStream) -> None:
+    function = Slow()
+    run = start(AsyncDataStream.unordered_wait(numbers, function, SOON, capacity=2)).push(4, 4, 4, 4)
+    assert (function.most, len(run.values)) == (2, 8)
+
+
+def test_a_plain_coroutine_function_does_as_well(numbers: DataStream) -> None:
+    async def double(value: int) -> list[int]:
+        return [2 * value]
+
+    stream = AsyncDataStream.ordered_wait(numbers, double, SOON)
+    assert stream.get_type() == Types.LONG()
+    assert start(stream).push(1, 2).values == [2, 4]
+
+
+def test_a_late_answer_is_given_to_timeout(numbers: DataStream) -> None:
+    class Never(AsyncFunction):
+        async def async_invoke(self, value: int) -> list[Any]:
+            await asyncio.sleep(3600)
+            return []
+
+        def timeout(self, value: int) -> list[str]:
+            return [f"{value} timed out"]
+
+    stream = AsyncDataStream.ordered_wait(numbers, Never(), timedelta(milliseconds=10))
+    assert start(stream).push(1).values == ["1 timed out"]
+
+
+def test_without_timeout_method_a_late_answer_fails_the_job(numbers: DataStream) -> None:
+    async def never(value: int) -> list[int]:
+        await asyncio.sleep(3600)
+        return []
+
+    with pytest.raises(UserFunctionError, match=r"on 7 raised TimeoutError: no answer within 0\.01 s"):
+        start(AsyncDataStream.ordered_wait(numbers, never, 10)).push(7)
+
+
+class Flaky(AsyncFunction):
+    """Fails twice for each value, then answers."""
+
+    def __init__(self) -> None:
+        self.attempts: dict[int, int] = {}
+
+    async def async_invoke(self, value: int) -> list[int]:
+        self.attempts[value] = self.attempts.get(value, 0) + 1
+        if self.attempts[value] < 3:
+            raise ConnectionError("away")
+        return [value]
+
+
+def is_connection_error(error: BaseException) -> bool:
+    return isinstance(error, ConnectionError)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        AsyncRetryStrategy.fixed_delay(3, 1, None, is_connection_error),
+        AsyncRetryStrategy.exponential_backoff(3, 1, 10, 2.0, None, is_connection_error),
+    ],
+)
+@pytest.mark.parametrize("wait", ["ordered_wait_with_retry", "unordered_wait_with_retry"])
+def test_failures_are_tried_again(numbers: DataStream, strategy: AsyncRetryStrategy, wait: str) -> None:
+    stream = getattr(AsyncDataStream, wait)(numbers, Flaky(), SOON, strategy)
+    assert sorted(start(stream).push(1, 2).values) == [1, 2]
+
+
+def test_attempts_end(numbers: DataStream) -> None:
+    strategy = AsyncRetryStrategy.fixed_delay(2, 1, None, is_connection_error)
+    stream = AsyncDataStream.ordered_wait_with_retry(numbers, Flaky(), SOON, strategy)
+    with pytest.raises(UserFunctionError, match="Flaky on 1 raised ConnectionError: away"):
+        start(stream).push(1)
+
+
+def test_results_may_be_asked_for_again(numbers: DataStream) -> None:
+    answers = [[], [], ["found"]]
+
+    async def lookup(value: int) -> list[str]:
+        return answers.pop(0)
+
+    strategy = AsyncRetryStrategy.fixed_delay(5, 1, lambda results: not results, None)
+    assert start(AsyncDataStream.ordered_wait_with_retry(numbers, lookup, SOON, strategy)).push(1).values == ["found"]
+
+
+def test_without_retries_the_first_failure_counts(numbers: DataStream) -> None:
+    with pytest.raises(UserFunctionError, match="ConnectionError"):
+        start(AsyncDataStream.ordered_wait(numbers, Flaky(), SOON)).push(1)
+
+
+def test_a_result_that_is_no_list_is_refused(numbers: DataStream) -> None:
+    async def text(value: int) -> Any:
+        return "text"
+
+    with pytest.raises(Exception, match="returned 'text', not a list of results"):
+        start(AsyncDataStream.ordered_wait(numbers, text, SOON)).push(1)
+
+
+def test_declared_rows_are_made(numbers: DataStream) -> None:
+    async def pair(value: int) -> list[tuple[int, int]]:
+        return [(value, value)]
+
+    row = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.LONG()])
+    assert start(AsyncDataStream.ordered_wait(numbers, pair, SOON, output_type=row)).push(1).values == [Row(a=1, b=1)]
+
+
+def test_closing_ends_the_loop(numbers: DataStream) -> None:
+    closed: list[bool] = []
+
+    class Closed(Slow):
+        def close(self) -> None:
+            closed.append(asyncio.get_running_loop() is self.loop)
+
+    run = start(AsyncDataStream.ordered_wait(numbers, Closed(), SOON)).push(4)
+    run.operator.close()
+    run.operator.close()
+    assert closed == [True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"async_function": len}, "takes an AsyncFunction, got <built-in"),
+        ({"timeout": 0}, "timeout of ordered_wait must be positive"),
+        ({"capacity": 0}, "capacity of ordered_wait"),
+        ({"data_stream": 3}, "ordered_wait takes a stream"),
+    ],
+)
+def test_what_cannot_be_is_refused(numbers: DataStream, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidJob, match=message):
+        AsyncDataStream.ordered_wait(**{"data_stream": numbers, "async_function": Slow(), "timeout": SOON, **arguments})
