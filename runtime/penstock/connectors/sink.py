@@ -6,6 +6,8 @@ JobManager's committer makes them visible. Commit is idempotent: after a crash t
 manifest are committed again before the job goes on. What no manifest names was never visible and is removed.
 """
 
+# ruff: noqa: B027 - methods a connector may leave out are empty here
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod

@@ -9,6 +9,8 @@ the lowest watermark first, so that event time advances evenly over them (A46, T
 Everything that crosses a process border (splits, positions, enumerator state) is JSON-able.
 """
 
+# ruff: noqa: B027 - methods a connector may leave out are empty here
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod

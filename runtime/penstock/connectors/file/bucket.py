@@ -1,0 +1,158 @@
+"""Into which directory below the base path a record goes."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from penstock.common.errors import InvalidJob, UserFunctionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass
+class BucketContext:
+    """What is known beside the record; times in ms. One object, valid during the call."""
+
+    processing_time: int = 0
+    watermark: int = 0
+    timestamp: int | None = None
+
+
+class BucketAssigner(ABC):
+    """Gives records their bucket: a relative path below the base path, "" for the base path itself. Picklable."""
+
+    ignores_records = False
+    """True: the bucket depends on nothing but processing time and watermark, so columns need not become rows."""
+
+    @abstractmethod
+    def get_bucket_id(self, element: Any, context: BucketContext) -> str: ...
+
+    def assign(self, values: list[Any], timestamps: list[int] | None, context: BucketContext) -> str | list[str]:
+        """The bucket of all the records if it is one, else one for each."""
+        buckets = []
+        for index, value in enumerate(values):
+            context.timestamp = None if timestamps is None else timestamps[index]
+            buckets.append(checked_bucket(self.get_bucket_id(value, context), value))
+        return buckets[0] if len(set(buckets)) == 1 else buckets
+
+    @staticmethod
+    def base_path_bucket_assigner() -> BucketAssigner:
+        """No buckets: everything into the base path."""
+        return BasePathBucketAssigner()
+
+    @staticmethod
+    def date_time_bucket_assigner(
+        format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None, *, event_time: bool = False
+    ) -> BucketAssigner:
+        """By time, as Java's DateTimeFormatter writes it; hourly unless given.
+
+        Args:
+            timezone_id: such as "Europe/Paris"; UTC unless given.
+            event_time: by the records' timestamps; else by processing time, as Flink does it.
+
+        >>> assigner = BucketAssigner.date_time_bucket_assigner("yyyy-MM-dd/HHmm")
+        >>> assigner.get_bucket_id("any record", BucketContext(processing_time=1_700_000_000_000))
+        '2023-11-14/2213'
+        """
+        return DateTimeBucketAssigner(format_str, timezone_id, event_time=event_time)
+
+
+class BasePathBucketAssigner(BucketAssigner):
+    ignores_records = True
+
+    def get_bucket_id(self, element: Any, context: BucketContext) -> str:
+        return ""
+
+    def assign(self, values: list[Any], timestamps: list[int] | None, context: BucketContext) -> str | list[str]:
+        return ""
+
+
+class DateTimeBucketAssigner(BucketAssigner):
+    def __init__(self, pattern: str, timezone_id: str | None, *, event_time: bool) -> None:
+        self._format = strftime_of(pattern)
+        self._zone: tzinfo = UTC if timezone_id is None else _zone(timezone_id)
+        self._event_time = event_time
+        self.ignores_records = not event_time
+        self._second: tuple[int, str] = (-1, "")
+
+    def get_bucket_id(self, element: Any, context: BucketContext) -> str:
+        time = context.processing_time
+        if self._event_time:
+            if context.timestamp is None:
+                raise UserFunctionError(
+                    f"record {element!r} has no timestamp, so it has no bucket by event time",
+                    remedy="assign timestamps and watermarks before the sink, or use processing time",
+                )
+            time = context.timestamp
+        second = time // 1000
+        if self._second[0] != second:
+            self._second = (second, datetime.fromtimestamp(second, self._zone).strftime(self._format))
+        return self._second[1]
+
+    def assign(self, values: list[Any], timestamps: list[int] | None, context: BucketContext) -> str | list[str]:
+        if self._event_time:
+            return super().assign(values, timestamps, context)
+        return self.get_bucket_id(None, context)
+
+
+class FunctionBucketAssigner(BucketAssigner):
+    """A function from a record, or from a record and its BucketContext, to the bucket."""
+
+    def __init__(self, function: Callable[[Any], str]) -> None:
+        self._function = function
+
+    def get_bucket_id(self, element: Any, context: BucketContext) -> str:
+        return self._function(element)
+
+
+_LETTERS = {
+    "yyyy": "%Y", "uuuu": "%Y", "yy": "%y", "MM": "%m", "MMM": "%b", "MMMM": "%B", "dd": "%d", "DDD": "%j", "HH": "%H",
+    "hh": "%I", "mm": "%M", "ss": "%S", "a": "%p", "E": "%a", "EEE": "%a", "EEEE": "%A", "Z": "%z", "ww": "%V",
+}  # fmt: skip
+
+
+def strftime_of(pattern: str) -> str:
+    """Python's spelling of a Java date pattern.
+
+    >>> strftime_of("yyyy-MM-dd'T'HH--'%'")
+    '%Y-%m-%dT%H--%%'
+    """
+    parts = []
+    for quoted, letters, other in re.findall(r"'([^']*)'|([A-Za-z]+)|([^A-Za-z']+)", pattern):
+        if letters:
+            for run in re.findall(r"((.)\2*)", letters):
+                if run[0] not in _LETTERS:
+                    raise InvalidJob(f"{run[0]!r} in the date pattern {pattern!r}", remedy="use yyyy MM dd HH mm ss")
+                parts.append(_LETTERS[run[0]])
+        else:
+            parts.append((quoted or other).replace("%", "%%"))
+    return "".join(parts)
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise InvalidJob(f"no time zone {name!r}", remedy="use a name such as Europe/Paris") from None
+
+
+def checked_bucket(bucket: Any, value: Any) -> str:
+    """The bucket, if it is a path that stays below the base path and that readers do not skip.
+
+    Raises:
+        UserFunctionError: it is none; names the bucket and the record.
+    """
+    if isinstance(bucket, str):
+        parts = bucket.split("/")
+        if bucket == "" or all(part and not part.startswith(".") for part in parts):
+            return bucket
+    raise UserFunctionError(
+        f"{bucket!r} is no bucket; the assigner gave it for {value!r}",
+        remedy="return a relative path without empty parts and without parts that begin with '.'",
+    )

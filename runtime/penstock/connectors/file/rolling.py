@@ -1,0 +1,69 @@
+"""When a part file ends: by size, age, idleness, or at every checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.common.errors import InvalidJob
+from penstock.common.time import TimeLike, as_millis
+
+
+@dataclass(frozen=True)
+class RollingPolicy:
+    """`part_size` in bytes; intervals in ms; 0 turns a limit off.
+
+    A part that rolled is finished by the next completed checkpoint and visible from then on.
+    """
+
+    part_size: int = 128 << 20
+    rollover_ms: int = 60_000
+    inactivity_ms: int = 60_000
+    on_checkpoint: bool = False
+
+    @staticmethod
+    def default_rolling_policy(
+        part_size: int = 128 << 20, rollover_interval: TimeLike = 60_000, inactivity_interval: TimeLike = 60_000
+    ) -> RollingPolicy:
+        """A part ends at a size (bytes), an age, or after a time without records (timedelta or ms).
+
+        Raises:
+            InvalidJob: a limit is not positive.
+        """
+        rollover_ms = as_millis(rollover_interval, "rollover_interval")
+        inactivity_ms = as_millis(inactivity_interval, "inactivity_interval")
+        for name, value in (
+            ("part_size", part_size),
+            ("rollover_interval", rollover_ms),
+            ("inactivity_interval", inactivity_ms),
+        ):
+            if value <= 0:
+                raise InvalidJob(f"{name}={value} of a rolling policy", remedy="give a positive value")
+        return DefaultRollingPolicy(part_size, rollover_ms, inactivity_ms)
+
+    @staticmethod
+    def on_checkpoint_rolling_policy() -> RollingPolicy:
+        """A part ends at every checkpoint and at nothing else."""
+        return OnCheckpointRollingPolicy(0, 0, 0, on_checkpoint=True)
+
+    def is_full(self, size: int) -> bool:
+        return 0 < self.part_size <= size
+
+    def is_due(self, now: int, created: int, written: int) -> bool:
+        """Whether a part made at `created` and last written at `written` (ms) ends at `now`.
+
+        >>> RollingPolicy(rollover_ms=10, inactivity_ms=5).is_due(now=9, created=0, written=4)
+        True
+        """
+        return 0 < self.rollover_ms <= now - created or 0 < self.inactivity_ms <= now - written
+
+    def ending_at_checkpoints(self) -> RollingPolicy:
+        """The same limits, and every checkpoint."""
+        return RollingPolicy(self.part_size, self.rollover_ms, self.inactivity_ms, on_checkpoint=True)
+
+
+class DefaultRollingPolicy(RollingPolicy):
+    """PyFlink's name."""
+
+
+class OnCheckpointRollingPolicy(RollingPolicy):
+    """PyFlink's name."""

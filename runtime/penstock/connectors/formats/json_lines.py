@@ -1,0 +1,235 @@
+"""JSON lines: one JSON value per line, blank lines left out.
+
+A whole block is decoded by one call of msgspec: into objects with the declared fields, or into dicts if nothing is
+declared. The call reads one JSON value after the other and does not look at line ends, so a glance at the block makes sure
+that each line is one object; a block of other values, or with blank lines, is decoded line by line, at half the speed.
+
+Types are checked as they are written: a field of type `float` takes `3`, one of type `int` does not take `3.5`, a field that
+is not optional must be there. Fields that are not declared are skipped, and are never parsed into objects.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from operator import attrgetter, itemgetter, methodcaller
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from penstock.common.typeinfo import BasicType, BasicTypeInfo, MapTypeInfo, RowTypeInfo, TypeInformation
+from penstock.connectors.formats.arrow_types import ARRAYS
+from penstock.connectors.formats.object_batch import ObjectBatch, ObjectColumns
+from penstock.connectors.formats.record_format import MALFORMED_RECORDS, Decode, MalformedBlock, StreamFormat
+from penstock.connectors.formats.shape import Declaration, RecordShape, RowMaker
+from penstock.taskmanager.batch import Batch, RowBatch
+
+if typing.TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+_LINE_FEED, _CARRIAGE_RETURN, _OPEN, _CLOSE = b"\n\r{}"
+
+
+def _bounded(bits: int) -> Any:
+    return Annotated[int, msgspec.Meta(ge=-(2 ** (bits - 1)), le=2 ** (bits - 1) - 1)]
+
+
+_LONG = _bounded(64)
+_INTEGERS = {
+    BasicType.BYTE: _bounded(8),
+    BasicType.SHORT: _bounded(16),
+    BasicType.INT: _bounded(32),
+    BasicType.LONG: _LONG,
+}
+
+
+class JsonLinesFormat(StreamFormat):
+    r"""Reads JSON lines.
+
+    Args:
+        fields: what records are (see `formats.shape`), or None: any JSON values, as Python has them.
+        record: another form for the same fields: "tuple" (the cheapest), "dict" or "row".
+        on_error: "fail" or "side-output" (to `error_tag`).
+
+    >>> decode = JsonLinesFormat({"id": str, "celsius": float | None}, record="tuple").decoder(b"")
+    >>> decode(b'{"id":"a","celsius":1.5,"x":0}\n{"id":"b"}\n').rows().values
+    [('a', 1.5), ('b', None)]
+    """
+
+    what = "JSON line"
+
+    def __init__(
+        self,
+        fields: Declaration = None,
+        *,
+        record: str | None = None,
+        on_error: str = "fail",
+        error_tag: Any = MALFORMED_RECORDS,
+    ) -> None:
+        super().__init__(on_error=on_error, error_tag=error_tag)
+        self.shape = None if fields is None else RecordShape.of(fields, record)
+        self.decoder(b"")
+
+    def produced_type(self) -> Any:
+        return None if self.shape is None else self.shape.produced_type()
+
+    def decoder(self, header: bytes) -> Decode:
+        if self.shape is None:
+            return _checked(msgspec.json.Decoder(), RowBatch)
+        form = _decoded_form(self.shape)
+        decoder = msgspec.json.Decoder(form.annotation)
+        if not self.shape.has_columns:
+            return _checked(decoder, lambda objects: RowBatch(form.to_rows(objects)))
+        kind = ObjectColumns(self.shape, form.getters, form.to_rows)
+        return _checked(decoder, lambda objects: ObjectBatch(objects, kind))
+
+
+def _checked(decoder: msgspec.json.Decoder[Any], to_batch: Callable[[list[Any]], Batch]) -> Decode:
+    decode_lines, decode_one = decoder.decode_lines, decoder.decode
+
+    def decode(data: bytes) -> Batch:
+        try:
+            objects = decode_lines(data)
+            if not _is_object_per_line(data, len(objects)):
+                objects = [decode_one(line) for line in data.split(b"\n") if line.strip()]
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise MalformedBlock(str(error).replace("$[0]", "$")) from None
+        return to_batch(objects)
+
+    return decode
+
+
+def _is_object_per_line(data: bytes, count: int) -> bool:
+    """True only if a block that decoded into `count` values has as many lines and each is one object.
+
+    In JSON no `{` follows a `}` but at top level, and no line end is in a string. So if every line begins with `{` and ends
+    with `}` no value goes over a line end, and with as many values as lines each line is one.
+    """
+    content = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(content == _LINE_FEED)
+    if not len(content) or content[-1] != _LINE_FEED:
+        ends = np.append(ends, len(content))
+    if len(ends) != count:
+        return False
+    before = content[ends - 1]
+    if before[0] == _CARRIAGE_RETURN and (before == _CARRIAGE_RETURN).all():
+        before = content[ends - 2]
+    begins = content[ends[:-1] + 1]
+    return bool(content[0] == _OPEN and (before == _CLOSE).all() and (begins == _OPEN).all())
+
+
+class _Decoded(NamedTuple):
+    """What msgspec decodes a record into, how its fields are read and how records are made of it."""
+
+    annotation: Any
+    getters: list[Callable[[Any], Any]]
+    to_rows: Callable[[list[Any]], list[Any]]
+
+
+def _decoded_form(shape: RecordShape) -> _Decoded:
+    cls: Any = shape.cls
+    if typing.is_typeddict(cls):
+        complete = not cls.__optional_keys__
+        return _Decoded(cls, [itemgetter(n) if complete else methodcaller("get", n) for n in shape.names], _as_it_is)
+    if shape.form == "class" and not _goes_through_struct(cls):
+        return _Decoded(cls, [attrgetter(name) for name in shape.names], _as_it_is)
+    if shape.form == "dict":
+        return _as_dicts(shape)
+    return _as_structs(shape)
+
+
+def _as_it_is(objects: list[Any]) -> list[Any]:
+    return objects
+
+
+def _as_dicts(shape: RecordShape) -> _Decoded:
+    """Dicts from the start; an optional field that is missing is None."""
+    hints = {
+        f.name: typing.NotRequired[_json_type(f.type) | None] if f.optional else _json_type(f.type)
+        for f in shape.fields
+    }
+    annotation = typing.TypedDict("Record", hints)  # type: ignore[misc]
+    optional = [f.name for f in shape.fields if f.optional]
+    if not optional:
+        return _Decoded(annotation, [itemgetter(name) for name in shape.names], _as_it_is)
+    template, size = dict.fromkeys(shape.names), len(shape.fields)
+
+    def to_rows(objects: list[Any]) -> list[Any]:
+        return [value if len(value) == size else {**template, **value} for value in objects]
+
+    getters: list[Callable[[Any], Any]] = [
+        methodcaller("get", f.name) if f.optional else itemgetter(f.name) for f in shape.fields
+    ]
+    return _Decoded(annotation, getters, to_rows)
+
+
+def _as_structs(shape: RecordShape) -> _Decoded:
+    """Objects with C slots, from which tuples, Rows, NamedTuples and dataclasses are made when they are asked for."""
+    names = [f"f{n}" for n in range(len(shape.fields))]
+    defaults = _defaults(shape.cls)
+    fields: list[Any] = []
+    for name, field in zip(names, shape.fields, strict=True):
+        annotation = _json_type(field.type)
+        if field.name in defaults:
+            fields.append((name, annotation, defaults[field.name]))
+        elif field.optional:
+            fields.append((name, annotation | None, None))
+        else:
+            fields.append((name, annotation))
+    rename = dict(zip(names, shape.names, strict=True))
+    struct = msgspec.defstruct("Record", fields, rename=rename, gc=False, kw_only=True)
+    maker = RowMaker(shape)
+    getters: list[Callable[[Any], Any]] = [attrgetter(name) for name in names]
+    get = attrgetter(*names)
+
+    def to_rows(objects: list[Any]) -> list[Any]:
+        tuples = map(get, objects) if len(names) > 1 else ((get(value),) for value in objects)
+        return maker.from_tuples(maker.convert_tuples(tuples))
+
+    return _Decoded(struct, getters, to_rows)
+
+
+def _goes_through_struct(cls: Any) -> bool:
+    """NamedTuples, which msgspec takes for arrays, and plain dataclasses, which it fills more slowly than we do."""
+    if issubclass(cls, tuple):
+        return True
+    return (
+        dataclasses.is_dataclass(cls)
+        and not hasattr(cls, "__slots__")
+        and not hasattr(cls, "__post_init__")
+        and all(field.init and not field.kw_only for field in dataclasses.fields(cls))
+    )
+
+
+def _defaults(cls: Any) -> dict[str, Any]:
+    if cls is None:
+        return {}
+    if issubclass(cls, tuple):
+        return dict(getattr(cls, "_field_defaults", {}))
+    if not dataclasses.is_dataclass(cls):
+        return {}
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(cls):
+        if field.default_factory is not dataclasses.MISSING:
+            found[field.name] = msgspec.field(default_factory=field.default_factory)
+        elif field.default is not dataclasses.MISSING:
+            found[field.name] = field.default
+    return found
+
+
+def _json_type(declared: Any) -> Any:
+    """The annotation by which msgspec checks a field; integers stay within what a column of them holds."""
+    if not isinstance(declared, TypeInformation):
+        return _LONG if declared is int else declared
+    if isinstance(declared, BasicTypeInfo):
+        return _INTEGERS.get(declared.basic_type, declared.python_type)
+    if isinstance(declared, RowTypeInfo):
+        pairs = zip(declared.get_field_names(), declared.get_field_types(), strict=True)
+        return typing.TypedDict("Row", {name: _json_type(kind) | None for name, kind in pairs}, total=False)  # type: ignore[operator]
+    if isinstance(declared, ARRAYS) and declared.python_type is not bytes:
+        return list[_json_type(declared.element_type) | None]  # type: ignore[misc]
+    if isinstance(declared, MapTypeInfo):
+        return dict[_json_type(declared.key_type), _json_type(declared.value_type) | None]  # type: ignore[misc]
+    return declared.python_type

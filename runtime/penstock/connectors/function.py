@@ -1,0 +1,289 @@
+"""Sources and sinks written as functions: `SourceFunction` (A42-A47), `SinkFunction` or any callable (A48).
+
+A source function's `run(ctx)` runs in a thread of its own and blocks when the reader does not keep up. One that also has
+`snapshot_state() -> state` and `initialize_state(state)` is resettable: it moves its state on and emits under the lock,
+
+    def run(self, ctx):
+        while self.running:
+            with ctx.get_checkpoint_lock():
+                self.count += 1
+                ctx.collect(self.count)
+
+and the state (JSON-able; None at the first start) becomes the position of its split. To get at it the reader takes the lock
+after each read, empties the queue and asks for the state, so that records and state agree exactly. A function without
+state starts from its beginning after a failure.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import threading
+import time
+from operator import length_hint
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import InvalidJob, UserFunctionError
+from penstock.connectors.sink import Sink, SinkWriter, WriterContext
+from penstock.connectors.source import (
+    ReadBounds,
+    ReaderContext,
+    Source,
+    SourceReader,
+    Split,
+    SplitEnumerator,
+    SplitReader,
+)
+from penstock.connectors.source_context import QueueContext
+from penstock.datastream.functions import ParallelSourceFunction, SinkFunction, close_function, open_function
+from penstock.taskmanager.batch import MIN_TIMESTAMP, RowBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.taskmanager.operator import OperatorContext
+
+_PATIENCE = 0.005
+"""Seconds a read waits for the first record before it says that there is none now."""
+
+
+class FunctionSource(Source):
+    """Runs a `SourceFunction`, or any object with `run(ctx)`.
+
+    Args:
+        instances: how many copies run; 1 unless the function is a `ParallelSourceFunction`: then one per subtask.
+        bounded: whether `run` returns by itself in the end; only then may the job end.
+    """
+
+    def __init__(
+        self, function: Any, *, instances: int | None = None, bounded: bool = False, type_info: Any = None
+    ) -> None:
+        if not callable(getattr(function, "run", None)):
+            raise InvalidJob(
+                f"{function!r} is no source function: it has no run(ctx)", remedy="subclass SourceFunction"
+            )
+        if hasattr(function, "snapshot_state") != hasattr(function, "initialize_state"):
+            raise InvalidJob(
+                f"{type(function).__name__} has only one of snapshot_state and initialize_state",
+                remedy="a resettable source function needs both",
+            )
+        self.function = function
+        self.instances = instances or (None if isinstance(function, ParallelSourceFunction) else 1)
+        self.bounded = bounded
+        self.type_info = type_info
+
+    def create_enumerator(self) -> SplitEnumerator:
+        return InstanceEnumerator(self.instances)
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        return FunctionReader(self.function, context)
+
+    def produced_type(self) -> Any:
+        return self.type_info
+
+
+class InstanceEnumerator(SplitEnumerator):
+    """One split per copy of the function."""
+
+    def __init__(self, instances: int | None) -> None:
+        self._instances = instances
+
+    def discover(self) -> list[Split]:
+        count = self._instances or max(1, self.parallelism)
+        return [Split(f"instance-{n}", {"instance": n, "instances": count}) for n in range(count)]
+
+
+class FunctionReader(SourceReader):
+    def __init__(self, function: Any, context: ReaderContext) -> None:
+        self._function = function
+        self._context = context
+        self._used = False
+
+    def open_split(self, split: Split, position: Any) -> SplitReader:
+        function = self._function
+        if self._used:
+            function = copy.deepcopy(function)
+        self._used = True
+        operator = self._context.operator
+        if operator is not None:
+            open_function(function, operator)
+        return FunctionSplitReader(function, QueueContext(**split.properties), position)
+
+
+class FunctionSplitReader(SplitReader):
+    """Reads what one copy of the function emits."""
+
+    def __init__(self, function: Any, context: QueueContext, position: Any) -> None:
+        self._function = function
+        self._context = context
+        self._resettable = hasattr(function, "snapshot_state")
+        self._position = position
+        if self._resettable:
+            function.initialize_state(position)
+        self._error: BaseException | None = None
+        self._watermark: int | None = None
+        self._idle = False
+        self._finished = False
+        self._thread = threading.Thread(target=self._run, name=f"source-function-{context.instance}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._function.run(self._context)
+        except BaseException as error:  # told to the reader's thread, which raises it
+            self._error = error
+        finally:
+            self._context.wake()
+
+    def read(self, bounds: ReadBounds) -> RowBatch | None:
+        was_running = self._thread.is_alive()
+        values, timestamps, self._watermark, self._idle = self._context.take(_PATIENCE if was_running else 0.0)
+        if self._resettable:
+            self._snapshot(values, timestamps)
+        if not was_running and not values:
+            if self._error is not None:
+                error = self._error
+                raise UserFunctionError(
+                    f"run of {type(self._function).__name__} raised {type(error).__name__}: {error}",
+                    remedy="correct the source function",
+                ) from error
+            self._finished = True
+        if not values:
+            return None
+        with_time = all(timestamp is not None for timestamp in timestamps)
+        return RowBatch(values, [t for t in timestamps if t is not None] if with_time else None)
+
+    def _snapshot(self, values: list[Any], timestamps: list[int | None]) -> None:
+        """Take the lock, then what was emitted until then, then the state: all three belong together."""
+        lock = self._context.lock
+        lock.request()
+        while not lock.try_acquire(timeout=0.001):
+            self._take_more(values, timestamps)
+        try:
+            self._take_more(values, timestamps)
+            self._position = self._function.snapshot_state()
+        finally:
+            lock.release_request()
+
+    def _take_more(self, values: list[Any], timestamps: list[int | None]) -> None:
+        more, times, self._watermark, self._idle = self._context.take()
+        values += more
+        timestamps += times
+
+    @property
+    def position(self) -> Any:
+        return self._position
+
+    @property
+    def finished(self) -> bool:
+        return self._finished
+
+    def watermark(self) -> int | None:
+        return self._watermark
+
+    def is_idle(self) -> bool:
+        return self._idle
+
+    def close(self) -> None:
+        cancel = getattr(self._function, "cancel", None)
+        if cancel is not None:
+            cancel()
+        self._context.close()
+        self._thread.join(timeout=5.0)
+        close_function(self._function)
+
+
+class FunctionSink(Sink):
+    """Calls a function with every record: at least once, for after a failure records since the last checkpoint come again.
+
+    Args:
+        function: a `SinkFunction`, an object with `invoke(value)` or `invoke(value, context)`, or a callable with these
+            parameters. `open` and `close` are called; `flush()`, if it has one, before each checkpoint.
+    """
+
+    def __init__(self, function: Any) -> None:
+        if not callable(function) and not callable(getattr(function, "invoke", None)):
+            raise InvalidJob(
+                f"{function!r} is no sink function", remedy="pass a callable, or an object with invoke(value, context)"
+            )
+        self.function = function
+
+    def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
+        return FunctionWriter(self.function, context)
+
+
+class FunctionWriter(SinkWriter):
+    def __init__(self, function: Any, context: WriterContext) -> None:
+        self._function = function
+        self._invoke: Callable[..., Any] = getattr(function, "invoke", function)
+        self._with_context = _takes_context(self._invoke)
+        self._record = RecordContext(clock_of(context.operator))
+        if context.operator is not None:
+            open_function(function, context.operator)
+
+    def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
+        iterator = iter(values)
+        try:
+            if self._with_context:
+                self._write_with_context(iterator, timestamps, watermark)
+            else:
+                invoke = self._invoke
+                for value in iterator:
+                    invoke(value)
+        except Exception as error:
+            failed = values[len(values) - length_hint(iterator) - 1]
+            raise UserFunctionError(
+                f"the sink function raised {type(error).__name__} for {failed!r}: {error}",
+                remedy="correct the function, or make what it writes to reachable",
+            ) from error
+
+    def _write_with_context(self, values: Any, timestamps: list[int] | None, watermark: int) -> None:
+        record = self._record
+        record.watermark = watermark
+        for index, value in enumerate(values):
+            record.time = None if timestamps is None else timestamps[index]
+            self._invoke(value, record)
+
+    def prepare_commit(self, checkpoint_id: int) -> list[Any]:
+        flush = getattr(self._function, "flush", None)
+        if callable(flush):
+            flush()
+        return []
+
+    def close(self) -> None:
+        close_function(self._function)
+
+
+def clock_of(operator: OperatorContext | None) -> Callable[[], int]:
+    """Processing time in ms: the task's clock, or the machine's where there is no task."""
+    return operator.clock.now_ms if operator is not None else lambda: time.time_ns() // 1_000_000
+
+
+class RecordContext(SinkFunction.Context):
+    """The `context` of `invoke`: times of the record that is being written, in ms. One object, valid during the call."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self.watermark = MIN_TIMESTAMP
+        self.time: int | None = None
+
+    def current_processing_time(self) -> int:
+        return self._now_ms()
+
+    def current_watermark(self) -> int:
+        return self.watermark
+
+    def timestamp(self) -> int | None:
+        return self.time
+
+
+def _takes_context(invoke: Callable[..., Any]) -> bool:
+    """Whether a function has a second positional parameter without a default, or takes any number."""
+    try:
+        parameters = list(inspect.signature(invoke).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    positional = [
+        p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+    ]
+    return len(positional) > 1

@@ -1,0 +1,65 @@
+"""`PrintSink`: every record as a line of the TaskManager's output."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.sink import Sink, SinkWriter, WriterContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class PrintSink(Sink):
+    """Prints `str(value)`, with Flink's prefix: `identifier:3> ` of subtask 3, `3> ` without an identifier; a single
+    subtask is not numbered.
+
+    Args:
+        sink_identifier: what the lines begin with.
+        to_stderr: print to the standard error stream.
+    """
+
+    def __init__(self, sink_identifier: str = "", *, to_stderr: bool = False) -> None:
+        self.sink_identifier = sink_identifier
+        self.to_stderr = to_stderr
+
+    def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
+        operator = context.operator
+        line: Callable[[str], None]
+        if self.to_stderr:
+            line = _to_stderr
+        elif operator is not None and operator.print_line is not None:
+            line = operator.print_line
+        else:
+            line = print
+        return PrintWriter(prefix(self.sink_identifier, context.subtask, context.parallelism), line)
+
+
+class PrintWriter(SinkWriter):
+    def __init__(self, prefix: str, print_line: Callable[[str], None]) -> None:
+        self._prefix = prefix
+        self._print_line = print_line
+
+    def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
+        prefix, print_line = self._prefix, self._print_line
+        for value in values:
+            print_line(f"{prefix}{value}")
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+def prefix(identifier: str, subtask: int, parallelism: int) -> str:
+    """What Flink prints before a record.
+
+    >>> prefix("", 0, 1), prefix("", 2, 4), prefix("alerts", 0, 1), prefix("alerts", 2, 4)
+    ('', '3> ', 'alerts> ', 'alerts:3> ')
+    """
+    number = str(subtask + 1) if parallelism > 1 else ""
+    label = ":".join(part for part in (identifier, number) if part)
+    return f"{label}> " if label else ""
+
+
+def _to_stderr(line: str) -> None:
+    sys.stderr.write(line + "\n")

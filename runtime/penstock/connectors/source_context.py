@@ -1,0 +1,129 @@
+"""What a source function emits to, and the lock under which it does so.
+
+Records wait in a queue of bounded length for the reader. The checkpoint lock lets the reader see the function's state and
+the queue at a moment at which they agree (A45).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from penstock.datastream.functions import SourceFunction
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_CAPACITY = 10_000
+
+
+class CheckpointLock:
+    """Held by the function while it changes its state and emits; the reader goes first when it asks for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._free = threading.Event()
+        self._free.set()
+        self._owner: int | None = None
+        self._depth = 0
+
+    def __enter__(self) -> CheckpointLock:
+        thread = threading.get_ident()
+        if self._owner != thread:
+            self._free.wait()
+        self._lock.acquire()
+        self._owner = thread
+        self._depth += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._owner = None
+        self._lock.release()
+
+    def request(self) -> None:
+        """From now on the function waits before it takes the lock anew."""
+        self._free.clear()
+
+    def try_acquire(self, timeout: float) -> bool:
+        return self._lock.acquire(timeout=timeout)
+
+    def release_request(self) -> None:
+        self._lock.release()
+        self._free.set()
+
+
+class QueueContext(SourceFunction.SourceContext):
+    """The context given to `run`. Thread-safe.
+
+    Args:
+        instance, instances: which copy of a parallel function this is, and how many there are.
+    """
+
+    def __init__(self, instance: int = 0, instances: int = 1) -> None:
+        self.instance = instance
+        self.instances = instances
+        self.lock = CheckpointLock()
+        self._changed = threading.Condition()
+        self._values: deque[Any] = deque()
+        self._timestamps: deque[int | None] = deque()
+        self._watermark: int | None = None
+        self._idle = False
+        self._stopped = False
+
+    def collect(self, value: Any) -> None:
+        """Emit a record without a timestamp; blocks while the queue is full."""
+        self._emit(value, None)
+
+    def collect_with_timestamp(self, value: Any, timestamp: int) -> None:
+        """Emit a record with its event time in ms."""
+        self._emit(value, timestamp)
+
+    def emit_watermark(self, timestamp: int) -> None:
+        """Say that no record at or before `timestamp` (ms, or an object with `timestamp`) follows."""
+        with self._changed:
+            self._watermark = int(getattr(timestamp, "timestamp", timestamp))
+            self._idle = False
+
+    def mark_as_temporarily_idle(self) -> None:
+        """Nothing comes for a time: the event-time clock goes on without this source until its next record (A47)."""
+        with self._changed:
+            self._idle = True
+
+    def get_checkpoint_lock(self) -> CheckpointLock:
+        return self.lock
+
+    def close(self) -> None:
+        """The reader has gone: `collect` no longer blocks."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def take(self, timeout: float = 0.0) -> tuple[list[Any], list[int | None], int | None, bool]:
+        """All queued records with timestamps, the watermark behind them, and whether the source is idle."""
+        with self._changed:
+            if timeout and not self._values and not self._stopped:
+                self._changed.wait(timeout)
+            values, timestamps = list(self._values), list(self._timestamps)
+            self._values.clear()
+            self._timestamps.clear()
+            self._changed.notify_all()
+            return values, timestamps, self._watermark, self._idle
+
+    def _emit(self, value: Any, timestamp: int | None) -> None:
+        with self._changed:
+            while len(self._values) >= _CAPACITY and not self._stopped:
+                self._changed.wait()
+            self._values.append(value)
+            self._timestamps.append(timestamp)
+            self._idle = False
+            if len(self._values) == 1:
+                self._changed.notify_all()

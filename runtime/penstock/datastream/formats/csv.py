@@ -1,0 +1,372 @@
+"""CSV: rows in messages, and lines of files.
+
+Files: `CsvReaderFormat.for_schema` for a FileSource, `CsvEncoder` or `CsvBulkWriters` for a FileSink; `CsvFormat` takes any
+declaration of fields and gives records of any form. Messages: the schemas with PyFlink's names.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.common.errors import InvalidJob, RecordFormatError
+from penstock.common.one_time_warning import warn_no_effect
+from penstock.common.serialization import DeserializationSchema, SerializationSchema
+from penstock.common.type_inference import to_type_info
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from penstock.connectors.formats.arrow_types import arrow_type
+from penstock.connectors.formats.bulk import CsvWriterFactory
+from penstock.connectors.formats.csv import CsvDialect, CsvFormat
+from penstock.connectors.formats.encode import CsvEncoder
+from penstock.connectors.formats.record_format import MALFORMED_RECORDS, MalformedBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "CsvBulkWriters",
+    "CsvDialect",
+    "CsvEncoder",
+    "CsvFormat",
+    "CsvReaderFormat",
+    "CsvRowDeserializationSchema",
+    "CsvRowSerializationSchema",
+    "CsvSchema",
+    "CsvSchemaBuilder",
+]
+
+_LOG = logging.getLogger(__name__)
+
+
+class CsvSchema:
+    """Columns of CSV and how they are separated; made by `CsvSchema.builder()`."""
+
+    def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, line_separator: str = "\n") -> None:
+        self.row_type = row_type
+        self.dialect = dialect
+        self.line_separator = line_separator
+
+    @staticmethod
+    def builder() -> CsvSchemaBuilder:
+        return CsvSchemaBuilder()
+
+    def size(self) -> int:
+        """Number of columns."""
+        return len(self.row_type.get_field_names())
+
+    def __len__(self) -> int:
+        return self.size()
+
+    def __repr__(self) -> str:
+        return f"CsvSchema({', '.join(self.row_type.get_field_names())})"
+
+
+class CsvSchemaBuilder:
+    """PyFlink's builder.
+
+    >>> schema = CsvSchema.builder().add_string_column("id").add_number_column("celsius", Types.DOUBLE()).build()
+    >>> schema.size()
+    2
+    """
+
+    def __init__(self) -> None:
+        self._columns: dict[str, TypeInformation] = {}
+        self._dialect = CsvDialect()
+        self._line_separator = "\n"
+        self._array_separator = ";"
+
+    def build(self) -> CsvSchema:
+        """
+        Raises:
+            InvalidJob: there are no columns.
+        """
+        if not self._columns:
+            raise InvalidJob("a CSV schema without columns", remedy="add columns before build()")
+        row_type = RowTypeInfo(list(self._columns.values()), list(self._columns))
+        return CsvSchema(row_type, self._dialect, self._line_separator)
+
+    def add_array_column(self, name: str, separator: str = ";", element_type: Any = None) -> CsvSchemaBuilder:
+        """A list in one value, its elements (str unless given) separated by `separator`."""
+        self._add(name, Types.LIST(_type(element_type, Types.STRING())))
+        return self._change(array_separators={**self._dialect.array_separators, name: separator})
+
+    def add_boolean_column(self, name: str) -> CsvSchemaBuilder:
+        return self._add(name, Types.BOOLEAN())
+
+    def add_number_column(self, name: str, number_type: Any = None) -> CsvSchemaBuilder:
+        """`number_type`: such as `Types.DOUBLE()` or `float`; LONG unless given."""
+        return self._add(name, _type(number_type, Types.LONG()))
+
+    def add_string_column(self, name: str) -> CsvSchemaBuilder:
+        return self._add(name, Types.STRING())
+
+    def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
+        row_type = schema.row_type
+        for name, kind in zip(row_type.get_field_names(), row_type.get_field_types(), strict=True):
+            self._add(name, kind)
+        return self._change(array_separators={**self._dialect.array_separators, **schema.dialect.array_separators})
+
+    def clear_columns(self) -> CsvSchemaBuilder:
+        self._columns.clear()
+        return self
+
+    def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
+        return self._change(allow_comments=allow)
+
+    def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
+        warn_no_effect("set_any_property_name", "columns beyond the schema are left out, or refused without a header")
+        return self
+
+    def disable_array_element_separator(self) -> CsvSchemaBuilder:
+        return self.set_array_element_separator("")
+
+    def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
+        """The array column at this position has one element: the whole value."""
+        return self._change(array_separators={**self._dialect.array_separators, list(self._columns)[index]: ""})
+
+    def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
+        """For all array columns so far."""
+        return self._change(array_separators=dict.fromkeys(self._dialect.array_separators, separator))
+
+    def set_column_separator(self, char: str) -> CsvSchemaBuilder:
+        return self._change(delimiter=char)
+
+    def disable_escape_char(self) -> CsvSchemaBuilder:
+        return self._change(escape=None)
+
+    def set_escape_char(self, char: str) -> CsvSchemaBuilder:
+        return self._change(escape=char)
+
+    def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
+        r"""`\n` or `\r\n`; readers take both.
+
+        Raises:
+            InvalidJob: another one.
+        """
+        if separator not in ("\n", "\r\n"):
+            raise InvalidJob(f"line separator {separator!r}", remedy=r"use '\n' or '\r\n'")
+        self._line_separator = separator
+        return self
+
+    def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
+        return self._change(null_value=null_value)
+
+    def disable_quote_char(self) -> CsvSchemaBuilder:
+        return self._change(quote=None)
+
+    def set_quote_char(self, char: str) -> CsvSchemaBuilder:
+        return self._change(quote=char)
+
+    def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
+        return self._change(header="skip" if skip else "none")
+
+    def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
+        """The header must be the columns of the schema, in their order."""
+        return self._change(header="strict" if strict else "names")
+
+    def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
+        """The first line names the columns, which may come in any order."""
+        return self._change(header="names" if use else "none")
+
+    def size(self) -> int:
+        return len(self._columns)
+
+    def _add(self, name: str, kind: TypeInformation) -> CsvSchemaBuilder:
+        self._columns[name] = kind
+        return self
+
+    def _change(self, **changes: Any) -> CsvSchemaBuilder:
+        self._dialect = replace(self._dialect, **changes)
+        return self
+
+
+def _type(declared: Any, default: TypeInformation) -> TypeInformation:
+    return to_type_info(declared) or default
+
+
+class CsvReaderFormat(CsvFormat):
+    """Reads the columns of a CsvSchema as Rows."""
+
+    @staticmethod
+    def for_schema(schema: CsvSchema, *, on_error: str = "fail", error_tag: Any = MALFORMED_RECORDS) -> CsvReaderFormat:
+        """
+        Args:
+            on_error: "fail" or "side-output" (to `error_tag`).
+        """
+        return CsvReaderFormat(schema.row_type, schema.dialect, on_error=on_error, error_tag=error_tag)
+
+
+class CsvBulkWriters:
+    """Makes CSV writers for `FileSink.for_bulk_format`."""
+
+    @staticmethod
+    def for_schema(schema: CsvSchema) -> CsvWriterFactory:
+        dialect = schema.dialect if schema.dialect.header != "skip" else replace(schema.dialect, header="none")
+        return CsvWriterFactory(schema.row_type, with_separators(schema.row_type, dialect))
+
+
+class CsvRowDeserializationSchema(DeserializationSchema):
+    """CSV lines as Rows.
+
+    >>> row_type = Types.ROW_NAMED(["id", "n"], [Types.STRING(), Types.LONG()])
+    >>> CsvRowDeserializationSchema.Builder(row_type).set_field_delimiter(";").build().deserialize(b"a;1")
+    Row(id='a', n=1)
+    """
+
+    def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, *, ignore_parse_errors: bool = False) -> None:
+        self._row_type = row_type
+        self._dialect = dialect
+        self._ignore_parse_errors = ignore_parse_errors
+        self._decode = CsvFormat(row_type, dialect).decoder(b"")
+        self._ignored = 0
+
+    def deserialize(self, message: bytes) -> Any:
+        """The Row; None for a comment, and for a malformed message if parse errors are ignored.
+
+        Raises:
+            RecordFormatError: the message is malformed.
+        """
+        try:
+            rows = self._decode(bytes(message)).rows().values
+            if len(rows) > 1:
+                raise MalformedBlock(f"{len(rows)} lines in one message")
+        except MalformedBlock as error:
+            if self._ignore_parse_errors:
+                return self._ignore(message, error)
+            raise RecordFormatError(
+                f"malformed CSV message: {error}: {bytes(message)[:200]!r}",
+                remedy="correct the message, or let the schema ignore parse errors",
+            ) from error
+        return rows[0] if rows else None
+
+    def deserialize_batch(self, messages: Sequence[bytes]) -> list[Any]:
+        data = b"\n".join(messages)
+        try:
+            if data.count(b"\n") == len(messages) - 1:
+                rows = self._decode(data).rows().values
+                if len(rows) == len(messages):
+                    return rows
+        except MalformedBlock:
+            pass  # message by message, to find out which
+        return super().deserialize_batch(messages)
+
+    def _ignore(self, message: bytes, error: Exception) -> None:
+        self._ignored += 1
+        if self._ignored & (self._ignored - 1) == 0:
+            _LOG.warning("%d malformed CSV messages ignored; the last: %s: %r", self._ignored, error, message[:200])
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._row_type
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _csv_schema, (self._row_type, self._dialect, self._ignore_parse_errors)
+
+    class Builder:
+        def __init__(self, type_info: Any) -> None:
+            self._row_type = _row_type(type_info)
+            self._dialect = CsvDialect()
+            self._ignore_parse_errors = False
+
+        def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
+            return self._change(delimiter=delimiter)
+
+        def set_allow_comments(self, allow_comments: bool) -> CsvRowDeserializationSchema.Builder:
+            return self._change(allow_comments=allow_comments)
+
+        def set_array_element_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
+            return self._change(array_separators=dict.fromkeys(self._row_type.get_field_names(), delimiter))
+
+        def set_quote_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
+            return self._change(quote=c)
+
+        def set_escape_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
+            return self._change(escape=c)
+
+        def set_null_literal(self, null_literal: str) -> CsvRowDeserializationSchema.Builder:
+            return self._change(null_value=null_literal)
+
+        def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> CsvRowDeserializationSchema.Builder:
+            """Malformed messages are left out, with a warning in the log."""
+            self._ignore_parse_errors = ignore_parse_errors
+            return self
+
+        def _change(self, **changes: Any) -> CsvRowDeserializationSchema.Builder:
+            self._dialect = replace(self._dialect, **changes)
+            return self
+
+        def build(self) -> CsvRowDeserializationSchema:
+            return _csv_schema(self._row_type, self._dialect, self._ignore_parse_errors)
+
+
+def _csv_schema(row_type: RowTypeInfo, dialect: CsvDialect, ignore: bool) -> CsvRowDeserializationSchema:
+    return CsvRowDeserializationSchema(row_type, dialect, ignore_parse_errors=ignore)
+
+
+class CsvRowSerializationSchema(SerializationSchema):
+    """Rows as CSV lines.
+
+    >>> row_type = Types.ROW_NAMED(["id", "n"], [Types.STRING(), Types.LONG()])
+    >>> CsvRowSerializationSchema.Builder(row_type).build().serialize(("a,b", 1))
+    b'"a,b",1\\n'
+    """
+
+    def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, line_delimiter: str) -> None:
+        self._row_type = row_type
+        self._encoder = CsvEncoder(row_type.get_field_names(), with_separators(row_type, dialect))
+        self._line_delimiter = line_delimiter.encode()
+
+    def serialize(self, element: Any) -> bytes:
+        row = self._row_type.convert(element)
+        return self._encoder.encode(row).removesuffix(b"\n") + self._line_delimiter
+
+    class Builder:
+        def __init__(self, type_info: Any) -> None:
+            self._row_type = _row_type(type_info)
+            self._dialect = CsvDialect()
+            self._line_delimiter = "\n"
+
+        def set_field_delimiter(self, c: str) -> CsvRowSerializationSchema.Builder:
+            return self._change(delimiter=c)
+
+        def set_line_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
+            self._line_delimiter = delimiter
+            return self
+
+        def set_array_element_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
+            return self._change(array_separators=dict.fromkeys(self._row_type.get_field_names(), delimiter))
+
+        def disable_quote_character(self) -> CsvRowSerializationSchema.Builder:
+            return self._change(quote=None)
+
+        def set_quote_character(self, c: str) -> CsvRowSerializationSchema.Builder:
+            return self._change(quote=c)
+
+        def set_escape_character(self, c: str) -> CsvRowSerializationSchema.Builder:
+            return self._change(escape=c)
+
+        def set_null_literal(self, s: str) -> CsvRowSerializationSchema.Builder:
+            return self._change(null_value=s)
+
+        def _change(self, **changes: Any) -> CsvRowSerializationSchema.Builder:
+            self._dialect = replace(self._dialect, **changes)
+            return self
+
+        def build(self) -> CsvRowSerializationSchema:
+            return CsvRowSerializationSchema(self._row_type, self._dialect, self._line_delimiter)
+
+
+def with_separators(row_type: RowTypeInfo, dialect: CsvDialect) -> CsvDialect:
+    """The dialect with a separator for each list column and no other."""
+    pairs = zip(row_type.get_field_names(), row_type.get_field_types(), strict=True)
+    lists = [name for name, kind in pairs if pa.types.is_list(arrow_type(kind, name))]
+    return replace(dialect, array_separators={name: dialect.array_separators.get(name, ";") for name in lists})
+
+
+def _row_type(type_info: Any) -> RowTypeInfo:
+    found = to_type_info(type_info)
+    if not isinstance(found, RowTypeInfo):
+        raise InvalidJob(f"{type_info!r} is no row type", remedy="give Types.ROW_NAMED(names, types)")
+    return found

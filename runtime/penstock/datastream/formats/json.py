@@ -1,0 +1,203 @@
+"""JSON: rows in messages, and lines of files.
+
+Files: `JsonLinesFormat` for a FileSource, `JsonLinesEncoder` for a FileSink. Messages: the schemas with PyFlink's names.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import InvalidJob, RecordFormatError
+from penstock.common.serialization import DeserializationSchema, SerializationSchema
+from penstock.common.type_inference import to_type_info
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from penstock.connectors.formats.encode import JsonLinesEncoder
+from penstock.connectors.formats.json_lines import JsonLinesFormat
+from penstock.connectors.formats.record_format import MalformedBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["JsonLinesEncoder", "JsonLinesFormat", "JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class JsonRowDeserializationSchema(DeserializationSchema):
+    """JSON objects as Rows.
+
+    >>> schema = JsonRowDeserializationSchema.builder().type_info(Types.ROW_NAMED(["id"], [Types.STRING()])).build()
+    >>> schema.deserialize(b'{"id": "a"}')
+    Row(id='a')
+    """
+
+    def __init__(self, row_type: RowTypeInfo, *, fail_on_missing_field: bool, ignore_parse_errors: bool) -> None:
+        self._row_type = row_type
+        self._fail_on_missing_field = fail_on_missing_field
+        self._ignore_parse_errors = ignore_parse_errors
+        self._format = JsonLinesFormat(row_type)
+        self._decode = self._format.decoder(b"")
+        self._ignored = 0
+
+    @staticmethod
+    def builder() -> JsonRowDeserializationSchema.Builder:
+        return JsonRowDeserializationSchema.Builder()
+
+    def deserialize(self, message: bytes) -> Any:
+        """The Row; None for a malformed message if parse errors are ignored.
+
+        Raises:
+            RecordFormatError: the message is malformed, or lacks a field and must not.
+        """
+        data = bytes(message).replace(b"\n", b" ")
+        try:
+            rows = self._decode(data).rows().values
+            if len(rows) != 1:
+                raise MalformedBlock("no JSON value")
+            if self._fail_on_missing_field:
+                missing = set(self._row_type.get_field_names()) - set(json.loads(data))
+                if missing:
+                    raise MalformedBlock(f"no field {', '.join(map(repr, sorted(missing)))}")
+        except MalformedBlock as error:
+            if self._ignore_parse_errors:
+                return self._ignore(message, error)
+            raise RecordFormatError(
+                f"malformed JSON message: {error}: {bytes(message)[:200]!r}",
+                remedy="correct the message, or let the schema ignore_parse_errors()",
+            ) from error
+        return rows[0]
+
+    def deserialize_batch(self, messages: Sequence[bytes]) -> list[Any]:
+        if not self._fail_on_missing_field:
+            data = b"\n".join(messages)
+            try:
+                if data.count(b"\n") == len(messages) - 1:
+                    rows = self._decode(data).rows().values
+                    if len(rows) == len(messages):
+                        return rows
+            except MalformedBlock:
+                pass  # message by message, to find out which
+        return super().deserialize_batch(messages)
+
+    def _ignore(self, message: bytes, error: Exception) -> None:
+        self._ignored += 1
+        if self._ignored & (self._ignored - 1) == 0:
+            _LOG.warning("%d malformed JSON messages ignored; the last: %s: %r", self._ignored, error, message[:200])
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._row_type
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _json_schema, (self._row_type, self._fail_on_missing_field, self._ignore_parse_errors)
+
+    class Builder:
+        """Fields by `type_info` or by `json_schema`."""
+
+        def __init__(self) -> None:
+            self._type_info: RowTypeInfo | None = None
+            self._fail_on_missing_field = False
+            self._ignore_parse_errors = False
+
+        def type_info(self, type_info: Any) -> JsonRowDeserializationSchema.Builder:
+            found = to_type_info(type_info)
+            if not isinstance(found, RowTypeInfo):
+                raise InvalidJob(f"{type_info!r} is no row type", remedy="give Types.ROW_NAMED(names, types)")
+            self._type_info = found
+            return self
+
+        def json_schema(self, json_schema: str) -> JsonRowDeserializationSchema.Builder:
+            """Fields by a JSON schema of an object.
+
+            Raises:
+                InvalidJob: it is none, or has types a Row cannot have.
+            """
+            try:
+                found = _row_type_of(json.loads(json_schema))
+            except (ValueError, KeyError, TypeError) as error:
+                raise InvalidJob(f"not a JSON schema of an object: {error}: {json_schema[:200]!r}") from error
+            return self.type_info(found)
+
+        def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
+            """A message without one of the fields is malformed; else the field is None."""
+            self._fail_on_missing_field = True
+            return self
+
+        def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
+            """Malformed messages are left out, with a warning in the log."""
+            self._ignore_parse_errors = True
+            return self
+
+        def build(self) -> JsonRowDeserializationSchema:
+            if self._type_info is None:
+                raise InvalidJob("a JSON schema without fields", remedy="call type_info(...) or json_schema(...)")
+            if self._fail_on_missing_field and self._ignore_parse_errors:
+                raise InvalidJob("fail_on_missing_field and ignore_parse_errors exclude each other")
+            return _json_schema(self._type_info, self._fail_on_missing_field, self._ignore_parse_errors)
+
+
+def _json_schema(row_type: RowTypeInfo, fail: bool, ignore: bool) -> JsonRowDeserializationSchema:
+    return JsonRowDeserializationSchema(row_type, fail_on_missing_field=fail, ignore_parse_errors=ignore)
+
+
+def _row_type_of(schema: dict[str, Any]) -> RowTypeInfo:
+    fields = schema["properties"]
+    return RowTypeInfo([_type_of(kind) for kind in fields.values()], list(fields))
+
+
+def _type_of(schema: dict[str, Any]) -> TypeInformation:
+    kind = schema["type"]
+    if isinstance(kind, list):
+        kind = next(one for one in kind if one != "null")
+    if kind == "object":
+        return _row_type_of(schema)
+    if kind == "array":
+        return Types.LIST(_type_of(schema["items"]))
+    return {
+        "string": Types.STRING,
+        "integer": Types.LONG,
+        "number": Types.DOUBLE,
+        "boolean": Types.BOOLEAN,
+    }[kind]()
+
+
+class JsonRowSerializationSchema(SerializationSchema):
+    """Rows as JSON objects.
+
+    >>> from penstock.common.types import Row
+    >>> schema = JsonRowSerializationSchema.builder().with_type_info(Types.ROW_NAMED(["id"], [Types.STRING()])).build()
+    >>> schema.serialize(Row("a"))
+    b'{"id":"a"}'
+    """
+
+    def __init__(self, row_type: RowTypeInfo) -> None:
+        self._row_type = row_type
+        self._encoder = JsonLinesEncoder(row_type.get_field_names())
+
+    @staticmethod
+    def builder() -> JsonRowSerializationSchema.Builder:
+        return JsonRowSerializationSchema.Builder()
+
+    def serialize(self, element: Any) -> bytes:
+        return self._encoder.encode(self._row_type.convert(element)).rstrip(b"\n")
+
+    def serialize_batch(self, elements: Sequence[Any]) -> list[bytes]:
+        lines = self._encoder.encode_batch(list(map(self._row_type.convert, elements))).split(b"\n")
+        return lines[:-1]
+
+    class Builder:
+        def __init__(self) -> None:
+            self._type_info: RowTypeInfo | None = None
+
+        def with_type_info(self, type_info: Any) -> JsonRowSerializationSchema.Builder:
+            found = to_type_info(type_info)
+            if not isinstance(found, RowTypeInfo):
+                raise InvalidJob(f"{type_info!r} is no row type", remedy="give Types.ROW_NAMED(names, types)")
+            self._type_info = found
+            return self
+
+        def build(self) -> JsonRowSerializationSchema:
+            if self._type_info is None:
+                raise InvalidJob("a JSON schema without fields", remedy="call with_type_info(...)")
+            return JsonRowSerializationSchema(self._type_info)
