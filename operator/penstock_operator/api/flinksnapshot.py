@@ -48,6 +48,15 @@ class FlinkSnapshotSpec(Api):
     """Time for one attempt. Default: the job's upgrade.savepointTimeout."""
 
 
+class StorageAccess(Api):
+    """How to reach the files when the FlinkJob is gone."""
+
+    secret_name: str | None = None
+    """Secret with the credentials."""
+    configuration: dict[str, str] = Field(default_factory=dict)
+    """The job's s3.* keys."""
+
+
 class FlinkSnapshotStatus(Api):
     """How far it is."""
 
@@ -69,6 +78,8 @@ class FlinkSnapshotStatus(Api):
     """Where it is."""
     checkpoint_id: int | None = None
     """Its number."""
+    storage: StorageAccess | None = None
+    """How to reach the files when the FlinkJob is gone."""
     started_at: Time | None = None
     """When the current attempt began."""
     completed_at: Time | None = None

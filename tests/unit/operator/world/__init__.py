@@ -6,6 +6,6 @@ a sink that notices every record that is lost or repeated. The operator's loops 
 
 from tests.unit.operator.world.faults import Fault, Killed
 from tests.unit.operator.world.images import Image
-from tests.unit.operator.world.world import World, flinkjob
+from tests.unit.operator.world.world import World, flinkjob, flinksnapshot
 
-__all__ = ["Fault", "Image", "Killed", "World", "flinkjob"]
+__all__ = ["Fault", "Image", "Killed", "World", "flinkjob", "flinksnapshot"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from penstock_operator.errors import Unavailable
+from penstock_operator.errors import EngineUnreachable, StorageError, Unavailable
 
 
 class Killed(BaseException):
@@ -34,4 +34,5 @@ class Fault:
         self.struck = f"{self.mode} of call {self.at}: {call}"
         if self.mode.startswith("die"):
             raise Killed(self.struck)
-        raise Unavailable(f"injected: {self.struck}")
+        failures = {"rest": EngineUnreachable, "dispose": StorageError}
+        raise failures.get(call.split()[0], Unavailable)(f"injected: {self.struck}")

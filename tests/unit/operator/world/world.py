@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from penstock_operator.reconcile.loop import JobLoop
 from penstock_operator.reconcile.views import labels_of
 from penstock_operator.resources.names import INCARNATION, JOB, ROLE
 from penstock_operator.settings import Settings
+from penstock_operator.snapshot.loop import SnapshotLoop
 from tests.unit.operator.world.cluster import FakeCluster
 from tests.unit.operator.world.engine import FakeEngineClient, FakeJob
 from tests.unit.operator.world.faults import Fault, Killed
@@ -47,6 +47,17 @@ def flinkjob(name: str = NAME, *, image: str = "job:1", **job: Any) -> Manifest:
     }
 
 
+def flinksnapshot(name: str, *, job: str = NAME, **spec: Any) -> Manifest:
+    """A FlinkSnapshot that takes a savepoint, unless told otherwise."""
+    body = spec if "checkpoint" in spec else {"savepoint": {"disposeOnDelete": True}, **spec}
+    return {
+        "apiVersion": "penstock.dev/v1",
+        "kind": "FlinkSnapshot",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"jobRef": {"name": job}, **body},
+    }
+
+
 class World:
     """One cluster, one store, one clock, one operator that can be killed and started again."""
 
@@ -73,7 +84,7 @@ class World:
             now=self.now,
             monotonic=lambda: (self.time - START).total_seconds(),
         )
-        self.loops: dict[str, Any] = {}
+        self.loops: dict[tuple[str, str], JobLoop | SnapshotLoop] = {}
 
     def now(self) -> datetime:
         return self.time
@@ -113,6 +124,12 @@ class World:
     def condition(self, kind: str, name: str = NAME) -> dict[str, Any]:
         return next((c for c in self.status(name).get("conditions", ()) if c["type"] == kind), {})
 
+    def snapshots(self, **labels: str) -> dict[str, dict[str, Any]]:
+        """Status of the FlinkSnapshots, by name."""
+        wanted = {f"penstock.dev/{key}": value for key, value in labels.items()}
+        found = self.cluster.select("FlinkSnapshot", None, wanted)
+        return {m["metadata"]["name"]: m.get("status", {}) for m in found}
+
     def events(self) -> list[tuple[str, str]]:
         found = [m for (kind, _, _), m in self.cluster.objects.items() if kind == "Event"]
         found.sort(key=lambda m: (m["firstTimestamp"], int(m["metadata"]["resourceVersion"])))
@@ -120,16 +137,15 @@ class World:
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    async def operate(self, name: str = NAME) -> None:
+    async def operate(self, name: str = NAME, kind: str = "FlinkJob") -> None:
         """One pass of the operator; if it is killed, a new one takes its place at the next pass."""
-        loop = self.loops.get(name)
-        if loop is None:
-            loop = self.loops[name] = JobLoop("default", name, self.ports)
+        make = JobLoop if kind == "FlinkJob" else SnapshotLoop
+        loop = self.loops.setdefault((kind, name), make("default", name, self.ports))
         try:
             await loop.reconcile()
         except Killed:
             self.deaths += 1
-            self.loops.pop(name)
+            self.loops.clear()
         except Exception:
             if not self.fault.struck or self.fault.mode.startswith("die"):
                 raise
@@ -150,8 +166,9 @@ class World:
             await self._turn(also)
 
     async def _turn(self, also: Callable[[], Awaitable[None]] | None) -> None:
-        for name in [m["metadata"]["name"] for m in self.cluster.select("FlinkJob", None, {})]:
-            await self.operate(name)
+        for kind in ("FlinkJob", "FlinkSnapshot"):
+            for name in [m["metadata"]["name"] for m in self.cluster.select(kind, None, {})]:
+                await self.operate(name, kind)
         if also is not None:
             await also()
         self.tick(1.0)
@@ -356,4 +373,4 @@ def _waiting(reason: str, message: str, image: str) -> dict[str, Any]:
     return {"phase": "Pending", "containerStatuses": [{"image": image, "restartCount": 0, "state": waiting}]}
 
 
-__all__ = ["Image", "World", "flinkjob", "replace"]
+__all__ = ["Image", "World", "flinkjob", "flinksnapshot"]

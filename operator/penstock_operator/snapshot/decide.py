@@ -1,0 +1,311 @@
+"""What to do next for one FlinkSnapshot. Pure.
+
+state        seen                                          next
+───────────  ────────────────────────────────────────────  ───────────────────────────────────────────────────────
+(deleting)   a restore may still need the files            wait, as long as the FlinkJob exists
+             files that we made, to be disposed of         dispose, then let the object go
+             storage does not answer for too long          say so, keep the files, let the object go
+Pending      names a savepoint that exists                 verify → Completed, or Failed
+             job RUNNING, no change of it going on         choose folder and id → InProgress → trigger
+             otherwise                                     wait and say for what
+InProgress   complete savepoint in the folder              Completed, whatever the engine says
+             request failed, too late, or job replaced     Pending again after a pause, or Failed
+             the engine does not know the request          ask again under the same id
+Completed, Failed, Abandoned                               final
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec, FlinkSnapshotStatus, StorageAccess
+from penstock_operator.api.status import Condition
+from penstock_operator.reconcile.observation import Engine, Storage
+from penstock_operator.reconcile.plan import Event
+from penstock_operator.settings import Settings
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from typing import Literal
+
+    from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.api.status import FlinkJobStatus
+
+DISPOSAL_TIMEOUT = timedelta(minutes=30)
+FINAL = frozenset({"Completed", "Failed", "Abandoned"})
+QUIET_OPERATIONS = frozenset({"Rescale", "Deploy", "Resume", "Upgrade", "Redeploy", "Rollback", "Recover"})
+"""Operations during whose last step (watching) a snapshot does no harm."""
+
+
+@dataclass(frozen=True)
+class Protect:
+    """Set finalizer and labels."""
+
+
+@dataclass(frozen=True)
+class TakeSnapshot:
+    """Ask the engine."""
+
+    kind: Literal["savepoint", "checkpoint"]
+    job_id: str
+    directory: str
+    trigger_id: str
+
+
+@dataclass(frozen=True)
+class Dispose:
+    """Delete the files."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Release:
+    """Let the object go."""
+
+
+SnapshotAction = Protect | TakeSnapshot | Dispose | Release
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """The FlinkJob that the snapshot is of."""
+
+    uid: str
+    spec: FlinkJobSpec | None
+    status: FlinkJobStatus
+    deleting: bool = False
+    protected: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class SnapshotContext:
+    """All that the decision may know."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    spec: FlinkSnapshotSpec
+    status: FlinkSnapshotStatus
+    now: datetime
+    trigger: str = "manual"
+    protected: bool = False
+    """Finalizer and labels are set."""
+    deleting_since: datetime | None = None
+    job: JobFacts | None = None
+    engine: Engine = field(default_factory=Engine)
+    storage: Storage = field(default_factory=Storage)
+    failure: str = ""
+    """Why the last action was refused."""
+    disposed: bool = False
+    settings: Settings = field(default_factory=Settings)
+    events: tuple[Event, ...] = ()
+
+    @property
+    def kind(self) -> Literal["savepoint", "checkpoint"]:
+        """What is asked for."""
+        return "checkpoint" if self.spec.checkpoint is not None else "savepoint"
+
+    @property
+    def ours(self) -> bool:
+        """The operator made the files (and did not only register them)."""
+        savepoint = self.spec.savepoint
+        return savepoint is not None and (savepoint.path is None or self.trigger == "upgrade")
+
+
+@dataclass(frozen=True)
+class SnapshotDecision:
+    """Write the status, tell, act, come back; `requeue` None: at once."""
+
+    status: FlinkSnapshotStatus
+    action: SnapshotAction | None = None
+    events: tuple[Event, ...] = ()
+    requeue: timedelta | None = None
+
+
+def decide(ctx: SnapshotContext) -> SnapshotDecision:
+    """The next step, with conditions brought up to date."""
+    decision = _next(ctx)
+    return replace(decision, status=_report(ctx, decision.status))
+
+
+def _next(ctx: SnapshotContext) -> SnapshotDecision:
+    if ctx.deleting_since is not None:
+        return _deleting(ctx)
+    if not ctx.protected:
+        return SnapshotDecision(ctx.status, Protect(), requeue=ctx.settings.backoff_first if ctx.failure else None)
+    if ctx.status.state in FINAL:
+        return _done(ctx, after=ctx.settings.resync * 60)
+    if ctx.job is None:
+        return _wait(ctx, f"there is no FlinkJob {ctx.spec.job_ref.name}", after=ctx.settings.resync)
+    if ctx.job.deleting and ctx.status.state == "Pending":
+        return _end(ctx, "Abandoned", f"FlinkJob {ctx.spec.job_ref.name} is being deleted")
+    if ctx.spec.savepoint is not None and ctx.spec.savepoint.path is not None:
+        return _register(ctx, ctx.spec.savepoint.path)
+    return _pending(ctx) if ctx.status.state == "Pending" else _in_progress(ctx)
+
+
+def _register(ctx: SnapshotContext, path: str) -> SnapshotDecision:
+    verdict = ctx.storage.verdict(path)
+    if verdict is None:
+        return _wait(ctx, ctx.storage.error or f"verifying {path}")
+    if not verdict.ok:
+        return _end(ctx, "Failed", f"{path} cannot be restored from: {verdict.reason}")
+    updates = {"path": path, "checkpoint_id": verdict.checkpoint_id, "storage": _access(ctx)}
+    return _complete(_with(ctx, **updates), verdict.time)
+
+
+def _pending(ctx: SnapshotContext) -> SnapshotDecision:
+    status, job = ctx.status, ctx.job
+    if job is None or job.spec is None:
+        return _wait(ctx, "the FlinkJob's spec is not valid")
+    if status.next_retry_at is not None and ctx.now < status.next_retry_at:
+        return _done(ctx, after=status.next_retry_at - ctx.now)
+    op, running = job.status.operation, job.status.running
+    if op is not None and not (op.step == "Watch" and op.kind in QUIET_OPERATIONS):
+        return _wait(ctx, f"FlinkJob {ctx.spec.job_ref.name} is being changed ({op.kind})")
+    if running is None or not ctx.engine.running:
+        return _wait(ctx, f"a {ctx.kind} needs a RUNNING job, this one is {ctx.engine.state or job.status.phase}")
+    trigger = hashlib.sha256(f"{ctx.uid}|{status.failures}".encode()).hexdigest()[:32]
+    folder = f"{ctx.namespace}/{ctx.spec.job_ref.name}-{job.uid[:8]}/{ctx.name}-{status.failures}"
+    directory = f"{job.spec.storage.savepoints}/{folder}"
+    ctx = _with(
+        ctx,
+        state="InProgress",
+        message=f"the {ctx.kind} is being written",
+        job_id=running.job_id,
+        trigger_id=trigger,
+        request_id=None,
+        target_directory=directory,
+        started_at=ctx.now,
+        storage=_access(ctx),
+    )
+    return SnapshotDecision(ctx.status, TakeSnapshot(ctx.kind, running.job_id, directory, trigger), ctx.events)
+
+
+def _in_progress(ctx: SnapshotContext) -> SnapshotDecision:
+    status, job = ctx.status, ctx.job
+    sealed, request = ctx.storage.sealed, ctx.engine.request
+    if sealed is not None:
+        return _complete(_with(ctx, path=sealed.path, checkpoint_id=sealed.checkpoint_id), sealed.time)
+    if request is not None and request.state == "Completed":
+        return _reported(ctx)
+    if request is not None and request.state == "Failed":
+        return _retry(ctx, request.cause)
+    if ctx.failure:
+        return _retry(ctx, ctx.failure)
+    timeout = ctx.spec.timeout or (job.spec.upgrade.savepoint_timeout if job and job.spec else timedelta(minutes=10))
+    replaced = job is not None and (job.status.running is None or job.status.running.job_id != status.job_id)
+    if replaced and ctx.storage.asked and not ctx.storage.error:
+        return _retry(ctx, "the job was replaced before it was complete")
+    if status.started_at is not None and ctx.now - status.started_at > timeout:
+        return _retry(ctx, f"not complete within {timeout}")
+    unknown = request is not None and request.state == "Unknown" and ctx.engine.running
+    if unknown and status.job_id and status.target_directory and status.trigger_id:
+        action = TakeSnapshot(ctx.kind, status.job_id, status.target_directory, status.trigger_id)
+        return SnapshotDecision(ctx.status, action, ctx.events)
+    return _done(ctx, after=ctx.settings.progress)
+
+
+def _reported(ctx: SnapshotContext) -> SnapshotDecision:
+    request = ctx.engine.request
+    if ctx.kind == "savepoint":
+        if request is not None and request.location and ctx.storage.asked and not ctx.storage.error:
+            return _retry(ctx, f"{request.location} is reported as complete, but cannot be read")
+        return _wait(ctx, ctx.storage.error or "verifying")
+    points = ctx.engine.checkpoints
+    return _complete(_with(ctx, path=points.latest_path, checkpoint_id=points.latest_id), points.latest_at)
+
+
+def _complete(ctx: SnapshotContext, time: datetime | None) -> SnapshotDecision:
+    ctx = _with(ctx, completed_at=time or ctx.now)
+    return _end(ctx, "Completed", "")
+
+
+def _retry(ctx: SnapshotContext, why: str) -> SnapshotDecision:
+    failures, limit = ctx.status.failures + 1, ctx.spec.backoff_limit
+    text = why[: ctx.settings.text_limit]
+    if limit >= 0 and failures > limit:
+        return _end(_with(ctx, failures=failures), "Failed", f"{text}; given up after {failures} attempts")
+    pause = ctx.settings.backoff(failures)
+    cleared = {"trigger_id": None, "request_id": None, "started_at": None}
+    ctx = _with(ctx, state="Pending", failures=failures, message=text, next_retry_at=ctx.now + pause, **cleared)
+    event = Event("SnapshotFailed", f"{text}; next attempt in {pause}", "Warning", key=f"{ctx.uid}/failed/{failures}")
+    return SnapshotDecision(ctx.status, None, (*ctx.events, event), pause)
+
+
+def _end(ctx: SnapshotContext, state: str, message: str) -> SnapshotDecision:
+    ctx = _with(ctx, state=state, message=message, next_retry_at=None)
+    text = message or f"{ctx.kind} at {ctx.status.path}"
+    event = Event(f"Snapshot{state}", text, "Normal" if state == "Completed" else "Warning", key=f"{ctx.uid}/{state}")
+    return SnapshotDecision(ctx.status, None, (*ctx.events, event), None)
+
+
+def _deleting(ctx: SnapshotContext) -> SnapshotDecision:
+    if not ctx.protected:
+        return _done(ctx, after=ctx.settings.resync)
+    path = ctx.status.path or (ctx.storage.sealed.path if ctx.storage.sealed else None)
+    savepoint = ctx.spec.savepoint
+    wanted = ctx.ours and savepoint is not None and savepoint.dispose_on_delete and path is not None
+    if not wanted or path is None or ctx.disposed:
+        return SnapshotDecision(ctx.status, Release(), requeue=ctx.settings.backoff_first if ctx.failure else None)
+    if ctx.job is not None and not ctx.job.deleting and path in ctx.job.protected:
+        return _wait(ctx, f"kept: a restore of FlinkJob {ctx.spec.job_ref.name} may need it", after=ctx.settings.resync)
+    since = ctx.deleting_since or ctx.now
+    if ctx.now - since > DISPOSAL_TIMEOUT and ctx.failure:
+        text = f"the files at {path} could not be deleted and stay: {ctx.failure}"
+        event = Event("FilesKept", text, "Warning", key=f"{ctx.uid}/kept")
+        return SnapshotDecision(ctx.status, Release(), (event,))
+    if ctx.failure:
+        return _wait(ctx, f"deleting the files: {ctx.failure}", after=ctx.settings.backoff_first)
+    return SnapshotDecision(ctx.status, Dispose(path), ctx.events)
+
+
+def _access(ctx: SnapshotContext) -> StorageAccess | None:
+    spec = ctx.job.spec if ctx.job else None
+    if spec is None:
+        return ctx.status.storage
+    keys = {k: str(v) for k, v in spec.configuration.items() if k.startswith("s3.")}
+    return StorageAccess(secret_name=spec.storage.secret_name, configuration=keys)
+
+
+def _with(ctx: SnapshotContext, **changes: Any) -> SnapshotContext:
+    return replace(ctx, status=ctx.status.model_copy(update=changes))
+
+
+def _done(ctx: SnapshotContext, *, after: timedelta) -> SnapshotDecision:
+    return SnapshotDecision(ctx.status, None, ctx.events, after)
+
+
+def _wait(ctx: SnapshotContext, message: str, *, after: timedelta | None = None) -> SnapshotDecision:
+    return _done(_with(ctx, message=message), after=after or ctx.settings.progress * 2)
+
+
+def _report(ctx: SnapshotContext, status: FlinkSnapshotStatus) -> FlinkSnapshotStatus:
+    final_failure = status.state in ("Failed", "Abandoned")
+    orphan = ctx.job is None and status.state not in FINAL
+    truths = {
+        "Ready": (status.state == "Completed", status.state),
+        "Reconciling": (status.state not in FINAL and not orphan, status.state),
+        "Stalled": (final_failure or orphan, "NoSuchJob" if orphan else status.state),
+    }
+    conditions = tuple(_condition(ctx, status, kind, holds, reason) for kind, (holds, reason) in truths.items())
+    return status.model_copy(update={"conditions": conditions, "observed_generation": ctx.generation})
+
+
+def _condition(ctx: SnapshotContext, status: FlinkSnapshotStatus, kind: str, holds: bool, reason: str) -> Condition:
+    truth: Literal["True", "False"] = "True" if holds else "False"
+    before = next((c for c in status.conditions if c.type == kind), None)
+    same = before is not None and before.status == truth
+    return Condition(
+        type=kind,
+        status=truth,
+        reason=reason,
+        message=status.message,
+        observed_generation=ctx.generation,
+        last_transition_time=before.last_transition_time if same and before else ctx.now,
+    )

@@ -1,0 +1,242 @@
+"""One pass over one FlinkSnapshot: read → look → decide → tell → write the status → act."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from penstock_operator.api.flinkjob import FlinkJobSpec
+from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec, parse_snapshot_status
+from penstock_operator.api.status import parse_status
+from penstock_operator.errors import (
+    AlreadyExists,
+    Conflict,
+    EngineError,
+    EngineUnreachable,
+    KubeError,
+    OperatorError,
+    StorageError,
+)
+from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT
+from penstock_operator.reconcile.observation import Engine, Storage
+from penstock_operator.reconcile.observe import open_storage, read_secret
+from penstock_operator.reconcile.retention import protected_paths
+from penstock_operator.reconcile.views import labels_of, parse_time
+from penstock_operator.resources.names import FINALIZER, JOB, SNAPSHOT_TYPE, TRIGGER, Owner
+from penstock_operator.resources.records import kube_event
+from penstock_operator.snapshot.decide import (
+    FINAL,
+    Dispose,
+    JobFacts,
+    Protect,
+    Release,
+    SnapshotAction,
+    SnapshotContext,
+    TakeSnapshot,
+    decide,
+)
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from penstock_operator.engine.client import EngineClient
+    from penstock_operator.kube.cluster import Manifest
+    from penstock_operator.ports import Ports
+    from penstock_operator.reconcile.plan import Event
+    from penstock_operator.storage import Storage as StoragePort
+
+log = logging.getLogger(__name__)
+
+STEPS_PER_PASS = 10
+
+
+@dataclass
+class _Memory:
+    failure: str = ""
+    disposed: bool = False
+
+
+class SnapshotLoop:
+    """Reconciles one FlinkSnapshot. Its passes never overlap."""
+
+    def __init__(self, namespace: str, name: str, ports: Ports) -> None:
+        self.namespace, self.name = namespace, name
+        self._ports = ports
+        self._memory = _Memory()
+
+    async def reconcile(self) -> timedelta | None:
+        """Take steps until there is nothing to do; the time until the next look, or None if the object is gone."""
+        for _ in range(STEPS_PER_PASS):
+            try:
+                pause, again = await self._step()
+            except Conflict:
+                continue
+            if not again:
+                return pause
+        return self._ports.settings.progress
+
+    async def _step(self) -> tuple[timedelta | None, bool]:
+        manifest = await self._ports.cluster.get(FLINKSNAPSHOT, self.namespace, self.name)
+        if manifest is None:
+            return None, False
+        try:
+            ctx = await self._context(manifest)
+        except ValidationError as error:
+            log.warning("FlinkSnapshot %s/%s is not valid: %s", self.namespace, self.name, error)
+            return self._ports.settings.resync, False
+        self._memory.failure = ""
+        decision = decide(ctx)
+        await self._tell(ctx, decision.events)
+        if decision.status.to_manifest() != (manifest.get("status") or {}):
+            await self._ports.cluster.replace(
+                {**manifest, "status": decision.status.to_manifest()}, subresource="status"
+            )
+        if decision.action is not None:
+            await self._act(ctx, decision.action)
+        return decision.requeue, decision.requeue is None
+
+    async def _context(self, manifest: Manifest) -> SnapshotContext:
+        meta = manifest["metadata"]
+        spec = FlinkSnapshotSpec.model_validate(manifest.get("spec") or {})
+        labels = labels_of(manifest)
+        now = self._ports.now()
+        ctx = SnapshotContext(
+            namespace=self.namespace,
+            name=self.name,
+            uid=meta["uid"],
+            generation=int(meta.get("generation", 1)),
+            spec=spec,
+            status=parse_snapshot_status(manifest.get("status")),
+            now=now,
+            trigger=labels.get(TRIGGER, "manual"),
+            protected=FINALIZER in (meta.get("finalizers") or ()) and (JOB in labels or "deletionTimestamp" in meta),
+            deleting_since=parse_time(meta.get("deletionTimestamp")),
+            failure=self._memory.failure,
+            disposed=self._memory.disposed,
+            settings=self._ports.settings,
+        )
+        ctx = replace(ctx, job=await self._job(spec.job_ref.name))
+        if ctx.status.state in FINAL and ctx.deleting_since is None:
+            return ctx
+        ctx = replace(ctx, engine=await self._engine(ctx))
+        return replace(ctx, storage=await self._storage(ctx))
+
+    async def _job(self, name: str) -> JobFacts | None:
+        manifest = await self._ports.cluster.get(FLINKJOB, self.namespace, name)
+        if manifest is None:
+            return None
+        status = parse_status(manifest.get("status"))
+        try:
+            spec = FlinkJobSpec.model_validate(manifest.get("spec") or {})
+        except ValidationError:
+            spec = None
+        initial = spec.job.initial_savepoint_path if spec else None
+        meta = manifest["metadata"]
+        return JobFacts(meta["uid"], spec, status, "deletionTimestamp" in meta, protected_paths(status, initial))
+
+    async def _engine(self, ctx: SnapshotContext) -> Engine:
+        running = ctx.job.status.running if ctx.job else None
+        if running is None or ctx.deleting_since is not None:
+            return Engine(error="there is no running job")
+        client = await self._client(ctx)
+        try:
+            job = next((j for j in await client.jobs() if j.id == running.job_id), None)
+            if job is None:
+                return Engine(reachable=True, error="the master does not know the job")
+            engine = Engine(reachable=True, job_id=job.id, state=job.state)
+            request = ctx.status.request_id or ctx.status.trigger_id
+            if ctx.status.state == "InProgress" and request and ctx.status.job_id == job.id:
+                found = await client.request(job.id, ctx.kind, request)
+                engine = replace(engine, request=found, checkpoints=await client.checkpoints(job.id))
+        except EngineError as error:
+            return Engine(error=str(error))
+        return engine
+
+    async def _client(self, ctx: SnapshotContext) -> EngineClient:
+        job = ctx.spec.job_ref.name
+        secret = await read_secret(self._ports, self.namespace, Owner(self.namespace, job, "").secrets)
+        return self._ports.engines(self.namespace, job, secret.get("rest-token"))
+
+    async def _storage(self, ctx: SnapshotContext) -> Storage:
+        path = ctx.spec.savepoint.path if ctx.spec.savepoint else None
+        seal = ctx.status.target_directory if ctx.status.state == "InProgress" and ctx.kind == "savepoint" else None
+        if path is None and seal is None:
+            return Storage()
+        try:
+            storage = await self._open(ctx)
+            sealed = (await storage.savepoints(seal))[:1] if seal else []
+            verdicts = {path: await storage.verify(path)} if path and ctx.deleting_since is None else {}
+        except StorageError as error:
+            return Storage(asked=True, error=str(error))
+        return Storage(asked=True, sealed=sealed[0] if sealed else None, verdicts=verdicts)
+
+    async def _open(self, ctx: SnapshotContext) -> StoragePort:
+        """By the FlinkJob's spec, or, when it is gone, by what was noted of it."""
+        if ctx.job is not None and ctx.job.spec is not None:
+            return await open_storage(self._ports, self.namespace, ctx.job.spec)
+        access = ctx.status.storage
+        noted = {
+            "image": "none",
+            "job": {"entry": "none"},
+            "storage": {
+                "checkpoints": "memory://none",
+                "savepoints": "memory://none",
+                "secretName": access.secret_name if access else None,
+            },
+            "configuration": dict(access.configuration) if access else {},
+        }
+        return await open_storage(self._ports, self.namespace, FlinkJobSpec.model_validate(noted))
+
+    async def _act(self, ctx: SnapshotContext, action: SnapshotAction) -> None:
+        try:
+            if isinstance(action, Protect):
+                await self._protect(ctx)
+            elif isinstance(action, Release):
+                await self._finalizers([])
+            elif isinstance(action, Dispose):
+                await (await self._open(ctx)).dispose(action.path)
+                self._memory.disposed = True
+            else:
+                await self._take(ctx, action)
+        except EngineUnreachable as error:
+            log.info("%s/%s: %s", self.namespace, self.name, error)
+        except Conflict:
+            raise
+        except OperatorError as error:
+            self._memory.failure = str(error)
+
+    async def _take(self, ctx: SnapshotContext, action: TakeSnapshot) -> None:
+        client = await self._client(ctx)
+        if action.kind == "savepoint":
+            await client.savepoint(action.job_id, action.directory, action.trigger_id)
+        else:
+            await client.checkpoint(action.job_id, action.trigger_id)
+
+    async def _protect(self, ctx: SnapshotContext) -> None:
+        labels = {JOB: ctx.spec.job_ref.name, SNAPSHOT_TYPE: ctx.kind, TRIGGER: ctx.trigger}
+        await self._finalizers([FINALIZER], labels)
+
+    async def _finalizers(self, wanted: list[str], labels: dict[str, str] | None = None) -> None:
+        manifest = await self._ports.cluster.get(FLINKSNAPSHOT, self.namespace, self.name)
+        if manifest is None:
+            return
+        meta = manifest["metadata"]
+        others = [f for f in meta.get("finalizers") or () if f != FINALIZER]
+        patch = {"finalizers": [*others, *wanted], "resourceVersion": meta["resourceVersion"]}
+        body = {"metadata": patch | ({"labels": labels} if labels else {})}
+        await self._ports.cluster.merge(FLINKSNAPSHOT, self.namespace, self.name, body)
+
+    async def _tell(self, ctx: SnapshotContext, events: tuple[Event, ...]) -> None:
+        owner = Owner(self.namespace, self.name, ctx.uid)
+        for event in events:
+            try:
+                await self._ports.cluster.create(
+                    kube_event("FlinkSnapshot", owner, event, ctx.now, self._ports.instance)
+                )
+            except AlreadyExists:
+                pass
+            except KubeError as error:
+                log.info("event %s is not told: %s", event.reason, error)

@@ -1,0 +1,254 @@
+"""FlinkSnapshots: by hand, by nonce, by the clock, after an upgrade; retry, verification, disposal, retention."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.operator.world import Fault, Image, World, flinkjob, flinksnapshot
+from tests.unit.operator.world.scenarios import FOREIGN, running, with_foreign_savepoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+
+def run(scenario: Callable[[World], Coroutine[Any, Any, None]], world: World | None = None) -> None:
+    asyncio.run(scenario(world or World()))
+
+
+async def started(world: World, **snapshots: Any) -> None:
+    manifest = flinkjob()
+    manifest["spec"]["snapshots"] = snapshots
+    world.apply(manifest)
+    await world.until(lambda: running(world))
+
+
+def state(world: World, name: str) -> str:
+    return str(world.snapshots().get(name, {}).get("state"))
+
+
+def test_a_savepoint_by_hand_is_taken_and_verified() -> None:
+    async def scenario(world: World) -> None:
+        await started(world)
+        world.apply(flinksnapshot("before-release"))
+        await world.until(lambda: state(world, "before-release") == "Completed")
+        status = world.snapshots()["before-release"]
+        assert status["path"] == world.savepoints[0]
+        assert status["checkpointId"] > 0
+        labels = world.cluster.one("FlinkSnapshot", "before-release")["metadata"]["labels"]  # type: ignore[index]
+        assert labels["penstock.dev/job"] == "weather"
+        assert labels["penstock.dev/trigger"] == "manual"
+
+    run(scenario)
+
+
+def test_a_checkpoint_by_hand() -> None:
+    async def scenario(world: World) -> None:
+        await started(world)
+        world.apply(flinksnapshot("now", checkpoint={}))
+        await world.until(lambda: state(world, "now") == "Completed")
+        assert "/chk-" in world.snapshots()["now"]["path"]
+
+    run(scenario)
+
+
+def test_it_waits_for_a_job_that_is_not_running() -> None:
+    async def scenario(world: World) -> None:
+        world.apply(flinksnapshot("early"))
+        await world.run(10)
+        assert state(world, "early") == "Pending"
+        assert "there is no FlinkJob" in world.snapshots()["early"]["message"]
+        await started(world)
+        await world.until(lambda: state(world, "early") == "Completed")
+
+    run(scenario)
+
+
+def test_failures_are_retried_with_growing_pauses_and_then_given_up() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(savepoints=False)
+        await started(world)
+        world.apply(flinksnapshot("hopeless", backoffLimit=2))
+        await world.until(lambda: state(world, "hopeless") == "Failed")
+        status = world.snapshots()["hopeless"]
+        assert status["failures"] == 3
+        assert "AccessDenied" in status["message"]
+        assert [r for r, _ in world.events()].count("SnapshotFailed") == 3
+
+    run(scenario)
+
+
+def test_a_retry_can_succeed() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(savepoints=False)
+        await started(world)
+        world.apply(flinksnapshot("second-try"))
+        await world.until(lambda: world.snapshots().get("second-try", {}).get("failures") == 1)
+        job = world.leading("weather")
+        assert job is not None
+        job.image = Image()
+        await world.until(lambda: state(world, "second-try") == "Completed")
+        assert len(world.savepoints) == 1
+
+    run(scenario)
+
+
+def test_an_existing_savepoint_is_verified_and_never_disposed_of() -> None:
+    async def scenario(world: World) -> None:
+        with_foreign_savepoint(world)
+        await started(world)
+        world.apply(flinksnapshot("known", savepoint={"path": FOREIGN, "disposeOnDelete": True}))
+        await world.until(lambda: state(world, "known") == "Completed")
+        world.cluster.remove("FlinkSnapshot", "default", "known")
+        await world.until(lambda: "known" not in world.snapshots())
+        assert FOREIGN in world.storage.found
+
+    run(scenario)
+
+
+def test_a_missing_savepoint_is_failed_with_its_path() -> None:
+    async def scenario(world: World) -> None:
+        await started(world)
+        world.apply(flinksnapshot("wrong", savepoint={"path": "s3://bucket/nowhere"}))
+        await world.until(lambda: state(world, "wrong") == "Failed")
+        assert "s3://bucket/nowhere" in world.snapshots()["wrong"]["message"]
+
+    run(scenario)
+
+
+def test_disposal_needs_no_running_job_and_not_even_a_flinkjob() -> None:
+    async def scenario(world: World) -> None:
+        await started(world)
+        world.apply(flinksnapshot("s"))
+        await world.until(lambda: state(world, "s") == "Completed")
+        path = world.snapshots()["s"]["path"]
+        world.delete()
+        await world.until(lambda: world.cluster.one("FlinkJob", "weather") is None)
+        assert path in world.storage.found, "a savepoint outlives its job"
+        world.cluster.remove("FlinkSnapshot", "default", "s")
+        await world.until(lambda: "s" not in world.snapshots())
+        assert path not in world.storage.found
+
+    run(scenario)
+
+
+def test_what_a_restore_still_needs_is_kept_until_it_does_not() -> None:
+    async def scenario(world: World) -> None:
+        await started(world)
+        world.edit(job={"state": "suspended"})
+        await world.until(lambda: world.settled() and world.status()["phase"] == "Suspended")
+        await world.run(5)
+        [name] = world.snapshots(trigger="upgrade")
+        path = world.snapshots()[name]["path"]
+        world.cluster.remove("FlinkSnapshot", "default", name)
+        await world.run(120)
+        assert path in world.storage.found
+        assert "may need it" in world.snapshots()[name]["message"]
+        world.edit(job={"state": "running"})
+        await world.until(lambda: name not in world.snapshots())
+        assert running(world)
+        assert path not in world.storage.found
+
+    run(scenario)
+
+
+def test_nonces_take_one_snapshot_each() -> None:
+    async def scenario(world: World) -> None:
+        await started(world)
+        world.edit(job={"savepointTriggerNonce": 1, "checkpointTriggerNonce": 5})
+        await world.run(30)
+        world.edit(job={"savepointTriggerNonce": 2})
+        await world.run(30)
+        kinds = [s for s in world.snapshots(trigger="nonce").values() if s["state"] == "Completed"]
+        assert len(kinds) == 3
+        assert len(world.savepoints) == 2
+
+    run(scenario)
+
+
+def test_nonces_of_the_first_manifest_ask_for_nothing() -> None:
+    async def scenario(world: World) -> None:
+        world.apply(flinkjob(savepointTriggerNonce=7, savepointRedeployNonce=3, initialSavepointPath=FOREIGN))
+        with_foreign_savepoint(world)
+        await world.until(lambda: running(world))
+        await world.run(30)
+        assert not world.snapshots(trigger="nonce")
+        assert len(world.status()["history"]) == 1
+
+    run(scenario)
+
+
+def test_the_clock_takes_savepoints_and_retention_removes_the_oldest() -> None:
+    async def scenario(world: World) -> None:
+        await started(world, periodic={"interval": "60s", "type": "savepoint"}, retention={"count": 3})
+        await world.run(600)
+        kept = [s["path"] for s in world.snapshots(trigger="periodic").values() if s["state"] == "Completed"]
+        assert len(world.savepoints) in (9, 10)
+        assert sorted(kept) == sorted(world.savepoints[-3:])
+        assert sorted(p for p in world.storage.found if "savepoint-" in p) == sorted(kept)
+
+    run(scenario)
+
+
+def test_retention_by_age_goes_on_while_the_job_is_suspended_and_keeps_the_newest() -> None:
+    async def scenario(world: World) -> None:
+        await started(world, periodic={"interval": "60s"}, retention={"count": 100, "age": "5m"})
+        await world.run(200)
+        assert len(world.snapshots(trigger="periodic")) >= 3
+        world.edit(job={"state": "suspended"})
+        await world.run(900)
+        left = world.snapshots()
+        assert len(left) == 1, left
+        assert next(iter(left.values()))["path"] == world.status()["nextRestore"]["path"]
+
+    run(scenario)
+
+
+def test_savepoints_made_by_hand_are_never_removed_by_retention() -> None:
+    async def scenario(world: World) -> None:
+        await started(world, periodic={"interval": "30s"}, retention={"count": 1, "age": "1m"})
+        world.apply(flinksnapshot("mine"))
+        await world.run(400)
+        assert state(world, "mine") == "Completed"
+        assert world.snapshots()["mine"]["path"] in world.storage.found
+
+    run(scenario)
+
+
+def test_a_replaced_job_does_not_leave_a_snapshot_hanging() -> None:
+    async def scenario(world: World) -> None:
+        await started(world)
+        world.apply(flinksnapshot("unlucky"))
+        await world.until(lambda: state(world, "unlucky") == "InProgress")
+        world.cluster.remove("Deployment", "default", "weather-master")
+        for pod in world.cluster.select("Pod", None, {"penstock.dev/role": "master"}):
+            world.jobs.pop(pod["metadata"]["uid"], None)
+            world.cluster.drop("Pod", "default", pod["metadata"]["name"])
+        await world.until(lambda: state(world, "unlucky") == "Completed")
+
+    run(scenario)
+
+
+async def taken_and_removed(world: World) -> None:
+    at, world.fault.at = world.fault.at, 0
+    await started(world)
+    world.fault.calls.clear()
+    world.fault.at = at
+    world.apply(flinksnapshot("s"))
+    await world.until(lambda: state(world, "s") == "Completed")
+    assert len(world.savepoints) == 1, world.describe()
+    world.cluster.remove("FlinkSnapshot", "default", "s")
+    await world.until(lambda: "s" not in world.snapshots())
+    assert world.savepoints[0] not in world.storage.found, world.describe()
+    assert not world.sink.repeated
+    assert not world.sink.lost
+
+
+@pytest.mark.parametrize("mode", ["die-after", "fail-before", "fail-after"])
+def test_the_operator_may_die_or_fail_at_any_call(mode: Any) -> None:
+    world = World()
+    run(taken_and_removed, world)
+    for at in range(1, len(world.fault.calls) + 1):
+        run(taken_and_removed, World(Fault(at=at, mode=mode)))
