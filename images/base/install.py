@@ -1,0 +1,58 @@
+"""Install Penstock's own wheel below a root of its own, with its Java classes and byte code.
+
+Run as ``python install.py WHEEL ROOT``. The few classes of Java that the engine needs would otherwise be compiled by every
+JobManager at its start; the engine takes a jar that lies beside their sources.
+"""
+
+from __future__ import annotations
+
+import compileall
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+from py_compile import PycInvalidationMode
+
+EARLIEST = (1980, 1, 1, 0, 0, 0)
+"""The date of every file in the jar: the same sources give the same bytes."""
+
+
+def main(wheel: Path, root: Path) -> None:
+    pip = Path(sys.prefix) / "pip.whl" / "pip"
+    install = ["install", "--no-compile", "--no-deps", "--no-index", "--no-warn-script-location", "--root", str(root), str(wheel)]
+    subprocess.run([sys.executable, str(pip), *install], check=True)
+    installed = root / sysconfig.get_paths()["purelib"].lstrip("/")
+    for record in installed.glob("*.dist-info/direct_url.json"):
+        record.unlink()
+    sys.path.insert(0, str(installed))
+    if importlib.util.find_spec("pyspark"):
+        package_classes(installed / "penstock" / "jobmanager" / "jvm")
+    compileall.compile_dir(installed, quiet=2, stripdir=str(root), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+
+
+def package_classes(folder: Path) -> None:
+    """Compile the engine's Java sources into a jar beside them."""
+    from pyspark.java_gateway import launch_gateway
+
+    from penstock.jobmanager.jvm import build_jar
+
+    # a container that is built in may not know its own name
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
+    gateway = launch_gateway()
+    try:
+        built = build_jar(gateway)
+    finally:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+    with zipfile.ZipFile(built) as archive, zipfile.ZipFile(folder / built.name, "w", zipfile.ZIP_DEFLATED) as jar:
+        for name in sorted(archive.namelist()):
+            jar.writestr(zipfile.ZipInfo(name, EARLIEST), archive.read(name))
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

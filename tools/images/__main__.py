@@ -1,0 +1,75 @@
+"""``python -m tools.images``: build the container images.
+
+python -m tools.images build base operator
+python -m tools.images build job --directory DIR --tag NAME
+python -m tools.images context base          for another builder than buildah
+python -m tools.images debian --fresh        the root file system anew, with the latest updates
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from tools.errors import ToolError
+from tools.images import build, context
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one verb; the code is 1 when it could not be done."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except ToolError as error:
+        print(f"{error.code}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _build(options: argparse.Namespace) -> None:
+    for image in options.image:
+        began = time.monotonic()
+        if image == "job":
+            if options.directory is None or options.tag is None:
+                raise ToolError("a job's image needs a directory and a name", remedy="give --directory and --tag")
+            name = build.build_job(options.directory, tag=options.tag, base_image=options.base_image or build.BASE)
+        elif image == "base":
+            name = build.build_base(tag=options.tag or build.BASE, base_image=options.base_image)
+        else:
+            name = build.build_operator(tag=options.tag or build.OPERATOR, base_image=options.base_image)
+        print(f"{name}: {build.size(name) / 1e6:.0f} MB ({time.monotonic() - began:.0f} s)")
+
+
+def _context(options: argparse.Namespace) -> None:
+    print(context.make(options.image))
+
+
+def _debian(options: argparse.Namespace) -> None:
+    print(build.debian(fresh=options.fresh))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tools.images", description="Build the container images.")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    make = verbs.add_parser("build", help="build images with buildah")
+    make.add_argument("image", nargs="+", choices=["base", "operator", "job"])
+    make.add_argument("--tag", help="the image's name (localhost/penstock-base:dev, localhost/penstock-operator:dev)")
+    make.add_argument("--base-image", help="what it is built FROM (a Debian root file system made here)")
+    make.add_argument("--directory", type=Path, help="the directory of the job")
+    make.set_defaults(run=_build)
+
+    only = verbs.add_parser("context", help="make a build context for another builder; print its directory")
+    only.add_argument("image", choices=["base", "operator"])
+    only.set_defaults(run=_context)
+
+    debian = verbs.add_parser("debian", help="make the root file system; print its image's name")
+    debian.add_argument("--fresh", action="store_true", help="anew, with the latest updates")
+    debian.set_defaults(run=_debian)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

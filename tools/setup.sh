@@ -1,0 +1,25 @@
+#!/bin/sh
+# Makes the virtual environment with the locked dependencies. Names exactly what the system lacks.
+set -eu
+python=$1
+venv=$2
+if ! command -v "$python" >/dev/null 2>&1; then
+  if python3 -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null; then
+    python=python3
+  else
+    echo "Python 3.11, 3.12 or 3.13 is needed and was not found: apt-get install python3 python3-venv" >&2
+    exit 1
+  fi
+fi
+if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null
+  else
+    echo "Python's venv module is missing: sudo apt-get install python3-venv" >&2
+    exit 1
+  fi
+fi
+[ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+"$venv/bin/python" -m pip install -q --disable-pip-version-check -U pip setuptools wheel
+"$venv/bin/python" -m pip install -q --disable-pip-version-check -r requirements.lock
+"$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
