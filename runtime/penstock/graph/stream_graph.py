@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.common.errors import InvalidJob
-from penstock.graph.program import upstream_first
 from penstock.graph.job_graph import ExchangeSpec, ExchangeTarget, JobGraph, OperatorNode, OutputEdge, Stage
+from penstock.graph.program import upstream_first
 from penstock.graph.transformation import Exchange, Input, Partitioning, Transformation
 from penstock.taskmanager.operators.sink import SinkOperator
 from penstock.taskmanager.operators.source import SourceOperator
@@ -93,7 +93,9 @@ class JobGraphBuilder:
                 remedy="end at least one stream with sink_to(...), add_sink(...), print() or execute_and_collect()",
             )
         if not any(t.source is not None for t in transformations):
-            raise InvalidJob("the program has no source", remedy="start with env.from_source(...) or from_collection(...)")
+            raise InvalidJob(
+                "the program has no source", remedy="start with env.from_source(...) or from_collection(...)"
+            )
         seen: dict[str, Transformation] = {}
         for t in transformations:
             if t.uid is None:

@@ -83,9 +83,7 @@ class JobCheckpoints:
         """Claim the next epoch of leadership and find what the attempt starts from; nothing else is touched."""
         return take_over(self.storage, name=self.storage.job_id, restore_path=self._restore_path or None)
 
-    def plan(
-        self, graph: JobGraph, recovery: Recovery, allow_non_restored: bool | list[str]
-    ) -> list[RestoreCommand]:
+    def plan(self, graph: JobGraph, recovery: Recovery, allow_non_restored: bool | list[str]) -> list[RestoreCommand]:
         """What each slot restores.
 
         Raises:
@@ -166,7 +164,5 @@ def describe(job_id: str, graph: JobGraph) -> JobDescription:
         max_parallelism=graph.max_parallelism,
         graph_fingerprint=hashlib.sha256(repr(shape).encode()).hexdigest()[:16],
         operators=operator_infos(graph),
-        vertices={
-            graph.operators[index].uid: str(stage.id) for stage in graph.stages for index in stage.operators
-        },
+        vertices={graph.operators[index].uid: str(stage.id) for stage in graph.stages for index in stage.operators},
     )

@@ -34,9 +34,7 @@ class ControlServer:
         on_gone: called when a task's connection has closed.
     """
 
-    def __init__(
-        self, host: str, on_frame: Callable[[Hello, bytes], None], on_gone: Callable[[Hello], None]
-    ) -> None:
+    def __init__(self, host: str, on_frame: Callable[[Hello, bytes], None], on_gone: Callable[[Hello], None]) -> None:
         self.token = secrets.token_hex(16)
         self._on_frame = on_frame
         self._on_gone = on_gone

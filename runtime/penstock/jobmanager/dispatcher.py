@@ -26,7 +26,9 @@ class Dispatcher:
     def add(self, job: JobMaster) -> None:
         with self._lock:
             if job.job_id in self._jobs and not self._jobs[job.job_id].is_done:
-                raise InvalidJob(f"job {job.job_id} is running already", remedy="cancel it first, or use another job id")
+                raise InvalidJob(
+                    f"job {job.job_id} is running already", remedy="cancel it first, or use another job id"
+                )
             self._jobs[job.job_id] = job
 
     def jobs(self) -> list[JobMaster]:

@@ -71,9 +71,7 @@ class JobMetrics:
             self.attempt = attempt
             self.subtasks = {}
             self.workers = {}
-        self.store.describe_job(
-            self.job_id, self.job_name, {str(s.id): (s.name, s.parallelism) for s in graph.stages}
-        )
+        self.store.describe_job(self.job_id, self.job_name, {str(s.id): (s.name, s.parallelism) for s in graph.stages})
 
     def on_epoch(self, epoch: int, acks: list[LevelAck], duration_ms: float, lag: int | None) -> None:
         graph = self._graph

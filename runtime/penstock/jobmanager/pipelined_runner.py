@@ -117,7 +117,9 @@ class PipelinedRunner(SparkRunner):
             return
         if job.is_alive():
             command = EpochCommand(attempt=attempt.number, epoch=self._epoch + 1, terminate=True)
-            sent = [self._server.send(attempt.number, slot, 0, encode_command(command)) for slot in range(attempt.slots)]
+            sent = [
+                self._server.send(attempt.number, slot, 0, encode_command(command)) for slot in range(attempt.slots)
+            ]
             if all(sent):
                 job.join(END_PATIENCE_S)
         deadline = time.monotonic() + 30

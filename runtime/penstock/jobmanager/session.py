@@ -22,8 +22,9 @@ from penstock.common.job_status import JobStatus
 from penstock.connectors.collect import decode_collected
 from penstock.graph.program import Program
 from penstock.jobmanager.dispatcher import Dispatcher
+from penstock.jobmanager.epoch_loop import JobFailed, ResultSink
 from penstock.jobmanager.gateway import DispatcherGateway
-from penstock.jobmanager.job_master import JobFailed, JobMaster, JobMasterOptions, ResultSink
+from penstock.jobmanager.job_master import JobMaster, JobMasterOptions
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.runner import Runner
 from penstock.jobmanager.settings import JobSettings
@@ -75,9 +76,7 @@ class Session:
             parallelism=asked.parallelism,
             sink=ResultSink(on_results, self.on_line),
         )
-        master = JobMaster(
-            program, asked.job_id or JobID.generate().digits, settings, SystemClock(), master_options
-        )
+        master = JobMaster(program, asked.job_id or JobID.generate().digits, settings, SystemClock(), master_options)
         graph = master.graph
         master.attach(
             self.cluster.runner_for(graph.slots, graph.levels, settings, bounded=graph.bounded),

@@ -224,9 +224,7 @@ class SparkCluster:
         places = self._gateway.new_array(self._gateway.jvm.java.lang.String, len(locations))
         for index, location in enumerate(locations):
             places[index] = location
-        return bytes(
-            self._epochs.run(self.context._jsc.sc(), bytearray(commands), places, functions, pipelined, group)
-        )
+        return bytes(self._epochs.run(self.context._jsc.sc(), bytearray(commands), places, functions, pipelined, group))
 
     def new_function_array(self, functions: list[Any]) -> Any:
         array = self._gateway.new_array(self._gateway.jvm.org.apache.spark.api.python.PythonFunction, len(functions))

@@ -62,7 +62,7 @@ class SourceOperator(Operator):
             reader = self._reader.open_split(
                 Split(assignment.id, assignment.properties, assignment.size), assignment.position
             )
-            generator = None if self.strategy is None else self.strategy.create_generator()
+            generator = None if self.strategy is None else self.strategy.create_generator(self.context.auto_watermark_interval_ms)
             if generator is not None and assignment.generator is not None:
                 generator.restore(assignment.generator)
             self._splits[assignment.id] = _OpenSplit(assignment, reader, generator)

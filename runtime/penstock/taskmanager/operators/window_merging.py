@@ -7,12 +7,14 @@ key: pairs of namespaces.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.windowing.assigner import MergingWindowAssigner
-from penstock.datastream.windowing.windows import Namespace
+from penstock.datastream.windowing.sessions import merges_like_sessions
+from penstock.datastream.windowing.windows import Namespace, TimeWindow
 
 if TYPE_CHECKING:
     from penstock.state.backend import KeyedStateBackend
@@ -21,6 +23,9 @@ MERGING_WINDOWS = "window-merging-set"
 
 OnMerge = Callable[[Any, list[Any], Namespace, list[Namespace]], None]
 """(merged window, windows it was made of, its state window, state windows to be moved into that)."""
+
+_Windows = tuple[tuple[Namespace, Namespace], ...]
+"""Pairs of window and state window; of sessions, sorted by time."""
 
 
 class _Collect(MergingWindowAssigner.MergeCallback[Any]):
@@ -41,52 +46,91 @@ class MergingWindows:
         serializer = assigner.get_window_serializer()
         self._to_namespace = serializer.to_namespace
         self._from_namespace = serializer.from_namespace
+        self._are_sessions = merges_like_sessions(assigner)
 
     def state_window(self, namespace: Namespace) -> Namespace | None:
         """Where the window's contents are; None if the window is gone."""
-        return self._load().get(namespace)
+        windows = self._load()
+        if self._are_sessions:
+            at = bisect_left(windows, namespace, key=_window)
+            return windows[at][1] if at < len(windows) and windows[at][0] == namespace else None
+        return dict(windows).get(namespace)
 
     def retire(self, namespace: Namespace) -> None:
         windows = self._load()
-        if windows.pop(namespace, None) is not None:
-            self._store(windows)
+        kept = tuple(pair for pair in windows if pair[0] != namespace)
+        if len(kept) < len(windows):
+            self._store(kept)
 
-    def add(self, window: Any, on_merge: OnMerge) -> Any:
-        """Adds a window of a new record; what merges is merged at once. The window that now holds the record."""
+    def add(self, window: Any, on_merge: OnMerge) -> tuple[Any, Namespace]:
+        """Adds a window of a new record; what merges is merged at once. The window that now holds the record, and its
+        state window."""
         windows = self._load()
+        if self._are_sessions:
+            return self._add_session(window, windows, on_merge)
         namespace = self._to_namespace(window)
-        if namespace in windows:
-            return window
-        if not windows:
-            self._store({namespace: namespace})
-            return window
+        states = dict(windows)
+        if namespace in states:
+            return window, states[namespace]
         collect = _Collect()
-        self._assigner.merge_windows([*map(self._from_namespace, windows), window], collect)
+        self._assigner.merge_windows([*map(self._from_namespace, states), window], collect)
         result = window
         merges: list[tuple[Any, list[Any], Namespace, list[Namespace]]] = []
         for merged, parts in collect.merges:
             if window in parts:
                 result = merged
-            spaces = [space for space in map(self._to_namespace, parts) if space in windows]
+            spaces = [space for space in map(self._to_namespace, parts) if space in states]
             if not spaces:
                 continue
-            states = [windows.pop(space) for space in spaces]
+            moved = [states.pop(space) for space in spaces]
             merged_space = self._to_namespace(merged)
-            windows[merged_space] = states[0]
+            states[merged_space] = moved[0]
             if spaces != [merged_space]:
                 gone = [self._from_namespace(space) for space in spaces if space != merged_space]
-                merges.append((merged, gone, states[0], states[1:]))
-        windows.setdefault(self._to_namespace(result), namespace)
-        self._store(windows)
+                merges.append((merged, gone, moved[0], moved[1:]))
+        state_window = states.setdefault(self._to_namespace(result), namespace)
+        self._store(tuple(states.items()))
         for merged, gone, state, moved in merges:
             on_merge(merged, gone, state, moved)
-        return result
+        return result, state_window
 
-    def _load(self) -> dict[Namespace, Namespace]:
-        return dict(self._table.get(self._at.key) or ())
+    def _add_session(self, window: TimeWindow, windows: _Windows, on_merge: OnMerge) -> tuple[TimeWindow, Namespace]:
+        """As `add`, for windows that merge where they overlap or touch: `windows` are sorted, and none touches another."""
+        start, end = window.start, window.end
+        first = bisect_left(windows, start, key=_end)
+        behind = bisect_right(windows, end, first, key=_start)
+        touched = windows[first:behind]
+        if not touched:
+            own = (start, end)
+            self._store((*windows[:first], (own, own), *windows[first:]))
+            return window, own
+        low, high = min(start, touched[0][0][0]), max(end, touched[-1][0][1])
+        merged = TimeWindow(low, high)
+        if len(touched) == 1 and touched[0][0] == (low, high):
+            return merged, touched[0][1]
+        states = [state for _, state in touched]
+        self._store((*windows[:first], ((low, high), states[0]), *windows[behind:]))
+        gone = [TimeWindow(*space) for space, _ in touched if space != (low, high)]
+        on_merge(merged, gone, states[0], states[1:])
+        return merged, states[0]
 
-    def _store(self, windows: dict[Namespace, Namespace]) -> None:
+    def _load(self) -> _Windows:
+        return self._table.get(self._at.key) or ()
+
+    def _store(self, windows: _Windows) -> None:
         if windows:
-            self._table.put(self._at.key, tuple(windows.items()))
+            self._table.put(self._at.key, windows)
         else:
             self._table.remove(self._at.key)
+
+
+def _window(pair: tuple[Namespace, Namespace]) -> Namespace:
+    return pair[0]
+
+
+def _start(pair: tuple[Namespace, Namespace]) -> int:
+    return pair[0][0]
+
+
+def _end(pair: tuple[Namespace, Namespace]) -> int:
+    return pair[0][1]

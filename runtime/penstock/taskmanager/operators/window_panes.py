@@ -109,13 +109,11 @@ class PaneWindows:
                         continue
                     namespace = contents_at = self._to_namespace(window)
                 else:
-                    at.namespace = None
-                    window = self._merging.add(window, self._on_merge)
+                    window, contents_at = self._merging.add(window, self._on_merge)
                     namespace = self._to_namespace(window)
                     if self._is_late(window):
                         self._merging.retire(namespace)
                         continue
-                    contents_at = self._merging.state_window(namespace) or namespace
                 skipped = False
                 self._add(value, timestamp, window, namespace, contents_at)
             if skipped and self._is_late_record(timestamp):
@@ -157,7 +155,6 @@ class PaneWindows:
         window = self._from_namespace(namespace)
         contents_at: Namespace | None = namespace
         if self._merging is not None:
-            self._at.namespace = None
             contents_at = self._merging.state_window(namespace)
             if contents_at is None:
                 return  # the window has merged away or was cleaned up; its trigger left a timer behind
@@ -232,7 +229,6 @@ class PaneWindows:
         self._trigger.clear(window, self._trigger_ctx)
         self._call_clear(window, namespace)
         if self._merging is not None:
-            at.namespace = None
             self._merging.retire(namespace)
 
     def _call_clear(self, window: Any, namespace: Namespace) -> None:

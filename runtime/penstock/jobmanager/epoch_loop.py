@@ -1,0 +1,348 @@
+"""The epochs of one attempt: plan one, have it run, take in the acks, see what the coordinator says.
+
+Everything a job can be interrupted for happens between two epochs, because no record is in flight there. `step` runs one
+epoch and returns the job's final status when it was the last; it raises `Rescaled` when another attempt should start, and
+whatever made the attempt fail. `pace` waits until the next step has something to do.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.checkpoint.events import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    Event,
+    JobMustFail,
+    SavepointCompleted,
+    SavepointFailed,
+    SnapshotRequest,
+)
+from penstock.common.job_status import JobStatus
+from penstock.graph.job_graph import JobGraph
+from penstock.jobmanager.checkpoints import JobCheckpoints
+from penstock.jobmanager.held_results import HeldResults
+from penstock.jobmanager.job_metrics import JobMetrics
+from penstock.jobmanager.requests import Operation
+from penstock.jobmanager.runner import Runner
+from penstock.jobmanager.settings import JobSettings
+from penstock.jobmanager.sinks import SinkCommits
+from penstock.jobmanager.source_coordinator import SourceCoordinator
+from penstock.taskmanager.operator import Clock
+from penstock.taskmanager.protocol import (
+    EpochCommand,
+    LevelAck,
+    RestoreCommand,
+    SnapshotAck,
+    SnapshotCommand,
+    TaskFailure,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STREAM_EPOCH_MS = 1_000
+"""Pipelined runner: a barrier at least that often, for positions, metrics and printed lines."""
+STREAM_POLL_MS = 50
+"""Pipelined runner: while a checkpoint uploads, barriers bring its acks."""
+
+
+class JobFailed(Exception):
+    """A task reported a failure."""
+
+    def __init__(self, failure: TaskFailure, host: str = "") -> None:
+        self.failure = failure
+        self.host = host
+        super().__init__(failure.message)
+
+
+class Rescaled(Exception):
+    """The attempt is over; another is to start at once from its last checkpoint. Nothing failed."""
+
+
+@dataclass
+class ResultSink:
+    """Where values of `execute_and_collect` and printed lines go."""
+
+    on_results: Callable[[str, list[bytes]], None] | None = None
+    on_line: Callable[[str], None] | None = None
+
+
+@dataclass
+class JobParts:
+    """What outlives the attempts of a job."""
+
+    settings: JobSettings
+    clock: Clock
+    metrics: JobMetrics
+    checkpoints: JobCheckpoints
+    commits: SinkCommits
+    results: HeldResults
+    sink: ResultSink
+    sources: dict[str, SourceCoordinator] = field(default_factory=dict)
+    exclusive: Operation | None = None
+    """A stop or a rescale in progress: its snapshot is the last thing the attempt does."""
+    waiting: dict[str, Operation] = field(default_factory=dict)
+    """Savepoints and checkpoints that were asked for, by request id."""
+    wake: threading.Event = field(default_factory=threading.Event)
+
+
+class EpochLoop:
+    """One attempt.
+
+    Args:
+        parts: of the job.
+        runner: has been started for the attempt.
+        plans: what each slot restores in its first epoch.
+    """
+
+    def __init__(
+        self, parts: JobParts, runner: Runner, graph: JobGraph, attempt: int, plans: list[RestoreCommand]
+    ) -> None:
+        self.epoch = 0
+        self._parts = parts
+        self._runner = runner
+        self._graph = graph
+        self._attempt = attempt
+        self._plans = plans
+        self._completed: list[int] = []
+        self._aborted: list[int] = []
+        self._next_timer: int | None = None
+
+    @property
+    def exhausted(self) -> bool:
+        """Every source was read to its end."""
+        return all(source.exhausted for source in self._parts.sources.values())
+
+    def step(self) -> JobStatus | None:
+        """Run one epoch; the job's final status if it was the last."""
+        finish = self.epoch > 0 and self.exhausted
+        request = self._next_request(finish=finish)
+        if finish and request is None:
+            self._settle_events()
+            return None
+        exclusive = request is not None and (finish or self._parts.exclusive is not None)
+        self._run_epoch(request, exclusive=exclusive, finish=finish)
+        self._handle_events()
+        return self._settle(request) if exclusive else None
+
+    def _next_request(self, *, finish: bool) -> SnapshotRequest | None:
+        if finish:
+            return self._parts.checkpoints.coordinator.final_checkpoint(self._now())
+        return self._parts.checkpoints.coordinator.next_trigger(self._now())
+
+    def _run_epoch(
+        self,
+        request: SnapshotRequest | None,
+        *,
+        exclusive: bool,
+        finish: bool,
+    ) -> None:
+        now = self._now()
+        for source in self._parts.sources.values():
+            source.discover(now)
+        commands = self._commands(request, exclusive=exclusive, finish=finish)
+        if self.epoch == 0:
+            for command, plan in zip(commands, self._plans, strict=True):
+                command.is_first = True
+                command.restore = plan
+        started = time.monotonic()
+        try:
+            acks = self._runner.run_epoch(commands)
+            self._raise_failure(acks)
+        except Exception:
+            if request is not None:
+                self._parts.checkpoints.coordinator.on_failed(request.checkpoint_id, "the epoch failed", self._now())
+            raise
+        self._take_in(acks, (time.monotonic() - started) * 1e3)
+        if request is not None:
+            self._parts.results.barrier(request.checkpoint_id)
+            self._parts.checkpoints.coordinator.on_barrier(
+                request.checkpoint_id, {uid: source.snapshot() for uid, source in self._parts.sources.items()}
+            )
+        self._take_in_snapshots([snapshot for ack in acks for snapshot in ack.snapshots])
+        self._release(self._parts.results.end_of_epoch())
+        self.epoch += 1
+
+    def _commands(self, request: SnapshotRequest | None, *, exclusive: bool, finish: bool) -> list[EpochCommand]:
+        assignments = {uid: source.take_assignments() for uid, source in self._parts.sources.items()}
+        no_more = [uid for uid, source in self._parts.sources.items() if source.no_more_splits]
+        completed, self._completed = self._completed, []
+        aborted, self._aborted = self._aborted, []
+        drain = request is not None and request.drain
+        snapshot = None
+        if request is not None:
+            snapshot = SnapshotCommand(request.checkpoint_id, self._parts.checkpoints.url, synchronous=exclusive)
+        return [
+            EpochCommand(
+                attempt=self._attempt,
+                epoch=self.epoch,
+                assignments={uid: splits[slot] for uid, splits in assignments.items() if slot in splits},
+                finished_discovery=no_more,
+                max_ms=0 if exclusive else self._read_ms(),
+                max_records=self._parts.settings.epoch_max_records,
+                snapshot=snapshot,
+                completed=completed,
+                aborted=aborted,
+                drain=drain,
+                finish=finish or drain,
+                processing_time=self._parts.clock.now_ms() if hasattr(self._parts.clock, "set") else None,
+            )
+            for slot in range(self._graph.slots)
+        ]
+
+    def _read_ms(self) -> int:
+        """How long the sources read: the target, but not past the next checkpoint."""
+        target = self._parts.settings.epoch_target_ms
+        due = self._parts.checkpoints.next_due(self._now())
+        return max(1, target if due is None else min(target, due))
+
+    @staticmethod
+    def _raise_failure(acks: list[LevelAck]) -> None:
+        failed = [ack for ack in acks if ack.failure is not None]
+        if failed:
+            # The first level's failure is the cause; what deeper levels say follows from it.
+            first = min(failed, key=lambda ack: (ack.level, ack.slot))
+            assert first.failure is not None
+            raise JobFailed(first.failure, first.host)
+
+    def _take_in(self, acks: list[LevelAck], duration_ms: float) -> None:
+        timers = []
+        for ack in acks:
+            for uid, progress in ack.sources.items():
+                self._parts.sources[uid].on_progress(ack.slot, progress)
+            if ack.next_processing_timer is not None:
+                timers.append(ack.next_processing_timer)
+            for line in ack.lines:
+                if self._parts.sink.on_line is not None:
+                    self._parts.sink.on_line(line)
+            for uid, values in ack.results.items():
+                self._parts.results.hold(uid, values)
+        self._next_timer = min(timers, default=None)
+        self._parts.metrics.on_epoch(self.epoch, acks, duration_ms, self._lag())
+
+    def _take_in_snapshots(self, snapshots: list[SnapshotAck]) -> None:
+        for snapshot in snapshots:
+            self._parts.checkpoints.coordinator.on_ack(snapshot, self._now())
+
+    def _lag(self) -> int | None:
+        known = [lag for lag in (source.lag for source in self._parts.sources.values()) if lag is not None]
+        return sum(known) if known else None
+
+    # --- what the coordinator says ----------------------------------------------------------------------------
+
+    def _handle_events(self) -> list[Event]:
+        for checkpoint_id in self._parts.commits.take_confirmed():
+            self._parts.checkpoints.coordinator.on_committed(checkpoint_id)
+        events = self._parts.checkpoints.coordinator.tick(self._now())
+        for event in events:
+            self._on_event(event)
+        return events
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case CheckpointCompleted():
+                self._completed.append(event.checkpoint_id)
+                self._parts.commits.commit(event.checkpoint_id, event.commits)
+                self._release(self._parts.results.completed(event.checkpoint_id))
+            case CheckpointAborted():
+                self._aborted.append(event.checkpoint_id)
+            case JobMustFail():
+                raise event.error
+        answer(event, self._parts.waiting)
+
+    def _release(self, results: list[tuple[str, list[bytes]]]) -> None:
+        for uid, values in results:
+            if self._parts.sink.on_results is not None:
+                self._parts.sink.on_results(uid, values)
+
+    def _settle_events(self) -> list[Event]:
+        """Wait a moment for the coordinator's background work."""
+        time.sleep(0.002)
+        return self._handle_events()
+
+    def _settle(self, request: SnapshotRequest | None) -> JobStatus | None:
+        """The attempt stands still after an exclusive snapshot until its outcome is known; None: the job goes on."""
+        assert request is not None
+        operation = self._parts.exclusive
+        while True:
+            for event in self._settle_events():
+                match event:
+                    case CheckpointCompleted(checkpoint_id=done) if done == request.checkpoint_id:
+                        if operation is not None and operation.kind == "rescale":
+                            raise Rescaled
+                        if operation is None and not self._parts.checkpoints.coordinator.is_copying:
+                            return self._ended(JobStatus.FINISHED)
+                    case SavepointCompleted(is_final=True):
+                        if operation is not None:
+                            operation.location = event.url
+                            if operation.arguments.get("cancel"):
+                                return self._ended(JobStatus.CANCELED)
+                        return self._ended(JobStatus.FINISHED)
+                    case SavepointFailed(is_final=True):
+                        if operation is not None:
+                            operation.fail(f"the savepoint failed, the job goes on: {event.error}")
+                        self._parts.exclusive = None
+                        return None
+                    case CheckpointAborted(checkpoint_id=done) if done == request.checkpoint_id:
+                        if operation is None:
+                            return None  # the final checkpoint is tried again
+                        if operation.kind == "rescale":
+                            operation.fail(f"the snapshot failed, the job goes on unchanged: {event.reason}")
+                            self._parts.exclusive = None
+                            return None
+
+    def _ended(self, status: JobStatus) -> JobStatus:
+        """Everything the last snapshot promised must be visible before the job is over."""
+        self._parts.commits.drain()
+        self._handle_events()
+        return status
+
+    def pace(self) -> None:
+        """Wait until there is something to do: input, a timer, a checkpoint, a request."""
+        now = self._now()
+        in_progress = self._parts.checkpoints.coordinator.is_in_progress
+        if self._runner.streaming:
+            times = [now + (STREAM_POLL_MS if in_progress else STREAM_EPOCH_MS)]
+        elif in_progress:
+            times = [now + 5]
+        elif any(source.had_input for source in self._parts.sources.values()):
+            self._parts.wake.clear()
+            return
+        else:
+            times = [now + self._parts.settings.epoch_target_ms]
+        if not self._runner.streaming:
+            times += [at for source in self._parts.sources.values() if (at := source.next_record_at()) is not None]
+            if self._next_timer is not None:
+                times.append(self._next_timer)
+        times += [at for source in self._parts.sources.values() if (at := source.next_discovery()) is not None]
+        due = None if in_progress else self._parts.checkpoints.next_due(now)
+        if due is not None:
+            times.append(now + due)
+        self._parts.wake.wait(max(0.0, (min(times) - now) / 1000))
+        self._parts.wake.clear()
+
+    def _now(self) -> int:
+        return self._parts.clock.now_ms()
+
+
+def answer(event: Event, waiting: dict[str, Operation]) -> None:
+    """Give the requests that an event decides their outcome."""
+    match event:
+        case CheckpointCompleted():
+            for request_id in event.requests:
+                if request_id in waiting:
+                    waiting.pop(request_id).complete(result=event.checkpoint_id)
+        case CheckpointAborted():
+            for request_id in event.requests:
+                if request_id in waiting:
+                    waiting.pop(request_id).fail(event.reason)
+        case SavepointCompleted():
+            if event.request_id in waiting:
+                waiting.pop(event.request_id).complete(location=event.url)
+        case SavepointFailed():
+            if event.request_id in waiting:
+                waiting.pop(event.request_id).fail(str(event.error))
