@@ -246,6 +246,13 @@ SCHEDULER = choice_option(
     "default",
     "With fewer slots than the parallelism needs: default waits for them, adaptive goes on with those that are there.",
 )
+JOBMANAGER_ADDRESS = text_option(
+    "jobmanager.rpc.address", None, "Host workers reach the JobManager at; not set: its own."
+)
+JOBMANAGER_PORT = int_option("jobmanager.rpc.port", 7077, "Port workers register at.", least=1)
+SHUTDOWN_ON_FINISH = flag_option(
+    "execution.shutdown-on-application-finish", True, "Whether the JobManager's process ends with its job."
+)
 TASK_SLOTS = int_option("taskmanager.numberOfTaskSlots", 1, "Slots of one TaskManager.", least=1)
 REST_PORT = int_option("rest.port", 8081, "Port of the REST API and the dashboard; -1 disables both.", least=-1)
 REST_ADDRESS = text_option("rest.address", "localhost", "Host clients reach the REST API at.")
@@ -262,6 +269,17 @@ HIGH_AVAILABILITY_DIRECTORY = text_option(
 )
 CLUSTER_ID = text_option(
     "kubernetes.cluster-id", None, "Name of the cluster; its leaders compete under it.", "high-availability.cluster-id"
+)
+KUBERNETES_NAMESPACE = text_option("kubernetes.namespace", None, "Namespace of the leaders' Lease; not set: the pod's.")
+LEADER_LEASE = text_option("kubernetes.leader-lease", None, "Name of the leaders' Lease.")
+REST_TOKEN_FILE = text_option(
+    "security.rest.token-file", None, "File with the bearer token the REST API asks for; not set: it asks for none."
+)
+SPARK_SECRET_FILE = text_option(
+    "security.spark.secret-file", None, "File with the secret that authenticates and encrypts what Spark sends."
+)
+METRICS_DELIMITER = text_option(
+    "metrics.scope.delimiter", ".", "What stands between the parts of a metric's identifier."
 )
 TMP_DIRECTORIES = text_option("io.tmp.dirs", None, "Local working folder; not set: the system's.")
 LATENCY_INTERVAL = duration_option(
@@ -296,6 +314,13 @@ EPOCH_MAX_RECORDS = int_option(
 )
 EPOCH_MAX_BYTES = memory_option(
     "penstock.epoch.max-bytes", 256 * 2**20, "Most bytes one source subtask reads in an epoch."
+)
+EXECUTOR_MEMORY_MB = int_option(
+    "penstock.executor.memory-mb", 512, "Heap of the JVM of one slot, in MiB; Python's memory comes on top.", least=1
+)
+DRIVER_PORT = int_option("penstock.driver.port", 7078, "Port of the JobManager's Spark driver.", least=1)
+DRIVER_BLOCKS_PORT = int_option(
+    "penstock.driver.block-manager-port", 7079, "Port of the block manager of the JobManager's Spark driver.", least=1
 )
 ALLOW_DROPPED_STATE = list_option(
     "penstock.restore.allow-dropped",

@@ -330,13 +330,16 @@ class TestInference:
 
     def test_elements_of_what_functions_yield(self) -> None:
         class Two:
-            def first(self) -> Iterator[int]: ...
+            def first(self) -> Iterator[int]:
+                yield 1
 
             def second(self) -> None: ...
 
-            def third(self) -> list[str] | None: ...
+            def third(self) -> list[str] | None:
+                return None
 
-            def pair(self) -> tuple[int, str]: ...
+            def pair(self) -> tuple[int, str]:
+                return 1, "a"
 
         assert element_type(Two(), "first") == Types.LONG()
         assert element_type(Two(), "third") == Types.STRING()

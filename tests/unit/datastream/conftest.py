@@ -45,7 +45,7 @@ class RecordingExecutor:
 @pytest.fixture
 def executor() -> Iterator[RecordingExecutor]:
     recording = RecordingExecutor()
-    with executing_on(recording):  # type: ignore[arg-type]
+    with executing_on(recording):
         yield recording
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator  # noqa: TC003 - annotations are read when the test runs
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,6 +27,9 @@ from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.graph.program import upstream_first
 from penstock.graph.transformation import Exchange, Transformation
 from tests.unit.operators.operator_harness import OperatorRun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 TENS = TumblingEventTimeWindows.of(Time.seconds(10))
 RULES = MapStateDescriptor("rules", str, int)
@@ -157,7 +159,7 @@ class TestBroadcast:
 
     def test_needs_map_state_descriptors_of_different_names(self, left: DataStream) -> None:
         with pytest.raises(InvalidJob, match="takes MapStateDescriptors"):
-            left.broadcast("rules")
+            left.broadcast("rules")  # type: ignore[call-overload]
         with pytest.raises(InvalidJob, match="two descriptors of one name"):
             left.broadcast(RULES, MapStateDescriptor("rules", str, str))
 

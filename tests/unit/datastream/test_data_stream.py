@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator  # noqa: TC003 - annotations are read when the test runs
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import pytest
 
 from penstock.common import Row, Types, WatermarkStrategy
 from penstock.common.errors import InvalidJob, KeyedStateNotAvailable
 from penstock.common.type_inference import to_type_info
-from penstock.common.typeinfo import TypeInformation  # noqa: TC001
 from penstock.datastream import (
     DataStream,
     FlatMapFunction,
@@ -27,6 +25,11 @@ from penstock.datastream import (
 )
 from penstock.graph.transformation import Exchange, Transformation
 from tests.unit.operators.operator_harness import OperatorRun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.common.typeinfo import TypeInformation
 
 
 @dataclass
@@ -417,7 +420,7 @@ class TestRefusals:
             def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None: ...
 
         with pytest.raises(KeyedStateNotAvailable) as caught:
-            numbers.process(Keyed())
+            numbers.process(Keyed())  # type: ignore[arg-type]
         assert "key_by" in caught.value.remedy
         assert caught.value.location.startswith(__file__)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator  # noqa: TC003 - annotations are read when the test runs
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -35,6 +34,9 @@ from penstock.datastream.window import (
 )
 from penstock.graph.transformation import Exchange, Transformation
 from tests.unit.operators.operator_harness import OperatorRun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 TENS = TumblingEventTimeWindows.of(Time.seconds(10))
 

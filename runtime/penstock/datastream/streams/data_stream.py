@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from penstock.common.one_time_warning import warn_no_effect
 from penstock.common.type_inference import element_type, result_type, to_type_info
@@ -250,11 +250,19 @@ class DataStream(OperatorSettings):
         """All values to the first subtask. One subtask then does all the work."""
         return self._partitioned(Partitioning(Exchange.GLOBAL), "global_")
 
+    @overload
+    def broadcast(self) -> DataStream: ...
+    @overload
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> BroadcastStream: ...
     def broadcast(
         self,
         broadcast_state_descriptor: MapStateDescriptor | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor,
-    ) -> Any:
+    ) -> DataStream | BroadcastStream:
         """Every value to all subtasks.
 
         Without descriptors a `DataStream`. With them a `BroadcastStream`, to be connected with another stream whose
@@ -286,7 +294,11 @@ class DataStream(OperatorSettings):
             )
         return DataStream(self._env, inputs, self._type_info if None not in types else None, view="union")
 
-    def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream | Any:
+    @overload
+    def connect(self, ds: DataStream) -> ConnectedStreams: ...
+    @overload
+    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
+    def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
         """Two streams for one function with a method for each: `ConnectedStreams`, or with a `BroadcastStream`
         a `BroadcastConnectedStream`."""
         from penstock.datastream.streams.connected_streams import (
@@ -383,12 +395,19 @@ class DataStream(OperatorSettings):
         return self._sink("Print to Std. Out", PrintSink(sink_identifier or ""))
 
     def to_spark(self, function: Callable[..., Any]) -> DataStreamSink:
-        """Hands the rows of every epoch to Spark: `function(data_frame, epoch_id)` is called in the JobManager."""
+        """Hands the rows to Spark: `function(data_frame, checkpoint_id)` is called in the JobManager for each completed
+        checkpoint that has rows. After a failure it may be called again with the same id and the same rows."""
         from penstock.connectors.spark import SparkSink
 
         checked_function(function, operation="to_spark", arguments=2)
         return self._sink("Sink: Spark", SparkSink(function), about=function)
 
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None = None, limit: None = None) -> CloseableIterator: ...
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None = None, *, limit: int) -> list[Any]: ...
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[Any]: ...
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator | list[Any]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from penstock.common.typeinfo import TypeInformation
     from penstock.datastream.interval_join import IntervalJoin
+    from penstock.datastream.state import MapStateDescriptor
     from penstock.datastream.streams.key_selectors import SelectedKey
     from penstock.datastream.streams.windowed_stream import WindowedStream
     from penstock.datastream.window import WindowAssigner
@@ -181,7 +182,7 @@ class KeyedStream(DataStream):
     def global_(self) -> DataStream:
         return self._original.global_()
 
-    def broadcast(self, *args: Any) -> Any:
+    def broadcast(self, *args: MapStateDescriptor) -> Any:
         return self._original.broadcast(*args)
 
     def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
