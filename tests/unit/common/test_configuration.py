@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,9 +15,6 @@ from penstock.common.configuration import load_configuration, read_configuration
 from penstock.common.errors import InvalidJob
 from penstock.common.option import parse_list, parse_map, parse_memory, text_of
 from penstock.common.options import OPTIONS, as_markdown
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class TestOptions:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -27,9 +28,6 @@ from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.graph.program import upstream_first
 from penstock.graph.transformation import Exchange, Transformation
 from tests.unit.operators.operator_harness import OperatorRun
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 TENS = TumblingEventTimeWindows.of(Time.seconds(10))
 RULES = MapStateDescriptor("rules", str, int)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import pytest
 
 from penstock.common import Row, Types, WatermarkStrategy
 from penstock.common.errors import InvalidJob, KeyedStateNotAvailable
 from penstock.common.type_inference import to_type_info
+from penstock.common.typeinfo import TypeInformation
 from penstock.datastream import (
     DataStream,
     FlatMapFunction,
@@ -25,11 +27,6 @@ from penstock.datastream import (
 )
 from penstock.graph.transformation import Exchange, Transformation
 from tests.unit.operators.operator_harness import OperatorRun
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from penstock.common.typeinfo import TypeInformation
 
 
 @dataclass

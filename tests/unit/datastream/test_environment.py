@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,11 +28,7 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.graph.stream_graph import JobGraphBuilder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.unit.datastream.conftest import RecordingExecutor
+from tests.unit.datastream.conftest import RecordingExecutor
 
 
 class TestPrecedence:

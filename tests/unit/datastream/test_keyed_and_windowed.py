@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -34,9 +35,6 @@ from penstock.datastream.window import (
 )
 from penstock.graph.transformation import Exchange, Transformation
 from tests.unit.operators.operator_harness import OperatorRun
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 TENS = TumblingEventTimeWindows.of(Time.seconds(10))
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NAMES: dict[str, dict[str, dict[str, Any]]] = json.loads(
     (Path(__file__).parent / "pyflink_names.json").read_text(encoding="utf-8")
