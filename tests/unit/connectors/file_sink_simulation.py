@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.file.sink import FileSink
 from penstock.connectors.sink import SinkWriter, WriterContext
+
+if TYPE_CHECKING:
+    from penstock.connectors.file.sink import FileSink
 
 
 @dataclass

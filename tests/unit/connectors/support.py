@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.sink import SinkWriter, WriterContext
 from penstock.connectors.source import ReadBounds, ReaderContext, Source, Split, SplitReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BOUNDS = ReadBounds(max_records=100, max_bytes=1 << 20)
 

@@ -5,8 +5,7 @@ import csv
 import gzip
 import json
 import os
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +23,9 @@ from penstock.connectors.formats.record_format import RecordFormat, RejectedReco
 from penstock.connectors.formats.text import TextLineFormat
 from penstock.connectors.source import ReadBounds, ReaderContext
 from tests.unit.connectors.support import open_split, read_all, read_source, read_with_restarts, splits_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TEXT = StreamFormat.text_line_format()
 
@@ -147,8 +149,10 @@ def test_hidden_files_and_directories_are_not_read(tmp_path: Path) -> None:
 
 
 def test_patterns_and_urls_find_files(tmp_path: Path) -> None:
-    for name in ("a-1.log", "a-2.log", "b-1.log"):
+    for name in ("a-1.log", "a-2.log", "b-1.log", ".a-3.log", "_a-4.log"):
         (tmp_path / name).write_text(f"{name}\n")
+    assert len(read_source(source_of(TEXT, f"{tmp_path}/*"))) == 3
+    assert read_source(source_of(TEXT, f"{tmp_path}/_a-4.log")) == ["_a-4.log"]
     assert sorted(read_source(source_of(TEXT, f"{tmp_path}/a-*.log"))) == ["a-1.log", "a-2.log"]
     assert read_source(source_of(TEXT, f"file://{tmp_path}/b-1.log")) == ["b-1.log"]
 
@@ -397,9 +401,9 @@ def test_parquet_without_a_declaration_gives_dicts(tmp_path: Path) -> None:
 
 def test_a_missing_parquet_column_and_a_null_where_none_may_be_are_named(tmp_path: Path) -> None:
     parquet_file(tmp_path / "a.parquet", 2, 2)
-    with pytest.raises(RecordFormatError, match="no column 'celsius'.*it has id, n, extra"):
+    with pytest.raises(RecordFormatError, match=r"no column 'celsius'.*it has id, n, extra"):
         read_source(source_of(ParquetFormat({"celsius": float}), tmp_path))
-    with pytest.raises(RecordFormatError, match="'extra'.*holds nulls"):
+    with pytest.raises(RecordFormatError, match=r"'extra'.*holds nulls"):
         read_source(source_of(ParquetFormat({"extra": str}), tmp_path))
     assert read_source(source_of(ParquetFormat({"EXTRA": str | None, "N": int}, case_sensitive=False), tmp_path))
 

@@ -174,7 +174,7 @@ class Storage:
         if os.path.exists(path) or not _is_pattern(path):
             return [_local_status(path)]
         fs = fsspec.filesystem("file")
-        found = sorted(fs.glob(path))
+        found = sorted(match for match in fs.glob(path) if not _is_skipped(match, path))
         if not found:
             raise FileNotFoundError(path)
         return [
@@ -186,7 +186,7 @@ class Storage:
         assert fs is not None
         fs.invalidate_cache()
         if _is_pattern(path):
-            found = fs.glob(path, detail=True)
+            found = {name: info for name, info in fs.glob(path, detail=True).items() if not _is_skipped(name, path)}
             files = [info for info in found.values() if info["type"] == "file"]
             directories = [name for name, info in found.items() if info["type"] == "directory"]
             statuses = [self._status(info) for info in files] + [s for d in directories for s in self._below(d)]
@@ -249,6 +249,12 @@ def _local_status(path: str) -> FileStatus:
 
 def _is_hidden(name: str) -> bool:
     return name.startswith((".", "_"))
+
+
+def _is_skipped(match: str, pattern: str) -> bool:
+    """Whether a wildcard stands for a hidden name; a pattern that spells the name means it."""
+    spelled = set(pattern.split("/"))
+    return any(_is_hidden(part) and part not in spelled for part in match.split("/"))
 
 
 def _is_pattern(path: str) -> bool:

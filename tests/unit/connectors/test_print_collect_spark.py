@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import penstock
+from penstock.common.errors import ClusterError, InvalidJob, SinkError
+from penstock.connectors.collect import CollectSink, decode_collected, encode_collected
+from penstock.connectors.print import PrintSink
+from penstock.connectors.source import ReaderContext
+from penstock.connectors.spark import SparkCommitter, SparkSink, SparkSource, from_ipc, to_ipc
+from penstock.taskmanager.batch import ColumnBatch
+from penstock.taskmanager.operators.columns import rows_as_tuples
+from tests.unit.connectors.support import snapshot, writer_context
+
+
+def lines_of(sink: PrintSink, subtask: int, parallelism: int) -> list[str]:
+    lines: list[str] = []
+    context = writer_context(subtask, parallelism, operator=SimpleNamespace(print_line=lines.append))
+    sink.create_writer(context, []).write([("a", 1), None], None, 0)
+    return lines
+
+
+def test_lines_have_flinks_prefix() -> None:
+    assert lines_of(PrintSink(), 0, 1) == ["('a', 1)", "None"]
+    assert lines_of(PrintSink(), 1, 3)[1] == "2> None"
+    assert lines_of(PrintSink("alerts"), 0, 1)[1] == "alerts> None"
+    assert lines_of(PrintSink("alerts"), 2, 3)[1] == "alerts:3> None"
+
+
+def test_without_a_task_lines_go_to_the_process(capsys: pytest.CaptureFixture[str]) -> None:
+    PrintSink().create_writer(writer_context(), []).write([1], None, 0)
+    PrintSink("e", to_stderr=True).create_writer(writer_context(), []).write([2], None, 0)
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("1\n", "e> 2\n")
+
+
+def test_collected_records_arrive_in_order() -> None:
+    taken: list[Any] = []
+    context = writer_context(operator=SimpleNamespace(results=lambda uid, values: taken.append((uid, values))))
+    CollectSink("c").create_writer(context, []).write([1, ("a", {"b"})], None, 0)
+    ((uid, values),) = taken
+    assert uid == "c"
+    assert list(map(decode_collected, values)) == [1, ("a", {"b"})]
+    with pytest.raises(InvalidJob, match="execute_and_collect"):
+        CollectSink("c").create_writer(writer_context(), [])
+
+
+def test_a_class_of_the_main_script_is_found_again() -> None:
+    program = """
+from dataclasses import dataclass
+from penstock.connectors.collect import decode_collected, encode_collected
+
+@dataclass
+class Reading:
+    id: str
+
+# what a worker has: a class that came by value, not the object that the name leads to
+Copy = dataclass(type("Reading", (), {"__annotations__": {"id": str}, "__module__": "__main__"}))
+encoded = encode_collected([Copy("a")])
+del Copy
+assert decode_collected(encoded) == [Reading("a")], decode_collected(encoded)
+del Reading
+try:
+    decode_collected(encoded)
+except Exception as error:
+    assert "'Reading' of the main script" in str(error), error
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(Path(p).parent.as_posix() for p in penstock.__path__)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_cannot_be_collected_is_named() -> None:
+    with pytest.raises(InvalidJob, match="cannot be collected"):
+        encode_collected(lambda: None)
+
+
+def test_rows_for_spark_come_back_once_per_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[Any] = []
+    session = SimpleNamespace(createDataFrame=lambda table: table)
+    monkeypatch.setattr("penstock.connectors.spark._session", lambda: session)
+    sink = SparkSink(lambda frame, checkpoint_id: taken.append((checkpoint_id, frame.to_pylist())))
+    writers = [sink.create_writer(writer_context(n, 2), []) for n in range(2)]
+    writers[0].write([{"id": "a", "n": 1}], None, 0)
+    writers[1].write([{"id": "b", "n": None}], None, 0)
+    writers[1].write_batch(ColumnBatch(pa.record_batch({"id": ["c"], "n": [3]}), None, rows_as_tuples), 0)
+    committables = [piece for writer in writers for piece in snapshot(writer, 4)[0]]
+    assert snapshot(writers[0], 5) == ([], [])
+    committer = sink.create_committer({})
+    assert committer is not None
+    committer.commit(committables)
+    assert taken == [(4, [{"id": "a", "n": 1}, {"id": "b", "n": None}, {"id": "c", "n": 3}])]
+
+
+def test_an_error_of_the_function_for_spark_is_a_sink_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = SparkSink(lambda frame, checkpoint_id: 1 // 0)
+    writer = sink.create_writer(writer_context(), [])
+    writer.write([(1,)], None, 0)
+    committables, _ = snapshot(writer, 1)
+    with pytest.raises(ClusterError, match="no Spark session"):
+        SparkCommitter(sink.function).commit(committables)
+    monkeypatch.setattr(
+        "penstock.connectors.spark._session", lambda: SimpleNamespace(createDataFrame=lambda table: table)
+    )
+    with pytest.raises(SinkError, match="checkpoint 1"):
+        SparkCommitter(sink.function).commit(committables)
+
+
+def test_tables_travel_compressed() -> None:
+    table = pa.table({"text": ["x" * 1000] * 1000})
+    assert len(to_ipc(table)) < 20_000
+    assert from_ipc(to_ipc(table)).equals(table)
+
+
+def test_a_spark_source_only_describes() -> None:
+    source = SparkSource(lambda session: session.frame)
+    frame = SimpleNamespace(isStreaming=True)
+    assert source.data_frame(SimpleNamespace(frame=frame)) is frame
+    with pytest.raises(InvalidJob, match="not a DataFrame"):
+        source.data_frame(SimpleNamespace(frame=5))
+    batch = source.batch(pa.record_batch({"id": ["a"]}))
+    assert batch.rows().values[0].id == "a"
+    for call in (source.create_enumerator, lambda: source.create_reader(ReaderContext(0, 1, "s"))):
+        with pytest.raises(InvalidJob, match="driven by Spark"):
+            call()

@@ -1,0 +1,187 @@
+"""Formats and connectors under PyFlink's names."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.common.errors import InvalidJob, RecordFormatError
+from penstock.common.typeinfo import Types
+from penstock.common.types import Row
+from penstock.datastream import connectors
+from penstock.datastream.connectors.file_system import FileSink, FileSource, OnCheckpointRollingPolicy, RollingPolicy
+from penstock.datastream.formats import avro
+from penstock.datastream.formats.csv import (
+    CsvBulkWriters,
+    CsvReaderFormat,
+    CsvRowDeserializationSchema,
+    CsvRowSerializationSchema,
+    CsvSchema,
+)
+from penstock.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
+from penstock.datastream.formats.parquet import (
+    AvroParquetReaders,
+    ParquetBulkWriters,
+    ParquetColumnarRowInputFormat,
+)
+from tests.unit.connectors.support import read_source, snapshot, visible, writer_context
+
+ROW_TYPE = Types.ROW_NAMED(["id", "n", "tags"], [Types.STRING(), Types.LONG(), Types.LIST(Types.STRING())])
+ROWS = [Row(id="a", n=1, tags=["x", "y"]), Row(id="b,c", n=None, tags=[])]
+
+
+def csv_schema() -> CsvSchema:
+    builder = CsvSchema.builder().add_string_column("id").add_number_column("n").add_array_column("tags", "|")
+    return builder.set_column_separator(";").set_null_value("-").build()
+
+
+def write(sink: FileSink, rows: list[Any]) -> None:
+    writer = sink.create_writer(writer_context(), [])
+    writer.write(rows, None, 0)
+    writer.finish()
+    sink.create_committer({}).commit(snapshot(writer, 1)[0])
+
+
+def test_csv_is_written_and_read_by_a_schema(tmp_path: Path) -> None:
+    schema = csv_schema()
+    assert schema.size() == len(schema) == 3
+    write(FileSink.for_bulk_format(str(tmp_path), CsvBulkWriters.for_schema(schema)).build(), ROWS)
+    assert visible(tmp_path)[0].read_text() == "a;1;x|y\nb,c;-;\n"
+    source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), str(tmp_path)).build()
+    assert source.produced_type() == ROW_TYPE
+    assert read_source(source) == ROWS
+
+
+def test_parquet_is_written_and_read_by_a_row_type(tmp_path: Path) -> None:
+    write(FileSink.for_bulk_format(str(tmp_path), ParquetBulkWriters.for_row_type(ROW_TYPE)).build(), ROWS)
+    assert pq.read_table(visible(tmp_path)[0]).num_rows == 2
+    source = FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(ROW_TYPE), str(tmp_path)).build()
+    assert read_source(source) == ROWS
+
+
+def test_a_csv_schema_is_changed_step_by_step() -> None:
+    builder = CsvSchema.builder().add_columns_from(csv_schema()).add_boolean_column("ok")
+    assert builder.size() == 4
+    builder.set_array_element_separator(":").set_quote_char("'").set_escape_char("\\").set_use_header()
+    dialect = builder.build().dialect
+    assert (dialect.quote, dialect.escape, dialect.header) == ("'", "\\", "names")
+    assert dialect.array_separators == {"tags": ":"}
+    assert builder.set_strict_headers().build().dialect.header == "strict"
+    assert builder.set_skip_first_data_row().disable_quote_char().disable_escape_char().build().dialect.quote is None
+    assert builder.disable_array_element_separator().build().dialect.array_separators == {"tags": ""}
+    with pytest.raises(InvalidJob):
+        builder.clear_columns().build()
+    with pytest.raises(InvalidJob):
+        builder.set_line_separator("|")
+    with pytest.raises(InvalidJob):
+        builder.set_column_separator("::")
+
+
+def test_an_array_without_separator_is_one_element(tmp_path: Path) -> None:
+    builder = CsvSchema.builder().add_array_column("tags").disable_array_element_separator()
+    (tmp_path / "a.csv").write_text("x;y\n")
+    source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(builder.build()), str(tmp_path)).build()
+    assert read_source(source) == [Row(tags=["x;y"])]
+
+
+def test_comments_are_left_out(tmp_path: Path) -> None:
+    schema = CsvSchema.builder().add_string_column("id").set_allow_comments().build()
+    (tmp_path / "a.csv").write_text("# one\na\n  # two\nb#\n")
+    source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), str(tmp_path)).build()
+    assert read_source(source) == [Row(id="a"), Row(id="b#")]
+
+
+def test_json_messages_are_rows() -> None:
+    schema = JsonRowDeserializationSchema.builder().type_info(ROW_TYPE).build()
+    schema = pickle.loads(pickle.dumps(schema))
+    assert schema.get_produced_type() == ROW_TYPE
+    assert schema.deserialize(b'{"id":"a",\n"n":1,"tags":["x"]}') == Row(id="a", n=1, tags=["x"])
+    assert schema.deserialize(b"{}") == Row(id=None, n=None, tags=None)
+    assert schema.deserialize_batch([b'{"n":1}', b'{"n":2}\n']) == [Row(id=None, n=n, tags=None) for n in (1, 2)]
+    for message in (b"", b"[]", b'{"n":"x"}', b"{}{}"):
+        with pytest.raises(RecordFormatError, match="malformed JSON message"):
+            schema.deserialize(message)
+    with pytest.raises(RecordFormatError, match="malformed JSON message"):
+        schema.deserialize_batch([b'{"n":1}', b"x"])
+
+
+def test_missing_fields_and_parse_errors_are_treated_as_asked(caplog: pytest.LogCaptureFixture) -> None:
+    strict = JsonRowDeserializationSchema.builder().type_info(ROW_TYPE).fail_on_missing_field().build()
+    with pytest.raises(RecordFormatError, match="no field 'id', 'tags'"):
+        strict.deserialize_batch([b'{"n":null}'])
+    lenient = JsonRowDeserializationSchema.builder().type_info(ROW_TYPE).ignore_parse_errors().build()
+    with caplog.at_level(logging.WARNING):
+        assert lenient.deserialize_batch([b"x", b'{"n":1}', b"y"]) == [Row(id=None, n=1, tags=None)]
+    assert "2 malformed JSON messages ignored" in caplog.text
+    with pytest.raises(InvalidJob):
+        JsonRowDeserializationSchema.builder().type_info(ROW_TYPE).fail_on_missing_field().ignore_parse_errors().build()
+    with pytest.raises(InvalidJob):
+        JsonRowDeserializationSchema.builder().build()
+
+
+def test_a_json_schema_gives_the_fields() -> None:
+    text = """{"type": "object", "properties": {"id": {"type": "string"}, "inner": {"type": "object", "properties":
+        {"ok": {"type": ["null", "boolean"]}}}, "all": {"type": "array", "items": {"type": "number"}}}}"""
+    schema = JsonRowDeserializationSchema.builder().json_schema(text).build()
+    assert schema.deserialize(b'{"id":"a","inner":{"ok":true},"all":[1]}') == Row(id="a", inner=Row(ok=True), all=[1.0])
+    with pytest.raises(InvalidJob, match="not a JSON schema"):
+        JsonRowDeserializationSchema.builder().json_schema('{"type": "string"}')
+
+
+def test_rows_are_json_messages() -> None:
+    schema = JsonRowSerializationSchema.builder().with_type_info(ROW_TYPE).build()
+    assert schema.serialize(("a", 1, ["x"])) == b'{"id":"a","n":1,"tags":["x"]}'
+    assert schema.serialize_batch(ROWS)[1] == b'{"id":"b,c","n":null,"tags":[]}'
+    with pytest.raises(InvalidJob):
+        JsonRowSerializationSchema.builder().build()
+
+
+def test_csv_messages_are_rows_and_rows_csv_messages(caplog: pytest.LogCaptureFixture) -> None:
+    build = CsvRowSerializationSchema.Builder(ROW_TYPE).set_field_delimiter(";").set_array_element_delimiter("|")
+    serialize = build.set_null_literal("-").set_line_delimiter("").build()
+    messages = [serialize.serialize(row) for row in ROWS]
+    assert messages == [b"a;1;x|y", b"b,c;-;"]
+    builder = CsvRowDeserializationSchema.Builder(ROW_TYPE).set_field_delimiter(";").set_array_element_delimiter("|")
+    builder.set_null_literal("-").set_allow_comments(True)
+    schema = pickle.loads(pickle.dumps(builder.build()))
+    assert schema.deserialize_batch(messages) == ROWS
+    assert schema.deserialize(b"# nothing") is None
+    with pytest.raises(RecordFormatError, match="malformed CSV message"):
+        schema.deserialize(b"a;x;")
+    with pytest.raises(RecordFormatError, match="2 lines"):
+        schema.deserialize(b"a;1;\nb;2;")
+    lenient = builder.set_ignore_parse_errors(True).build()
+    with caplog.at_level(logging.WARNING):
+        assert lenient.deserialize_batch([b"a;x;", *messages]) == ROWS
+    assert "malformed CSV messages ignored" in caplog.text
+
+
+def test_avro_is_refused_with_a_way_around() -> None:
+    calls: list[Any] = [
+        lambda: avro.AvroSchema.parse_string("{}"),
+        lambda: avro.AvroSchema.parse_file("x"),
+        lambda: avro.AvroInputFormat("x", None),
+        lambda: avro.AvroBulkWriters.for_generic_record(None),
+        lambda: avro.AvroRowDeserializationSchema(),
+        lambda: avro.AvroRowSerializationSchema(),
+        lambda: avro.GenericRecordAvroTypeInfo(None),
+        lambda: AvroParquetReaders.for_generic_record(None),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidJob, match="Avro is not supported") as caught:
+            call()
+        assert "Parquet" in caught.value.remedy
+
+
+def test_names_are_exported_as_in_pyflink() -> None:
+    for name in connectors.__all__:
+        assert getattr(connectors, name).__name__ == name
+    assert isinstance(RollingPolicy.on_checkpoint_rolling_policy(), OnCheckpointRollingPolicy)
+    assert isinstance(RollingPolicy.default_rolling_policy(), RollingPolicy)
+    with pytest.raises(InvalidJob):
+        RollingPolicy.default_rolling_policy(part_size=0)

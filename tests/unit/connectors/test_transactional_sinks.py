@@ -1,0 +1,204 @@
+"""The adapters for two-phase commit and write-ahead logs, with files and lists as the outside world."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.common.errors import InvalidJob, SinkError, StateTypeError
+from penstock.common.typeinfo import Types
+from penstock.common.types import Row
+from penstock.connectors.two_phase import TwoPhaseCommitSink, TwoPhaseCommitSinkFunction
+from penstock.connectors.write_ahead import FileCheckpointCommitter, GenericWriteAheadSink
+from tests.unit.connectors.support import snapshot, writer_context
+
+
+class FileTransactions(TwoPhaseCommitSinkFunction):
+    """E51: a transaction is a file in a temporary directory that commit moves to the target."""
+
+    counter = 0
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def begin_transaction(self) -> Any:
+        FileTransactions.counter += 1
+        name = f"txn-{FileTransactions.counter}"
+        (self.directory / "tmp").mkdir(exist_ok=True, parents=True)
+        (self.directory / "tmp" / name).touch()
+        return name
+
+    def invoke(self, transaction: Any, value: Any, context: Any) -> None:
+        with (self.directory / "tmp" / transaction).open("a") as file:
+            file.write(f"{value}\n")
+
+    def pre_commit(self, transaction: Any) -> None:
+        with (self.directory / "tmp" / transaction).open("rb") as file:
+            os.fsync(file.fileno())
+
+    def commit(self, transaction: Any) -> None:
+        (self.directory / "out").mkdir(exist_ok=True)
+        if (self.directory / "tmp" / transaction).exists():
+            (self.directory / "tmp" / transaction).rename(self.directory / "out" / transaction)
+
+    def abort(self, transaction: Any) -> None:
+        (self.directory / "tmp" / transaction).unlink(missing_ok=True)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["write", "barrier", "barrier without commit", "crash"]),
+        max_size=25,
+    )
+)
+def test_transactional_files_are_exactly_once(tmp_path_factory: pytest.TempPathFactory, steps: list[str]) -> None:
+    directory = tmp_path_factory.mktemp("txn")
+    sink = TwoPhaseCommitSink(FileTransactions(directory))
+    committer = sink.create_committer({})
+    manifest: dict[str, Any] = {"position": 0, "state": [], "committables": []}
+    unconfirmed: list[Any] = []
+    writer = sink.create_writer(writer_context(), [])
+    position = 0
+
+    def barrier() -> None:
+        nonlocal manifest
+        committables, state = snapshot(writer, 1)
+        unconfirmed.extend(committables)
+        manifest = {"position": position, "state": json.loads(json.dumps(state)), "committables": list(unconfirmed)}
+
+    for step in [*steps, "barrier"]:
+        if step == "write":
+            writer.write([position, position + 1], [0, 0], 0)
+            position += 2
+        elif step == "crash":
+            committer.commit(manifest["committables"])
+            unconfirmed.clear()
+            position = manifest["position"]
+            writer = sink.create_writer(writer_context(), manifest["state"])
+        else:
+            barrier()
+            if step == "barrier":
+                committer.commit(manifest["committables"])
+                unconfirmed.clear()
+    out = directory / "out"
+    found = [int(line) for path in (out.iterdir() if out.exists() else ()) for line in path.read_text().split()]
+    assert sorted(found) == list(range(position))
+    assert len(list((directory / "tmp").iterdir())) <= 1 + steps.count("crash")
+
+
+def test_a_transaction_without_records_is_replaced(tmp_path: Path) -> None:
+    writer = TwoPhaseCommitSink(FileTransactions(tmp_path)).create_writer(writer_context(), [])
+    first = writer.snapshot_state(0)
+    committables, second = snapshot(writer, 1)
+    assert committables == []
+    assert first != second
+    assert [path.name for path in (tmp_path / "tmp").iterdir()] == second
+
+
+def test_a_failing_commit_names_the_transaction(tmp_path: Path) -> None:
+    class Failing(FileTransactions):
+        def commit(self, transaction: Any) -> None:
+            raise OSError("away")
+
+    sink = TwoPhaseCommitSink(Failing(tmp_path))
+    with pytest.raises(SinkError, match="cannot commit transaction 'txn-9': OSError: away"):
+        sink.create_committer({}).commit(["txn-9"])
+    sink.create_committer({}).abort(["txn-9"])
+
+
+class Lists(GenericWriteAheadSink):
+    sent: list[tuple[int, list[Any]]]
+    accepts = True
+
+    def send_values(self, values: Any, checkpoint_id: int, timestamp: int) -> bool:
+        if self.accepts:
+            self.sent.append((checkpoint_id, list(values)))
+        return self.accepts
+
+
+def lists(directory: Path, type_info: Any = None) -> Lists:
+    sink = Lists(FileCheckpointCommitter(str(directory)), type_info)
+    sink.sent = []
+    return sink
+
+
+def test_records_are_sent_when_their_checkpoint_is_complete_and_not_again(tmp_path: Path) -> None:
+    sink = lists(tmp_path)
+    writers = [sink.create_writer(writer_context(n, 2), []) for n in range(2)]
+    committer = sink.create_committer({}, job_id="job", uid="sink")
+    for checkpoint_id in (1, 2):
+        for n, writer in enumerate(writers):
+            writer.write([(n, checkpoint_id)], None, 0)
+            writer.write([(n, "more")], None, 0)
+        pieces = [piece for writer in writers for piece in snapshot(writer, checkpoint_id)[0]]
+        assert len(sink.sent) == 2 * (checkpoint_id - 1)
+        committer.commit(pieces)
+        committer.commit(pieces)
+    assert sink.sent == [(c, [(n, c), (n, "more")]) for c in (1, 2) for n in (0, 1)]
+    assert (tmp_path / "job-sink" / "1").read_text() == "0x0000000000000002"
+    again = sink.create_committer({}, job_id="job", uid="sink")
+    again.commit(pieces)
+    assert len(sink.sent) == 4
+
+
+def test_records_come_twice_only_if_the_note_was_not_made(tmp_path: Path) -> None:
+    sink = lists(tmp_path)
+    writer = sink.create_writer(writer_context(), [])
+    writer.write([1], None, 0)
+    pieces, _ = snapshot(writer, 1)
+    sink.create_committer({}, job_id="job", uid="sink").commit(pieces)
+    (tmp_path / "job-sink" / "0").unlink()
+    sink.create_committer({}, job_id="job", uid="sink").commit(pieces)
+    assert Counter(checkpoint_id for checkpoint_id, _ in sink.sent) == {1: 2}
+
+
+def test_refused_records_are_kept(tmp_path: Path) -> None:
+    sink = lists(tmp_path)
+    writer = sink.create_writer(writer_context(), [])
+    writer.write([1], None, 0)
+    pieces, _ = snapshot(writer, 1)
+    committer = sink.create_committer({}, job_id="job", uid="sink")
+    sink.accepts = False
+    with pytest.raises(SinkError, match="refused checkpoint 1 of subtask 0"):
+        committer.commit(pieces)
+    sink.accepts = True
+    committer.commit(pieces)
+    assert sink.sent == [(1, [1])]
+
+
+class Alert(NamedTuple):
+    id: str
+    celsius: float
+
+
+@pytest.mark.parametrize(
+    ("type_info", "values"),
+    [
+        (None, [(1, "a"), {"k": [1.5]}, None]),
+        (Alert, [Alert("a", 1.0)]),
+        (Types.ROW_NAMED(["id"], [Types.STRING()]), [Row(id="a")]),
+    ],
+)
+def test_records_come_back_as_they_were(tmp_path: Path, type_info: Any, values: list[Any]) -> None:
+    sink = lists(tmp_path, type_info)
+    writer = sink.create_writer(writer_context(), [])
+    writer.write(values, None, 0)
+    sink.create_committer({}, job_id="j", uid="s").commit(snapshot(writer, 1)[0])
+    assert sink.sent == [(1, values)]
+
+
+def test_a_record_that_cannot_be_kept_is_named(tmp_path: Path) -> None:
+    writer = lists(tmp_path).create_writer(writer_context(), [])
+    writer.write([object()], None, 0)
+    with pytest.raises(StateTypeError, match="write-ahead"):
+        writer.prepare_commit(1)
+    with pytest.raises(InvalidJob):
+        Lists(FileCheckpointCommitter(str(tmp_path)), sink_id="a/b")
