@@ -11,6 +11,7 @@ import dataclasses
 import datetime
 import decimal
 import functools
+import sys
 import types
 import typing
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -210,7 +211,22 @@ def _hints_of(target: Any) -> dict[str, Any]:
     try:
         return get_type_hints(target)
     except (NameError, TypeError, AttributeError, SyntaxError):
-        return {}
+        return _hints_one_by_one(target)
+
+
+def _hints_one_by_one(target: Any) -> dict[str, Any]:
+    """Annotations that can be resolved, where one that cannot (imported for type checkers only) spoils the rest."""
+    function = getattr(target, "__func__", target)
+    names = getattr(function, "__globals__", None) or vars(sys.modules.get(getattr(function, "__module__", ""), sys))
+    hints: dict[str, Any] = {}
+    for name, annotation in getattr(function, "__annotations__", {}).items():
+        if isinstance(annotation, str):
+            try:
+                annotation = eval(annotation, dict(names))
+            except (NameError, TypeError, AttributeError, SyntaxError):
+                continue
+        hints[name] = type(None) if annotation is None else annotation
+    return hints
 
 
 def _without_none(annotation: Any) -> Any:

@@ -347,6 +347,13 @@ class TestInference:
         assert shared_element_type(Two(), "first", "second") == Types.LONG()
         assert shared_element_type(Two(), "first", "third") is None
 
+    def test_an_annotation_that_cannot_be_resolved_does_not_spoil_the_others(self) -> None:
+        def length(value: Nowhere) -> int:  # type: ignore[name-defined]  # noqa: F821
+            return len(value)
+
+        assert result_type(length, "map") == Types.LONG()
+        assert parameter_type(length, "map") is None
+
     def test_annotations_that_cannot_be_resolved_say_nothing(self) -> None:
         def unknown(value: Nowhere) -> Nowhere:  # type: ignore[name-defined]  # noqa: F821
             return value
