@@ -27,7 +27,7 @@ from penstock_operator.resources.records import kube_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.api.status import FlinkJobStatus
@@ -51,6 +51,7 @@ class Transition:
     before: FlinkJobStatus
     after: FlinkJobStatus
     action: Action | None
+    now: datetime
 
 
 class JobLoop:
@@ -88,7 +89,7 @@ class JobLoop:
         decision = decide(ctx)
         await self._tell(ctx, decision.events)
         await self._write(manifest, ctx, decision)
-        self._watch(Transition(self.namespace, self.name, ctx.status, decision.status, decision.action))
+        self._watch(Transition(self.namespace, self.name, ctx.status, decision.status, decision.action, ctx.now))
         if decision.action is not None:
             self.memory.last = await Actor(ctx, self._ports, self.memory).act(decision.action)
             return decision.requeue, decision.requeue is None

@@ -1,0 +1,120 @@
+"""The operator's own configuration, from its environment. The chart sets it; the defaults suit a laptop."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from penstock_operator.api.types import parse_duration
+from penstock_operator.errors import OperatorError
+from penstock_operator.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class ConfigError(OperatorError):
+    """The operator's environment cannot be understood."""
+
+    code = "InvalidConfiguration"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that can be set."""
+
+    namespaces: tuple[str, ...] = ()
+    """PENSTOCK_WATCH_NAMESPACES: names with commas between them; empty: all."""
+    operator_namespace: str = "default"
+    """PENSTOCK_OPERATOR_NAMESPACE: where the Lease is."""
+    app: str = "penstock-operator"
+    """PENSTOCK_OPERATOR_APP: the label `app.kubernetes.io/name` of the operator's pods."""
+    lease: str = "penstock-operator"
+    """PENSTOCK_LEASE: name of the Lease."""
+    elect: bool = True
+    """PENSTOCK_LEADER_ELECTION: false only where nothing else can run."""
+    port: int = 8085
+    """PENSTOCK_PORT: of /healthz, /readyz and /metrics."""
+    rest_url: str = "http://{name}-rest.{namespace}.svc:8081"
+    """PENSTOCK_REST_URL: where a job's master answers."""
+    identity: str = field(default_factory=socket.gethostname)
+    """PENSTOCK_POD_NAME."""
+    log_level: str = "INFO"
+    """PENSTOCK_LOG_LEVEL."""
+    log_format: str = "text"
+    """PENSTOCK_LOG_FORMAT: text or json."""
+    settings: Settings = field(default_factory=Settings)
+
+
+def from_environment(env: Mapping[str, str] | None = None) -> Config:
+    """Read the environment; ConfigError names the variable that makes no sense."""
+    env = os.environ if env is None else env
+    defaults = Config()
+    level = env.get("PENSTOCK_LOG_LEVEL", defaults.log_level).upper()
+    if level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        msg = f"PENSTOCK_LOG_LEVEL is {level!r}: use DEBUG, INFO, WARNING or ERROR"
+        raise ConfigError(msg)
+    rest_url = env.get("PENSTOCK_REST_URL", defaults.rest_url)
+    try:
+        rest_url.format(name="n", namespace="s")
+    except (KeyError, IndexError, ValueError) as error:
+        msg = f"PENSTOCK_REST_URL is {rest_url!r}: it may hold {{name}} and {{namespace}} and nothing else in braces"
+        raise ConfigError(msg) from error
+    return Config(
+        namespaces=tuple(n.strip() for n in env.get("PENSTOCK_WATCH_NAMESPACES", "").split(",") if n.strip()),
+        operator_namespace=env.get("PENSTOCK_OPERATOR_NAMESPACE", defaults.operator_namespace),
+        app=env.get("PENSTOCK_OPERATOR_APP", defaults.app),
+        lease=env.get("PENSTOCK_LEASE", defaults.lease),
+        elect=_flag(env, "PENSTOCK_LEADER_ELECTION", default=True),
+        port=_port(env, "PENSTOCK_PORT", defaults.port),
+        rest_url=rest_url,
+        identity=env.get("PENSTOCK_POD_NAME", defaults.identity),
+        log_level=level,
+        log_format=env.get("PENSTOCK_LOG_FORMAT", defaults.log_format),
+        settings=_settings(env),
+    )
+
+
+_TIMES = {
+    "PENSTOCK_RESYNC": "resync",
+    "PENSTOCK_WATCH_INTERVAL": "watch",
+    "PENSTOCK_PROGRESS_INTERVAL": "progress",
+    "PENSTOCK_NOT_RUNNING_GRACE": "not_running_grace",
+    "PENSTOCK_TEARDOWN_TIMEOUT": "teardown_timeout",
+}
+
+
+def _settings(env: Mapping[str, str]) -> Settings:
+    times: dict[str, Any] = {name: _duration(env, variable) for variable, name in _TIMES.items() if variable in env}
+    return replace(Settings(), **times)
+
+
+def _duration(env: Mapping[str, str], name: str) -> timedelta:
+    try:
+        value = parse_duration(env[name])
+    except ValueError as error:
+        msg = f"{name}: {error}"
+        raise ConfigError(msg) from error
+    if not isinstance(value, timedelta) or value <= timedelta(0):
+        msg = f"{name} is {env[name]!r}: write a duration like 30s"
+        raise ConfigError(msg)
+    return value
+
+
+def _flag(env: Mapping[str, str], name: str, *, default: bool) -> bool:
+    value = env.get(name, str(default)).lower()
+    if value not in ("true", "false"):
+        msg = f"{name} is {value!r}: use true or false"
+        raise ConfigError(msg)
+    return value == "true"
+
+
+def _port(env: Mapping[str, str], name: str, default: int) -> int:
+    value = env.get(name, str(default))
+    if not value.isdigit() or not 0 <= int(value) < 65536:
+        msg = f"{name} is {value!r}: it must be a port"
+        raise ConfigError(msg)
+    return int(value)

@@ -1,0 +1,94 @@
+"""The only module that knows kopf: it watches, and wakes the controller.
+
+Nothing of kopf's edge-triggered machinery is used: no create/update/delete handlers, no daemons, timers, finalizers or
+annotations of its own, no peering. What is used is what is hard to write: watch streams that start again, survive
+expired versions and stale connections, and end in order.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+import kopf
+
+from penstock_operator.resources.names import JOB
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+    from penstock_operator.controller import Controller
+    from penstock_operator.kube.credentials import Credentials
+
+log = logging.getLogger(__name__)
+
+_CHILDREN = (("apps", "v1", "deployments"), ("", "v1", "pods"), ("", "v1", "services"))
+
+
+def build_registry(controller: Controller, credentials: Credentials) -> kopf.OperatorRegistry:
+    """Watch FlinkJobs, FlinkSnapshots, and the labelled children of FlinkJobs."""
+    registry = kopf.OperatorRegistry()
+
+    def login(settings: kopf.OperatorSettings, **kwargs: Any) -> Any:
+        if credentials.token_file is not None:
+            return kopf.login_with_service_account(settings=settings, **kwargs)
+        return kopf.login_with_kubeconfig(settings=settings, **kwargs)
+
+    async def on_flinkjob(namespace: str | None, name: str | None, **_: Any) -> None:
+        controller.wake("FlinkJob", namespace or "", name or "")
+        controller.wake_snapshots(namespace or "")
+
+    async def on_flinksnapshot(namespace: str | None, name: str | None, labels: Any, **_: Any) -> None:
+        controller.wake("FlinkSnapshot", namespace or "", name or "")
+        if JOB in labels:
+            controller.wake("FlinkJob", namespace or "", labels[JOB])
+
+    async def on_child(namespace: str | None, labels: Any, **_: Any) -> None:
+        controller.wake("FlinkJob", namespace or "", labels[JOB])
+
+    kopf.on.login(registry=registry)(login)
+    kopf.on.event("penstock.dev", "v1", "flinkjobs", registry=registry)(on_flinkjob)
+    kopf.on.event("penstock.dev", "v1", "flinksnapshots", registry=registry)(on_flinksnapshot)
+    for group, version, plural in _CHILDREN:
+        kopf.on.event(group, version, plural, labels={JOB: kopf.PRESENT}, registry=registry, id=plural)(on_child)
+    return registry
+
+
+def build_settings() -> kopf.OperatorSettings:
+    """Watch only what carries our label, post nothing, store nothing, and never trust a silent stream."""
+    settings = kopf.OperatorSettings()
+    for group, _version, plural in _CHILDREN:
+        settings.watching.label_selectors[group, plural] = JOB
+    settings.posting.enabled = False
+    settings.peering.standalone = True
+    settings.watching.server_timeout = 300
+    settings.watching.client_timeout = 330
+    settings.watching.connect_timeout = 10
+    settings.watching.inactivity_timeout = 70
+    settings.scanning.disabled = False
+    settings.persistence.finalizer = "penstock.dev/unused"
+    return settings
+
+
+async def watch(
+    controller: Controller,
+    credentials: Credentials,
+    namespaces: Sequence[str],
+    *,
+    stop: asyncio.Event,
+    ready: asyncio.Event,
+) -> None:
+    """Watch until `stop`; `ready` is set when the watch streams are being opened."""
+    if credentials.token_file is None and "KUBECONFIG" not in os.environ:
+        log.info("watching with the default kubeconfig")
+    await kopf.operator(
+        registry=build_registry(controller, credentials),
+        settings=build_settings(),
+        standalone=True,
+        clusterwide=not namespaces,
+        namespaces=list(namespaces),
+        stop_flag=stop,
+        ready_flag=ready,
+    )

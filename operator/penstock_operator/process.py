@@ -1,0 +1,134 @@
+"""The whole operator in one coroutine: serve probes, wait for the Lease, watch and reconcile, stop when the Lease is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from typing import TYPE_CHECKING
+
+import httpx
+
+from penstock_operator.controller import Controller
+from penstock_operator.engine.client import HttpEngine
+from penstock_operator.handlers import watch
+from penstock_operator.kube.http import HttpCluster
+from penstock_operator.kube.lease import Leadership
+from penstock_operator.metrics import Metrics
+from penstock_operator.ports import Ports
+from penstock_operator.resources.children import OperatorIdentity
+from penstock_operator.storage import PenstockStorages
+from penstock_operator.web import build_app, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock_operator.config import Config
+    from penstock_operator.engine.client import EngineClient
+    from penstock_operator.kube.credentials import Credentials
+
+log = logging.getLogger(__name__)
+
+REST_TIMEOUT = 10.0
+
+
+class Process:
+    """One replica of the operator."""
+
+    def __init__(self, config: Config, credentials: Credentials) -> None:
+        self.config, self.credentials = config, credentials
+        self.metrics = Metrics()
+        self.stop = asyncio.Event()
+        self.started = asyncio.Event()
+        self.controller: Controller | None = None
+        self._leadership = Leadership(config.operator_namespace, config.lease, config.identity)
+
+    async def run(self) -> int:
+        """Run until told to stop (0) or until the Lease is lost (1: the kubelet starts us anew, as a standby)."""
+        self._listen_to_signals()
+        web = await serve(build_app(self.metrics.render, self._troubles, lambda: True), self.config.port)
+        unfenced = HttpCluster(self.credentials, count=self.metrics.requests.add)
+        try:
+            if self.config.elect and not await self._elected(unfenced):
+                return 0
+            return await self._lead(unfenced)
+        finally:
+            await unfenced.close()
+            await web.cleanup()
+
+    async def _elected(self, cluster: HttpCluster) -> bool:
+        log.info("%s is waiting for the lease", self.config.identity)
+        election = asyncio.create_task(self._leadership.acquire(cluster))
+        stopped = asyncio.create_task(self.stop.wait())
+        await asyncio.wait({election, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (election, stopped):
+            task.cancel()
+        return self._leadership.holds()
+
+    async def _lead(self, unfenced: HttpCluster) -> int:
+        self.metrics.leader.set(to=1)
+        fence = self._leadership.fence if self.config.elect else _no_fence
+        cluster = HttpCluster(self.credentials, fence=fence, count=self.metrics.requests.add)
+        storages = PenstockStorages()
+        async with httpx.AsyncClient(timeout=REST_TIMEOUT, trust_env=False) as http:
+            ports = Ports(
+                cluster,
+                lambda namespace, name, token: self._engine(http, namespace, name, token),
+                storages,
+                settings=self.config.settings,
+                identity=OperatorIdentity(self.config.operator_namespace, self.config.app),
+                instance=self.config.identity,
+            )
+            self.controller = Controller(ports, self.metrics, self.config.namespaces)
+            try:
+                return await self._work(self.controller, unfenced)
+            finally:
+                await self.controller.close()
+                if self.config.elect:
+                    await self._leadership.release(unfenced)
+                await cluster.close()
+                storages.close()
+
+    async def _work(self, controller: Controller, unfenced: HttpCluster) -> int:
+        watching = asyncio.create_task(
+            watch(controller, self.credentials, self.config.namespaces, stop=self.stop, ready=self.started)
+        )
+        syncing = asyncio.create_task(controller.keep_synced())
+        renewing = asyncio.create_task(self._leadership.keep(unfenced) if self.config.elect else _for_ever())
+        tasks: set[asyncio.Future[None]] = {watching, syncing, renewing}
+        try:
+            done, _ = await asyncio.wait({*tasks, controller.fatal}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.stop.set()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if watching in done and watching.exception() is None:
+            return 0
+        for finished in done:
+            with contextlib.suppress(asyncio.CancelledError):
+                if finished.exception() is not None:
+                    log.error("the operator stops: %s", finished.exception())
+        return 1
+
+    def _engine(self, http: httpx.AsyncClient, namespace: str, name: str, token: str | None) -> EngineClient:
+        return HttpEngine(http, self.config.rest_url.format(namespace=namespace, name=name), token)
+
+    def _troubles(self) -> list[str]:
+        return self.controller.stuck() if self.controller is not None else []
+
+    def _listen_to_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        handle: Callable[[], None] = self.stop.set
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(number, handle)
+
+
+def _no_fence() -> None:
+    """Without election everybody may write."""
+
+
+async def _for_ever() -> None:
+    await asyncio.Event().wait()
