@@ -75,6 +75,19 @@ class ColumnBatch:
     def __len__(self) -> int:
         return int(self.columns.num_rows)
 
+    def column(self, name: str) -> pa.Array:
+        """One column; a batch whose columns are not made yet makes this one only. Raises KeyError."""
+        return self.columns.column(name)
+
+    def with_timestamps(self, timestamps: npt.NDArray[np.int64] | None) -> ColumnBatch:
+        """The same records with other event times."""
+        return ColumnBatch(self.columns, timestamps, self.make_rows)
+
+    def slice(self, begin: int, end: int) -> ColumnBatch:
+        """The records from `begin` to `end` (excluded)."""
+        timestamps = None if self.timestamps is None else self.timestamps[begin:end]
+        return ColumnBatch(self.columns.slice(begin, end - begin), timestamps, self.make_rows)
+
     def rows(self) -> RowBatch:
         if self._rows is None:
             timestamps = None if self.timestamps is None else self.timestamps.tolist()

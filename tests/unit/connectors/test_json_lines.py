@@ -16,6 +16,7 @@ from penstock.common.types import Row
 from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.connectors.formats.object_batch import ObjectBatch
 from penstock.connectors.formats.record_format import Block, MalformedBlock, RejectedRecord, isolate
+from penstock.taskmanager.batch import ColumnBatch
 
 LINES = b'{"id":"a","n":1,"celsius":1.5}\n{"id":"b","n":2,"celsius":3,"other":[{}]}\n'
 
@@ -85,6 +86,27 @@ def test_records_take_the_declared_form_by_rows_and_by_columns(declaration: Any,
 def test_without_a_declaration_records_are_what_json_says() -> None:
     batch = JsonLinesFormat().decoder(b"")(b'{"a":1}\n[1,null]\n"x"\n')
     assert batch.rows().values == [{"a": 1}, [1, None], "x"]
+
+
+def test_columns_are_made_only_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = JsonLinesFormat(Named).decoder(b"")(LINES)
+    assert isinstance(batch, ObjectBatch)
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectBatch, "columns", property(lambda self: pytest.fail("columns were made")))
+        times = batch.column("n").to_numpy()
+        stamped = batch.with_timestamps(times)
+        assert stamped.rows().timestamps == [1, 2]
+        second = stamped.slice(1, 2)
+        assert second.rows().values == [Named("b", 2, 3.0)]
+        assert second.rows().timestamps == [2]
+        with pytest.raises(KeyError):
+            batch.column("missing")
+    assert second.columns.to_pydict() == {"id": ["b"], "n": [2], "celsius": [3.0]}
+    eager = ColumnBatch(second.columns, second.timestamps, second.make_rows)
+    assert eager.column("n").to_pylist() == second.column("n").to_pylist() == [2]
+    assert eager.with_timestamps(None).slice(0, 1).rows().values == second.rows().values
+    with pytest.raises(KeyError):
+        eager.column("missing")
 
 
 def test_optional_fields_may_be_null_or_missing() -> None:

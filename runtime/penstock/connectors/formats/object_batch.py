@@ -36,13 +36,14 @@ class ObjectColumns:
         self._nested = [pa.types.is_nested(field.type) for field in self.schema]
 
     def columns(self, objects: list[Any]) -> pa.RecordBatch:
-        arrays = []
-        for get, field, nested in zip(self._getters, self.schema, self._nested, strict=True):
-            values = list(map(get, objects))
-            if nested:
-                values = [_plain(value) for value in values]
-            arrays.append(pa.array(values, field.type))
+        arrays = [self.column(objects, index) for index in range(len(self._getters))]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def column(self, objects: list[Any], index: int) -> pa.Array:
+        values = list(map(self._getters[index], objects))
+        if self._nested[index]:
+            values = [_plain(value) for value in values]
+        return pa.array(values, self.schema.field(index).type)
 
 
 def _plain(value: Any) -> Any:
@@ -76,6 +77,21 @@ class ObjectBatch(ColumnBatch):
         if self._columns is None:
             self._columns = self._kind.columns(self._objects)
         return self._columns
+
+    def column(self, name: str) -> pa.Array:
+        if self._columns is not None:
+            return self._columns.column(name)
+        index = self._kind.schema.get_field_index(name)
+        if index < 0:
+            raise KeyError(name)
+        return self._kind.column(self._objects, index)
+
+    def with_timestamps(self, timestamps: npt.NDArray[np.int64] | None) -> ObjectBatch:
+        return ObjectBatch(self._objects, self._kind, timestamps)
+
+    def slice(self, begin: int, end: int) -> ObjectBatch:
+        timestamps = None if self.timestamps is None else self.timestamps[begin:end]
+        return ObjectBatch(self._objects[begin:end], self._kind, timestamps)
 
     def __len__(self) -> int:
         return len(self._objects)
