@@ -135,7 +135,7 @@ def to_type_info(declared: Any) -> TypeInformation | None:
     if origin is not None:
         return ObjectTypeInfo(declared)
     if isinstance(declared, type):
-        return ObjectTypeInfo(declared)
+        return None if declared in (tuple, set, frozenset) else ObjectTypeInfo(declared)
     raise refusal(
         f"{declared!r} of type {type(declared).__name__} is not a type",
         "give a type of penstock.common.Types, or a Python type such as int, tuple[str, float] or a dataclass",

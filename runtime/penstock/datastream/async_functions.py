@@ -6,12 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
+
+from typing_extensions import TypeVar
 
 from penstock.datastream.function import Function
 
 if TYPE_CHECKING:
     from penstock.common.time import TimeLike
+
+IN = TypeVar("IN", default=Any)
+OUT = TypeVar("OUT", default=Any)
 
 ResultPredicate = Callable[[list[Any]], bool]
 """True: these results are not good, try again."""
@@ -75,7 +80,7 @@ class AsyncRetryStrategy(ABC):
         )
 
 
-class AsyncFunction(Function):
+class AsyncFunction(Function, Generic[IN, OUT]):
     """Asks an outside service for each value. `async_invoke` must not block: await what takes time.
 
     >>> class Enrich(AsyncFunction):
@@ -86,10 +91,10 @@ class AsyncFunction(Function):
     """
 
     @abstractmethod
-    async def async_invoke(self, value: Any) -> list[Any]:
+    async def async_invoke(self, value: IN) -> list[OUT]:
         """The results for the value, any number."""
 
-    def timeout(self, value: Any) -> list[Any]:
+    def timeout(self, value: IN) -> list[OUT]:
         """The results for a value whose request took too long; raising fails the job."""
         raise TimeoutError(f"the asynchronous request for {value!r} took longer than its timeout")
 

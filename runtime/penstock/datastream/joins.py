@@ -54,7 +54,7 @@ class TaggedKey:
         return self._left(value[1]) if value[0] == LEFT else self._right(value[2])
 
 
-class _GroupFunction(f.WindowFunction):
+class _GroupFunction(f.WindowFunction[Tagged, Any]):
     """Calls the user's function with the values of a window; opens and closes it."""
 
     def __init__(self, function: Any) -> None:
