@@ -6,19 +6,11 @@ import pytest
 
 from penstock.rest.app import create_app
 from tests.unit.rest.asgi_client import AsgiClient
+from tests.unit.rest.current import Current
 from tests.unit.rest.fake_gateway import FakeGateway
 
 if TYPE_CHECKING:
     from penstock.rest.gateway import ClusterGateway
-
-
-class Current:
-    """Stands for the gateway of the test that runs: making an application is slow, so all tests share one."""
-
-    gateway: FakeGateway
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.gateway, name)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,233 @@
+"""A client of the REST API."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+
+from penstock.cli.errors import MasterUnreachable, OperationFailed, RequestFailed
+from penstock.rest import models
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+S = TypeVar("S", bound=models.Shape)
+
+ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
+_POLL_FIRST, _POLL_LAST = 0.1, 1.0
+
+
+class RestClient:
+    """Asks the JobManager at `url`; all methods wait for the answer.
+
+    Args:
+        url: with or without `http://`.
+        token: bearer token.
+        timeout: seconds for each request.
+        transport: for tests.
+
+    Every method raises:
+        MasterUnreachable: nobody answers, or something else than a JobManager.
+        RequestFailed: it refused.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout: float = 10.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.url = (url if "://" in url else f"http://{url}").rstrip("/")
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        try:
+            self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout, transport=transport)
+        except httpx.InvalidURL as error:
+            raise MasterUnreachable(
+                f"'{url}' is no address of a JobManager: {error}", remedy="write -m http://HOST:PORT"
+            ) from None
+
+    def close(self) -> None:
+        self._http.close()
+
+    # what is known
+
+    def overview(self) -> models.ClusterOverview:
+        return self._get("/overview", models.ClusterOverview)
+
+    def task_managers(self) -> models.TaskManagers:
+        return self._get("/taskmanagers", models.TaskManagers)
+
+    def jobs(self) -> list[models.JobSummary]:
+        return self._get("/jobs/overview", models.JobsOverview).jobs
+
+    def job(self, job_id: str) -> models.JobDetails:
+        return self._get(f"/jobs/{_part(job_id)}", models.JobDetails)
+
+    def state(self, job_id: str) -> str:
+        return self._get(f"/jobs/{_part(job_id)}/status", models.JobStatus).status
+
+    def progress(self, job_id: str) -> models.JobProgress:
+        return self._get(f"/jobs/{_part(job_id)}/progress", models.JobProgress)
+
+    def exceptions(self, job_id: str) -> models.JobExceptions:
+        return self._get(f"/jobs/{_part(job_id)}/exceptions", models.JobExceptions)
+
+    def checkpoints(self, job_id: str) -> models.CheckpointingStatistics:
+        return self._get(f"/jobs/{_part(job_id)}/checkpoints", models.CheckpointingStatistics)
+
+    def find_job(self, text: str) -> models.JobSummary:
+        """The job with that id, beginning of an id, or name.
+
+        Raises:
+            RequestFailed: there is none, or more than one.
+        """
+        jobs = self.jobs()
+        exact = [job for job in jobs if job.jid == text]
+        named = [job for job in jobs if job.name == text and job.state not in ENDED]
+        begins = [job for job in jobs if job.jid.startswith(text.lower())]
+        for found in (exact, named, begins):
+            if len(found) == 1:
+                return found[0]
+            if found:
+                raise RequestFailed(
+                    f"'{text}' is not clear: {_listing(found)}",
+                    remedy="give more digits of the job id",
+                    code="NOT_FOUND",
+                )
+        remedy = f"jobs here: {_listing(jobs)}" if jobs else "no job is known there; see `penstock list -a`"
+        raise RequestFailed(f"there is no job '{text}' at {self.url}", remedy=remedy, code="NOT_FOUND", status=404)
+
+    # what can be done
+
+    def savepoint(self, job_id: str, directory: str | None, *, cancel: bool = False) -> str:
+        """Returns the path below which `wait` asks."""
+        path = f"/jobs/{_part(job_id)}/savepoints"
+        body = {"target-directory": directory, "cancel-job": cancel}
+        return f"{path}/{self._trigger('POST', path, body)}"
+
+    def stop(self, job_id: str, directory: str | None, *, drain: bool = False) -> str:
+        body = {"targetDirectory": directory, "drain": drain}
+        request_id = self._trigger("POST", f"/jobs/{_part(job_id)}/stop", body)
+        return f"/jobs/{_part(job_id)}/savepoints/{request_id}"
+
+    def cancel(self, job_id: str) -> None:
+        self._ask("PATCH", f"/jobs/{_part(job_id)}", params={"mode": "cancel"})
+
+    def rescale(self, job_id: str, parallelism: int) -> str:
+        path = f"/jobs/{_part(job_id)}/rescaling"
+        return f"{path}/{self._trigger('PATCH', path, None, {'parallelism': str(parallelism)})}"
+
+    def dispose(self, savepoint: str) -> str:
+        return f"/savepoint-disposal/{self._trigger('POST', '/savepoint-disposal', {'savepoint-path': savepoint})}"
+
+    def shut_down(self) -> None:
+        self._ask("DELETE", "/cluster")
+
+    def wait(self, path: str, what: str, timeout: float) -> models.OperationOutcome:
+        """Wait for an action that was begun. `what` names it in errors, `timeout` is in seconds.
+
+        Raises:
+            OperationFailed: it failed, or took longer.
+        """
+        result = self._until(
+            lambda: self._get(path, models.OperationResult), lambda found: found.status.id == "COMPLETED", timeout
+        )
+        if result is None:
+            raise OperationFailed(
+                f"{what} has not ended after {timeout:g} s",
+                remedy=f"it goes on; ask {self.url}{path}, or give --timeout",
+            )
+        outcome = result.operation or models.OperationOutcome()
+        if outcome.failure_cause is not None:
+            raise OperationFailed(f"{what} failed: {outcome.failure_cause.stack_trace}")
+        return outcome
+
+    def wait_until_ended(self, job_id: str, timeout: float) -> str:
+        """The state the job ended in; the present one if it has not after `timeout` seconds."""
+        state = self._until(lambda: self.state(job_id), lambda found: found in ENDED, timeout)
+        return state or self.state(job_id)
+
+    def _until(self, ask: Callable[[], Any], is_done: Callable[[Any], bool], timeout: float) -> Any:
+        deadline = time.monotonic() + timeout
+        pause = _POLL_FIRST
+        while True:
+            found = ask()
+            if is_done(found):
+                return found
+            if time.monotonic() + pause > deadline:
+                return None
+            time.sleep(pause)
+            pause = min(_POLL_LAST, pause * 1.5)
+
+    def _trigger(
+        self, method: str, path: str, body: Mapping[str, object] | None, params: Mapping[str, str] | None = None
+    ) -> str:
+        answer = self._ask(method, path, json=body, params=params)
+        return models.TriggerResponse.model_validate(answer).request_id
+
+    def _get(self, path: str, shape: type[S]) -> S:
+        answer = self._ask("GET", path)
+        try:
+            return shape.model_validate(answer)
+        except ValueError as error:
+            raise self._stranger(f"it answered GET {path} with something else ({type(error).__name__})") from None
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Mapping[str, object] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> Any:  # JSON; the callers validate it
+        try:
+            response = self._http.request(method, path, json=json, params=params)
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            raise MasterUnreachable(
+                f"no JobManager answers at {self.url}: {_reason(error)}",
+                remedy="start a job there, or name another JobManager with -m URL or PENSTOCK_MASTER",
+            ) from None
+        try:
+            answer = response.json()
+        except ValueError:
+            raise self._stranger(f"it answered {method} {path} with {response.status_code} and no JSON") from None
+        if response.is_success:
+            return answer
+        raise self._refusal(response, answer)
+
+    def _refusal(self, response: httpx.Response, answer: object) -> RequestFailed:
+        errors = answer.get("errors") if isinstance(answer, dict) else None
+        lines = [str(line) for line in errors] if isinstance(errors, list) and errors else [response.reason_phrase]
+        remedies = [line.removeprefix("remedy: ") for line in lines if line.startswith("remedy: ")]
+        said = [line for line in lines if not line.startswith("remedy: ")]
+        return RequestFailed(
+            "\n".join(said),
+            remedy="; ".join(remedies),
+            code=response.headers.get("X-Penstock-Error", ""),
+            status=response.status_code,
+        )
+
+    def _stranger(self, what: str) -> MasterUnreachable:
+        return MasterUnreachable(
+            f"what answers at {self.url} is no JobManager: {what}", remedy="check the URL (-m URL or PENSTOCK_MASTER)"
+        )
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _listing(jobs: list[models.JobSummary]) -> str:
+    shown = ", ".join(f"{job.jid} ({job.name}, {job.state})" for job in jobs[:5])
+    return f"{shown} and {len(jobs) - 5} more" if len(jobs) > 5 else shown
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, httpx.ConnectTimeout | httpx.ReadTimeout | httpx.WriteTimeout | httpx.PoolTimeout):
+        return "no answer in time"
+    return str(error) or type(error).__name__

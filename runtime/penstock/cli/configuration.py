@@ -1,0 +1,43 @@
+"""`-D key=value`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Definitions = Annotated[
+    list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="Set a configuration key. May be given again.")
+]
+
+
+def parse_definitions(definitions: Sequence[str] | None) -> dict[str, str]:
+    """
+    >>> parse_definitions(["parallelism.default=4", "a=b=c"])
+    {'parallelism.default': '4', 'a': 'b=c'}
+
+    Raises:
+        UsageError: one has no `=`.
+    """
+    parsed: dict[str, str] = {}
+    for definition in definitions or ():
+        key, separator, value = definition.partition("=")
+        if not separator or not key.strip():
+            raise UsageError(f"-D {definition}: that is no KEY=VALUE", remedy="write -D parallelism.default=4")
+        parsed[key.strip()] = value.strip()
+    return parsed
+
+
+def storage_options(configuration: Mapping[str, str]) -> dict[str, Any]:
+    """How to reach the object store, from `s3.…` keys; what they do not say the environment does."""
+    if not configuration:
+        return {}
+    from penstock.common.configuration import Configuration
+    from penstock.jobmanager.settings import object_store_options
+
+    return object_store_options(Configuration.from_dict(dict(configuration)))

@@ -1,0 +1,89 @@
+"""The seam to the engine: what the commands that start something ask of `penstock.jobmanager.launch`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from penstock.common.errors import ClusterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+LAUNCH_MODULE = "penstock.jobmanager.launch"
+
+
+class Launcher(Protocol):
+    """The functions of `penstock.jobmanager.launch`. All raise `PenstockError` for what they can explain."""
+
+    def run_script(
+        self,
+        *,
+        script: str,
+        args: Sequence[str],
+        parallelism: int | None,
+        savepoint_path: str | None,
+        allow_non_restored_state: Sequence[str],
+        configuration: Mapping[str, str],
+        on_submitted: Callable[[str, str, str], None],
+    ) -> None:
+        """Run a program here as `__main__`, on an embedded cluster; returns when the program has ended.
+
+        `savepoint_path` and `allow_non_restored_state` (uids) are for the first job that the program starts.
+        `on_submitted(job id, job name, REST URL)` is called for each job when it is accepted; the URL is empty if the
+        REST API is off. What the program raises is raised.
+        """
+        ...
+
+    def run_master(
+        self,
+        *,
+        entry: str,
+        args: Sequence[str],
+        restore: str | None,
+        restore_latest: bool,
+        fresh: bool,
+        allow_non_restored_state: Sequence[str],
+        job_id: str | None,
+        parallelism: int | None,
+        configuration: Mapping[str, str],
+    ) -> int:
+        """Be the JobManager of one job until it ends; returns the exit code. Exactly one of the three ways to start."""
+        ...
+
+    def run_worker(self, *, master: str, slots: int) -> int:
+        """Be a TaskManager of the master at `host:port` until it ends; returns the exit code."""
+        ...
+
+    def check(
+        self,
+        *,
+        entry: str,
+        args: Sequence[str],
+        parallelism: int | None,
+        against: str | None,
+        allow_non_restored_state: Sequence[str],
+        configuration: Mapping[str, str],
+    ) -> Mapping[str, Any]:
+        """Build the program's graph without running it, and hold it against a savepoint if one is named.
+
+        Returns {"ok": bool, "problems": [{"code", "message", "remedy", "operator"}], "graph": the plan or None}.
+        """
+        ...
+
+
+def launcher() -> Launcher:
+    """The engine, imported now.
+
+    Raises:
+        ClusterError: it is not installed here.
+    """
+    try:
+        return cast("Launcher", import_module(LAUNCH_MODULE))
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.startswith("penstock"):
+            raise
+        raise ClusterError(
+            f"the engine cannot be loaded: no module named '{error.name}'",
+            remedy="install it with its runtime: pip install 'penstock[runtime]'",
+        ) from None

@@ -1,0 +1,163 @@
+"""`penstock run`: a program on an embedded cluster of this machine, in the foreground or detached."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.configuration import Definitions, parse_definitions
+from penstock.cli.connection import DEFAULT_MASTER
+from penstock.cli.engine import launcher
+from penstock.cli.errors import OperationFailed, UsageError, show_program_error
+from penstock.common.errors import PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SHOWN_LOG_LINES = 25
+
+
+def run(
+    script: Annotated[str, typer.Argument(metavar="SCRIPT", help="The program, a Python file.")],
+    args: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the program.")] = None,
+    detached: Annotated[bool, typer.Option("-d", "--detached", help="Print the job's id and return.")] = False,
+    parallelism: Annotated[int | None, typer.Option("-p", "--parallelism", min=1, help="Default parallelism.")] = None,
+    savepoint_path: Annotated[
+        str | None,
+        typer.Option("-s", "--fromSavepoint", metavar="PATH", help="Start from this savepoint or checkpoint."),
+    ] = None,
+    allow_non_restored_state: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-n",
+            "--allow-non-restored-state",
+            metavar="UID",
+            help="The state of this operator may be left behind. May be given again.",
+        ),
+    ] = None,
+    define: Definitions = None,
+    report_to: Annotated[Path | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Run a program here, with workers as processes of this machine. Options go before SCRIPT, its arguments behind."""
+    uids = allow_non_restored_state or []
+    _check(script, uids)
+    configuration = parse_definitions(define)
+    if detached:
+        again = RunArguments(script, args or [], parallelism, savepoint_path, uids, define or [])
+        _detach(again)
+        return
+
+    def on_submitted(job_id: str, name: str, url: str) -> None:
+        if report_to is not None:
+            _report(report_to, job_id, name, url)
+        typer.echo(f"Job has been submitted with JobID {job_id}")
+
+    try:
+        launcher().run_script(
+            script=script,
+            args=args or [],
+            parallelism=parallelism,
+            savepoint_path=savepoint_path,
+            allow_non_restored_state=uids,
+            configuration=configuration,
+            on_submitted=on_submitted,
+        )
+    except (PenstockError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        show_program_error(error, script)
+        raise typer.Exit(1) from None
+
+
+def _check(script: str, uids: Sequence[str]) -> None:
+    scripts = [uid for uid in uids if uid.endswith(".py")]
+    if scripts:
+        raise UsageError(
+            f"-n {scripts[0]}: that is a file, not an operator's uid",
+            remedy=f"name the operator whose state may be left behind: penstock run -n UID {scripts[0]}",
+        )
+    if not Path(script).is_file():
+        raise UsageError(
+            f"there is no program at {script}",
+            remedy=f"give the path of a Python file; this is {Path.cwd()}",
+        )
+
+
+def _report(path: Path, job_id: str, name: str, url: str) -> None:
+    """Tell the waiting `run -d` of the first job. The file appears whole."""
+    if path.exists():
+        return
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps({"job_id": job_id, "name": name, "url": url}))
+    draft.rename(path)
+
+
+@dataclass(frozen=True)
+class RunArguments:
+    """What was given to `run`, so that it can be given again to a process in the background."""
+
+    script: str
+    args: Sequence[str] = ()
+    parallelism: int | None = None
+    savepoint_path: str | None = None
+    allow_non_restored_state: Sequence[str] = ()
+    definitions: Sequence[str] = ()
+
+    def words(self, report_to: Path) -> list[str]:
+        """
+        >>> RunArguments("job.py", ["-d"], 2).words(Path("/r"))
+        ['run', '--report-to', '/r', '-p', '2', 'job.py', '-d']
+        """
+        words = ["run", "--report-to", str(report_to)]
+        if self.parallelism is not None:
+            words += ["-p", str(self.parallelism)]
+        if self.savepoint_path is not None:
+            words += ["-s", self.savepoint_path]
+        for uid in self.allow_non_restored_state:
+            words += ["-n", uid]
+        for definition in self.definitions:
+            words += ["-D", definition]
+        return [*words, self.script, *self.args]
+
+
+def _detach(arguments: RunArguments) -> None:
+    """Run the same command in a process of its own session, and return when it has started a job."""
+    folder = Path(tempfile.mkdtemp(prefix="penstock-run-"))
+    report, log = folder / "job.json", folder / "log"
+    command = [sys.executable, "-m", "penstock.cli", *arguments.words(report)]
+    with log.open("wb") as out:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        while not report.exists():
+            if child.poll() is not None:
+                if not report.exists():
+                    raise OperationFailed(
+                        _ended(arguments.script, child.returncode, log), remedy=f"the whole log is {log}"
+                    )
+                break
+            time.sleep(0.05)
+    except KeyboardInterrupt:
+        child.terminate()
+        raise
+    found = json.loads(report.read_text())
+    typer.echo(f"Job has been submitted with JobID {found['job_id']}")
+    typer.echo(f"Its process is {child.pid}, its log {log}")
+    if found["url"] and found["url"] != DEFAULT_MASTER:
+        typer.echo(f"Its JobManager is at {found['url']}: give it to other commands with -m or PENSTOCK_MASTER")
+
+
+def _ended(script: str, code: int, log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()
+    shown = "\n".join(f"  {line}" for line in lines[-_SHOWN_LOG_LINES:])
+    what = f"{script} ended before it started a job" if code == 0 else f"{script} failed with exit code {code}"
+    return f"{what}; its last words:\n{shown}" if shown else what

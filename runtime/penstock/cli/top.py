@@ -1,0 +1,53 @@
+"""`penstock top`: the live view of a running job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.client import ENDED
+from penstock.cli.connection import DEFAULT_MASTER, Master, TokenFile, connect
+from penstock.cli.errors import RequestFailed
+from penstock.cli.live import LiveView
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.cli.client import RestClient
+
+
+def top(
+    job: Annotated[
+        str | None,
+        typer.Argument(metavar="[JOB]", help="Id, beginning of it, or name; may be left out if one job runs."),
+    ] = None,
+    interval: Annotated[
+        float, typer.Option("-i", "--interval", min=0.1, metavar="SECONDS", help="Time between two looks.")
+    ] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
+    master: Master = DEFAULT_MASTER,
+    token_file: TokenFile = None,
+) -> None:
+    """Watch a job until it ends or Ctrl-C: epochs, records/s, watermark, lag, checkpoints, events."""
+    client = connect(master, token_file)
+    job_id = client.find_job(job).jid if job is not None else _only_job(client)
+
+    def poll() -> Mapping[str, Any]:
+        return client.progress(job_id).model_dump(by_alias=True)
+
+    view = LiveView(poll, interval=interval)
+    if once:
+        view.show_once()
+    else:
+        view.run()
+
+
+def _only_job(client: RestClient) -> str:
+    running = [job for job in client.jobs() if job.state not in ENDED]
+    if len(running) == 1:
+        return running[0].jid
+    if running:
+        names = ", ".join(f"{job.jid} ({job.name})" for job in running)
+        raise RequestFailed(f"{len(running)} jobs run at {client.url}: {names}", remedy="name one: penstock top JOB")
+    raise RequestFailed(f"no job runs at {client.url}", remedy="see `penstock list -a`")

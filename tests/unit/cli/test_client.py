@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from penstock.cli.client import RestClient
+from penstock.cli.connection import connect
+from penstock.cli.errors import MasterUnreachable, RequestFailed, UsageError
+from penstock.rest.server import RestServer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.unit.rest.fake_gateway import FakeGateway
+
+
+def answering(response: httpx.Response) -> RestClient:
+    return RestClient("http://x", transport=httpx.MockTransport(lambda _: response))
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        httpx.Response(200, text="<html>Some other server</html>"),
+        httpx.Response(200, json={"hello": "world"}),
+        httpx.Response(200, json=[1]),
+        httpx.Response(502, text="Bad Gateway"),
+    ],
+)
+def test_something_else_at_the_url_is_said_to_be_so(response: httpx.Response) -> None:
+    with pytest.raises(MasterUnreachable, match="what answers at http://x is no JobManager"):
+        answering(response).overview()
+
+
+def test_refusals_keep_code_and_remedy() -> None:
+    response = httpx.Response(
+        409, json={"errors": ["job is FAILED", "remedy: wait"]}, headers={"X-Penstock-Error": "CONFLICT"}
+    )
+    with pytest.raises(RequestFailed) as caught:
+        answering(response).cancel("j")
+    error = caught.value
+    assert (error.message, error.remedy, error.code, error.status) == ("job is FAILED", "wait", "CONFLICT", 409)
+
+
+def test_refusals_of_another_server_of_the_field_are_understood() -> None:
+    with pytest.raises(RequestFailed, match="Job could not be found"):
+        answering(httpx.Response(404, json={"errors": ["Job could not be found"]})).state("j")
+
+
+def test_an_answer_that_does_not_come_is_said_to_be_so() -> None:
+    def late(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadTimeout("timed out", request=request)
+
+    with pytest.raises(MasterUnreachable, match="no answer in time"):
+        RestClient("x:8081", transport=httpx.MockTransport(late)).overview()
+
+
+@pytest.mark.parametrize("url", ["http://[", "http://no such host", "x:abc"])
+def test_a_url_that_is_none_is_an_error_of_the_same_kind(url: str) -> None:
+    with pytest.raises(MasterUnreachable):
+        RestClient(url).overview()
+
+
+def test_a_token_is_sent(gateway: FakeGateway, tmp_path: Path) -> None:
+    token_file = tmp_path / "token"
+    token_file.write_text("s3cret\n")
+    with RestServer(gateway, port=0, token_file=str(token_file)) as server:
+        assert connect(server.url, token_file).overview().slots_total == 8
+        with pytest.raises(RequestFailed, match="this API needs a token"):
+            connect(server.url, None).overview()
+
+
+def test_a_token_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        connect("x", tmp_path / "none")
+
+
+def test_job_ids_cannot_reach_other_paths() -> None:
+    asked: list[str] = []
+
+    def record(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.raw_path.decode())
+        return httpx.Response(200, json={"status": "RUNNING"})
+
+    RestClient("x", transport=httpx.MockTransport(record)).state("../cluster?x=")
+    assert asked == ["/jobs/..%2Fcluster%3Fx%3D/status"]

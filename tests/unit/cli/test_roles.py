@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.cli.roles import spread
+from penstock.common.errors import InvalidJob
+from tests.unit.cli.fake_launch import FakeLaunch
+
+if TYPE_CHECKING:
+    from tests.unit.cli.terminal import Terminal
+
+
+@pytest.fixture
+def launch(monkeypatch: pytest.MonkeyPatch) -> FakeLaunch:
+    fake = FakeLaunch()
+    monkeypatch.setitem(sys.modules, "penstock.jobmanager.launch", fake)
+    return fake
+
+
+def test_a_master_gets_all_that_the_operator_says(offline: Terminal, launch: FakeLaunch) -> None:
+    outcome = offline(
+        "master", "--entry", "shop.orders:main", "--restore", "s3://b/sp", "--allow-non-restored-state", "old", "older",
+        "--job-id", "j-1", "--parallelism", "8", "-D", "x=y", "--", "--topic", "orders", "--fresh",
+    )  # fmt: skip
+    assert outcome.code == 3
+    assert launch.calls == [
+        (
+            "run_master",
+            {
+                "entry": "shop.orders:main",
+                "args": ["--topic", "orders", "--fresh"],
+                "restore": "s3://b/sp",
+                "restore_latest": False,
+                "fresh": False,
+                "allow_non_restored_state": ["old", "older"],
+                "job_id": "j-1",
+                "parallelism": 8,
+                "configuration": {"x": "y"},
+            },
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ways", "text"),
+    [
+        ((), "it is not said where the job's state comes from"),
+        (("--fresh", "--restore-latest"), "--restore-latest and --fresh exclude each other"),
+        (("--fresh", "--restore", "s3://x"), "--restore and --fresh exclude each other"),
+    ],
+)
+def test_a_master_starts_in_exactly_one_way(
+    offline: Terminal, launch: FakeLaunch, ways: tuple[str, ...], text: str
+) -> None:
+    outcome = offline("master", "--entry", "job.py", *ways)
+    assert outcome.code == 1
+    assert text in outcome.err
+    assert not launch.calls
+
+
+def test_a_worker(offline: Terminal, launch: FakeLaunch) -> None:
+    assert offline("worker", "--master", "my-job-master:7077", "--slots", "2").code == 0
+    assert launch.calls == [("run_worker", {"master": "my-job-master:7077", "slots": 2})]
+
+
+@pytest.mark.parametrize("master", ["my-job-master", ":7077", "host:port"])
+def test_a_worker_needs_host_and_port(offline: Terminal, launch: FakeLaunch, master: str) -> None:
+    outcome = offline("worker", "--master", master)
+    assert outcome.code == 1
+    assert "that is no HOST:PORT" in outcome.err
+
+
+def check(offline: Terminal, *words: str) -> tuple[int, dict[str, Any]]:
+    outcome = offline("check", "--entry", "job.py", "--parallelism", "2", "--format", "json", *words)
+    return outcome.code, json.loads(outcome.out)
+
+
+def test_a_check_that_finds_nothing_is_json_and_exit_code_0(offline: Terminal, launch: FakeLaunch) -> None:
+    launch.report = {"ok": True, "problems": [], "graph": {"nodes": []}}
+    code, report = check(offline, "--against", "s3://b/sp", "--allow-non-restored-state", "old", "--", "a", "b")
+    assert (code, report) == (0, launch.report)
+    assert launch.calls == [
+        (
+            "check",
+            {
+                "entry": "job.py",
+                "args": ["a", "b"],
+                "parallelism": 2,
+                "against": "s3://b/sp",
+                "allow_non_restored_state": ["old"],
+                "configuration": {},
+            },
+        )
+    ]
+
+
+def test_problems_are_exit_code_1(offline: Terminal, launch: FakeLaunch) -> None:
+    problem = {"code": "RESTORE_REFUSED", "message": "no operator 'old'", "remedy": "allow it", "operator": "old"}
+    launch.report = {"ok": False, "problems": [problem], "graph": None}
+    assert check(offline) == (1, launch.report)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (InvalidJob("no sink", remedy="add one", operator="Map"), "INVALID_JOB", "no sink"),
+        (ImportError("no module named shop"), "PROGRAM_RAISED", "ImportError: no module named shop"),
+    ],
+)
+def test_what_is_raised_is_a_problem_and_the_answer_stays_json(
+    offline: Terminal, launch: FakeLaunch, error: Exception, code: str, text: str
+) -> None:
+    launch.error = error
+    exit_code, report = check(offline)
+    assert exit_code == 1
+    (problem,) = report["problems"]
+    assert problem["code"] == code
+    assert text in problem["message"]
+    assert set(problem) == {"code", "message", "remedy", "operator"}
+
+
+def test_a_check_for_people(offline: Terminal, launch: FakeLaunch) -> None:
+    launch.report = {
+        "ok": True,
+        "problems": [],
+        "graph": {"nodes": [{"description": "Source -> Map", "parallelism": 2}]},
+    }
+    outcome = offline("check", "--entry", "job.py")
+    assert outcome.lines == ["  Source -> Map  x2", "The program can be started."]
+    launch.error = InvalidJob("no sink", remedy="add one", operator="Map")
+    assert offline("check", "--entry", "job.py").lines == ["INVALID_JOB: no sink (operator Map)", "  remedy: add one"]
+
+
+@given(
+    st.lists(st.text("ab", min_size=1), min_size=1), st.lists(st.sampled_from(["--x", "--y"])), st.lists(st.text("-ab"))
+)
+def test_spreading_keeps_every_value_and_leaves_the_rest_alone(
+    values: list[str], others: list[str], behind: list[str]
+) -> None:
+    words = spread(["--uid", *values, *others, "--", *behind], "--uid")
+    head, rest = words[: 2 * len(values)], words[2 * len(values) :]
+    assert head[0::2] == ["--uid"] * len(values)
+    assert head[1::2] == values
+    assert rest == [*others, "--", *behind]
