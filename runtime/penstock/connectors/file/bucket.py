@@ -6,6 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -34,12 +35,16 @@ class BucketAssigner(ABC):
     def get_bucket_id(self, element: Any, context: BucketContext) -> str: ...
 
     def assign(self, values: list[Any], timestamps: list[int] | None, context: BucketContext) -> str | list[str]:
-        """The bucket of all the records if it is one, else one for each."""
-        buckets = []
-        for index, value in enumerate(values):
-            context.timestamp = None if timestamps is None else timestamps[index]
-            buckets.append(checked_bucket(self.get_bucket_id(value, context), value))
-        return buckets[0] if len(set(buckets)) == 1 else buckets
+        """The bucket of all the records if it is one, else one for each.
+
+        Raises:
+            UserFunctionError: what the assigner gave is no bucket; names it and the record.
+        """
+        get, buckets = self.get_bucket_id, []
+        for value, timestamp in zip(values, repeat(None) if timestamps is None else timestamps, strict=False):
+            context.timestamp = timestamp
+            buckets.append(get(value, context))
+        return one_or_each(buckets, values)
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
@@ -102,13 +107,16 @@ class DateTimeBucketAssigner(BucketAssigner):
 
 
 class FunctionBucketAssigner(BucketAssigner):
-    """A function from a record, or from a record and its BucketContext, to the bucket."""
+    """A function from a record to its bucket."""
 
     def __init__(self, function: Callable[[Any], str]) -> None:
         self._function = function
 
     def get_bucket_id(self, element: Any, context: BucketContext) -> str:
         return self._function(element)
+
+    def assign(self, values: list[Any], timestamps: list[int] | None, context: BucketContext) -> str | list[str]:
+        return one_or_each(list(map(self._function, values)), values)
 
 
 _LETTERS = {
@@ -142,17 +150,27 @@ def _zone(name: str) -> tzinfo:
         raise InvalidJob(f"no time zone {name!r}", remedy="use a name such as Europe/Paris") from None
 
 
-def checked_bucket(bucket: Any, value: Any) -> str:
-    """The bucket, if it is a path that stays below the base path and that readers do not skip.
+def one_or_each(buckets: list[str], values: list[Any]) -> str | list[str]:
+    """The bucket of all values if there is one only; checked: each must be a path that stays below the base path and
+    that readers do not skip."""
+    try:
+        different = set(buckets)
+    except TypeError:
+        raise _no_bucket(buckets, values) from None
+    if not all(map(_is_bucket, different)):
+        raise _no_bucket(buckets, values)
+    return buckets[0] if len(different) == 1 else buckets
 
-    Raises:
-        UserFunctionError: it is none; names the bucket and the record.
-    """
-    if isinstance(bucket, str):
-        parts = bucket.split("/")
-        if bucket == "" or all(part and not part.startswith(".") for part in parts):
-            return bucket
-    raise UserFunctionError(
+
+def _no_bucket(buckets: list[Any], values: list[Any]) -> UserFunctionError:
+    bucket, value = next((b, v) for b, v in zip(buckets, values, strict=True) if not _is_bucket(b))
+    return UserFunctionError(
         f"{bucket!r} is no bucket; the assigner gave it for {value!r}",
         remedy="return a relative path without empty parts and without parts that begin with '.'",
+    )
+
+
+def _is_bucket(bucket: Any) -> bool:
+    return isinstance(bucket, str) and (
+        not bucket or all(part and not part.startswith(".") for part in bucket.split("/"))
     )

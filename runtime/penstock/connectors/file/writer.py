@@ -10,6 +10,7 @@ restore           each open part goes on where the checkpoint left it; of two in
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -115,9 +116,9 @@ class FileWriter(SinkWriter):
         if isinstance(buckets, str):
             write(buckets, values)
             return
-        grouped: dict[str, list[Any]] = {}
+        grouped: defaultdict[str, list[Any]] = defaultdict(list)
         for bucket, value in zip(buckets, values, strict=True):
-            grouped.setdefault(bucket, []).append(value)
+            grouped[bucket].append(value)
         for bucket, group in grouped.items():
             write(bucket, group)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 COMPRESSIONS = {"gzip": ".gz", "zstd": ".zst"}
 """Codec -> what a file name then ends with."""
+_LEVELS = {"gzip": 4, "zstd": 3}
 
 
 class JsonLinesEncoder(Encoder):
@@ -176,10 +177,7 @@ class CompressedEncoder(Encoder):
         return self._compressed(self._encoder.encode_batch(elements))
 
     def _compressed(self, data: bytes) -> bytes:
-        out = pa.BufferOutputStream()
-        with pa.CompressedOutputStream(out, self._compression) as stream:
-            stream.write(data)
-        return bytes(out.getvalue())
+        return pa.Codec(self._compression, _LEVELS[self._compression]).compress(data, asbytes=True)  # type: ignore[no-any-return]
 
 
 def header_of(encoder: Encoder) -> bytes:
