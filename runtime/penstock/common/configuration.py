@@ -6,6 +6,7 @@ program. `load_configuration` gives the first three; the environment lays the pr
 
 from __future__ import annotations
 
+import copy
 import os
 from contextvars import ContextVar, Token
 from pathlib import Path
@@ -60,7 +61,7 @@ class Configuration:
         for key in (option.key, *option.former_keys):
             if key in self._values:
                 return option.parse(self._values[key])
-        return option.default
+        return copy.copy(option.default)
 
     def set(self, option: ConfigOption[T], value: T) -> Configuration:
         """Sets an option; None removes it, so that the default counts again."""

@@ -5,6 +5,7 @@ Only functions whose `output_type` was given and has a Row in it are wrapped; ot
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import RecordFormatError
@@ -66,12 +67,21 @@ class RowResults(Function):
         if inner is None:
             raise AttributeError(name)
         if name in _ONE:
-            return lambda *arguments: self._converted(inner(*arguments))
+            return self._one(inner)
         if name in _MANY:
             return self._each(inner)
         return inner
 
+    def _one(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        # Wrapped with its signature: operators look at how many parameters a function has.
+        @functools.wraps(inner)
+        def call(*arguments: Any) -> Any:
+            return self._converted(inner(*arguments))
+
+        return call
+
     def _each(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(inner)
         def call(*arguments: Any) -> Iterator[Any] | None:
             results = inner(*arguments)
             return None if results is None else map(self._converted, results)
