@@ -1,6 +1,6 @@
 """What the engine says of itself, in its own words. Times are ms since the epoch, durations ms, sizes bytes.
 
-States of jobs and subtasks are Flink's names (`RUNNING`, `RESTARTING`, …). Ids of vertices may be anything that is the
+States of jobs and subtasks are Flink's names (`RUNNING`, `RESTARTING`, …); a subtask may be given its job's state. Ids of vertices may be anything that is the
 same in the metric store; REST shows them as 32 hex digits.
 """
 

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.cli.main import app
 from tests.unit.rest.fake_gateway import FAILED, JOB_ID, OLD_ID, RUNNING
 
 if TYPE_CHECKING:
@@ -208,3 +210,9 @@ def test_without_a_master_the_url_and_the_remedy_are_named(offline: Terminal) ->
 def test_no_arguments_show_the_help_and_the_version_is_known(offline: Terminal) -> None:
     assert "savepoint" in offline().out
     assert offline("--version").out == "penstock 0.1.0\n"
+
+
+def test_every_command_is_in_the_documentation() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    names = [command.name for command in app.registered_commands] + [group.name for group in app.registered_groups]
+    assert not [name for name in names if f"`{name}" not in page and f"penstock {name}" not in page]

@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -16,8 +17,6 @@ from penstock.rest.server import RestServer
 from tests.unit.rest.asgi_client import AsgiClient
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.unit.rest.fake_gateway import FakeGateway
 
 
@@ -137,3 +136,10 @@ def test_models_need_neither_the_engine_nor_the_web_framework() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_every_path_is_in_the_documentation(client: AsgiClient) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "rest.md").read_text()
+    paths = client.get("/openapi.json").json()["paths"]
+    last_words = {[word for word in path.split("/") if not word.startswith("{")][-1] for path in paths}
+    assert not [word for word in last_words if word not in page]

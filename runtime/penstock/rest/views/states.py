@@ -39,12 +39,24 @@ ENDED = frozenset({"FAILED", "CANCELED", "FINISHED"})
 ApplicationStatus = Literal["SUCCEEDED", "FAILED", "CANCELED", "UNKNOWN"]
 _OUTCOMES: dict[str, ApplicationStatus] = {"FINISHED": "SUCCEEDED", "FAILED": "FAILED", "CANCELED": "CANCELED"}
 
+_OF_JOB = {
+    "RESTARTING": "SCHEDULED",
+    "CANCELLING": "CANCELING",
+    "FAILING": "FAILED",
+    "SUSPENDED": "CANCELED",
+}
+"""States that only a job has, as a subtask of it would call them."""
+
 _BY_WEIGHT = ("FAILED", "CANCELING", "CANCELED", "RUNNING", "INITIALIZING", "DEPLOYING", "SCHEDULED", "CREATED")
 
 
 def state_counts(states: Iterable[str]) -> dict[str, int]:
-    """Number of subtasks by state, with all states named."""
-    tally = Counter(states)
+    """Number of subtasks by state, with all states named.
+
+    >>> state_counts(["RUNNING", "RESTARTING"])["SCHEDULED"]
+    1
+    """
+    tally = Counter(map(subtask_state, states))
     return {state: tally.get(state, 0) for state in SUBTASK_STATES}
 
 
@@ -59,13 +71,18 @@ def lower_case_counts(states: Iterable[str]) -> dict[str, int]:
     return {"total": sum(counts.values()), **{state.lower(): n for state, n in counts.items()}}
 
 
+def subtask_state(state: str) -> str:
+    """The state of a subtask, if all that is known is the state of its job."""
+    return _OF_JOB.get(state, state)
+
+
 def vertex_state(states: Iterable[str]) -> str:
     """One state for all subtasks of a vertex: the gravest; FINISHED only if all are.
 
     >>> vertex_state(["FINISHED", "RUNNING"]), vertex_state(["RUNNING", "FAILED"]), vertex_state(["FINISHED"])
     ('RUNNING', 'FAILED', 'FINISHED')
     """
-    found = set(states)
+    found = set(map(subtask_state, states))
     if found == {"FINISHED"}:
         return "FINISHED"
     return next((state for state in _BY_WEIGHT if state in found), "CREATED")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.rest import facts, models
 from penstock.rest.views.ids import duration, first_start, last_end, vertex_id
 from penstock.rest.views.io import io_metrics, number, subtask_values
-from penstock.rest.views.states import state_counts, vertex_state
+from penstock.rest.views.states import state_counts, subtask_state, vertex_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def subtask_attempt(
 ) -> models.SubtaskAttempt:
     return models.SubtaskAttempt(
         subtask=subtask.index,
-        status=subtask.state,
+        status=subtask_state(subtask.state),
         attempt=subtask.attempt,
         host=subtask.host,
         endpoint=subtask.host,
@@ -61,7 +61,7 @@ def subtask_times(vertex: facts.Vertex, now: int) -> models.SubtaskTimes:
                 host=subtask.host,
                 endpoint=subtask.host,
                 duration=duration(subtask.start, subtask.end, now),
-                timestamps={subtask.state: subtask.start},
+                timestamps={subtask_state(subtask.state): subtask.start},
             )
             for subtask in vertex.subtasks
         ],
