@@ -171,7 +171,7 @@ def test_cluster(terminal: Terminal, gateway: FakeGateway) -> None:
     assert "2 TaskManagers, 6 of 8 slots free" in outcome.lines[0]
     assert outcome.lines[-1].split() == ["tm-1", "host-1", "4", "3", "512.0", "MB"]
     assert terminal("cluster", "stop").code == 0
-    assert gateway.is_shut_down
+    assert gateway.was_shut_down.wait(10)
 
 
 def test_an_unknown_action_on_the_cluster_is_refused(terminal: Terminal) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -186,7 +187,7 @@ class FakeGateway:
         self.savepoint_failure = ""
         self.calls: list[tuple[object, ...]] = []
         self.polls_until_done = 1
-        self.is_shut_down = False
+        self.was_shut_down = threading.Event()
         self.savepoints = {"s3://b/savepoint-x"}
         self._operations: dict[str, facts.Operation] = {}
         self._polls: dict[str, int] = {}
@@ -212,7 +213,7 @@ class FakeGateway:
         return self.config
 
     def shut_down(self) -> None:
-        self.is_shut_down = True
+        self.was_shut_down.set()
 
     def jobs(self) -> Sequence[facts.Job]:
         return list(self.all_jobs.values())

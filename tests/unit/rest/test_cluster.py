@@ -91,7 +91,7 @@ def test_an_unknown_aggregation_is_refused(client: AsgiClient) -> None:
 
 def test_shutting_down_answers_first(client: AsgiClient, gateway: FakeGateway) -> None:
     assert client.delete("/cluster").status_code == 200
-    assert gateway.is_shut_down
+    assert gateway.was_shut_down.wait(10)
 
 
 def test_disposal_is_triggered_and_polled(client: AsgiClient, gateway: FakeGateway) -> None:
