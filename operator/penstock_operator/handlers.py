@@ -67,7 +67,7 @@ def build_settings() -> kopf.OperatorSettings:
     settings.watching.client_timeout = 330
     settings.watching.connect_timeout = 10
     settings.watching.inactivity_timeout = 70
-    settings.scanning.disabled = False
+    settings.scanning.disabled = True
     settings.persistence.finalizer = "penstock.dev/unused"
     return settings
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
 from penstock_operator import __version__
+from penstock_operator.api.types import parse_duration
 from penstock_operator.config import ConfigError, from_environment
 from penstock_operator.errors import KubeError
 from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT
@@ -65,6 +67,36 @@ def release(
 
 
 @app.command()
+def smoke(
+    namespace: Annotated[str, typer.Option(help="Where the operator and the FlinkJob are.")],
+    lease: Annotated[str, typer.Option(help="Name of the operator's Lease.")],
+    timeout: Annotated[str, typer.Option(help="Time for all of it.")] = "5m",
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Check an installation; with a FlinkJob's spec as JSON in PENSTOCK_SMOKE_SPEC also run it until it is Ready."""
+    from penstock_operator.smoke import SmokeFailed
+    from penstock_operator.smoke import smoke as check
+
+    patience = parse_duration(timeout)
+    if not isinstance(patience, timedelta):
+        raise typer.BadParameter(timeout)
+    spec = json.loads(os.environ.get("PENSTOCK_SMOKE_SPEC") or "{}")
+
+    async def start() -> None:
+        cluster = HttpCluster(find_credentials(kubeconfig))
+        try:
+            await check(cluster, namespace, lease, spec, patience, typer.echo)
+        finally:
+            await cluster.close()
+
+    try:
+        asyncio.run(start())
+    except (SmokeFailed, KubeError) as error:
+        typer.echo(f"penstock-operator: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+@app.command()
 def version() -> None:
     """Print the version."""
     typer.echo(__version__)
@@ -106,8 +138,8 @@ def _log(level: str, style: str) -> None:
     text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(_Json() if style == "json" else text)
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    logging.getLogger("kopf").setLevel(logging.WARNING)
+    for chatty in ("httpx", "httpcore", "aiohttp", "kopf", "botocore", "aiobotocore", "s3fs", "fsspec", "asyncio"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,9 @@ import httpx
 
 from penstock_operator.controller import Controller
 from penstock_operator.engine.client import HttpEngine
+from penstock_operator.errors import KubeError
 from penstock_operator.handlers import watch
+from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT
 from penstock_operator.kube.http import HttpCluster
 from penstock_operator.kube.lease import Leadership
 from penstock_operator.metrics import Metrics
@@ -26,11 +28,13 @@ if TYPE_CHECKING:
 
     from penstock_operator.config import Config
     from penstock_operator.engine.client import EngineClient
+    from penstock_operator.kube.cluster import Kind
     from penstock_operator.kube.credentials import Credentials
 
 log = logging.getLogger(__name__)
 
 REST_TIMEOUT = 10.0
+KINDS_POLL = 5.0
 
 
 class Process:
@@ -82,6 +86,7 @@ class Process:
             )
             self.controller = Controller(ports, self.metrics, self.config.namespaces)
             try:
+                await self._kinds(unfenced)
                 return await self._work(self.controller, unfenced)
             finally:
                 await self.controller.close()
@@ -90,18 +95,35 @@ class Process:
                 await cluster.close()
                 storages.close()
 
+    async def _kinds(self, cluster: HttpCluster) -> None:
+        """kopf looks for the kinds once; a CRD that is installed later would never be watched."""
+        while not self.stop.is_set():
+            missing = [kind.name for kind in (FLINKJOB, FLINKSNAPSHOT) if not await self._served(cluster, kind)]
+            if not missing:
+                return
+            log.warning("%s: the CRD is not installed; waiting for it", ", ".join(missing))
+            await asyncio.sleep(KINDS_POLL)
+
+    async def _served(self, cluster: HttpCluster, kind: Kind) -> bool:
+        try:
+            return await cluster.serves(kind)
+        except KubeError as error:
+            log.warning("%s", error)
+            return False
+
     async def _work(self, controller: Controller, unfenced: HttpCluster) -> int:
         watching = asyncio.create_task(
             watch(controller, self.credentials, self.config.namespaces, stop=self.stop, ready=self.started)
         )
         syncing = asyncio.create_task(controller.keep_synced())
+        signals = asyncio.create_task(self._signals_after_kopf())
         renewing = asyncio.create_task(self._leadership.keep(unfenced) if self.config.elect else _for_ever())
         tasks: set[asyncio.Future[None]] = {watching, syncing, renewing}
         try:
             done, _ = await asyncio.wait({*tasks, controller.fatal}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.stop.set()
-            for task in tasks:
+            for task in (*tasks, signals):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         if watching in done and watching.exception() is None:
@@ -117,6 +139,11 @@ class Process:
 
     def _troubles(self) -> list[str]:
         return self.controller.stuck() if self.controller is not None else []
+
+    async def _signals_after_kopf(self) -> None:
+        """kopf installs handlers of its own when it starts, which cannot be called twice."""
+        await self.started.wait()
+        self._listen_to_signals()
 
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()

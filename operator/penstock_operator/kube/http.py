@@ -109,6 +109,12 @@ class HttpCluster:
             return ""
         return "" if response is None else response.text
 
+    async def serves(self, kind: Kind) -> bool:
+        """Whether the API server knows the kind (its CRD is installed)."""
+        response = await self._send("GET", kind, f"/apis/{kind.api_version}", verb="discover")
+        resources = response.json().get("resources", ()) if response is not None else ()
+        return any(r.get("name") == kind.plural for r in resources)
+
     async def _send(
         self,
         method: str,

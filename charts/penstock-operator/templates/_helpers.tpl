@@ -1,0 +1,92 @@
+{{- define "penstock.fullname" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "penstock.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "penstock.labels" -}}
+{{ include "penstock.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: penstock
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "penstock.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "penstock.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- required "serviceAccount.name is needed when serviceAccount.create is false" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "penstock.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ default $.Chart.AppVersion .tag }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* What the operator may do where it looks after FlinkJobs. Every line is on the allow-list of the RBAC test. */ -}}
+{{- define "penstock.rules" -}}
+- apiGroups: [penstock.dev]
+  resources: [flinkjobs]
+  verbs: [get, list, watch, patch]
+- apiGroups: [penstock.dev]
+  resources: [flinksnapshots]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [penstock.dev]
+  resources: [flinkjobs/status, flinksnapshots/status]
+  verbs: [update]
+- apiGroups: [penstock.dev]
+  resources: [flinkjobs/finalizers, flinksnapshots/finalizers]
+  verbs: [update]
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [apps]
+  resources: [controllerrevisions]
+  verbs: [get, list, create, delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [""]
+  resources: [configmaps, serviceaccounts]
+  verbs: [get, create, patch]
+# Read by name only: the job's own tokens, and the credentials that storage.secretName names.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get, create]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles, rolebindings]
+  verbs: [get, create, patch]
+# Held because nobody may give away what he does not have: the Role of masters with standbys.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get, create, update, patch]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, create, patch, delete]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies, ingresses]
+  verbs: [get, create, patch, delete]
+{{- end -}}
