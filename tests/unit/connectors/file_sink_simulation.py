@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.sink import SinkWriter, WriterContext
+from penstock.state.serializers import codec_for
 
 if TYPE_CHECKING:
     from penstock.connectors.file.sink import FileSink
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @dataclass
 class Manifest:
     position: int = 0
-    states: list[Any] = field(default_factory=list)
+    states: list[bytes] = field(default_factory=list)
     committables: list[Any] = field(default_factory=list)
 
 
@@ -46,10 +47,11 @@ class Simulation:
         self.attempt += 1
         self.position = self.manifest.position
         self.carried: list[Any] = []
+        codec = codec_for(None, state="sink")
         self.writers = [
             self.sink.create_writer(
                 WriterContext(n, parallelism, self.attempt, "sink", self.job_id, self.options, self.clock),
-                self.manifest.states[n::parallelism],
+                [codec.decode(state) for state in self.manifest.states[n::parallelism]],
             )
             for n in range(parallelism)
         ]
@@ -67,7 +69,8 @@ class Simulation:
         is not known to be committed goes into the next manifest as well."""
         self.checkpoint_id += 1
         committables = [c for writer in self.writers for c in writer.prepare_commit(self.checkpoint_id)]
-        states = [s for writer in self.writers for s in writer.snapshot_state(self.checkpoint_id)]
+        codec = codec_for(None, state="sink")
+        states = [codec.encode(s) for writer in self.writers for s in writer.snapshot_state(self.checkpoint_id)]
         self.carried += json.loads(json.dumps(committables))
         if not complete:
             return

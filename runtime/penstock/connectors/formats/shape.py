@@ -20,7 +20,6 @@ from functools import cached_property, partial
 from itertools import starmap
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
-import msgspec
 import pyarrow as pa
 
 from penstock.common.errors import InvalidJob
@@ -84,7 +83,10 @@ class RecordShape:
             return shape
         if record not in ("tuple", "dict", "row"):
             raise InvalidJob(f"records cannot be {record!r}", remedy="ask for 'tuple', 'dict' or 'row'")
-        return RecordShape(shape.fields, typing.cast("Form", record))
+        other = RecordShape(shape.fields, typing.cast("Form", record))
+        if isinstance(shape.declared, pa.Schema):
+            other.declared = other.__dict__["schema"] = shape.declared
+        return other
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -115,7 +117,7 @@ class RecordShape:
 
     def produced_type(self) -> TypeInformation | None:
         """Type information of the records."""
-        if self.declared is not None:
+        if self.declared is not None and not isinstance(self.declared, pa.Schema):
             return to_type_info(self.declared)
         types = [to_type_info(without_none(f.type)) for f in self.fields]
         known = [ObjectTypeInfo(Any) if found is None else found for found in types]
@@ -124,7 +126,8 @@ class RecordShape:
         return RowTypeInfo(known, self.names) if self.form == "row" else to_type_info(dict[str, Any])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: self.__dict__[key] for key in ("fields", "form", "cls", "declared")}
+        given = ("fields", "form", "cls", "declared", *(("schema",) if isinstance(self.declared, pa.Schema) else ()))
+        return {key: self.__dict__[key] for key in given}
 
 
 class RowMaker:
@@ -163,7 +166,7 @@ def _shape_of(declaration: Declaration) -> RecordShape:
         return declaration
     if isinstance(declaration, pa.Schema):
         fields = [Field(f.name, annotation_of(f.type), optional=True) for f in declaration]
-        shape = RecordShape(fields, "dict")
+        shape = RecordShape(fields, "dict", declared=declaration)
         shape.__dict__["schema"] = declaration
         return shape
     if isinstance(declaration, Mapping):
@@ -219,12 +222,30 @@ def _conversion(declared: Any) -> Callable[[Any], Any] | None:
     """What makes a nested dict (or the list of one) what the type says; None where nothing is to be done."""
     if isinstance(declared, TypeInformation):
         return declared.convert if _has_row(declared) else None
+    return _to_classes(declared)
+
+
+def _to_classes(declared: Any) -> Callable[[Any], Any] | None:
+    """Makes the classes an annotation names of the dicts that Arrow gives, at any depth."""
     annotation = without_none(declared)
-    if any(
-        fields_of_class(part) for part in (annotation, *get_args(annotation), *map(without_none, get_args(annotation)))
-    ):
-        return partial(msgspec.convert, type=annotation)
-    return None
+    fields, origin, args = fields_of_class(annotation), get_origin(annotation), get_args(annotation)
+    if fields is not None and not typing.is_typeddict(annotation):
+        inner = {name: convert for name, kind in fields.items() if (convert := _to_classes(kind)) is not None}
+
+        def to_class(value: Any) -> Any:
+            if not isinstance(value, dict):
+                return value
+            return annotation(**{k: inner[k](v) if k in inner and v is not None else v for k, v in value.items()})
+
+        return to_class
+    convert = _to_classes(args[-1] if origin is dict else args[0]) if args and origin in (list, dict, tuple) else None
+    if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
+        return lambda values: tuple(map(convert, values)) if convert else tuple(values)
+    if convert is None:
+        return None
+    if origin is dict:
+        return lambda values: {key: convert(value) for key, value in values.items()}
+    return lambda values: list(map(convert, values))
 
 
 def _has_row(declared: TypeInformation) -> bool:
