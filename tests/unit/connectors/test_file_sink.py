@@ -286,6 +286,24 @@ def test_only_the_own_unreferenced_pieces_are_removed(tmp_path: Path) -> None:
     assert Path(keep[0]["temp"]).exists()
 
 
+def test_an_abandoned_checkpoint_leaves_what_an_earlier_one_holds_open(tmp_path: Path) -> None:
+    sink = FileSink.for_row_format(str(tmp_path), TEXT).with_bucket_assigner(lambda value: f"b{value}").build()
+    writer = sink.create_writer(writer_context(), [])
+    writer.write([1], None, 0)
+    _, state = snapshot(writer, 1)
+    writer.write([2], None, 0)
+    writer.finish()
+    committables, _ = snapshot(writer, 2)
+    committer = sink.create_committer({})
+    for _ in range(2):
+        committer.abort(committables)
+    assert [path.parent.name for path in hidden(tmp_path)] == ["b1"]
+    again = sink.create_writer(writer_context(attempt=1), state)
+    again.finish()
+    committer.commit(snapshot(again, 3)[0])
+    assert numbers_in(tmp_path) == [1]
+
+
 def test_parts_end_by_size_age_and_inactivity(tmp_path: Path) -> None:
     clock = ManualClock()
     policy = RollingPolicy.default_rolling_policy(10, 5000, 2000)

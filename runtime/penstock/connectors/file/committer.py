@@ -28,8 +28,8 @@ class FileCommitter(Committer):
         self._for_all(self._store.commit, committables)
 
     def abort(self, committables: list[Any]) -> None:
-        """Parts that the last checkpoint holds as open are closed in `committables` too, when they ended after it. They are
-        needed for the restore, so closed parts are not removed here but by `discard_unreferenced`."""
+        """Remove what was closed, but for parts that an earlier snapshot holds open: a restore goes on with them."""
+        self._for_all(self._store.abort, [piece for piece in committables if not piece.get("persisted")])
 
     def discard_unreferenced(self, keep: list[Any]) -> None:
         if self._owner is not None:

@@ -35,11 +35,15 @@ _PART, _COUNTER = "part", "counter"
 class OpenPart:
     """A part with what is written to it: rows through an encoder, or a bulk writer on top. Times in ms."""
 
-    def __init__(self, stream: PartStream, bulk: BulkWriter | None, created: int, written: int) -> None:
+    def __init__(
+        self, stream: PartStream, bulk: BulkWriter | None, created: int, written: int, *, persisted: bool = False
+    ) -> None:
         self.stream = stream
         self.bulk = bulk
         self.created = created
         self.written = written
+        self.persisted = persisted
+        """A snapshot may hold it open: it is needed even if what closes it is abandoned."""
 
     @property
     def size(self) -> int:
@@ -48,7 +52,11 @@ class OpenPart:
     def close(self) -> dict[str, Any]:
         if self.bulk is not None:
             self.bulk.finish()
-        return self.stream.close_for_commit()
+        return {**self.stream.close_for_commit(), "persisted": self.persisted}
+
+    def persist(self) -> dict[str, Any]:
+        self.persisted = True
+        return self.stream.persist()
 
 
 class FileWriter(SinkWriter):
@@ -96,10 +104,11 @@ class FileWriter(SinkWriter):
             stream = self._store.resume(item["stream"], attempt)
             if stream is None:
                 continue
+            part = OpenPart(stream, None, item["created"], item["written"], persisted=True)
             if item["bucket"] in self._parts:
-                self._closed.append(stream.close_for_commit())
+                self._closed.append(part.close())
             else:
-                self._parts[item["bucket"]] = OpenPart(stream, None, item["created"], item["written"])
+                self._parts[item["bucket"]] = part
 
     def write_batch(self, batch: Batch, watermark: int) -> None:
         if self._factory is not None and isinstance(batch, ColumnBatch) and self._assigner.ignores_records:
@@ -189,7 +198,7 @@ class FileWriter(SinkWriter):
                 "bucket": bucket,
                 "created": part.created,
                 "written": part.written,
-                "stream": part.stream.persist(),
+                "stream": part.persist(),
             }
             for bucket, part in self._parts.items()
         ]
