@@ -91,6 +91,14 @@ def take_over(
     if restore_path and token != _newest_token(read_bases(storage)):
         resolve(restore_path, stores=storage.stores)  # refuse a wrong path before anybody is fenced
     leadership = previous.renew(name) if previous is not None else Leadership.take(storage, name)
+    try:
+        return _look(storage, leadership, restore_path, token)
+    except StorageError:
+        leadership.check()  # a successor may be deleting what this one reads: then being fenced is the reason
+        raise
+
+
+def _look(storage: CheckpointStorage, leadership: Leadership, restore_path: str | None, token: str) -> Recovery:
     bases = read_bases(storage)
     manifests, unreadable = _read_manifests(storage)
     found = history(manifests, bases)
