@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 NATIVE, TUPLES = 0, 1
 """Column codes: a msgpack array of values; a msgpack array of arrays that are all tuples of scalars."""
 
+EXPIRING = 16
+"""Added to the code of a column whose values carry an expiry time: [array of expiry times, the column]. A single value
+then begins with its expiry time, ms since the epoch, as 8 bytes."""
+EXPIRY = struct.Struct("<q")
+
 _decode_raws = Decoder(list[Raw]).decode
+decode_expiring = Decoder(tuple[list[int], bytes]).decode
 _encode = Encoder().encode
 
 
@@ -78,12 +85,20 @@ class Codec(ABC):
 
 def split_column(code: int, data: bytes | memoryview) -> list[bytes]:
     """The encodings of the single values of a column, without knowing their type."""
+    if code >= EXPIRING:
+        expiries, inner = decode_expiring(data)
+        singles = split_column(code - EXPIRING, inner)
+        return [EXPIRY.pack(expiry) + single for expiry, single in zip(expiries, singles, strict=True)]
     raws = map(bytes, _decode_raws(data))
     return [_encode(Ext(TUPLE, raw)) for raw in raws] if code == TUPLES else list(raws)
 
 
-def join_column(encoded: Sequence[bytes]) -> tuple[int, bytes]:
+def join_column(encoded: Sequence[bytes], *, expiring: bool = False) -> tuple[int, bytes]:
     """The column of values that are encoded one by one."""
+    if expiring:
+        expiries = [EXPIRY.unpack_from(single)[0] for single in encoded]
+        code, inner = join_column([single[EXPIRY.size :] for single in encoded])
+        return code + EXPIRING, _encode((expiries, inner))
     return NATIVE, _encode(list(map(Raw, encoded)))
 
 

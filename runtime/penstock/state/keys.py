@@ -12,6 +12,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from itertools import chain
 from typing import TYPE_CHECKING, Any, get_origin
 from uuid import UUID
 
@@ -21,12 +22,14 @@ from msgspec.msgpack import Decoder, Encoder, Ext
 
 from penstock.common.errors import StateTypeError
 from penstock.common.type_information import TypeInformation
+from penstock.state.codec import NATIVE, TUPLES
 from penstock.state.key_hash import is_model, key_type_error, plain_decimal, struct_fields
 from penstock.state.tagged import (
     BIG_INT,
     FROZENSET,
     INT_MAX,
     INT_MIN,
+    SCALARS,
     STRUCT_KEY,
     StructKey,
     big_int_bytes,
@@ -36,10 +39,17 @@ from penstock.state.tagged import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+CANONICAL = 2
+"""Column code: a msgpack array of keys encoded one by one. The other codes are those of `codec`."""
+
+_TUPLE_TYPE = tuple[Any, ...]
 _encode = Encoder().encode
 _decode_keyed = Decoder(dict, ext_hook=untag).decode
+_decode_binaries = Decoder(list[bytes]).decode
+_decode_list = Decoder(list).decode
+_decode_tuples = Decoder(list[_TUPLE_TYPE]).decode
 _AS_MAP_KEY, _NO_VALUE = b"\x81", b"\xc0"
 """msgspec reads arrays at the place of a map's key as tuples, nested ones too: a key is decoded as the only key of a map."""
 
@@ -182,6 +192,28 @@ class KeyCodec:
             "or use plain values",
             operator=self.operator,
         )
+
+    def encode_column(self, keys: Sequence[Any]) -> tuple[int, bytes]:
+        """Column code and content; keys that are plain are stored as they are, the others in canonical form.
+
+        Raises:
+            StateTypeError: as `encode`.
+        """
+        kinds = set(map(type, keys))
+        try:
+            if kinds <= SCALARS:
+                return NATIVE, _encode(keys)
+            if kinds == {tuple} and SCALARS.issuperset(map(type, chain.from_iterable(keys))):
+                return TUPLES, _encode(keys)
+        except (OverflowError, UnicodeEncodeError):
+            pass  # one by one, so that the key can be named
+        return CANONICAL, _encode([self.encode(key) for key in keys])
+
+    def decode_column(self, code: int, data: bytes | memoryview) -> list[Any]:
+        if code == CANONICAL:
+            return list(map(self.decode, _decode_binaries(data)))
+        keys: list[Any] = _decode_tuples(data) if code == TUPLES else _decode_list(data)
+        return keys
 
     def decode(self, data: bytes) -> Any:
         """A key equal to the one encoded; of the declared type if there is one."""

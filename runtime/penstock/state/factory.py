@@ -1,0 +1,75 @@
+"""Makes state backends and timer services: the one place that knows them all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import InvalidJob
+from penstock.state.hashmap import HashMapStateBackend
+from penstock.state.timer_service import TimerService
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.state.backend import KeyContext, KeyedStateBackend, KeyGroupRange
+    from penstock.state.timers import InternalTimerService
+    from penstock.state.ttl import Clock
+
+
+def create_backend(
+    kind: str,
+    *,
+    key_group_range: KeyGroupRange,
+    max_parallelism: int,
+    key_context: KeyContext,
+    clock: Clock,
+    work_dir: str = "",
+    options: Mapping[str, Any] | None = None,
+    operator_name: str = "",
+    key_type: Any = None,
+) -> KeyedStateBackend:
+    """The backend of one operator in one subtask.
+
+    Args:
+        kind: `hashmap` or `rocksdb`.
+        key_group_range: the key groups the subtask owns.
+        work_dir: a directory of this backend's own, for local files (rocksdb); empty: a temporary one.
+        options: of the backend; see `docs/state.md`.
+        key_type: type of the keys; needed where they are dataclasses, NamedTuples or Enums.
+
+    Raises:
+        InvalidJob: there is no such backend, or no such option.
+    """
+    if kind == "hashmap":
+        return HashMapStateBackend(
+            key_group_range=key_group_range,
+            max_parallelism=max_parallelism,
+            key_context=key_context,
+            clock=clock,
+            operator_name=operator_name,
+            key_type=key_type,
+        )
+    if kind == "rocksdb":
+        from penstock.state.rocksdb import RocksDBStateBackend
+
+        return RocksDBStateBackend(
+            key_group_range=key_group_range,
+            max_parallelism=max_parallelism,
+            key_context=key_context,
+            clock=clock,
+            work_dir=work_dir,
+            options=options or {},
+            operator_name=operator_name,
+            key_type=key_type,
+        )
+    raise InvalidJob(
+        f"there is no state backend {kind!r}",
+        remedy="set state.backend.type to hashmap or rocksdb",
+        operator=operator_name,
+    )
+
+
+def create_timer_service(backend: KeyedStateBackend) -> InternalTimerService:
+    """The timers of the operator the backend serves; they are part of its snapshots."""
+    owner: Any = backend
+    return TimerService(owner.event_time_timers, owner.processing_time_timers, backend.key_context, owner.clock)
