@@ -203,6 +203,11 @@ class TestWindows:
             def get_result(self, accumulator: tuple[int, int]) -> Any:
                 return accumulator
 
+        alone = Types.ROW_NAMED(["start", "n"], [Types.LONG(), Types.LONG()])
+        whole = pairs.window_all(TENS)
+        assert self.run(whole.process(DescribeAll(), alone)) == [Row(start=0, n=3)]
+        assert self.run(whole.apply(lambda window, values: [(window.start, 0)], alone)) == [Row(start=0, n=0)]
+        assert self.run(whole.reduce(max, lambda context, values: [(1, 2)], alone)) == [Row(start=1, n=2)]
         assert Row(sum=3, count=2) in self.run(pairs.window(TENS).aggregate(Both(), output_type=mean))
 
     def test_late_records_go_to_their_side_output(self, pairs: KeyedStream) -> None:

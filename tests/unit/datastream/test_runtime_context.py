@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,25 +12,23 @@ from penstock.datastream.functions import Function, MapFunction, RuntimeContext,
 from penstock.datastream.runtime_context import RuntimeContextImpl
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.taskmanager.operator import OperatorContext
-from tests.unit.operators.doubles import MemoryBackend, MemoryOperatorState
-from tests.unit.operators.operator_harness import ManualClock
+from penstock.taskmanager.operators.simple import MapOperator
+from tests.unit.operators.operator_harness import OperatorRun
 
 
 @pytest.fixture
 def context() -> OperatorContext:
-    return OperatorContext(
+    return replace(
+        OperatorRun(MapOperator(len)).context,
         uid="count",
         name="Count",
         subtask=2,
         parallelism=4,
-        max_parallelism=128,
         attempt=1,
-        clock=ManualClock(),
-        operator_state=MemoryOperatorState(),  # type: ignore[arg-type]
+        metrics=None,
         job_parameters={"keyWord": "flink"},
         job_id="0123456789abcdef0123456789abcdef",
         job_name="words",
-        user_location="job.py:7",
     )
 
 
@@ -51,8 +50,10 @@ def test_keyed_state_needs_a_key(context: OperatorContext) -> None:
 
 
 def test_keyed_state_comes_from_the_backend(context: OperatorContext) -> None:
-    context.keyed_state = MemoryBackend()  # type: ignore[assignment]
-    state = RuntimeContextImpl(context).get_state(ValueStateDescriptor("count", int))
+    keyed = OperatorRun(MapOperator(len, len)).context
+    assert keyed.keyed_state is not None
+    keyed.keyed_state.key_context.key = "a"
+    state = RuntimeContextImpl(keyed).get_state(ValueStateDescriptor("count", int))
     state.update(3)
     assert state.value() == 3
 
