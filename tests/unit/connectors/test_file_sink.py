@@ -407,7 +407,7 @@ def test_compressed_parts_can_be_continued_and_read(tmp_path: Path, compression:
     writer.finish()
     sink.create_committer({}).commit(snapshot(writer, 2)[0])
     (path,) = visible(tmp_path)
-    assert path.name.endswith(suffix)
+    assert path.name.endswith(f".jsonl{suffix}")
     source = FileSource.for_record_stream_format(JsonLinesFormat({"n": int}, record="tuple"), str(tmp_path)).build()
     assert read_source(source) == [(1,), (2,)]
 

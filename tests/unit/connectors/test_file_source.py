@@ -5,6 +5,8 @@ import csv
 import gzip
 import json
 import os
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -34,14 +36,22 @@ def source_of(format: RecordFormat, *paths: Path | str, **options: Any) -> FileS
     return FileSource(format, tuple(map(str, paths)), **options)
 
 
-def zstd(data: bytes) -> bytes:
+def compressed(codec: str, data: bytes) -> bytes:
     out = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(out, "zstd") as stream:
+    with pa.CompressedOutputStream(out, codec) as stream:
         stream.write(data)
     return bytes(out.getvalue())
 
 
-COMPRESS = {"": bytes, ".gz": gzip.compress, ".zst": zstd, ".bz2": bz2.compress}
+zstd = partial(compressed, "zstd")
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".zst": zstd,
+    ".bz2": bz2.compress,
+    ".lz4": partial(compressed, "lz4"),
+    ".br": partial(compressed, "brotli"),
+}
 
 
 @settings(max_examples=60, deadline=None)

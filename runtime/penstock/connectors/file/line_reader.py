@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.file.blocks import BlockCutter, ByteSource, codec_of
+from penstock.connectors.file.blocks import BlockCutter
+from penstock.connectors.file.byte_source import ByteSource, codec_of
 from penstock.connectors.formats.record_format import Decode, MalformedBlock, RejectedRecord, StreamFormat, isolate
 from penstock.connectors.source import ReadBounds, SplitReader
 

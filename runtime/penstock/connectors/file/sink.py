@@ -35,7 +35,7 @@ from penstock.connectors.file.storage import (
 )
 from penstock.connectors.file.writer import FileWriter
 from penstock.connectors.formats.bulk import ColumnsWriterFactory
-from penstock.connectors.formats.encode import COMPRESSIONS, CompressedEncoder, FunctionEncoder
+from penstock.connectors.formats.encode import COMPRESSIONS, CompressedEncoder, FunctionEncoder, suffix_of
 from penstock.connectors.function import clock_of
 from penstock.connectors.sink import Sink, SinkWriter, WriterContext
 
@@ -209,6 +209,8 @@ class RowFormatBuilder(FileSinkBuilder):
 
     def build(self) -> FileSink:
         encoder, config = self._encoder, self._config
+        if not config.part_suffix:
+            config = OutputFileConfig(config.part_prefix, suffix_of(encoder))
         if self._compression is not None:
             encoder = CompressedEncoder(encoder, self._compression)
             config = OutputFileConfig(config.part_prefix, config.part_suffix + COMPRESSIONS[self._compression])

@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.common.errors import InvalidJob, SourceError
 from penstock.common.time import TimeLike, as_millis
-from penstock.connectors.file.blocks import bytes_of, check_unchanged, codec_of
+from penstock.connectors.file.byte_source import bytes_of, check_unchanged, codec_of
 from penstock.connectors.file.enumerator import FileEnumerator, FileRange
 from penstock.connectors.file.line_reader import LineSplitReader, OpenFiles
 from penstock.connectors.file.storage import Storage, StorageOptions, explained, is_local, local_path, merge_options

@@ -39,6 +39,8 @@ class JsonLinesEncoder(Encoder):
     b'{"id":"a","n":1}\n{"id":"b","n":2}\n'
     """
 
+    suffix = ".jsonl"
+
     def __init__(self, fields: Sequence[str] | None = None) -> None:
         self._fields = None if fields is None else tuple(fields)
         self._struct = None if fields is None else _struct(tuple(fields))
@@ -88,6 +90,8 @@ class CsvEncoder(Encoder):
     >>> CsvEncoder(["id", "n"]).encode_batch([("a,b", 1), ("c", None)])
     b'"a,b",1\nc,\n'
     """
+
+    suffix = ".csv"
 
     def __init__(self, fields: Sequence[str] | None = None, dialect: CsvDialect | None = None) -> None:
         self._fields = None if fields is None else list(fields)
@@ -184,6 +188,11 @@ def header_of(encoder: Encoder) -> bytes:
     """What a file of this encoder begins with; nothing for most."""
     header = getattr(encoder, "header", None)
     return bytes(header()) if callable(header) else b""
+
+
+def suffix_of(encoder: Encoder) -> str:
+    """What names of an encoder's files end with, unless the user says otherwise."""
+    return str(getattr(encoder, "suffix", ""))
 
 
 def _struct(fields: tuple[str, ...]) -> Any:
