@@ -27,6 +27,7 @@ class LocalClusterProvider:
 
     def __init__(self) -> None:
         self.cluster: LocalCluster | None = None
+        self.least_workers = 1
 
     def runner_for(self, slots: int, levels: int, settings: JobSettings, *, bounded: bool) -> Runner:
         pipelined = settings.uses_pipelined(bounded=bounded)
@@ -36,7 +37,7 @@ class LocalClusterProvider:
             config.extra_conf = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
             self.cluster = LocalCluster(slots_per_worker=conf.get(options.TASK_SLOTS), config=config)
             self.cluster.start()
-        workers = math.ceil(slots / self.cluster.slots_per_worker)
+        workers = max(self.least_workers, math.ceil(slots / self.cluster.slots_per_worker))
         self.cluster.ensure_slots(workers * self.cluster.slots_per_worker)
         return PipelinedRunner(self.cluster.spark) if pipelined else SparkRunner(self.cluster.spark)
 

@@ -13,6 +13,7 @@ idempotent; what no manifest names is discarded).
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -38,6 +39,8 @@ from penstock.jobmanager.source_coordinator import SourceCoordinator
 from penstock.metrics.store import MetricStore
 from penstock.taskmanager.operator import Clock
 from penstock.taskmanager.worker import TaskSettings, encode_payload
+
+logger = logging.getLogger(__name__)
 
 _FATAL = frozenset(
     {
@@ -212,6 +215,15 @@ class JobMaster:
         delay = None if code in _FATAL else self._restart.on_failure(self._now())
         if delay is None:
             raise error
+        failure = self.history.failures[-1]
+        logger.warning(
+            "job %r failed and restarts in %d ms: %s: %s\n%s",
+            self.program.name,
+            delay,
+            failure.name,
+            failure.message,
+            failure.traceback,
+        )
         if self.parts.exclusive is not None:
             self.parts.exclusive.fail(f"the job failed meanwhile: {error}")
             self.parts.exclusive = None

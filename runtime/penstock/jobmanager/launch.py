@@ -19,9 +19,14 @@ from typing import Any
 from penstock.checkpoint.restore import plan_restore
 from penstock.checkpoint.snapshots import resolve
 from penstock.common import options
-from penstock.common.configuration import Configuration, load_configuration
+from penstock.common.configuration import (
+    Configuration,
+    load_configuration,
+    reset_command_line,
+    set_command_line,
+)
 from penstock.common.errors import ClusterError, InvalidJob, PenstockError
-from penstock.common.executor import executing_on
+from penstock.common.executor import Executor, executing_on
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
@@ -51,26 +56,43 @@ def run_script(
     on_submitted: Callable[[str, str, str], None],
 ) -> None:
     """Run a program here as `__main__` on an embedded cluster; returns when it has ended."""
-    submit = SubmitOptions(
-        restore_path=savepoint_path or "",
-        allow_non_restored=list(allow_non_restored_state),
-        parallelism=parallelism,
-        configuration=dict(configuration),
-    )
+    submit = SubmitOptions(restore_path=savepoint_path or "", allow_non_restored=list(allow_non_restored_state))
     executor = EmbeddedExecutor(submit)
     session = executor.session
 
     def started(master: JobMaster) -> None:
         # What the command line says of a start is said of the first job.
-        session.submit_options = SubmitOptions(parallelism=parallelism, configuration=dict(configuration))
+        session.submit_options = SubmitOptions()
         on_submitted(master.job_id, master.program.name, executor.rest_url)
 
     session.on_started = started
     try:
-        with executing_on(executor):
-            _run_entry(script, args)
+        run_script_on(executor, script, args, command_line(configuration, parallelism))
     finally:
         executor.stop()
+
+
+def run_script_on(executor: Executor, entry: str, args: Sequence[str], settings: Mapping[str, str]) -> None:
+    """Run a program here as `__main__`; its jobs go to the executor.
+
+    Args:
+        entry: `script.py` or `package.module:function`.
+        settings: what the command line set; the program's own settings are stronger (A34, D64).
+    """
+    token = set_command_line(settings)
+    try:
+        with executing_on(executor):
+            _run_entry(entry, args)
+    finally:
+        reset_command_line(token)
+
+
+def command_line(configuration: Mapping[str, str], parallelism: int | None) -> dict[str, str]:
+    """`-D` and `-p` as settings."""
+    settings = dict(configuration)
+    if parallelism is not None:
+        settings[options.PARALLELISM.key] = str(parallelism)
+    return settings
 
 
 def run_master(
@@ -93,8 +115,6 @@ def run_master(
         restore_path=restore or "",
         fresh=fresh,
         allow_non_restored=list(allow_non_restored_state),
-        parallelism=parallelism,
-        configuration=dict(settings.to_dict()),
     )
     session = Session(provider, submit)
     session.on_line = None
@@ -108,8 +128,7 @@ def run_master(
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, leave)
     try:
-        with executing_on(session):
-            _run_entry(entry, args)
+        run_script_on(session, entry, args, command_line(configuration, parallelism))
     finally:
         if server is not None:
             server.stop()
@@ -153,11 +172,10 @@ def check(
     configuration: Mapping[str, str],
 ) -> Mapping[str, Any]:
     """Build the program's graph without running it, and hold it against a snapshot if one is named."""
-    collector = _Collector(parallelism)
+    collector = _Collector()
     problem: dict[str, str] | None = None
     try:
-        with executing_on(collector):
-            _run_entry(entry, args)
+        run_script_on(collector, entry, args, command_line(configuration, parallelism))
         raise InvalidJob(f"{entry} never calls execute()", remedy="end the program with env.execute(...)")
     except _Built:
         problem = _check_against(collector.graph, against)
@@ -191,16 +209,15 @@ class _Built(BaseException):
 class _Collector:
     """An executor that builds the graph of the first program and stops there."""
 
-    def __init__(self, parallelism: int | None) -> None:
+    def __init__(self) -> None:
         self.graph: JobGraph | None = None
-        self._parallelism = parallelism
 
     def _build(self, program: Program) -> None:
         conf = program.settings()
         self.graph = JobGraphBuilder(
             program.transformations,
             name=program.name,
-            parallelism=self._parallelism or program.parallelism,
+            parallelism=program.parallelism,
             max_parallelism=program.max_parallelism,
             chaining=conf.get(options.OPERATOR_CHAINING),
             job_parameters=program.global_job_parameters,
@@ -231,7 +248,7 @@ def _run_entry(entry: str, args: Sequence[str]) -> None:
             sys.path.insert(0, str(path.resolve().parent))
             runpy.run_path(str(path), run_name="__main__")
             return
-        module_name, separator, function = entry.partition(":")
+        module_name, _, function = entry.partition(":")
         try:
             module = import_module(module_name)
         except ModuleNotFoundError as error:

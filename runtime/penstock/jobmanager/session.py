@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from penstock.common import options
@@ -50,9 +50,6 @@ class SubmitOptions:
     restore_path: str = ""
     fresh: bool = False
     allow_non_restored: bool | list[str] = False
-    parallelism: int | None = None
-    configuration: dict[str, str] = field(default_factory=dict)
-    """`-D key=value`; weaker than what the program sets, stronger than the file."""
 
 
 class Session:
@@ -73,7 +70,6 @@ class Session:
             restore_path=asked.restore_path or settings.recovery_path,
             fresh=asked.fresh,
             allow_non_restored=asked.allow_non_restored or settings.ignore_unclaimed or settings.allow_dropped or False,
-            parallelism=asked.parallelism,
             sink=ResultSink(on_results, self.on_line),
         )
         master = JobMaster(program, asked.job_id or JobID.generate().digits, settings, SystemClock(), master_options)

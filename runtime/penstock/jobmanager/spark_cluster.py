@@ -159,7 +159,7 @@ class SparkCluster:
             "spark.task.maxFailures": "1",
             "spark.stage.maxConsecutiveAttempts": "1",
             "spark.speculation": "false",
-            "spark.locality.wait": "20s",
+            "spark.locality.wait": "10s",
             "spark.shuffle.reduceLocality.enabled": "false",
             "spark.shuffle.compress": "false",
             "spark.shuffle.spill.compress": "false",

@@ -129,6 +129,13 @@ class SparkRunner:
             raise EpochFailed(f"epoch {commands[0].epoch}: {len(acks)} acks of {attempt.slots * attempt.levels}")
         return acks
 
+    def _check_placement(self) -> None:
+        """Fail at once for an executor that is known to be gone; Spark would wait for its return first."""
+        alive = {executor.id for executor in self._cluster.executors()}
+        for slot, executor in enumerate(self._placement):
+            if executor.id not in alive:
+                raise EpochFailed(f"executor {executor.id} on {executor.host}, which held slot {slot}, is gone")
+
     def _submit(self, commands: list[EpochCommand]) -> bytes:
         """Run the Spark job of all levels with these commands as its input; returns the rows of the last level.
 
@@ -137,6 +144,7 @@ class SparkRunner:
         """
         attempt = self._attempt
         assert attempt is not None
+        self._check_placement()
         block = []
         for command in commands:
             row = _COMMAND_PREFIX + encode_command(command)

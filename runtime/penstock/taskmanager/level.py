@@ -231,6 +231,8 @@ class LevelTask:
             for future in self._pending:
                 future.result()
         ack = self._new_ack()
+        if self.failure is not None:
+            return ack
         ack.results, self._results = self._results, {}
         ack.lines, self._lines = self._lines, []
         timers = []

@@ -95,7 +95,7 @@ def _encode_body(batch: Batch) -> tuple[int, bytes]:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.columns.schema) as writer:
             writer.write_batch(batch.columns)
-        maker = pickle.dumps(batch.make_rows, pickle.HIGHEST_PROTOCOL)
+        maker = _pickle(batch.make_rows)
         return _ARROW, b"".join((len(maker).to_bytes(4, "little"), maker, sink.getvalue().to_pybytes()))
     values = batch.values
     try:
@@ -109,19 +109,19 @@ def _encode_body(batch: Batch) -> tuple[int, bytes]:
         except ValueError:
             pass
         else:
-            name = pickle.dumps(cls, pickle.HIGHEST_PROTOCOL)
+            name = _pickle(cls)
             return _NAMED, b"".join((len(name).to_bytes(4, "little"), name, fields))
     return _PICKLE, _pickle(values)
 
 
-def _pickle(values: list[Any]) -> bytes:
+def _pickle(value: Any) -> bytes:
     try:
-        return pickle.dumps(values, pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
-        # Classes defined in the user's script live in __main__, which is another module in the worker.
+        # Lambdas, and classes made inside functions, go by value.
         from pyspark import cloudpickle
 
-        return bytes(cloudpickle.dumps(values))
+        return bytes(cloudpickle.dumps(value))
 
 
 def _decode(row: bytes, flags: int) -> Batch:

@@ -15,7 +15,7 @@ from penstock.metrics.task import TaskMetrics
 from penstock.state.backend import KeyContext, KeyedStateBackend, SnapshotUpload
 from penstock.state.factory import create_backend, create_timer_service
 from penstock.state.key_groups import key_group_range
-from penstock.state.operator_state import OperatorStateStoreBackend
+from penstock.state.operator_state import OperatorStateStore
 from penstock.taskmanager.batch import MAX_TIMESTAMP, MIN_TIMESTAMP
 from penstock.taskmanager.chain import ChainedOutput
 from penstock.taskmanager.exchange import Emit, ExchangeWriter, create_writer
@@ -116,7 +116,7 @@ class Subtask:
             max_parallelism=node.max_parallelism,
             attempt=environment.attempt,
             clock=environment.clock,
-            operator_state=OperatorStateStoreBackend(node.name),
+            operator_state=OperatorStateStore(node.name),
             metrics=self._task_metrics.operator_group(node.uid, node.name),
             job_parameters=self.graph.job_parameters,
             job_id=environment.job_id,
@@ -167,7 +167,7 @@ class Subtask:
             if state.operator:
                 context.operator_state.restore(state.operator, self.index, node.parallelism)
             if index in self._backends and state.keyed:
-                self._backends[index].restore(state.keyed, files)
+                self._backends[index].restore(state.keyed, files, owned=not command.is_foreign)
 
     def open(self) -> None:
         """Downstream operators first, so that whatever an operator emits while opening finds them open."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -76,6 +77,7 @@ class _Slot:
         self.graph: JobGraph
         self.settings: TaskSettings
         self.graph, self.settings = cloudpickle.loads(payload)
+        _publish_main_classes()
         self.slot = slot
         self.clock = clock
         self.levels: dict[int, LevelTask] = {}
@@ -109,6 +111,17 @@ class _Slot:
 
 
 _SLOTS: dict[tuple[str, int], _Slot] = {}
+
+
+def _publish_main_classes() -> None:
+    """Make classes of the user's script importable as `__main__.X` here, where `__main__` is Spark's worker.
+
+    Records of such classes then travel by plain pickle, with the class by name, instead of with its source by value.
+    """
+    main = sys.modules["__main__"]
+    for cls in list(cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.values()):
+        if cls.__module__ == "__main__" and "." not in cls.__qualname__ and not hasattr(main, cls.__qualname__):
+            setattr(main, cls.__qualname__, cls)
 
 
 def run_level(

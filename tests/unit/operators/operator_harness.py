@@ -1,19 +1,29 @@
-"""Runs one operator in a test: push records, move the clocks, read what came out."""
+"""Runs operators in a test on the real state backends: push records, move the clocks, snapshot, restore, read results."""
 
 from __future__ import annotations
 
-import copy
 import pickle
-from typing import Any
+import zlib
+from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
+from penstock.state.backend import FileRef, KeyContext
+from penstock.state.factory import create_backend, create_timer_service
+from penstock.state.key_groups import key_group, key_group_range, subtask_for_key_group
+from penstock.state.operator_state import OperatorStateStoreBackend
 from penstock.taskmanager.batch import MAX_TIMESTAMP, Batch, RowBatch
 from penstock.taskmanager.operator import Operator, OperatorContext
-from tests.unit.operators.doubles import MemoryBackend, MemoryOperatorState, MemoryTimers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 WATERMARK = "watermark"
 IDLE = "idle"
+BACKENDS = ("hashmap", "rocksdb")
+MAX_PARALLELISM = 128
 
 
 class ManualClock:
@@ -40,13 +50,45 @@ class Metrics:
         return self.counters.setdefault(name, Counter())
 
 
+class Files:
+    """State files in memory: writer and reader."""
+
+    def __init__(self) -> None:
+        self.contents: dict[str, bytes] = {}
+
+    def write(self, content: bytes) -> FileRef:
+        path = f"shared/{len(self.contents)}"
+        self.contents[path] = content
+        return FileRef(path, len(content), f"crc32:{zlib.crc32(content):08x}")
+
+    def upload(self, local_path: str) -> FileRef:
+        with open(local_path, "rb") as file:
+            return self.write(file.read())
+
+    def read(self, ref: FileRef) -> bytes:
+        return self.contents[ref.path]
+
+    def download(self, ref: FileRef, local_path: str) -> None:
+        with open(local_path, "wb") as file:
+            file.write(self.contents[ref.path])
+
+
+@dataclass
+class Snapshot:
+    """What one subtask left; `keyed` is None if the operator is not keyed."""
+
+    operator_state: dict[str, Any]
+    keyed: dict[str, Any] | None
+    files: Files
+
+
+@dataclass
 class CollectingOutput:
     """Everything an operator emits, in order: (value, timestamp), ("watermark", t), ("idle", flag)."""
 
-    def __init__(self) -> None:
-        self.events: list[tuple[Any, Any]] = []
-        self.sides: dict[str, list[tuple[Any, int | None]]] = {}
-        self.batches: list[Batch] = []
+    events: list[tuple[Any, Any]] = field(default_factory=list)
+    sides: dict[str, list[tuple[Any, int | None]]] = field(default_factory=dict)
+    batches: list[Batch] = field(default_factory=list)
 
     def emit(self, batch: Batch) -> None:
         assert len(batch), "an empty batch was emitted"
@@ -70,7 +112,11 @@ def _pairs(batch: Batch) -> list[tuple[Any, int | None]]:
 
 
 class OperatorRun:
-    """One operator in one subtask, opened."""
+    """One operator in one subtask, opened.
+
+    Args:
+        restored_from: the snapshots of all subtasks of the previous run.
+    """
 
     def __init__(
         self,
@@ -79,59 +125,99 @@ class OperatorRun:
         clock: ManualClock | None = None,
         subtask: int = 0,
         parallelism: int = 1,
+        backend: str = "hashmap",
         job_parameters: dict[str, str] | None = None,
         auto_watermark_interval_ms: int = 200,
-        restored_from: OperatorRun | None = None,
+        restored_from: list[Snapshot] | None = None,
     ) -> None:
         self.operator = operator
-        self._pickled = cloudpickle.dumps(operator)
+        self.backend_name = backend
         self.clock = ManualClock() if clock is None else clock
         self.output = CollectingOutput()
         self.metrics = Metrics()
-        self.backend: Any = MemoryBackend() if operator.is_keyed else None
-        self.timers = MemoryTimers(self.backend.key_context, self.clock) if operator.is_keyed else None
+        self.backend: Any = None
+        self.timers: Any = None
+        self._pickled = cloudpickle.dumps(operator)
+        self._work_dir = TemporaryDirectory(prefix="penstock-operator-test-")
+        operator_state = OperatorStateStoreBackend("operator under test")
+        if operator.is_keyed:
+            self.backend = create_backend(
+                backend,
+                key_group_range=key_group_range(subtask, parallelism, MAX_PARALLELISM),
+                max_parallelism=MAX_PARALLELISM,
+                key_context=KeyContext(),
+                clock=self.clock,
+                work_dir=self._work_dir.name,
+                options={},
+                operator_name="operator under test",
+            )
+            self.timers = create_timer_service(self.backend)
+        if restored_from:
+            operator_state.restore([s.operator_state for s in restored_from], subtask, parallelism)
+            if self.backend is not None:
+                handles = [s.keyed for s in restored_from if s.keyed is not None]
+                self.backend.restore(handles, restored_from[0].files)
         self.context = OperatorContext(
             uid="op",
             name="operator under test",
             subtask=subtask,
             parallelism=parallelism,
-            max_parallelism=128,
+            max_parallelism=MAX_PARALLELISM,
             attempt=0,
             clock=self.clock,
-            operator_state=MemoryOperatorState(),  # type: ignore[arg-type]
+            operator_state=operator_state,
             keyed_state=self.backend,
-            timers=self.timers,  # type: ignore[arg-type]
+            timers=self.timers,
             metrics=self.metrics,  # type: ignore[arg-type]
             user_location="job.py:7",
             job_parameters=job_parameters or {},
             auto_watermark_interval_ms=auto_watermark_interval_ms,
-            is_restored=restored_from is not None,
+            is_restored=bool(restored_from),
         )
-        if restored_from is not None:
-            self._restore(restored_from)
         operator.setup(self.context, self.output)
         operator.open()
 
-    def _restore(self, old: OperatorRun) -> None:
-        if old.backend is not None:
-            self.backend.data = copy.deepcopy(old.backend.data)
-            for domain in (0, 1):
-                for timestamp, key, namespace in old.timers._live[domain]:
-                    self.backend.key_context.key, self.backend.key_context.namespace = key, namespace
-                    self.timers._register(domain, timestamp)
-        self.context.operator_state.lists = copy.deepcopy(old.context.operator_state.lists)
-        self.context.operator_state.broadcast = copy.deepcopy(old.context.operator_state.broadcast)
+    # --- snapshots ------------------------------------------------------------------------------------------------
+
+    def snapshot(self, files: Files | None = None) -> Snapshot:
+        files = Files() if files is None else files
+        self.operator.snapshot(1)
+        keyed = None if self.backend is None else self.backend.snapshot(1).run(files)
+        return Snapshot(self.context.operator_state.snapshot(), keyed, files)
 
     def restart(self, operator: Operator | None = None) -> OperatorRun:
-        """Snapshot, then a new run of the operator (or of another one with its uid) from it."""
-        self.operator.snapshot(1)
-        return OperatorRun(
-            pickle.loads(self._pickled) if operator is None else operator, clock=self.clock, restored_from=self
-        )
+        """Snapshot, then a new run of the operator, or of another one in its place, from it."""
+        (again,) = self.rescale([self], 1, operator)
+        return again
 
     @staticmethod
-    def rescale(old: list[OperatorRun], parallelism: int) -> list[OperatorRun]:
-        raise NotImplementedError
+    def rescale(old: list[OperatorRun], parallelism: int, operator: Operator | None = None) -> list[OperatorRun]:
+        """Snapshot of all subtasks, then the operator at another parallelism from it."""
+        files = Files()
+        snapshots = [run.snapshot(files) for run in old]
+        pickled = old[0]._pickled if operator is None else cloudpickle.dumps(operator)
+        runs = [
+            OperatorRun(
+                pickle.loads(pickled),
+                clock=old[0].clock,
+                subtask=subtask,
+                parallelism=parallelism,
+                backend=old[0].backend_name,
+                restored_from=snapshots,
+            )
+            for subtask in range(parallelism)
+        ]
+        for run in old:
+            run.close()
+        return runs
+
+    def close(self) -> None:
+        self.operator.close()
+        if self.backend is not None:
+            self.backend.close()
+        self._work_dir.cleanup()
+
+    # --- input ----------------------------------------------------------------------------------------------------
 
     def push(self, *values: Any, at: list[int] | int | None = None, to: int = 0) -> OperatorRun:
         """One batch of records; `at`: their timestamps, one for all or one each."""
@@ -156,18 +242,20 @@ class OperatorRun:
     def end(self) -> OperatorRun:
         return self.watermark(MAX_TIMESTAMP)
 
+    # --- output ---------------------------------------------------------------------------------------------------
+
     @property
-    def values(self) -> list[Any]:
-        """Main results so far, without timestamps."""
-        return [value for value, _ in self.results]
+    def events(self) -> list[tuple[Any, Any]]:
+        return self.output.events
 
     @property
     def results(self) -> list[tuple[Any, int | None]]:
         return [event for event in self.output.events if event[0] not in (WATERMARK, IDLE)]
 
     @property
-    def events(self) -> list[tuple[Any, Any]]:
-        return self.output.events
+    def values(self) -> list[Any]:
+        """Main results so far, without timestamps."""
+        return [value for value, _ in self.results]
 
     def side(self, tag_id: str) -> list[Any]:
         return [value for value, _ in self.output.sides.get(tag_id, [])]
@@ -177,3 +265,56 @@ class OperatorRun:
         values = self.values
         self.output.events.clear()
         return values
+
+
+class OperatorFleet:
+    """A keyed operator in several subtasks, records sent to the subtask of their key group."""
+
+    def __init__(self, operator: Operator, *, parallelism: int, backend: str = "hashmap") -> None:
+        pickled = cloudpickle.dumps(operator)
+        clock = ManualClock()
+        self.runs = [
+            OperatorRun(
+                pickle.loads(pickled), clock=clock, subtask=subtask, parallelism=parallelism, backend=backend
+            )
+            for subtask in range(parallelism)
+        ]
+        self._gone: list[OperatorRun] = []
+
+    def push(self, values: list[Any], timestamps: list[int] | None, key: Callable[[Any], Any]) -> None:
+        parallelism = len(self.runs)
+        by_subtask: dict[int, list[int]] = {}
+        for position, value in enumerate(values):
+            group = key_group(key(value), MAX_PARALLELISM)
+            subtask = subtask_for_key_group(group, parallelism, MAX_PARALLELISM)
+            by_subtask.setdefault(subtask, []).append(position)
+        for subtask, positions in by_subtask.items():
+            stamps = None if timestamps is None else [timestamps[p] for p in positions]
+            self.runs[subtask].push(*[values[p] for p in positions], at=stamps)
+
+    def watermark(self, timestamp: int) -> None:
+        for run in self.runs:
+            run.watermark(timestamp)
+
+    def at_time(self, now: int) -> None:
+        for run in self.runs:
+            run.at_time(now)
+
+    def rescale(self, parallelism: int, operator: Operator) -> None:
+        self._gone += self.runs
+        self.runs = OperatorRun.rescale(self.runs, parallelism, operator)
+
+    def take(self) -> list[Any]:
+        """Main results of all subtasks since the last call."""
+        return [value for run in self.runs for value in run.take()]
+
+    def late(self, tag_id: str) -> list[Any]:
+        """What went to the side output since the beginning."""
+        return [value for run in (*self._gone, *self.runs) for value in run.side(tag_id)]
+
+    def entry_count(self) -> int:
+        return sum(run.backend.entry_count() for run in self.runs)
+
+    def close(self) -> None:
+        for run in self.runs:
+            run.close()

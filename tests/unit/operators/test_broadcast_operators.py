@@ -157,5 +157,5 @@ def test_a_state_that_was_not_broadcast_is_named() -> None:
         def process_element(self, value: Any, ctx: Any) -> None:
             ctx.get_broadcast_state(MapStateDescriptor("other", str, str))
 
-    with pytest.raises(InvalidJob, match="no broadcast state 'other'.*rules"):
+    with pytest.raises(InvalidJob, match=r"no broadcast state 'other'.*rules"):
         OperatorRun(BroadcastProcessOperator(Other(), [RULES])).push(1)

@@ -217,13 +217,13 @@ def test_columns_without_usable_timestamps_are_named(column: list[Any], message:
 
 def test_an_assigner_that_raises_is_named_with_its_record() -> None:
     run = run_of(WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda v: 1 // v))
-    with pytest.raises(UserFunctionError, match="ZeroDivisionError.*on the record 0"):
+    with pytest.raises(UserFunctionError, match=r"ZeroDivisionError.*on the record 0"):
         run.push(1, 0)
 
 
 def test_a_generator_that_raises_is_named_with_its_record() -> None:
     run = run_of(WatermarkStrategy.for_generator(OfSensorOne).with_timestamp_assigner(lambda v: 5))
-    with pytest.raises(UserFunctionError, match="OfSensorOne.on_event raised KeyError: 'id' on the record {'x': 1}"):
+    with pytest.raises(UserFunctionError, match=r"OfSensorOne\.on_event raised KeyError: 'id' on the record {'x': 1}"):
         run.push({"x": 1})
 
 

@@ -1,0 +1,62 @@
+# Everything a developer needs. `make demo` and `make test` set up what they need by themselves.
+PYTHON ?= python3.11
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: help setup demo test test-all test-e2e lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
+
+help: ## this list
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s '	'
+
+$(STAMP): requirements.lock pyproject.toml
+	@tools/setup.sh "$(PYTHON)" "$(VENV)"
+	@touch $@
+
+setup: $(STAMP) ## virtual environment with the locked dependencies
+
+demo: $(STAMP) ## run the main job on real input: checkpoints, rescale, a killed worker, compared with DuckDB
+	@$(BIN)/python -m tools.demo
+
+test: $(STAMP) ## the default tests (under 15 minutes)
+	@$(BIN)/python -m pytest -q -m "not slow and not e2e and not chaos" tests runtime/penstock
+
+test-all: $(STAMP) ## all tests that need no Kubernetes
+	@$(BIN)/python -m pytest -q -m "not e2e" tests runtime/penstock
+
+test-e2e: $(STAMP) ## the tests on a real one-node Kubernetes (root, Linux)
+	@$(BIN)/python -m pytest -q -m e2e tests
+
+lint: $(STAMP)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: $(STAMP)
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+types: $(STAMP)
+	@$(BIN)/mypy
+
+imports: $(STAMP)
+	@$(BIN)/lint-imports
+
+check: lint types imports ## lint, types, import contracts
+
+crds: $(STAMP) ## generate crds/ from the models
+	@PYTHONPATH=operator:runtime $(BIN)/python -m penstock_operator.api.generate
+
+lock: ## renew requirements.lock
+	@uv pip compile -q pyproject.toml --all-extras --python-version 3.11 --no-annotate --no-header --no-emit-index-url -o requirements.lock
+
+cluster-up: $(STAMP) ## start the development cluster
+	@$(BIN)/python -m tools.devcluster up
+cluster-down: $(STAMP)
+	@$(BIN)/python -m tools.devcluster down
+cluster-status: $(STAMP)
+	@$(BIN)/python -m tools.devcluster status
+cluster-load: $(STAMP) ## load IMAGE=… into the development cluster
+	@$(BIN)/python -m tools.devcluster load $(IMAGE)
+
+clean: ## remove what was built here
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
