@@ -34,8 +34,9 @@ class _Context(ABC):
         """The clocks; timers on keyed streams only."""
 
     @abstractmethod
-    def timestamp(self) -> int | None:
-        """Event time of the record in ms; None if it has none."""
+    def timestamp(self) -> int:
+        """Event time of the record, or time of the timer, in ms. None where records carry no event time: the type
+        leaves that away, as PyFlink's does."""
 
     @abstractmethod
     def output(self, output_tag: OutputTag, value: Any) -> None:
@@ -146,8 +147,9 @@ class BaseBroadcastProcessFunction(Function):
 
     class BaseContext(ABC):
         @abstractmethod
-        def timestamp(self) -> int | None:
-            """Event time of the record in ms; None if it has none."""
+        def timestamp(self) -> int:
+            """Event time of the record in ms. None where records carry no event time: the type leaves that away, as
+            PyFlink's does."""
 
         @abstractmethod
         def current_processing_time(self) -> int: ...

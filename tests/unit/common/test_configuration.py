@@ -195,3 +195,8 @@ class TestTexts:
     def test_lists_and_sizes(self) -> None:
         assert parse_list(" a ;; b ") == ["a", "b"]
         assert (parse_memory("1g"), parse_memory("7")) == (2**30, 7)
+
+
+def test_the_documentation_has_the_table() -> None:
+    page = Path(__file__).parents[3] / "docs" / "configuration.md"
+    assert as_markdown() in page.read_text(encoding="utf-8"), "docs/configuration.md: paste what as_markdown() gives"

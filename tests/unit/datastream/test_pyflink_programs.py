@@ -142,7 +142,7 @@ class CountWithTimeout(KeyedProcessFunction):
     def process_element(self, value, ctx: KeyedProcessFunction.Context):
         self.count.add(1)
         self.last["at"] = ctx.timestamp()
-        ctx.timer_service().register_event_time_timer(ctx.timestamp() + 60_000)  # type: ignore[operator]
+        ctx.timer_service().register_event_time_timer(ctx.timestamp() + 60_000)
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext):
         if timestamp == self.last["at"] + 60_000:  # type: ignore[operator]
