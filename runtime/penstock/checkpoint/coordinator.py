@@ -24,17 +24,14 @@ All methods are thread-safe, so that REST threads can trigger savepoints and rea
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import uuid
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock import __version__
+from penstock.checkpoint.attempt import Attempt
 from penstock.checkpoint.cleaner import Cleaner
-from penstock.checkpoint.codec import files_of, handle_files
 from penstock.checkpoint.commits import CommitLedger
-from penstock.checkpoint.completed import CompletedCheckpoints
 from penstock.checkpoint.events import (
     Ack,
     CheckpointAborted,
@@ -47,11 +44,10 @@ from penstock.checkpoint.events import (
     SavepointRequest,
     SavepointStatus,
     SnapshotRequest,
-    SubtaskKey,
 )
 from penstock.checkpoint.fencing import PublishOutcome
-from penstock.checkpoint.layout import LATEST, checkpoint_folder
-from penstock.checkpoint.pending import PendingCheckpoint
+from penstock.checkpoint.layout import checkpoint_folder
+from penstock.checkpoint.publisher import ManifestPublisher
 from penstock.checkpoint.savepoint_exports import Copied, SavepointExports
 from penstock.checkpoint.schedule import Schedule
 from penstock.checkpoint.statistics import CheckpointHistory
@@ -62,37 +58,13 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from penstock.checkpoint.manifest import Manifest, SourceState
+    from penstock.checkpoint.pending import PendingCheckpoint
+    from penstock.checkpoint.publisher import Stored
     from penstock.checkpoint.recovery import Recovery
     from penstock.checkpoint.settings import CheckpointSettings, TerminalState
     from penstock.checkpoint.storage import CheckpointStorage
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class _Stored:
-    """How storing a manifest ended: an outcome, or the error that leaves it in doubt (or `Fenced`)."""
-
-    manifest: Manifest
-    outcome: PublishOutcome | None = None
-    error: PenstockError | None = None
-
-
-@dataclass
-class _Attempt:
-    """What belongs to one execution between two restores."""
-
-    recovery: Recovery
-    job: JobDescription
-    completed: CompletedCheckpoints
-    cleaner: Cleaner
-    foreign_files: frozenset[str]
-    next_id: int
-    owed: dict[int, set[SubtaskKey]]
-    """Of abandoned checkpoints: which subtasks have not answered yet."""
-    pending: PendingCheckpoint | None = None
-    is_stopping: bool = False
-    is_fenced: bool = False
 
 
 class CheckpointCoordinator:
@@ -113,9 +85,9 @@ class CheckpointCoordinator:
         self._ledger = ledger if ledger is not None else CommitLedger()
         self._lock = threading.RLock()
         self._schedule = Schedule(settings.interval_ms, settings.min_pause_ms)
-        self._attempt: _Attempt | None = None
+        self._attempt: Attempt | None = None
         self._savepoints = SavepointExports(storage, settings.savepoint_directory, executor)
-        self._stored: queue.SimpleQueue[tuple[_Attempt, _Stored]] = queue.SimpleQueue()
+        self._publisher = ManifestPublisher(storage, executor)
         self._events: list[Event] = []
         self._requests: list[str] = []
         self._failures_in_a_row = 0
@@ -125,18 +97,8 @@ class CheckpointCoordinator:
     def begin(self, recovery: Recovery, job: JobDescription, now: int) -> None:
         """An attempt starts from what was recovered; `recovery.begin()` and the commits of its snapshot are done."""
         with self._lock:
-            completed = CompletedCheckpoints(recovery.retained, self.settings.retained)
             cleaner = Cleaner(self.storage, self._executor, recovery.leadership.check)
-            foreign = files_of(recovery.snapshot.manifest) if recovery.is_foreign and recovery.snapshot else []
-            self._attempt = _Attempt(
-                recovery,
-                job,
-                completed,
-                cleaner,
-                frozenset(file.path for file in foreign),
-                recovery.base.first_checkpoint_id,
-                owed={},
-            )
+            self._attempt = Attempt(recovery, job, cleaner, self.settings.retained)
             self._schedule = Schedule(self.settings.interval_ms, self.settings.min_pause_ms, now)
             self._failures_in_a_row = 0
             self._ledger.clear()
@@ -182,22 +144,14 @@ class CheckpointCoordinator:
         """The snapshot that the next epoch shall take, if one is due. Counts as started."""
         with self._lock:
             attempt = self._attempt
-            if attempt is None or attempt.pending is not None or attempt.is_stopping or attempt.is_fenced:
+            if attempt is None or not attempt.may_trigger:
+                return None
+            is_asked_for = self._savepoints.is_waiting or bool(self._requests)
+            if not is_asked_for and not self._schedule.is_due(now):
                 return None
             savepoint = self._savepoints.next()
-            is_periodic = savepoint is None and not self._requests
-            if is_periodic and not self._schedule.is_due(now):
-                return None
-            request = SnapshotRequest(
-                attempt.next_id,
-                now,
-                is_savepoint=savepoint is not None,
-                is_final=savepoint is not None and savepoint.is_final,
-                drain=savepoint is not None and savepoint.drain,
-            )
-            attempt.next_id += 1
-            self._start(attempt, request, savepoint, now, is_periodic=is_periodic)
-            return request
+            is_final = savepoint is not None and savepoint.is_final
+            return self._start(attempt, savepoint, now, is_periodic=not is_asked_for, is_final=is_final)
 
     def final_checkpoint(self, now: int) -> SnapshotRequest | None:
         """The snapshot after the last record of a bounded job; None while another checkpoint is in progress.
@@ -206,28 +160,18 @@ class CheckpointCoordinator:
         """
         with self._lock:
             attempt = self._attempt
-            if attempt is None or attempt.pending is not None or attempt.is_stopping or attempt.is_fenced:
+            if attempt is None or not attempt.may_trigger:
                 return None
-            savepoint = self._savepoints.next()
-            request = SnapshotRequest(attempt.next_id, now, is_savepoint=savepoint is not None, is_final=True)
-            attempt.next_id += 1
-            self._start(attempt, request, savepoint, now, is_periodic=False)
-            return request
+            return self._start(attempt, self._savepoints.next(), now, is_periodic=False, is_final=True)
 
     def _start(
-        self,
-        attempt: _Attempt,
-        request: SnapshotRequest,
-        savepoint: SavepointRequest | None,
-        now: int,
-        *,
-        is_periodic: bool,
-    ) -> None:
+        self, attempt: Attempt, savepoint: SavepointRequest | None, now: int, *, is_periodic: bool, is_final: bool
+    ) -> SnapshotRequest:
         requests, self._requests = tuple(self._requests), []
-        attempt.pending = PendingCheckpoint(request, attempt.job, savepoint, requests, is_periodic)
-        attempt.is_stopping = request.is_final
+        request = attempt.start(savepoint, requests, now, is_periodic=is_periodic, is_final=is_final)
         self._schedule = self._schedule.triggered(now)
         self.history.triggered(request, attempt.job)
+        return request
 
     def next_action_at(self) -> int | None:
         """When something is due (ms): a trigger, or the timeout of the checkpoint in progress; None: nothing is."""
@@ -290,17 +234,18 @@ class CheckpointCoordinator:
             attempt = self._attempt
             if attempt is None:
                 return
-            key = (ack.uid, ack.subtask)
             pending = self._pending(ack.checkpoint_id)
             if pending is None:
-                self._late_answer(attempt, ack, key)
+                if attempt.take_late_answer(ack):
+                    self._ledger.add(ack.checkpoint_id, ack.uid, list(ack.committables))
                 return
+            key = (ack.uid, ack.subtask)
             if not pending.is_expected(key):
                 logger.warning("unexpected answer of %s for checkpoint %d is ignored", key, ack.checkpoint_id)
                 return
             pending.answered.add(key)
             self._ledger.add(ack.checkpoint_id, ack.uid, list(ack.committables))
-            problem = ack.error or self._take_files(attempt, pending, ack)
+            problem = ack.error or attempt.take_files(pending, ack)
             if problem:
                 self._abandon(attempt, f"{ack.uid} ({ack.subtask}) declined: {problem}", now)
                 return
@@ -312,44 +257,20 @@ class CheckpointCoordinator:
         with self._lock:
             attempt = self._attempt
             if attempt is not None and self._pending(checkpoint_id) is not None:
-                self._abandon(attempt, reason, now)
-                if not was_taken:
-                    attempt.owed.pop(checkpoint_id, None)
+                self._abandon(attempt, reason, now, will_answer=was_taken)
 
     def on_committed(self, checkpoint_id: int) -> None:
         """The commits that came with this checkpoint (or with the restored one) have been carried out."""
         with self._lock:
             self._ledger.confirm(checkpoint_id)
 
-    def _take_files(self, attempt: _Attempt, pending: PendingCheckpoint, ack: Ack) -> str:
-        paths = [file.path for file in handle_files(ack.keyed or {})]
-        foreign = [path for path in paths if path in attempt.foreign_files]
-        if foreign:
-            return f"its handle refers to {foreign[0]} of the restored savepoint, which is not this job's"
-        try:
-            attempt.completed.registry.register(pending.holder, paths)
-        except StorageError as error:
-            return error.message
-        return ""
-
-    def _late_answer(self, attempt: _Attempt, ack: Ack, key: SubtaskKey) -> None:
-        owed = attempt.owed.get(ack.checkpoint_id)
-        if owed is None or key not in owed:
-            return
-        owed.discard(key)
-        if not owed:
-            del attempt.owed[ack.checkpoint_id]
-        self._ledger.add(ack.checkpoint_id, ack.uid, list(ack.committables))
-        registry = attempt.completed.registry
-        needless = [file.path for file in handle_files(ack.keyed or {}) if not registry.is_needed(file.path)]
-        attempt.cleaner.discard_files(needless)
-
     # --- time and outcomes ----------------------------------------------------------------------------------------
 
     def tick(self, now: int) -> list[Event]:
         """Take in what happened in the background and the passing of time. Call it after each epoch and while idle."""
         with self._lock:
-            self._take_stored(now)
+            for stored in self._publisher.take():
+                self._on_stored(stored, now)
             self._take_copied(now)
             attempt = self._attempt
             if attempt is not None:
@@ -363,43 +284,22 @@ class CheckpointCoordinator:
             events, self._events = self._events, []
             return events
 
-    def _timeout_message(self, attempt: _Attempt, pending: PendingCheckpoint) -> str:
+    def _timeout_message(self, attempt: Attempt, pending: PendingCheckpoint) -> str:
         message = f"not complete after {self.settings.timeout_ms} ms: {pending.describe_missing()}"
         if pending.is_ready and attempt.owed:
             earlier = ", ".join(map(str, sorted(attempt.owed)))
             message += f"; earlier checkpoints ({earlier}) were not answered by every subtask"
         return message
 
-    def _store(self, attempt: _Attempt, pending: PendingCheckpoint, now: int) -> None:
+    def _store(self, attempt: Attempt, pending: PendingCheckpoint, now: int) -> None:
         pending.is_storing = True
         manifest = pending.manifest(attempt.recovery.epoch, now, self._ledger.for_manifest(pending.id), __version__)
-        self._executor.submit(self._store_in_background, attempt, manifest)
+        self._publisher.publish(attempt.recovery.leadership, manifest)
 
-    def _store_in_background(self, attempt: _Attempt, manifest: Manifest) -> None:
-        try:
-            outcome = attempt.recovery.leadership.publish(manifest)
-            result = _Stored(manifest, outcome)
-        except PenstockError as error:
-            result = _Stored(manifest, error=error)
-        except Exception as error:
-            result = _Stored(manifest, error=StorageError(f"the manifest cannot be stored: {error!r}"))
-        self._stored.put((attempt, result))
-        if result.outcome is PublishOutcome.COMPLETE:
-            self._write_hint(manifest.checkpoint_id)
-
-    def _write_hint(self, checkpoint_id: int) -> None:
-        try:
-            self.storage.put(LATEST, f"{checkpoint_folder(checkpoint_id)}\n".encode())
-        except PenstockError as error:
-            logger.info("the hint %s was not written: %s", LATEST, error.message)
-
-    def _take_stored(self, now: int) -> None:
-        while not self._stored.empty():
-            attempt, stored = self._stored.get()
-            if attempt is self._attempt:  # else: the next recovery found out what became of it
-                self._on_stored(attempt, stored, now)
-
-    def _on_stored(self, attempt: _Attempt, stored: _Stored, now: int) -> None:
+    def _on_stored(self, stored: Stored, now: int) -> None:
+        attempt = self._attempt
+        if attempt is None or stored.leadership is not attempt.recovery.leadership:
+            return  # of a former attempt: the recovery after it found out what became of it
         pending = attempt.pending
         assert pending is not None
         assert pending.id == stored.manifest.checkpoint_id
@@ -408,18 +308,22 @@ class CheckpointCoordinator:
         elif stored.outcome is PublishOutcome.NUMBER_TAKEN:
             self._number_taken(attempt, pending, now)
         elif isinstance(stored.error, Fenced):
-            attempt.is_fenced = True
-            attempt.cleaner.close()
-            attempt.pending = None
-            self.history.failed(pending.id, now, str(stored.error))
-            self._fail_savepoint(pending.savepoint, stored.error)
-            self._events.append(JobMustFail(stored.error))
+            self._fenced(attempt, pending, stored.error, now)
         else:
             assert stored.error is not None
             attempt.completed.add_in_doubt(stored.manifest)
             self._abandon(attempt, f"its manifest may not be stored: {stored.error.message}", now, keep_files=True)
 
-    def _complete(self, attempt: _Attempt, pending: PendingCheckpoint, manifest: Manifest, now: int) -> None:
+    def _fenced(self, attempt: Attempt, pending: PendingCheckpoint, error: Fenced, now: int) -> None:
+        """Touch nothing: whether this checkpoint counts is the successor's decision."""
+        attempt.is_fenced = True
+        attempt.pending = None
+        attempt.cleaner.close()
+        self.history.failed(pending.id, now, str(error))
+        self._fail_savepoint(pending.savepoint, error)
+        self._events.append(JobMustFail(error))
+
+    def _complete(self, attempt: Attempt, pending: PendingCheckpoint, manifest: Manifest, now: int) -> None:
         attempt.pending = None
         is_first = not attempt.completed.has_own
         for subsumed_id, garbage in attempt.completed.add(manifest):
@@ -444,7 +348,7 @@ class CheckpointCoordinator:
         if is_first:
             attempt.cleaner.find_leftovers(attempt.recovery, pending.id, attempt.completed.registry)
 
-    def _number_taken(self, attempt: _Attempt, pending: PendingCheckpoint, now: int) -> None:
+    def _number_taken(self, attempt: Attempt, pending: PendingCheckpoint, now: int) -> None:
         """A latecomer of a superseded leader has the name. Take the next number at once; nobody's failure."""
         reason = f"the number {pending.id} was taken by a manifest of an earlier leader that arrived late"
         savepoint, requests = pending.savepoint, pending.requests
@@ -456,17 +360,16 @@ class CheckpointCoordinator:
         self._schedule = self._schedule.urgent()
 
     def _abandon(
-        self, attempt: _Attempt, reason: str, now: int, *, keep_files: bool = False, counts: bool = True
+        self,
+        attempt: Attempt,
+        reason: str,
+        now: int,
+        *,
+        keep_files: bool = False,
+        will_answer: bool = True,
+        counts: bool = True,
     ) -> None:
-        pending = attempt.pending
-        assert pending is not None
-        attempt.pending = None
-        attempt.is_stopping = False
-        unanswered = set(pending.unanswered())
-        if unanswered:
-            attempt.owed[pending.id] = unanswered
-        if not keep_files:
-            attempt.cleaner.discard_files(attempt.completed.registry.release(pending.holder))
+        pending = attempt.abandon(keep_files=keep_files, will_answer=will_answer)
         self._schedule = self._schedule.ended(now)
         self.history.failed(pending.id, now, reason)
         self._events.append(CheckpointAborted(pending.id, reason, pending.requests))

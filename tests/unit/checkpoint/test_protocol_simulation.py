@@ -374,6 +374,18 @@ def test_the_simulation_finds_a_successor_that_writes_no_base(monkeypatch: pytes
     assert any(is_wrong(seed) for seed in range(SEEDS))
 
 
+def test_the_simulation_finds_a_sink_that_cleans_up_without_regard_to_the_epoch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def discard(self: World, epoch: int, keep: set[str]) -> None:
+        for id, piece in self.pieces.items():
+            if piece.state == "open" and id not in keep:
+                piece.state = "removed"
+
+    monkeypatch.setattr(World, "discard", discard)
+    assert any(is_wrong(seed) for seed in range(SEEDS))
+
+
 def is_wrong(seed: int) -> bool:
     try:
         world = simulate(seed)
