@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 from penstock.state.backend import FileRef, KeyContext
 from penstock.state.factory import create_backend, create_timer_service
 from penstock.state.key_groups import key_group, key_group_range, subtask_for_key_group
-from penstock.state.operator_state import OperatorStateStoreBackend
+from penstock.state.operator_state import OperatorStateStore
 from penstock.taskmanager.batch import MAX_TIMESTAMP, Batch, RowBatch
 from penstock.taskmanager.operator import Operator, OperatorContext
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WATERMARK = "watermark"
 IDLE = "idle"
-BACKENDS = ("hashmap", "rocksdb")
+BACKENDS = ("hashmap",)
 MAX_PARALLELISM = 128
 
 
@@ -138,8 +138,8 @@ class OperatorRun:
         self.backend: Any = None
         self.timers: Any = None
         self._pickled = cloudpickle.dumps(operator)
-        self._work_dir = TemporaryDirectory(prefix="penstock-operator-test-")
-        operator_state = OperatorStateStoreBackend("operator under test")
+        self._work_dir = TemporaryDirectory(prefix="penstock-operator-test-") if backend == "rocksdb" else None
+        operator_state = OperatorStateStore("operator under test")
         if operator.is_keyed:
             self.backend = create_backend(
                 backend,
@@ -147,7 +147,7 @@ class OperatorRun:
                 max_parallelism=MAX_PARALLELISM,
                 key_context=KeyContext(),
                 clock=self.clock,
-                work_dir=self._work_dir.name,
+                work_dir="" if self._work_dir is None else self._work_dir.name,
                 options={},
                 operator_name="operator under test",
             )
@@ -215,7 +215,8 @@ class OperatorRun:
         self.operator.close()
         if self.backend is not None:
             self.backend.close()
-        self._work_dir.cleanup()
+        if self._work_dir is not None:
+            self._work_dir.cleanup()
 
     # --- input ----------------------------------------------------------------------------------------------------
 
@@ -274,9 +275,7 @@ class OperatorFleet:
         pickled = cloudpickle.dumps(operator)
         clock = ManualClock()
         self.runs = [
-            OperatorRun(
-                pickle.loads(pickled), clock=clock, subtask=subtask, parallelism=parallelism, backend=backend
-            )
+            OperatorRun(pickle.loads(pickled), clock=clock, subtask=subtask, parallelism=parallelism, backend=backend)
             for subtask in range(parallelism)
         ]
         self._gone: list[OperatorRun] = []

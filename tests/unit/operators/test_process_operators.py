@@ -266,7 +266,7 @@ def test_operator_state_in_parts_keeps_the_total_through_rescaling() -> None:
     run = OperatorRun(ProcessOperator(HighTemperatures()))
     run.push(*[("s", 121.0)] * 23, ("s", 120.0))
     assert run.values[-1] == (0, 23)
-    assert run.context.operator_state.get_list_state("highTempCnt") == [3, 3, 3] + [2] * 7
+    assert run.context.operator_state.get_list_state("highTempCnt", int) == [3, 3, 3] + [2] * 7
     four = OperatorRun.rescale([run], 4)
     assert sum(r.operator.fn.count for r in four) == 23  # type: ignore[attr-defined]
     two = OperatorRun.rescale(four, 2)

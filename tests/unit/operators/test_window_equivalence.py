@@ -86,7 +86,9 @@ event_time = st.one_of(
 )
 processing_time = st.one_of(
     st.builds(TumblingProcessingTimeWindows.of, sizes),
-    st.builds(lambda size, slide, offset: SlidingProcessingTimeWindows.of(size, slide, offset % slide), sizes, sizes, sizes),
+    st.builds(
+        lambda size, slide, offset: SlidingProcessingTimeWindows.of(size, slide, offset % slide), sizes, sizes, sizes
+    ),
 )
 records = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 80)), min_size=1, max_size=8)
 steps = st.lists(
@@ -137,7 +139,7 @@ def run(make: Any, history: list[Any], backend: str, groupings: list[str], *, is
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("function", FUNCTIONS)
 @given(assigner=event_time, history=steps, lateness=st.sampled_from([0, 7, 30]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_event_time_windows(function: str, backend: str, assigner: Any, history: list[Any], lateness: int) -> None:
     def make(grouping: str) -> WindowOperator:
         return WindowOperator(
@@ -152,7 +154,7 @@ def test_event_time_windows(function: str, backend: str, assigner: Any, history:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("function", FUNCTIONS)
 @given(assigner=processing_time, history=steps)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_processing_time_windows(function: str, backend: str, assigner: Any, history: list[Any]) -> None:
     def make(grouping: str) -> WindowOperator:
         return WindowOperator(assigner, FUNCTIONS[function](), itemgetter(0), grouping=grouping)

@@ -53,6 +53,8 @@ class FieldAggregate(AggregateFunction):
             frozenset(part.kind for part in self.parts if part.field == field) for field in self.fields
         ]
         self._steps = [_step_for(field, need) for field, need in zip(self.fields, self.needs, strict=True)]
+        self._readers = [(_READERS[part.kind], STATS * self.fields.index(part.field)) for part in self.parts]
+        self._steps_at = [(step, STATS * index) for index, step in enumerate(self._steps)]
 
     @staticmethod
     def mean(field: Field) -> FieldAggregate:
@@ -87,8 +89,12 @@ class FieldAggregate(AggregateFunction):
         return self._step_fields(inputs, accumulator)
 
     def get_result(self, accumulator: list[Any]) -> Any:
-        results = [self._result(part, accumulator) for part in self.parts]
-        return results[0] if len(results) == 1 else tuple(results)
+        results = self.results(accumulator)
+        return results[0] if len(results) == 1 else results
+
+    def results(self, accumulator: list[Any]) -> tuple[Any, ...]:
+        """The result of every part, in order."""
+        return tuple([read(accumulator, at) for read, at in self._readers])
 
     def merge(self, acc_a: list[Any], acc_b: list[Any]) -> list[Any]:
         """Adds `acc_b` to `acc_a`."""
@@ -112,26 +118,42 @@ class FieldAggregate(AggregateFunction):
         return self._steps[0] if len(self._steps) == 1 else self._step_fields
 
     def _step_fields(self, values: Sequence[Any], accumulator: list[Any]) -> list[Any]:
-        at = 0
-        for step, value in zip(self._steps, values, strict=True):
+        for (step, at), value in zip(self._steps_at, values, strict=True):
             step(value, accumulator, at)
-            at += STATS
         return accumulator
-
-    def _result(self, part: _Part, accumulator: list[Any]) -> Any:
-        at = STATS * self.fields.index(part.field)
-        count = accumulator[at + COUNT]
-        if part.kind == "count":
-            return count
-        if not count:
-            return None
-        if part.kind == "mean":
-            return accumulator[at + SUM] / count
-        return accumulator[at + (SUM if part.kind == "sum" else MIN if part.kind == "min" else MAX)]
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{kind}({'' if field is None else repr(field)})" for kind, field in self.parts)
         return f"FieldAggregate({parts})"
+
+
+def _count(accumulator: list[Any], at: int) -> Any:
+    return accumulator[at]
+
+
+def _mean(accumulator: list[Any], at: int) -> Any:
+    return accumulator[at + SUM] / accumulator[at] if accumulator[at] else None
+
+
+def _sum(accumulator: list[Any], at: int) -> Any:
+    return accumulator[at + SUM] if accumulator[at] else None
+
+
+def _min(accumulator: list[Any], at: int) -> Any:
+    return accumulator[at + MIN]
+
+
+def _max(accumulator: list[Any], at: int) -> Any:
+    return accumulator[at + MAX]
+
+
+_READERS: dict[Kind, Callable[[list[Any], int], Any]] = {
+    "count": _count,
+    "mean": _mean,
+    "sum": _sum,
+    "min": _min,
+    "max": _max,
+}
 
 
 def _step_records(value: Any, accumulator: list[Any], at: int = 0) -> list[Any]:
@@ -167,7 +189,13 @@ def _step_extremes(value: Any, accumulator: list[Any], at: int = 0) -> list[Any]
 def _step_all(value: Any, accumulator: list[Any], at: int = 0) -> list[Any]:
     if value is not None:
         accumulator[at + SUM] += value
-        _step_extremes(value, accumulator, at)
+        if not accumulator[at]:
+            accumulator[at + MIN] = accumulator[at + MAX] = value
+        elif value < accumulator[at + MIN]:
+            accumulator[at + MIN] = value
+        elif value > accumulator[at + MAX]:
+            accumulator[at + MAX] = value
+        accumulator[at] += 1
     return accumulator
 
 

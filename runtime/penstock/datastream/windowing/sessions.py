@@ -40,6 +40,14 @@ class _SessionAssigner(MergingWindowAssigner[Any, TimeWindow]):
         TimeWindow.merge_windows(windows, callback)
 
 
+def merges_like_sessions(assigner: MergingWindowAssigner[Any, Any]) -> bool:
+    """Whether the assigner's windows are time windows that merge where they overlap or touch, and nowhere else."""
+    return (
+        type(assigner).merge_windows is _SessionAssigner.merge_windows
+        and type(assigner).get_window_serializer is _SessionAssigner.get_window_serializer
+    )
+
+
 class _EventTimeSessions(_SessionAssigner):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext

@@ -96,7 +96,7 @@ def group_columns(
     Args:
         times: event times in ms; None: all records belong to `now`.
     """
-    inputs = [None if field is None else _number_column(columns, field) for field in fields.fields]
+    inputs = [None if field is None else number_column(columns, field) for field in fields.fields]
     if any(column is None and field is not None for column, field in zip(inputs, fields.fields, strict=True)):
         return None
     keys = find_column(columns, key_field)
@@ -124,7 +124,7 @@ def _slices(times: Longs, slice_ms: int, offset: int) -> tuple[list[int], Longs]
     return (present * slice_ms + offset).tolist(), index
 
 
-def _number_column(columns: pa.RecordBatch, field: Field) -> pa.Array | None:
+def number_column(columns: pa.RecordBatch, field: Field) -> pa.Array | None:
     """The column as float64 or int64; None if it holds no numbers that these can carry."""
     column = find_column(columns, field)
     if column is None:

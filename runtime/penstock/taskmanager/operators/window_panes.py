@@ -77,18 +77,18 @@ class PaneWindows:
         return FoldedContents(backend, spec) if spec.is_incremental else ListContents(backend, spec)
 
     def _adopt_grouped_windows(self) -> None:
-        """Windows restored from a run that grouped them (`GroupedWindows`) have no timers yet: give them theirs."""
-        timers = self._timers
-        has_timers = next(timers.event_time_timers(), None) is not None or timers.next_processing_time() is not None
-        if has_timers or self._merging is not None or not isinstance(self._contents, FoldedContents):
+        """Panes restored from a run that grouped its windows (`GroupedWindows`) have no timers yet: give them theirs."""
+        if self._merging is not None or not isinstance(self._contents, FoldedContents):
             return
-        at, backend = self._at, self._backend
+        at, backend, timers = self._at, self._backend, self._timers
+        with_timers = {(key, namespace) for _, key, namespace in timers.event_time_timers()}
         for namespace in list(backend.namespaces(CONTENTS)):
             window = self._from_namespace(namespace)
+            end = window.max_timestamp()
             for key in list(backend.keys(CONTENTS, namespace)):
                 at.key, at.namespace = key, namespace
-                if self._event_time and window.max_timestamp() > self._operator.watermark:
-                    timers.register_event_time_timer(window.max_timestamp())
+                if self._event_time and end > self._operator.watermark and (key, namespace) not in with_timers:
+                    timers.register_event_time_timer(end)
                 self._register_cleanup(window)
 
     # --- records ----------------------------------------------------------------------------------------------

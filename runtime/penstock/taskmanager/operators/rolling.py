@@ -1,0 +1,84 @@
+"""Rolling aggregates of fields: for every record the key and the aggregates up to it.
+
+Where `reduce` and the rolling `sum`, `min`, `max` give records back, this gives `(key, *aggregates)`, several of them in
+one pass, and takes columns as columns: records are sorted by key within the batch, aggregated by running over each key's
+stretch, and put back into their order; only each key's accumulator is a Python object.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import InvalidJob
+from penstock.datastream.state import ValueStateDescriptor
+from penstock.datastream.windowing.aggregates import FieldAggregate
+from penstock.taskmanager.batch import Batch, ColumnBatch, RowBatch
+from penstock.taskmanager.operators.columns import rows_as_tuples
+from penstock.taskmanager.operators.fields import field_of
+from penstock.taskmanager.operators.rolling_columns import KeyStretches, running_aggregates
+from penstock.taskmanager.operators.tables import Table
+from penstock.taskmanager.operators.user_code import FunctionOperator, select_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+class RollingFieldsOperator(FunctionOperator):
+    """Emits `(key, *aggregates)` for every record, with its timestamp.
+
+    Args:
+        aggregate: what to aggregate; each key keeps one accumulator, for ever (A24).
+    """
+
+    def __init__(self, aggregate: FieldAggregate, key_selector: Callable[[Any], Any]) -> None:
+        if not isinstance(aggregate, FieldAggregate):
+            raise InvalidJob(f"a rolling aggregate takes a FieldAggregate, not {aggregate!r}")
+        super().__init__(aggregate, key_selector)
+
+    def open(self) -> None:
+        super().open()
+        assert self.context.keyed_state is not None
+        self._table = Table(self.context.keyed_state, ValueStateDescriptor("rolling"))
+        self._key_field = field_of(self.key_selectors[0])
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        if not len(batch):
+            return
+        if isinstance(batch, ColumnBatch) and self._key_field is not None:
+            stretches = KeyStretches.of(batch.columns, self._key_field, self.fn)
+            if stretches is not None:
+                self._process_columns(batch, stretches)
+                return
+        rows = batch.rows()
+        values = rows.values
+        selector = self.key_selectors[0]
+        assert selector is not None
+        keys = select_keys(self.context, selector, values)
+        aggregate: FieldAggregate = self.fn
+        create, step, results = aggregate.create_accumulator, aggregate.stepper(), aggregate.results
+        table = self._table.borrow(keys)
+        get = table.get
+        out: list[Any] = []
+        append = out.append
+        iterator = iter(values)
+        try:
+            for _, key, value in zip(iterator, keys, aggregate.prepare(values), strict=True):
+                accumulator = get(key)
+                if accumulator is None:
+                    accumulator = table[key] = create()
+                step(value, accumulator)
+                append((key, *results(accumulator)))
+        except Exception as error:
+            self.fail(error, values, iterator)
+        self._table.give_back(table, keys)
+        self.output.emit(RowBatch(out, rows.timestamps))
+
+    def _process_columns(self, batch: ColumnBatch, stretches: KeyStretches) -> None:
+        table = self._table.borrow(stretches.keys)
+        columns, accumulators = running_aggregates(stretches, list(map(table.get, stretches.keys)))
+        table.update(zip(stretches.keys, accumulators, strict=True))
+        self._table.give_back(table, stretches.keys)
+        self.output.emit(ColumnBatch(columns, batch.timestamps, rows_as_tuples))
+
+    def user_functions(self) -> Iterable[object]:
+        return ()
