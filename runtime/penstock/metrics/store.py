@@ -210,4 +210,9 @@ class MetricStore:
 
 
 def _facts(facts: Mapping[str, Scalar]) -> tuple[AnyReading, ...]:
-    return tuple(Reading(MetricKey("", (), name), value) for name, value in facts.items())
+    """Dots in a fact's name are groups: `Status.Process.CPU.Time`."""
+    readings: list[AnyReading] = []
+    for text, value in facts.items():
+        *groups, name = text.split(".")
+        readings.append(Reading(MetricKey("", tuple((group, None) for group in groups), name), value))
+    return tuple(readings)

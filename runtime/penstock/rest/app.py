@@ -25,6 +25,7 @@ from penstock.rest.routes.checkpoints import checkpoint_routes
 from penstock.rest.routes.clock import now_ms
 from penstock.rest.routes.cluster import cluster_routes, disposal_routes, job_manager_routes, task_manager_routes
 from penstock.rest.routes.jobs import job_routes
+from penstock.rest.routes.metric_facts import refresh_metrics
 from penstock.rest.routes.vertices import vertex_routes
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def _add_pages(app: FastAPI, gateway: ClusterGateway) -> None:
     @app.get("/metrics", tags=["metrics"], response_class=PlainTextResponse)
     def metrics() -> PlainTextResponse:
         """All metrics in Prometheus' text format."""
+        refresh_metrics(gateway)
         return PlainTextResponse(prometheus.exposition(gateway.metrics.collect()), media_type=prometheus.CONTENT_TYPE)
 
     @app.get("/healthz", tags=["probes"], response_class=PlainTextResponse)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob, SnapshotNotFound
-from penstock.metrics.reading import JobManagerScope, JobScope, TaskManagerScope
+from penstock.metrics.reading import TaskManagerScope
 from penstock.metrics.store import MetricStore, SubtaskReport
 from penstock.metrics.task import TaskMetrics
 from penstock.rest import facts, models
@@ -344,8 +344,6 @@ def _metrics() -> MetricStore:
                     tm_id=subtask.tm_id,
                 )
             )
-    store.set_facts(JobManagerScope(), {"taskSlotsTotal": 8})
-    store.set_facts(JobScope(JOB_ID), {"numRestarts": 1, "uptime": 1000})
     for i in range(2):
         store.set_facts(TaskManagerScope(f"tm-{i}"), {"rss": 100 * (i + 1)})
     return store

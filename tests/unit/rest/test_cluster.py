@@ -72,7 +72,7 @@ def test_an_unknown_task_manager_is_answered_with_those_there_are(client: AsgiCl
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("/jobmanager/metrics", [{"id": "taskSlotsTotal"}]),
+        ("/taskmanagers/tm-1/metrics", [{"id": "rss"}]),
         ("/jobmanager/metrics?get=taskSlotsTotal,none", [{"id": "taskSlotsTotal", "value": "8"}]),
         ("/taskmanagers/tm-1/metrics?get=rss", [{"id": "rss", "value": "200"}]),
         ("/taskmanagers/metrics?get=rss&agg=min,max", [{"id": "rss", "min": 100.0, "max": 200.0}]),
@@ -81,6 +81,18 @@ def test_an_unknown_task_manager_is_answered_with_those_there_are(client: AsgiCl
 )
 def test_metrics_by_name(client: AsgiClient, path: str, expected: object) -> None:
     assert client.get(path).json() == expected
+
+
+def test_the_jobmanagers_metrics_are_those_of_the_cluster_and_of_its_process(client: AsgiClient) -> None:
+    names = {metric["id"] for metric in client.get("/jobmanager/metrics").json()}
+    assert names >= {
+        "taskSlotsTotal",
+        "taskSlotsAvailable",
+        "numRegisteredTaskManagers",
+        "numRunningJobs",
+        "Status.Process.CPU.Time",
+        "Status.Process.Memory.Max",
+    }
 
 
 def test_an_unknown_aggregation_is_refused(client: AsgiClient) -> None:

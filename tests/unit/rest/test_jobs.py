@@ -99,7 +99,14 @@ def test_accumulators_and_execution_result(client: AsgiClient) -> None:
 
 
 def test_metrics_of_a_job_and_of_all_jobs(client: AsgiClient) -> None:
-    assert client.get(f"/jobs/{JOB_ID}/metrics?get=uptime").json() == [{"id": "uptime", "value": "1000"}]
+    names = "numRestarts,numberOfCompletedCheckpoints,lastCompletedCheckpointId,isRunning,downtime"
+    assert {metric["id"]: metric["value"] for metric in client.get(f"/jobs/{JOB_ID}/metrics?get={names}").json()} == {
+        "numRestarts": "1",
+        "numberOfCompletedCheckpoints": "10",
+        "lastCompletedCheckpointId": "3",
+        "isRunning": "true",
+        "downtime": "0",
+    }
     assert client.get("/jobs/metrics?get=numRestarts&agg=sum").json() == [{"id": "numRestarts", "sum": 1.0}]
 
 

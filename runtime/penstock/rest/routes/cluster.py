@@ -9,6 +9,7 @@ from fastapi import APIRouter, BackgroundTasks
 from penstock.metrics.reading import JobManagerScope, TaskManagerScope
 from penstock.rest import models
 from penstock.rest.errors import NotFound
+from penstock.rest.routes.metric_facts import refresh_metrics
 from penstock.rest.views import cluster, metrics
 from penstock.rest.views.operations import operation_result
 
@@ -54,6 +55,7 @@ def job_manager_routes(gateway: ClusterGateway) -> APIRouter:
 
     @router.get("/metrics", response_model=list[models.Metric], response_model_exclude_none=True)
     def metric_values(get: str | None = None) -> list[models.Metric]:
+        refresh_metrics(gateway)
         return metrics.metric_list(gateway.metrics.values(JobManagerScope()), get)
 
     return router

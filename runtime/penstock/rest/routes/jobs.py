@@ -10,6 +10,7 @@ from penstock.metrics.reading import JobScope
 from penstock.rest import models
 from penstock.rest.errors import Gone
 from penstock.rest.routes.clock import now_ms
+from penstock.rest.routes.metric_facts import refresh_metrics
 from penstock.rest.views import insight, jobs, metrics
 from penstock.rest.views.progress import job_progress
 
@@ -32,6 +33,7 @@ def job_routes(gateway: ClusterGateway) -> APIRouter:
     def aggregated(
         get: str | None = None, agg: str | None = None, jobs: str | None = None
     ) -> list[models.AggregatedMetric]:
+        refresh_metrics(gateway)
         chosen = jobs.split(",") if jobs else [job.id for job in gateway.jobs()]
         return metrics.aggregates([gateway.metrics.values(JobScope(job_id)) for job_id in chosen], get, agg)
 
@@ -79,6 +81,7 @@ def job_routes(gateway: ClusterGateway) -> APIRouter:
 
     @router.get("/{job_id}/metrics", response_model=list[models.Metric], response_model_exclude_none=True)
     def metric_values(job_id: str, get: str | None = None) -> list[models.Metric]:
+        refresh_metrics(gateway)
         return metrics.metric_list(gateway.metrics.values(JobScope(gateway.job(job_id).id)), get)
 
     @router.get("/{job_id}/progress", response_model=models.JobProgress)
