@@ -32,6 +32,8 @@ KEPT_RATES = 120
 KEPT_NOTES = 6
 PLAIN_SECONDS = 5.0
 """Time between two plain lines in which nothing happened."""
+PATIENCE_SECONDS = 60.0
+"""A JobManager that is away for longer does not come back: the view ends."""
 
 
 class LiveView:
@@ -42,6 +44,7 @@ class LiveView:
         interval: seconds between two polls.
         out: where to draw; None = stdout.
         plain_seconds: without a terminal, at least this long between two lines about an unchanged job.
+        patience: seconds without an answer after which the view ends; None = never.
     """
 
     def __init__(
@@ -51,24 +54,28 @@ class LiveView:
         interval: float = 1.0,
         out: Console | None = None,
         plain_seconds: float = PLAIN_SECONDS,
+        patience: float | None = PATIENCE_SECONDS,
     ) -> None:
         self._poll = poll
         self._interval = interval
         self._out = out or console()
         self._plain_seconds = plain_seconds
+        self._patience = patience
         self._rates: deque[float] = deque(maxlen=KEPT_RATES)
         self._notes: deque[str] = deque(maxlen=KEPT_NOTES)
         self._progress: models.JobProgress | None = None
-        self._problem = ""
+        self.problem = ""
+        """Why what is shown may be old; empty if it is not."""
+        self._answered = time.monotonic()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._live: Live | None = None
         self._seen_event = -1
         self._line_due = 0.0
-        self._line_key: tuple[object, ...] = ()
+        self._line_key: object = None
 
     def run(self) -> models.JobProgress | None:
-        """Show until the job has ended, or Ctrl-C, or `stop()`; returns what was seen last.
+        """Show until the job has ended, or Ctrl-C, or `stop()`, or patience is at its end; returns what was seen last.
 
         Raises:
             PenstockError: the very first look failed.
@@ -129,7 +136,7 @@ class LiveView:
     def _loop(self) -> None:
         while True:
             self._draw()
-            if self._progress is not None and self._progress.state in ENDED:
+            if self._has_ended():
                 return
             if self._stop.wait(self._interval):
                 self._look()
@@ -137,22 +144,28 @@ class LiveView:
                 return
             self._look()
 
+    def _has_ended(self) -> bool:
+        if self._progress is not None and self._progress.state in ENDED:
+            return True
+        return self._patience is not None and time.monotonic() - self._answered > self._patience
+
     def _look(self, *, first: bool = False) -> None:
         try:
             self._progress = models.JobProgress.model_validate(self._poll())
         except PenstockError as error:
             if first:
                 raise
-            self._problem = f"this may be old: {error.message}"
+            self.problem = f"this may be old: {error.message}"
             return
-        self._problem = ""
+        self.problem = ""
+        self._answered = time.monotonic()
         self._rates.append(self._progress.records_per_second)
 
     def _draw(self) -> None:
         if self._progress is None:
             return
         if self._live is not None:
-            picture = dashboard(self._progress, list(self._rates), list(self._notes), self._problem)
+            picture = dashboard(self._progress, list(self._rates), list(self._notes), self.problem)
             self._live.update(picture, refresh=True)
         else:
             self._write_lines(self._progress)
@@ -163,15 +176,18 @@ class LiveView:
             if event.timestamp > self._seen_event:
                 self._line(f"{clock_time(event.timestamp)} {event.text}")
         self._seen_event = max([self._seen_event, *(event.timestamp for event in progress.events)])
+        if self.problem:
+            if self.problem != self._line_key:
+                self._line(self.problem)
+            self._line_key = self.problem
+            return
         last = progress.checkpoints.last
-        key = (progress.state, progress.parallelism, progress.restarts, last and last.id, self._problem)
+        key = (progress.state, progress.parallelism, progress.restarts, last and last.id)
         now = time.monotonic()
         if now < self._line_due and key == self._line_key:
             return
         self._line_due, self._line_key = now + self._plain_seconds, key
         self._line(plain_line(progress))
-        if self._problem:
-            self._line(self._problem)
 
     def _line(self, text: str) -> None:
         self._out.print(text, markup=False, soft_wrap=True)

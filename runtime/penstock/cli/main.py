@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from penstock import __version__
-from penstock.cli import cluster, jobs, roles, run, savepoint, top
+from penstock.cli import cluster, jobs, roles, run, savepoint, state, top
 from penstock.cli.errors import show_error
 from penstock.common.errors import PenstockError
 
@@ -70,3 +70,4 @@ app.command("cluster")(cluster.cluster)
 app.command("check", cls=roles.SpreadCommand, context_settings=_OPTIONS_FIRST)(roles.check)
 app.command("master", cls=roles.SpreadCommand, context_settings=_OPTIONS_FIRST)(roles.master)
 app.command("worker")(roles.worker)
+app.add_typer(state.app, name="state")

@@ -8,7 +8,7 @@ import typer
 
 from penstock.cli.client import ENDED
 from penstock.cli.connection import DEFAULT_MASTER, Master, TokenFile, connect
-from penstock.cli.errors import RequestFailed
+from penstock.cli.errors import MasterUnreachable, RequestFailed
 from penstock.cli.live import LiveView
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ def top(
     if once:
         view.show_once()
     else:
-        view.run()
+        last = view.run()
+        if view.problem and (last is None or last.state not in ENDED):
+            raise MasterUnreachable(view.problem, remedy="see whether the JobManager runs; its log says why it ended")
 
 
 def _only_job(client: RestClient) -> str:

@@ -151,6 +151,15 @@ def test_a_master_that_is_away_for_a_while_is_waited_for(is_terminal: bool) -> N
     assert "this may be old: no JobManager answers at http://x" in screen.text
 
 
+def test_a_master_that_does_not_come_back_is_not_waited_for_for_ever() -> None:
+    screen = Screen(is_terminal=False)
+    last = view(Story(progress(), MasterUnreachable("gone")), screen, patience=0.2).run()
+    assert last is not None
+    assert last.state == "RUNNING"
+    assert screen.lines[-1] == "this may be old: gone"
+    assert screen.text.count("this may be old") == 1
+
+
 def test_a_master_that_never_answers_is_an_error() -> None:
     with pytest.raises(MasterUnreachable):
         view(Story(MasterUnreachable("no")), Screen(is_terminal=False)).run()
