@@ -113,6 +113,9 @@ class Operator:
     """True: needs keyed state; its input comes over a key-group exchange; `key_selectors` are set."""
     key_selectors: tuple[Callable[[Any], Any] | None, ...] = ()
     """One per input, None for an input without a key (the broadcast side)."""
+    key_type: Any = None
+    """TypeInformation of the keys where they are objects of a class (dataclass, NamedTuple, Enum), which the state
+    backend must make again from what it stored; None for builtin keys."""
     context: OperatorContext
     output: Output
 

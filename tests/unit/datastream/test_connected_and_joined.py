@@ -27,6 +27,7 @@ from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.graph.program import upstream_first
 from penstock.graph.transformation import Exchange, Transformation
+from penstock.state.key_groups import key_group, subtask_for_key_group
 from tests.unit.operators.operator_harness import OperatorRun
 
 TENS = TumblingEventTimeWindows.of(Time.seconds(10))
@@ -299,6 +300,19 @@ class TestIntervalJoin:
         run = start(self.join(left, right, 0, 1000).process(Times())).push(("a", 1), at=5000)
         again = run.restart().push(("a", "x"), at=5500, to=1)
         assert again.results == [((1, "x", 5000, 5500), 5500)]
+
+    @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+    def test_pairs_survive_rescaling(self, left: DataStream, right: DataStream, backend: str) -> None:
+        keys = [f"k{n}" for n in range(20)]
+        operator = transformation(self.join(left, right, 0, 1000).process(Times())).operator
+        assert operator is not None
+        one = OperatorRun(operator, backend=backend).push(*[(key, 1) for key in keys], at=5000).watermark(5100)
+        runs = OperatorRun.rescale([one], 3)
+        for key in keys:
+            runs[subtask_for_key_group(key_group(key, 128), 3, 128)].push((key, "x"), at=5500, to=1)
+        assert sum(len(run.values) for run in runs) == len(keys)
+        for run in runs:
+            assert run.watermark(6500).backend.entry_count() == 0
 
     def test_records_without_event_time_are_refused(self, left: DataStream, right: DataStream) -> None:
         run = start(self.join(left, right, 0, 0).process(Times()))

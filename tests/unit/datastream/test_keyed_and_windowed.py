@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -35,6 +35,11 @@ from penstock.datastream.window import (
 )
 from penstock.graph.transformation import Exchange, Transformation
 from tests.unit.operators.operator_harness import OperatorRun
+
+
+class Day(NamedTuple):
+    number: int
+
 
 TENS = TumblingEventTimeWindows.of(Time.seconds(10))
 
@@ -94,6 +99,23 @@ class TestKeyedOperations:
             stream = getattr(pairs, operation)(1)
             assert start(stream).push(("a", 3), ("a", 1)).values[-1] == ("a", expected)
             assert stream.get_type() == Types.TUPLE([Types.STRING(), Types.LONG()])
+
+    def test_operators_know_the_type_of_keys_that_are_objects(self, env: StreamExecutionEnvironment) -> None:
+        def day(value: tuple[str, int]) -> Day:
+            return Day(value[1])
+
+        stream = env.from_collection([("a", 1)])
+        for keyed, expected in (
+            (stream.key_by(day), Day),
+            (stream.key_by(lambda v: (Day(v[1]), v[0]), key_type=tuple[Day, str]), tuple[Day, str]),
+            (stream.key_by(0), None),
+            (stream.key_by([0, 1]), None),
+        ):
+            for result in (keyed.reduce(max), keyed.window(TENS).reduce(max)):
+                operator = transformation(result).operator
+                assert operator is not None
+                known = operator.key_type
+                assert (known and known.python_type) == expected
 
     def test_a_key_ends_with_the_operation(self, pairs: KeyedStream) -> None:
         assert type(pairs.map(lambda v: v)) is DataStream

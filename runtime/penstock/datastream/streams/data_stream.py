@@ -449,6 +449,8 @@ class DataStream(OperatorSettings):
         about: Any = None,
     ) -> DataStream:
         """The stream of a new operator that reads this stream, or the inputs given."""
+        if operator.is_keyed:
+            operator.key_type = self._stored_key_type()
         transformation = Transformation(
             name,
             operator,
@@ -486,6 +488,10 @@ class DataStream(OperatorSettings):
 
     def _state_key(self, func: Any) -> Callable[[Any], Any] | None:
         """The key selector an operator needs whose function object may use keyed state."""
+        return None
+
+    def _stored_key_type(self) -> TypeInformation | None:
+        """Type of the keys where the state backend needs to know it."""
         return None
 
     def _without_key(self) -> DataStream:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from penstock.common.type_inference import element_type, to_type_info
+from penstock.common.type_inference import ObjectTypeInfo, element_type, to_type_info
+from penstock.common.typeinfo import TupleTypeInfo
 from penstock.common.user_location import refusal
 from penstock.datastream import functions as f
 from penstock.datastream.function import has_life_cycle
@@ -191,6 +192,9 @@ class KeyedStream(DataStream):
     def get_side_output(self, output_tag: Any) -> DataStream:
         return self._original.get_side_output(output_tag)
 
+    def _stored_key_type(self) -> TypeInformation | None:
+        return self._key_type if _has_objects(self._key_type) else None
+
     def _without_key(self) -> DataStream:
         return self._original
 
@@ -201,6 +205,13 @@ class KeyedStream(DataStream):
     def _state_key(self, func: Any) -> Callable[[Any], Any] | None:
         # A plain callable has no way to state; without a key in its operator it runs faster.
         return self.key_selector if has_life_cycle(func) else None
+
+
+def _has_objects(type_info: TypeInformation | None) -> bool:
+    """Whether values of the type are, or hold, objects of a class of the user's."""
+    if isinstance(type_info, TupleTypeInfo):
+        return any(map(_has_objects, type_info.get_field_types()))
+    return isinstance(type_info, ObjectTypeInfo)
 
 
 def checked_field(operation: str, field: Any) -> Field:
