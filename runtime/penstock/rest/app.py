@@ -17,7 +17,7 @@ from penstock import __version__
 from penstock.common.errors import PenstockError
 from penstock.metrics import prometheus
 from penstock.rest import models
-from penstock.rest.auth import EXEMPT
+from penstock.rest.auth import EXEMPT, check_origin
 from penstock.rest.errors import error_lines, http_status
 from penstock.rest.page import overview_page
 from penstock.rest.routes.actions import action_routes
@@ -53,8 +53,7 @@ def create_app(gateway: ClusterGateway, token: TokenFile | None = None) -> FastA
         redoc_url=None,
     )
     _add_errors(app)
-    if token is not None:
-        _add_token(app, token)
+    _add_checks(app, token)
     api = APIRouter()
     for make in (
         cluster_routes,
@@ -97,14 +96,15 @@ def _add_pages(app: FastAPI, gateway: ClusterGateway) -> None:
         return PlainTextResponse(f"{text}\n", status_code=200 if readiness.ready else 503)
 
 
-def _add_token(app: FastAPI, token: TokenFile) -> None:
+def _add_checks(app: FastAPI, token: TokenFile | None) -> None:
     @app.middleware("http")
-    async def check_token(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        if request.url.path not in EXEMPT:
-            try:
+    async def check(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        try:
+            check_origin(request.method, request.headers)
+            if token is not None and request.url.path not in EXEMPT:
                 token.check(request.headers.get("authorization"))
-            except PenstockError as error:
-                return _failure(http_status(error), error_lines(error), error.code)
+        except PenstockError as error:
+            return _failure(http_status(error), error_lines(error), error.code)
         return await call_next(request)
 
 

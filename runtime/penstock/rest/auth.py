@@ -1,16 +1,37 @@
-"""The bearer token (`security.rest.token-file`)."""
+"""Who may ask: the bearer token (`security.rest.token-file`), and no page of another site."""
 
 from __future__ import annotations
 
 import hmac
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.common.errors import ClusterError
-from penstock.rest.errors import Unauthorized
+from penstock.rest.errors import Forbidden, Unauthorized
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 EXEMPT = frozenset({"/healthz", "/readyz"})
 """Paths that answer without a token: probes have none."""
+
+
+def check_origin(method: str, headers: Mapping[str, str]) -> None:
+    """Refuse what another site's page has a browser do here; an API without a token has no other defence against it.
+
+    Raises:
+        Forbidden: something is to be changed, and the `Origin` is not the host that was asked.
+    """
+    origin = headers.get("origin")
+    if origin is None or method in ("GET", "HEAD", "OPTIONS"):
+        return
+    asked = (headers.get("host"), headers.get("x-forwarded-host"))
+    if origin.rpartition("//")[2] not in asked:
+        raise Forbidden(
+            f"a page of {origin} may not change anything here",
+            remedy="open the dashboard at the address it is served from",
+        )
 
 
 class TokenFile:

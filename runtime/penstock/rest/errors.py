@@ -36,6 +36,11 @@ class Unauthorized(RestError):
     status = 401
 
 
+class Forbidden(RestError):
+    code = "FORBIDDEN"
+    status = 403
+
+
 class NotFound(RestError):
     code = "NOT_FOUND"
     status = 404

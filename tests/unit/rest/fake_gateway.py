@@ -60,7 +60,7 @@ RUNNING = facts.Job(
         epoch=412, epoch_ms=180.5, records_per_second=12_345.6, records=4_000_000, watermark=WATERMARK, lag=1200
     ),
     restart_strategy="exponential delay, 1 s to 60 s",
-    configuration={"parallelism.default": "2"},
+    configuration={"parallelism.default": "2", "s3.secret-key": "hunter2"},
     failures=(
         facts.Failure(START + 100, "ValueError", "could not parse '7x'", "Traceback …", "Map", "job.py:14", "host-0"),
         facts.Failure(START + 500, "ClusterError", "executor 1 was lost"),

@@ -66,7 +66,7 @@ def test_status_and_config(client: AsgiClient) -> None:
     assert client.get(f"/jobs/{JOB_ID}/status").json() == {"status": "RUNNING"}
     config = client.get(f"/jobs/{JOB_ID}/config").json()
     assert config["execution-config"]["job-parallelism"] == 2
-    assert config["execution-config"]["user-config"] == {"parallelism.default": "2"}
+    assert config["execution-config"]["user-config"] == {"parallelism.default": "2", "s3.secret-key": "******"}
 
 
 def test_exceptions_have_the_newest_first_and_say_when_some_are_left_out(client: AsgiClient) -> None:

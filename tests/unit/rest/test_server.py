@@ -51,6 +51,21 @@ def test_probes_need_no_token(guarded: AsgiClient) -> None:
     assert guarded.get("/readyz").status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://test"}, 200),
+        ({"Origin": "https://flink.example", "X-Forwarded-Host": "flink.example"}, 200),
+        ({}, 200),
+    ],
+)
+def test_pages_of_other_sites_cannot_change_anything(client: AsgiClient, headers: dict[str, str], status: int) -> None:
+    assert client.request("DELETE", "/cluster", headers=headers).status_code == status
+    assert client.get("/overview", headers=headers).status_code == 200
+
+
 def test_a_rotated_token_counts_at_once(guarded: AsgiClient, token_file: Path) -> None:
     assert guarded.get("/overview", headers=bearer("s3cret")).status_code == 200
     token_file.unlink()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 import sys
 import threading
 import time
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from penstock import __version__
 from penstock.rest import facts, models
 from penstock.rest.errors import NotFound
+from penstock.rest.views.secrets import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 FLINK_VERSION = f"2.3-penstock-{__version__}"
 """Whose paths and shapes these are, and who answers."""
 REFRESH_MS = 3000
-
-_SECRET = re.compile(r"password|secret|token|fs\.azure\.account\.key|access[.-]key|apikey|auth-params", re.IGNORECASE)
-_FILE_NAMES = re.compile(r"(-|\.)(file|path|name)$", re.IGNORECASE)
 
 
 def cluster_overview(cluster: facts.Cluster, jobs: Iterable[facts.Job]) -> models.ClusterOverview:
@@ -53,19 +50,8 @@ def dashboard_configuration() -> models.DashboardConfiguration:
 
 
 def configuration_entries(configuration: Mapping[str, str]) -> list[models.ConfigurationEntry]:
-    """All keys in order; what could be a secret is hidden, the names of files with secrets are not.
-
-    >>> [entry.value for entry in configuration_entries({"s3.secret-key": "x", "rest.token-file": "/run/t"})]
-    ['/run/t', '******']
-    """
-    return [
-        models.ConfigurationEntry(key=key, value="******" if is_secret(key) else value)
-        for key, value in sorted(configuration.items())
-    ]
-
-
-def is_secret(key: str) -> bool:
-    return bool(_SECRET.search(key)) and not _FILE_NAMES.search(key)
+    """All keys in order; what could be a secret is hidden."""
+    return [models.ConfigurationEntry(key=k, value=v) for k, v in sorted(without_secrets(configuration).items())]
 
 
 def environment() -> models.EnvironmentInfo:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.rest import facts, models
 from penstock.rest.views.ids import duration, first_start, last_end, vertex_id
 from penstock.rest.views.io import io_metrics
+from penstock.rest.views.secrets import without_secrets
 from penstock.rest.views.states import ENDED, JOB_STATES, lower_case_counts, state_counts, vertex_state
 
 if TYPE_CHECKING:
@@ -95,7 +96,9 @@ def job_config(job: facts.Job) -> models.JobConfig:
         jid=job.id,
         name=job.name,
         execution_config=models.ExecutionConfig(
-            restart_strategy=job.restart_strategy, job_parallelism=job.parallelism, user_config=dict(job.configuration)
+            restart_strategy=job.restart_strategy,
+            job_parallelism=job.parallelism,
+            user_config=without_secrets(job.configuration),
         ),
     )
 
