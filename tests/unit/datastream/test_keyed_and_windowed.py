@@ -29,6 +29,7 @@ from penstock.datastream.window import (
     CountEvictor,
     CountTrigger,
     EventTimeSessionWindows,
+    FieldAggregate,
     GlobalWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
@@ -122,6 +123,24 @@ class TestKeyedOperations:
         assert type(pairs.rebalance()) is DataStream
         assert pairs.union(pairs)._inputs[0].partitioning.exchange is Exchange.FORWARD
 
+    def test_aggregates_of_fields_give_key_and_results(self, pairs: KeyedStream) -> None:
+        stream = pairs.aggregate(FieldAggregate.of(FieldAggregate.count(), FieldAggregate.max(1)))
+        assert start(stream).push(("a", 1), ("b", 5), ("a", 0)).values == [("a", 1, 1), ("b", 1, 5), ("a", 2, 1)]
+        with pytest.raises(InvalidJob, match="takes a FieldAggregate"):
+            pairs.aggregate(Mean())  # type: ignore[arg-type]
+
+    def test_operators_that_read_columns_know_the_field_of_the_key(self, env: StreamExecutionEnvironment) -> None:
+        from penstock.common import Row
+        from penstock.taskmanager.operators.fields import field_of
+
+        for value, field in ((("a", 1), 0), ({"k": "a"}, "k"), (Row(k="a"), "k"), (Day(3), "number")):
+            operator = transformation(env.from_collection([value]).key_by(field).window(TENS).reduce(max)).operator
+            assert operator is not None
+            selector = operator.key_selectors[0]
+            assert field_of(selector) == field
+            assert selector is not None
+            assert selector(value) in ("a", 3)
+
     @pytest.mark.parametrize("field", [None, 1.5, True, ""])
     def test_an_aggregate_needs_a_field(self, pairs: KeyedStream, field: Any) -> None:
         with pytest.raises(InvalidJob, match="sum takes the name or position of a field"):
@@ -139,6 +158,14 @@ class TestBatchMode:
             run = start(stream).push(("a", 1), ("b", 5), ("a", 2))
             assert run.values == []
             assert sorted(run.end().values) == [("a", 3), ("b", 5)]
+
+    def test_gives_final_aggregates_of_fields(self, batch: KeyedStream) -> None:
+        for aggregate, expected in (
+            (FieldAggregate.sum(1), [("a", 3), ("b", 5)]),
+            (FieldAggregate.of(FieldAggregate.count(), FieldAggregate.min(1)), [("a", 2, 1), ("b", 1, 5)]),
+        ):
+            run = start(batch.aggregate(aggregate)).push(("a", 1), ("b", 5), ("a", 2))
+            assert sorted(run.end().values) == expected
 
     def test_refuses_an_unbounded_source(self, env: StreamExecutionEnvironment) -> None:
         from penstock.connectors.datagen import DataGeneratorSource

@@ -15,16 +15,17 @@ from penstock.datastream.streams.data_stream import DataStream
 from penstock.datastream.streams.key_selectors import Field, FieldOf
 from penstock.datastream.streams.row_results import with_row_results
 from penstock.graph.transformation import Exchange, Partitioning
+from penstock.taskmanager.operators.fields import field_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from penstock.common.typeinfo import TypeInformation
     from penstock.datastream.interval_join import IntervalJoin
     from penstock.datastream.state import MapStateDescriptor
     from penstock.datastream.streams.key_selectors import SelectedKey
     from penstock.datastream.streams.windowed_stream import WindowedStream
-    from penstock.datastream.window import WindowAssigner
+    from penstock.datastream.window import FieldAggregate, WindowAssigner
     from penstock.taskmanager.operators.reduce import AggregateKind
 
 
@@ -124,6 +125,33 @@ class KeyedStream(DataStream):
         operator = RollingAggregateOperator(kind, field, self.key_selector, self._type_info)
         return self._transform(f"Keyed {kind.replace('_', ' ').title()}", operator, self._type_info)
 
+    def aggregate(self, aggregate: FieldAggregate, output_type: Any = None) -> DataStream:
+        """Aggregates of fields so far, several in one pass: `(key, *aggregates)` for every value.
+
+        The fastest way to count and sum by key: values that come as columns stay columns.
+
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import FieldAggregate
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> readings = env.from_collection([{"station": "KJFK", "celsius": 21.5}])
+        >>> both = FieldAggregate.of(FieldAggregate.count(), FieldAggregate.max("celsius"))
+        >>> readings.key_by("station").aggregate(both).get_name()
+        'Keyed Aggregate'
+        """
+        from penstock.datastream.window import FieldAggregate
+        from penstock.taskmanager.operators.rolling import RollingFieldsOperator
+
+        if not isinstance(aggregate, FieldAggregate):
+            raise refusal(
+                f"aggregate on a keyed stream takes a FieldAggregate, got {aggregate!r}",
+                "an AggregateFunction needs a window: key_by(…).window(…).aggregate(…)",
+            )
+        declared = to_type_info(output_type)
+        if self._env._gives_final_results(self._inputs):
+            return self._at_end().aggregate(aggregate, KeyAndAggregates(), output_type=declared)
+        operator = RollingFieldsOperator(aggregate, self._field_selector())
+        return self._transform("Keyed Aggregate", operator, declared)
+
     def _at_end(self) -> WindowedStream:
         """One window that fires when the input ends: how batch mode gives final results."""
         from penstock.datastream.window import EventTimeTrigger, GlobalWindows
@@ -200,11 +228,21 @@ class KeyedStream(DataStream):
 
     def _field_selector(self) -> Callable[[Any], Any]:
         """The key selector; of a plain field one that tells which, for operators that read columns."""
-        return self.key_selector if self._key.field is None else FieldOf(self._key.field)
+        field = self._key.field
+        if field is None or field_of(self.key_selector) == field:
+            return self.key_selector
+        return FieldOf(field)
 
     def _state_key(self, func: Any) -> Callable[[Any], Any] | None:
         # A plain callable has no way to state; without a key in its operator it runs faster.
         return self.key_selector if has_life_cycle(func) else None
+
+
+class KeyAndAggregates(f.ProcessWindowFunction[Any, Any, Any, Any]):
+    """What a rolling aggregate gives, from the aggregate of a window."""
+
+    def process(self, key: Any, context: Any, elements: Iterable[Any]) -> list[tuple[Any, ...]]:
+        return [(key, *(result if isinstance(result, tuple) else (result,))) for result in elements]
 
 
 def _has_objects(type_info: TypeInformation | None) -> bool:
