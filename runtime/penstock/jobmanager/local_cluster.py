@@ -37,8 +37,11 @@ class LocalCluster:
         self.slots_per_worker = slots_per_worker
         self.spark = SparkCluster(self.config)
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._to_start: list[int] = []
+        self._changed = threading.Event()
         self._restart = restart_workers
         self._stopping = threading.Event()
+        self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._watcher = threading.Thread(target=self._watch, name="penstock-workers", daemon=True)
 
@@ -49,9 +52,12 @@ class LocalCluster:
     def add_worker(self) -> int:
         """Start one more worker process; returns its number."""
         with self._lock:
-            number = max(self._workers, default=-1) + 1
-            self._workers[number] = self._spawn(number)
-            return number
+            number = max([*self._workers, *self._to_start], default=-1) + 1
+            self._to_start.append(number)
+        self._changed.set()
+        while number in self._to_start:
+            time.sleep(0.02)
+        return number
 
     def remove_worker(self, number: int) -> None:
         """End a worker for good, with its executors."""
@@ -97,20 +103,29 @@ class LocalCluster:
         )
 
     def _watch(self) -> None:
-        while not self._stopping.wait(0.25):
-            if not self._restart:
-                continue
+        """Starts workers, also again. Always from this thread: the system ends them when it is gone."""
+        while not self._stopping.is_set():
+            self._changed.wait(0.25)
+            self._changed.clear()
             with self._lock:
+                for number in self._to_start:
+                    self._workers[number] = self._spawn(number)
+                self._to_start.clear()
                 for number, worker in self._workers.items():
-                    if worker.poll() is not None and not self._stopping.is_set():
+                    if self._restart and worker.poll() is not None and not self._stopping.is_set():
                         self._workers[number] = self._spawn(number)
+        self._stopped.wait()
 
     def stop(self) -> None:
         self._stopping.set()
-        self._watcher.join(2)
+        self._changed.set()
         self.spark.stop()
-        for worker in self._workers.values():
-            _end(worker)
+        with self._lock:
+            for worker in self._workers.values():
+                _end(worker)
+        self._stopped.set()
+        if self._watcher.is_alive():
+            self._watcher.join(2)
         shutil.rmtree(self.directory, ignore_errors=True)
 
 

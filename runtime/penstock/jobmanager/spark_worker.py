@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -67,8 +68,13 @@ def worker_command(
 def start_worker(
     master: str, *, slots: int, host: str, work_dir: str, executor_memory_mb: int, log: str, secret: str = ""
 ) -> subprocess.Popen[bytes]:
-    """Start a Worker process in a session of its own; its output goes to the file `log`."""
+    """Start a Worker process in a session of its own; its output goes to the file `log`.
+
+    The system kills it when the calling *thread* ends, so that no worker outlives a JobManager that was killed.
+    """
     os.makedirs(work_dir, exist_ok=True)
+    setpriv = shutil.which("setpriv")
+    die_with_parent = [setpriv, "--pdeathsig", "KILL"] if setpriv else []
     command, environment = worker_command(
         master, slots=slots, host=host, work_dir=work_dir, executor_memory_mb=executor_memory_mb, secret=secret
     )
