@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BUCKET = "checkpoints"
 QUICK = RetryPolicy(retry_for=20, pause=0.05, max_pause=0.5)
 REQUEST_TIMEOUT = 2.0
-"""Seconds: a server that was stopped in the middle of a test is noticed soon."""
+"""Seconds; of `impatient` clients."""
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +31,13 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture
 def s3_options(s3: S3Server) -> dict[str, Any]:
-    return {**s3.storage_options(), "request_timeout": REQUEST_TIMEOUT}
+    return s3.storage_options()
+
+
+@pytest.fixture
+def impatient(s3_options: dict[str, Any]) -> dict[str, Any]:
+    """Options for clients that notice a stopped server soon; on a busy machine they must be allowed to retry."""
+    return {**s3_options, "request_timeout": REQUEST_TIMEOUT}
 
 
 @pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.s3)])

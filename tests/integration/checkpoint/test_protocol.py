@@ -229,10 +229,10 @@ def test_a_savepoint_from_s3_to_a_directory_and_back(s3_options: dict[str, Any],
 
 @pytest.mark.s3
 def test_the_store_is_away_while_a_manifest_is_stored(
-    s3: S3Server, s3_options: dict[str, Any], executor: concurrent.futures.Executor
+    s3: S3Server, impatient: dict[str, Any], executor: concurrent.futures.Executor
 ) -> None:
     """The checkpoint waits for the store, and is complete when it is back."""
-    storage = CheckpointStorage("s3://checkpoints/outage", "job", s3_options, policy=QUICK)
+    storage = CheckpointStorage("s3://checkpoints/outage", "job", impatient, policy=QUICK)
     coordinator = CheckpointCoordinator(storage, CheckpointSettings(interval_ms=1), executor)
     recovery = take_over(storage)
     recovery.begin()
