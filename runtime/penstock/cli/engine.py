@@ -62,10 +62,12 @@ class Launcher(Protocol):
         args: Sequence[str],
         parallelism: int | None,
         against: str | None,
-        allow_non_restored_state: Sequence[str],
         configuration: Mapping[str, str],
+        allow_non_restored_state: Sequence[str] = (),
     ) -> Mapping[str, Any]:
         """Build the program's graph without running it, and hold it against a savepoint if one is named.
+
+        `allow_non_restored_state`: uids whose state in the savepoint may be left behind; passed only when some are named.
 
         Returns {"ok": bool, "problems": [{"code", "message", "remedy", "operator"}], "graph": the plan or None}.
         """

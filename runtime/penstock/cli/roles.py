@@ -156,14 +156,10 @@ def _check(
     configuration: Mapping[str, str],
 ) -> dict[str, Any]:
     """The engine's report; what it could not catch itself becomes a problem too, so that the answer is always JSON."""
+    allowed = {"allow_non_restored_state": allow_non_restored_state} if allow_non_restored_state else {}
     try:
         found = launcher().check(
-            entry=entry,
-            args=args,
-            parallelism=parallelism,
-            against=against,
-            allow_non_restored_state=allow_non_restored_state,
-            configuration=configuration,
+            entry=entry, args=args, parallelism=parallelism, against=against, configuration=configuration, **allowed
         )
         return {"ok": bool(found["ok"]), "problems": list(found["problems"]), "graph": found.get("graph")}
     except PenstockError as error:

@@ -25,8 +25,8 @@ PER_SECOND = {
     "numRecordsOut": "numRecordsOutPerSecond",
     "numBytesIn": "numBytesInPerSecond",
     "numBytesOut": "numBytesOutPerSecond",
-    "accumulateBusyTimeMs": "busyTimeMsPerSecond",
-    "accumulateBackPressuredTimeMs": "backPressuredTimeMsPerSecond",
+    "busyTimeMs": "busyTimeMsPerSecond",
+    "backPressuredTimeMs": "backPressuredTimeMsPerSecond",
 }
 """Counters of the engine that are also read as rates."""
 

@@ -337,7 +337,7 @@ def _metrics() -> MetricStore:
                     vertex.id,
                     subtask.index,
                     attempt=1,
-                    io={"numRecordsIn": 100 * (subtask.index + 1), "numBytesOut": 10, "accumulateBusyTimeMs": 7.5},
+                    io={"numRecordsIn": 100 * (subtask.index + 1), "numBytesOut": 10, "busyTimeMs": 7.5},
                     gauges={"currentInputWatermark": WATERMARK if subtask.index else None},
                     user=user.snapshot(),
                     host=subtask.host,

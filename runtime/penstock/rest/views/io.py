@@ -31,8 +31,8 @@ def io_metrics(metrics: MetricStore, job_id: str, vertex_id: str, subtask: int |
         read_records_complete=is_complete,
         write_records=int(total("numRecordsOut")),
         write_records_complete=is_complete,
-        accumulated_busy_time=total("accumulateBusyTimeMs"),
-        accumulated_backpressured_time=int(total("accumulateBackPressuredTimeMs")),
+        accumulated_busy_time=total("busyTimeMs"),
+        accumulated_backpressured_time=int(total("backPressuredTimeMs")),
     )
 
 
