@@ -44,6 +44,7 @@ class JobGraphBuilder:
         job_parameters: dict[str, str] | None = None,
         auto_watermark_interval_ms: int = 200,
         require_uids: bool = False,
+        object_store_options: dict[str, Any] | None = None,
     ) -> None:
         self._sinks = list(sinks)
         self._name = name
@@ -54,6 +55,7 @@ class JobGraphBuilder:
         self._job_parameters = job_parameters or {}
         self._auto_watermark_interval_ms = auto_watermark_interval_ms
         self._require_uids = require_uids
+        self._object_store_options = object_store_options or {}
         self._nodes: dict[int, OperatorNode] = {}
 
     def build(self) -> JobGraph:
@@ -117,9 +119,9 @@ class JobGraphBuilder:
                     location=t.user_location,
                 )
             if t.source is not None:
-                t.source.validate()
+                t.source.with_object_store_options(self._object_store_options).validate()
             if t.sink is not None:
-                t.sink.validate()
+                t.sink.with_object_store_options(self._object_store_options).validate()
             for edge in t.inputs:
                 self._check_edge(t, edge)
 

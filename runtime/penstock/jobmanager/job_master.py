@@ -395,6 +395,7 @@ class JobMaster:
             job_parameters=program.global_job_parameters,
             auto_watermark_interval_ms=self.settings.auto_watermark_interval_ms,
             require_uids=self.settings.require_uids,
+            object_store_options=self.settings.object_store_options,
         ).build()
 
     def _begin_sources(self, graph: JobGraph, states: dict[str, SourceState]) -> None:
@@ -402,7 +403,9 @@ class JobMaster:
             if node.source is not None:
                 coordinator = self.parts.sources.get(node.uid)
                 if coordinator is None:
-                    coordinator = self.parts.sources[node.uid] = SourceCoordinator(node.uid, node.source)
+                    coordinator = self.parts.sources[node.uid] = SourceCoordinator(
+                        node.uid, node.source, self.settings.object_store_options
+                    )
                 coordinator.start_attempt(node.parallelism, states.get(node.uid))
 
     # --- requests ---------------------------------------------------------------------------------------------

@@ -28,10 +28,10 @@ class _Tracked:
 class SourceCoordinator:
     """One per source of the job; called from the JobMaster's thread."""
 
-    def __init__(self, uid: str, source: Source) -> None:
+    def __init__(self, uid: str, source: Source, object_store_options: dict[str, Any] | None = None) -> None:
         self.uid = uid
-        self.source = source
-        self._enumerator: SplitEnumerator = source.create_enumerator()
+        self.source = source.with_object_store_options(object_store_options or {})
+        self._enumerator: SplitEnumerator = self.source.create_enumerator()
         self._splits: dict[str, _Tracked] = {}
         self._discovered_at: int | None = None
         self._load: list[int] = [0]
@@ -51,13 +51,12 @@ class SourceCoordinator:
         self._subtasks = {}
         self._splits = {}
         self._discovered_at = None
-        if restored is None:
-            self._enumerator.close()
-            self._enumerator = self.source.create_enumerator()
-            return
-        enumerator = restored.enumerator or {}
         self._enumerator.close()
         self._enumerator = self.source.create_enumerator()
+        self._enumerator.parallelism = parallelism
+        if restored is None:
+            return
+        enumerator = restored.enumerator or {}
         self._enumerator.restore(enumerator.get("state"))
         if enumerator.get("discovered"):
             self._discovered_at = 0

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from penstock.datastream.state import State, StateDescriptor
+    from penstock.datastream.state import MapStateDescriptor, State, StateDescriptor
 
 
 class KeyGroupRange(NamedTuple):
@@ -123,10 +123,14 @@ class KeyedStateBackend(Protocol):
 
     def snapshot(self, checkpoint_id: int) -> SnapshotUpload: ...
 
-    def restore(self, handles: Iterable[dict[str, Any]], reader: StateFileReader) -> None:
+    def restore(self, handles: Iterable[dict[str, Any]], reader: StateFileReader, *, owned: bool = False) -> None:
         """Load what lies in `key_group_range` from handles of the previous run, which may overlap it in part.
 
         Called before any `get_state`. Handles of another backend kind are accepted: a savepoint moves between backends.
+
+        Args:
+            owned: the files belong to this job's checkpoints, so that the next checkpoint may refer to them; False for a
+                savepoint's.
 
         Raises:
             CorruptStateFile, StateFormatUnsupported.
@@ -185,7 +189,7 @@ class OperatorStateBackend(Protocol):
         """As list state, but on restore every subtask gets all items of all subtasks."""
         ...
 
-    def get_broadcast_state(self, descriptor: StateDescriptor) -> Any:
+    def get_broadcast_state(self, descriptor: MapStateDescriptor) -> Any:
         """A `BroadcastState` (map-shaped), the same on all subtasks; copied on restore."""
         ...
 

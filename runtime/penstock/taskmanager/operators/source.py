@@ -26,7 +26,9 @@ READ_BYTES = 4 * 1024 * 1024
 class _OpenSplit:
     __slots__ = ("generator", "id", "reader", "touched", "watermark")
 
-    def __init__(self, assignment: SplitAssignment, reader: SplitReader, generator: BatchWatermarkGenerator | None) -> None:
+    def __init__(
+        self, assignment: SplitAssignment, reader: SplitReader, generator: BatchWatermarkGenerator | None
+    ) -> None:
         self.id = assignment.id
         self.reader = reader
         self.generator = generator
@@ -52,7 +54,9 @@ class SourceOperator(Operator):
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
         self._reader = self.source.create_reader(
-            ReaderContext(context.subtask, context.parallelism, context.uid, context.object_store_options)
+            ReaderContext(
+                context.subtask, context.parallelism, context.uid, context.object_store_options, operator=context
+            )
         )
 
     def assign(self, assignments: list[SplitAssignment], *, no_more_splits: bool) -> None:
@@ -62,7 +66,11 @@ class SourceOperator(Operator):
             reader = self._reader.open_split(
                 Split(assignment.id, assignment.properties, assignment.size), assignment.position
             )
-            generator = None if self.strategy is None else self.strategy.create_generator(self.context.auto_watermark_interval_ms)
+            generator = (
+                None
+                if self.strategy is None
+                else self.strategy.create_generator(self.context.auto_watermark_interval_ms)
+            )
             if generator is not None and assignment.generator is not None:
                 generator.restore(assignment.generator)
             self._splits[assignment.id] = _OpenSplit(assignment, reader, generator)
@@ -94,6 +102,8 @@ class SourceOperator(Operator):
                     self._close_split(split)
                     self._update_watermark()
                 else:
+                    self._take_own_watermark(split)
+                    self._update_watermark()
                     dry.add(split.id)
                 continue
             split.touched = True
@@ -108,6 +118,7 @@ class SourceOperator(Operator):
                         self._update_watermark()
             else:
                 self.output.emit(batch)
+            self._take_own_watermark(split)
             if split.reader.finished:
                 self._close_split(split)
             self._update_watermark()
@@ -127,9 +138,16 @@ class SourceOperator(Operator):
             self._splits[best.id] = self._splits.pop(best.id)
         return best
 
+    @staticmethod
+    def _take_own_watermark(split: _OpenSplit) -> None:
+        """A source function may emit watermarks of its own."""
+        watermark = split.reader.watermark()
+        if watermark is not None and (split.watermark is None or watermark > split.watermark):
+            split.watermark = watermark
+            split.touched = True
+
     def _emit_rejected(self, split: _OpenSplit) -> None:
-        take = getattr(split.reader, "take_rejected", None)
-        rejected = take() if take is not None else None
+        rejected = split.reader.take_rejected()
         if rejected:
             split.touched = True
             for tag in self.source.side_output_tags():
@@ -150,13 +168,13 @@ class SourceOperator(Operator):
             else:
                 self._set_idle(True)
             return
-        if self.strategy is None:
+        if self.strategy is None and all(split.watermark is None for split in self._splits.values()):
             return
         now = self.context.clock.now_ms()
         lowest = MAX_TIMESTAMP
         active = False
         for split in self._splits.values():
-            if split.generator is not None and split.generator.is_idle(now):
+            if split.reader.is_idle() or (split.generator is not None and split.generator.is_idle(now)):
                 continue
             active = True
             watermark = MIN_TIMESTAMP if split.watermark is None else split.watermark
