@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+import penstock
 from penstock.common.errors import ClusterError
 from penstock.rest.app import create_app
 from penstock.rest.auth import TokenFile
@@ -149,7 +151,8 @@ def test_models_need_neither_the_engine_nor_the_web_framework() -> None:
         "print([m for m in sys.modules if m.split('.')[0] in ('fastapi', 'uvicorn', 'pyspark', 'pyarrow', 'numpy')"
         " or m.startswith(('penstock.jobmanager', 'penstock.taskmanager'))])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    environment = os.environ | {"PYTHONPATH": str(Path(penstock.__file__).parents[1])}
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 
 
