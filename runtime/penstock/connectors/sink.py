@@ -78,11 +78,12 @@ class Committer(ABC):
     def abort(self, committables: list[Any]) -> None:
         """A checkpoint was abandoned and the job failed over: its pieces will never be committed."""
 
-    def discard_unreferenced(self, keep: list[Any]) -> None:
+    def discard_unreferenced(self, keep: list[Any], below_attempt: int | None = None) -> None:
         """Remove in-progress pieces of earlier attempts that no committable in `keep` names.
 
         Called after a restore and before the new attempt's writers start. `keep`: the committables of every snapshot
-        that may still be restored (all retained checkpoints and the savepoints known).
+        that may still be restored (all retained checkpoints and the savepoints known). `below_attempt`: only pieces of
+        attempts before this one may go: a JobManager that was superseded must not touch its successor's.
         """
 
 

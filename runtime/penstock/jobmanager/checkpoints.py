@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.checkpoint.coordinator import CheckpointCoordinator
 from penstock.checkpoint.events import Event, JobDescription
+from penstock.checkpoint.fencing import Leadership
 from penstock.checkpoint.layout import checkpoint_folder
 from penstock.checkpoint.manifest import OperatorInfo, SourceState
 from penstock.checkpoint.probe import probe
@@ -57,6 +58,8 @@ class JobCheckpoints:
             self._pool,
         )
         self._plan: RestorePlan | None = None
+        self._leadership: Leadership | None = None
+        self._unconfirmed: dict[str, list[Any]] = {}
 
     @property
     def url(self) -> str:
@@ -81,7 +84,14 @@ class JobCheckpoints:
 
     def take_over(self) -> Recovery:
         """Claim the next epoch of leadership and find what the attempt starts from; nothing else is touched."""
-        return take_over(self.storage, name=self.storage.job_id, restore_path=self._restore_path or None)
+        recovery = take_over(
+            self.storage,
+            name=self.storage.job_id,
+            restore_path=self._restore_path or None,
+            previous=self._leadership,
+        )
+        self._leadership = recovery.leadership
+        return recovery
 
     def plan(self, graph: JobGraph, recovery: Recovery, allow_non_restored: bool | list[str]) -> list[RestoreCommand]:
         """What each slot restores.
@@ -120,12 +130,17 @@ class JobCheckpoints:
                 found.setdefault(uid, []).extend(items)
         return found
 
+    def take_unconfirmed(self) -> dict[str, list[Any]]:
+        """What the attempt before pre-committed and was not confirmed."""
+        unconfirmed, self._unconfirmed = self._unconfirmed, {}
+        return unconfirmed
+
     def begin_attempt(self, recovery: Recovery, graph: JobGraph, now_ms: int) -> None:
         self.coordinator.begin(recovery, describe(self.storage.job_id, graph), now_ms)
 
     def end_attempt(self, reason: str, now_ms: int) -> list[Event]:
         """Give up what is in progress; the events tell whose requests failed with it."""
-        self.coordinator.end_attempt(reason, now_ms)
+        self._unconfirmed = self.coordinator.end_attempt(reason, now_ms)
         return self.coordinator.tick(now_ms)
 
     def next_due(self, now_ms: int) -> int | None:

@@ -287,12 +287,15 @@ class JobMaster:
     def _run_attempt(self) -> JobStatus:
         self.runner.end_attempt()
         self._place()
-        self.attempt += 1
         graph = self.graph = self._build_graph()
         recovery = self.checkpoints.take_over()
+        # The leader epoch: no attempt of any JobManager of this job ever has the same number.
+        self.attempt = recovery.epoch
         plans = self.checkpoints.plan(graph, recovery, self.options.allow_non_restored)
         recovery.begin()
-        self.parts.commits.begin_attempt(graph, recovery.commits, self.checkpoints.referenced(recovery))
+        referenced = self.checkpoints.referenced(recovery)
+        self.parts.commits.begin_attempt(graph, recovery.commits, referenced, self.attempt)
+        self.parts.commits.abort(self.checkpoints.take_unconfirmed(), referenced)
         self.checkpoints.begin_attempt(recovery, graph, self._now())
         self._begin_sources(graph, self.checkpoints.source_states())
         settings = self.settings

@@ -37,6 +37,7 @@ class MasterClusterProvider:
                     block_manager_port=int(values.get("penstock.driver.block-manager-port", BLOCK_MANAGER_PORT)),
                     cores_per_slot=levels if pipelined else 1,
                     pipelined=pipelined,
+                    python_path=settings.python_path,
                     secret=Path(secret_file).read_text().strip() if secret_file else "",
                     extra_conf={k: v for k, v in settings.configuration.items() if k.startswith("spark.")},
                 )

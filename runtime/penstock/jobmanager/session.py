@@ -5,6 +5,7 @@ The embedded session of `python job.py` and the master of a deployment differ on
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -66,6 +67,8 @@ class Session:
         """Check the program, find slots, start the job."""
         asked = self.submit_options
         settings = JobSettings.from_configuration(program.configuration)
+        if program.user_script is not None:
+            settings.python_path.append(os.path.dirname(os.path.abspath(program.user_script)))
         master_options = JobMasterOptions(
             restore_path=asked.restore_path or settings.recovery_path,
             fresh=asked.fresh,

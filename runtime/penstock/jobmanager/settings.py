@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -46,6 +47,8 @@ class JobSettings:
     require_uids: bool = False
     work_dir: str = ""
     ha: str = "none"
+    python_path: list[str] = field(default_factory=list)
+    """Folders and files that the program's own modules are in; for the Python workers."""
 
     @property
     def checkpointing(self) -> bool:
@@ -84,6 +87,7 @@ class JobSettings:
             require_uids=not conf.get(options.AUTO_GENERATE_UIDS),
             work_dir=conf.get(options.TMP_DIRECTORIES) or "",
             ha=conf.get(options.HIGH_AVAILABILITY),
+            python_path=[os.path.abspath(path) for path in conf.get(options.PYTHON_FILES)],
         )
 
     def uses_pipelined(self, *, bounded: bool) -> bool:

@@ -28,12 +28,13 @@ class SinkCommits:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="penstock-commit")
         self._running: list[tuple[int, Future[None]]] = []
 
-    def begin_attempt(self, graph: JobGraph, promised: Committables, referenced: Committables) -> None:
+    def begin_attempt(self, graph: JobGraph, promised: Committables, referenced: Committables, attempt: int) -> None:
         """Commit once more what the restored manifest promised, and discard what no snapshot names.
 
         Args:
             promised: committables of the restored manifest, by uid.
             referenced: committables of every snapshot that may still be restored.
+            attempt: leader epoch of the attempt that begins; pieces of later ones are not ours to remove.
 
         Raises:
             SinkError: a promised commit cannot be carried out.
@@ -48,7 +49,7 @@ class SinkCommits:
         self.commit_now(promised)
         for uid, committer in self._committers.items():
             try:
-                committer.discard_unreferenced(list(referenced.get(uid, ())))
+                committer.discard_unreferenced(list(referenced.get(uid, ())), attempt)
             except Exception as error:
                 raise SinkError(
                     f"pieces of an earlier attempt of sink {self._names[uid]!r} cannot be removed: {error}",
@@ -85,6 +86,15 @@ class SinkCommits:
             future.result()
         self._running = [entry for entry in self._running if entry not in done]
         return [checkpoint_id for checkpoint_id, _ in done]
+
+    def abort(self, unconfirmed: Committables, promised: Committables) -> None:
+        """An attempt has ended: what it pre-committed and no manifest promised will never be committed."""
+        for uid, items in unconfirmed.items():
+            committer = self._committers.get(uid)
+            kept = list(promised.get(uid, ()))
+            lost = [item for item in items if item not in kept]
+            if committer is not None and lost:
+                committer.abort(lost)
 
     def wait(self) -> None:
         """Wait for running commits; failures are left to whoever looks (a failover commits again)."""

@@ -137,6 +137,7 @@ class Subtask:
                 work_dir=f"{environment.work_dir}/{node.index}-{self.index}" if environment.work_dir else "",
                 options=environment.backend_options,
                 operator_name=node.name,
+                key_type=operator.key_type,
             )
             context.keyed_state = backend
             context.timers = create_timer_service(backend)

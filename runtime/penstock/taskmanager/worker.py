@@ -8,7 +8,9 @@ a job throws away what older attempts left: the state of a half-done attempt is 
 from __future__ import annotations
 
 import gc
+import io
 import os
+import pickle
 import shutil
 import struct
 import sys
@@ -26,7 +28,6 @@ from penstock.taskmanager.level import BatchTask, LevelTask, Row
 from penstock.taskmanager.operator import Clock
 from penstock.taskmanager.stream_task import StreamTask
 from penstock.taskmanager.subtask import TaskEnvironment
-
 
 GC_ALLOCATIONS = 200_000
 """Allocations between two runs of the youngest generation's collector; Python's 700 cost a third of a parser's time."""
@@ -72,7 +73,18 @@ class ManualClock:
 
 def encode_payload(graph: JobGraph, settings: TaskSettings) -> bytes:
     """The job as it goes to the workers. Code travels by cloudpickle between processes of one job; never to storage."""
-    return bytes(cloudpickle.dumps((graph, settings)))
+    out = io.BytesIO()
+    _PayloadPickler(out, pickle.HIGHEST_PROTOCOL).dump((graph, settings))
+    return out.getvalue()
+
+
+class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Leaves out what msgspec remembers on the dataclasses it has seen: it cannot be pickled and comes by itself."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type) and "__msgspec_cache__" in vars(obj):
+            type.__delattr__(obj, "__msgspec_cache__")
+        return super().reducer_override(obj)
 
 
 class _Slot:

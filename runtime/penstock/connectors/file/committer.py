@@ -31,9 +31,9 @@ class FileCommitter(Committer):
         """Remove what was closed, but for parts that an earlier snapshot holds open: a restore goes on with them."""
         self._for_all(self._store.abort, [piece for piece in committables if not piece.get("persisted")])
 
-    def discard_unreferenced(self, keep: list[Any]) -> None:
+    def discard_unreferenced(self, keep: list[Any], below_attempt: int | None = None) -> None:
         if self._owner is not None:
-            self._store.discard_unreferenced(self._base_path, self._owner, keep)
+            self._store.discard_unreferenced(self._base_path, self._owner, keep, below_attempt)
 
     def _for_all(self, action: Any, committables: list[Any]) -> None:
         closed = [piece for piece in committables if piece["kind"] == FINISHED]

@@ -104,14 +104,14 @@ class LocalStore(RecoverableStore):
         with explained(committable["temp"], "remove", SinkError), contextlib.suppress(FileNotFoundError):
             os.unlink(committable["temp"])
 
-    def discard_unreferenced(self, base_path: str, owner: str, keep: list[dict[str, Any]]) -> None:
+    def discard_unreferenced(self, base_path: str, owner: str, keep: list[dict[str, Any]], below: int | None = None) -> None:
         kept = {piece["temp"] for piece in keep if "temp" in piece}
-        ours = in_progress_of(owner)
+        ours = in_progress_of(owner, below)
         with explained(base_path, "clean up", SinkError):
             for parent, _, names in os.walk(local_path(base_path)):
                 for name in names:
                     path = os.path.join(parent, name)
-                    if ours.fullmatch(name) and path not in kept:
+                    if ours(name) and path not in kept:
                         with contextlib.suppress(FileNotFoundError):
                             os.unlink(path)
 

@@ -75,16 +75,16 @@ class ObjectStore(RecoverableStore):
         with explained(committable["temp"], "remove", SinkError), contextlib.suppress(FileNotFoundError):
             self._fs.rm_file(committable["temp"])
 
-    def discard_unreferenced(self, base_path: str, owner: str, keep: list[dict[str, Any]]) -> None:
+    def discard_unreferenced(self, base_path: str, owner: str, keep: list[dict[str, Any]], below: int | None = None) -> None:
         strip = self._fs._strip_protocol
         kept = {strip(piece["temp"]) for piece in keep if "temp" in piece}
-        ours = in_progress_of(owner)
+        ours = in_progress_of(owner, below)
         with explained(base_path, "clean up", SinkError):
             self._fs.invalidate_cache()
             if not self._fs.exists(base_path):
                 return
             for path in self._fs.find(base_path):
-                if ours.fullmatch(posixpath.basename(path)) and path not in kept:
+                if ours(posixpath.basename(path)) and path not in kept:
                     with contextlib.suppress(FileNotFoundError):
                         self._fs.rm_file(path)
 

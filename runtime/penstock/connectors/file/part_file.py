@@ -1,11 +1,11 @@
 """Names of part files.
 
-    <prefix>-<subtask>-<counter>-<owner><random><suffix>             a finished part
+    <prefix>-<subtask>-<counter>-<owner><attempt><random><suffix>    a finished part
     .<prefix>-…<suffix>.inprogress.<random>                           the same part before its commit (not on S3)
 
 `owner` tells job and sink, so that whoever cleans up touches nothing of another job that writes to the same directory;
-`random` is new for every attempt of every subtask, so that restarts and rescales never meet in a name. Names that begin
-with a dot are skipped by readers.
+`attempt` is the leader epoch of the attempt that opened the part, so that a JobManager that was superseded while it cleaned
+up touches nothing of its successor; `random` is new for every subtask. Names that begin with a dot are skipped by readers.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.common.errors import InvalidJob
@@ -71,12 +72,17 @@ def owner_of(job_id: str, uid: str) -> str:
     return hashlib.blake2b(f"{job_id}/{uid}".encode(), digest_size=4).hexdigest()
 
 
+_ATTEMPTS = 1 << 24
+
+
 class PartNames:
     """Gives the parts of one subtask their names. `counter` goes on from the checkpoint."""
 
-    def __init__(self, config: OutputFileConfig, owner: str, subtask: int, counter: int = 0) -> None:
+    def __init__(
+        self, config: OutputFileConfig, owner: str, subtask: int, counter: int = 0, *, attempt: int = 0
+    ) -> None:
         self._config = config
-        self._unique = owner + secrets.token_hex(4)
+        self._unique = f"{owner}{attempt % _ATTEMPTS:06x}{secrets.token_hex(3)}"
         self._subtask = subtask
         self.counter = counter
 
@@ -91,11 +97,25 @@ def in_progress_name(name: str) -> str:
     return f".{name}.inprogress.{secrets.token_hex(4)}"
 
 
-def in_progress_of(owner: str) -> re.Pattern[str]:
-    """Matches the names `in_progress_name` gives to parts of an owner, and what resuming them leaves behind."""
-    return re.compile(rf"\..+-\d+-\d+-{owner}[0-9a-f]{{8}}.*\.inprogress\.[0-9a-f]{{8}}(\.resumed)?")
+def in_progress_of(owner: str, below: int | None = None) -> Callable[[str], bool]:
+    """Recognises the names `in_progress_name` gives to parts of an owner, and what resuming them leaves behind.
+
+    Args:
+        below: only parts that attempts before this one opened; None: of any attempt.
+    """
+    return _older(rf"\..+-\d+-\d+-{owner}([0-9a-f]{{6}})[0-9a-f]{{6}}.*\.inprogress\.[0-9a-f]{{8}}(\.resumed)?", below)
 
 
-def finished_of(owner: str) -> re.Pattern[str]:
-    """Matches the names of parts of an owner."""
-    return re.compile(rf".+-\d+-\d+-{owner}[0-9a-f]{{8}}.*")
+def finished_of(owner: str, below: int | None = None) -> Callable[[str], bool]:
+    """Recognises the names of parts of an owner; `below` as for `in_progress_of`."""
+    return _older(rf".+-\d+-\d+-{owner}([0-9a-f]{{6}})[0-9a-f]{{6}}.*", below)
+
+
+def _older(pattern: str, below: int | None) -> Callable[[str], bool]:
+    compiled = re.compile(pattern)
+
+    def matches(name: str) -> bool:
+        found = compiled.fullmatch(name)
+        return found is not None and (below is None or int(found.group(1), 16) < below)
+
+    return matches

@@ -182,13 +182,13 @@ class S3Store(RecoverableStore):
     def abort(self, committable: dict[str, Any]) -> None:
         self._abort_upload(committable["path"], committable["upload"])
 
-    def discard_unreferenced(self, base_path: str, owner: str, keep: list[dict[str, Any]]) -> None:
+    def discard_unreferenced(self, base_path: str, owner: str, keep: list[dict[str, Any]], below: int | None = None) -> None:
         kept = {piece["upload"] for piece in keep if piece.get("upload")}
-        ours = finished_of(owner)
+        ours = finished_of(owner, below)
         bucket = split_url(base_path)[0]
         with explained(base_path, "clean up", SinkError):
             for key, upload in self._client.uploads_below(base_path):
-                if upload not in kept and ours.fullmatch(posixpath.basename(key)):
+                if upload not in kept and ours(posixpath.basename(key)):
                     self._abort_upload(f"s3://{bucket}/{key}", upload)
 
     def _abort_upload(self, path: str, upload: str) -> None:

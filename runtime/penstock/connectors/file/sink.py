@@ -91,7 +91,7 @@ class FileSink(Sink):
         return S3Store(merged) if protocol in ("s3", "s3a", "s3n") else ObjectStore(self.base_path, merged)
 
     def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
-        names = PartNames(self.config, owner_of(context.job_id, context.uid), context.subtask)
+        names = PartNames(self.config, owner_of(context.job_id, context.uid), context.subtask, attempt=context.attempt)
         writer = FileWriter(
             self.store(context.object_store_options),
             self.format,

@@ -55,7 +55,7 @@ class RollingFieldsOperator(FunctionOperator):
         assert selector is not None
         keys = select_keys(self.context, selector, values)
         aggregate: FieldAggregate = self.fn
-        create, step, results = aggregate.create_accumulator, aggregate.stepper(), aggregate.results
+        fresh, step, results = aggregate.create_accumulator(), aggregate.stepper(), aggregate.results
         table = self._table.borrow(keys)
         get = table.get
         out: list[Any] = []
@@ -63,10 +63,7 @@ class RollingFieldsOperator(FunctionOperator):
         iterator = iter(values)
         try:
             for _, key, value in zip(iterator, keys, aggregate.prepare(values), strict=True):
-                accumulator = get(key)
-                if accumulator is None:
-                    accumulator = table[key] = create()
-                step(value, accumulator)
+                accumulator = table[key] = step(value, get(key, fresh))
                 append((key, *results(accumulator)))
         except Exception as error:
             self.fail(error, values, iterator)
@@ -75,7 +72,8 @@ class RollingFieldsOperator(FunctionOperator):
 
     def _process_columns(self, batch: ColumnBatch, stretches: KeyStretches) -> None:
         table = self._table.borrow(stretches.keys)
-        columns, accumulators = running_aggregates(stretches, list(map(table.get, stretches.keys)))
+        get, fresh = table.get, self.fn.create_accumulator()
+        columns, accumulators = running_aggregates(stretches, [get(key, fresh) for key in stretches.keys])
         table.update(zip(stretches.keys, accumulators, strict=True))
         self._table.give_back(table, stretches.keys)
         self.output.emit(ColumnBatch(columns, batch.timestamps, rows_as_tuples))

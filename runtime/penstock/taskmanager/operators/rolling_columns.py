@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.datastream.windowing.aggregates import COUNT, MAX, MIN, STATS, SUM, FieldAggregate
+from penstock.datastream.windowing.aggregates import COUNT, MAX, MIN, SUM, FieldAggregate, Stats
 from penstock.taskmanager.operators.columns import find_column
 from penstock.taskmanager.operators.window_columns import number_column
 
@@ -75,39 +75,38 @@ class KeyStretches:
 
 
 def running_aggregates(
-    stretches: KeyStretches, before: list[list[Any] | None]
-) -> tuple[pa.RecordBatch, list[list[Any]]]:
+    stretches: KeyStretches, before: list[tuple[Any, ...]]
+) -> tuple[pa.RecordBatch, list[tuple[Any, ...]]]:
     """The key and the aggregates of every record in the order of the batch, and the accumulator each key ends with.
 
     Args:
-        before: the accumulator of each of `stretches.keys`, None for a new one.
+        before: the accumulator of each of `stretches.keys`, a fresh one for a new key.
     """
     aggregate = stretches.aggregate
-    after: list[list[Any]] = [[] for _ in before]
+    is_single = len(aggregate.fields) == 1
+    starts: list[Any] = [before] if is_single else list(zip(*before, strict=True))
+    ends: list[list[Stats]] = []
     running: dict[tuple[str, Field | None], pa.Array] = {}
-    for index, (field, need, column) in enumerate(
-        zip(aggregate.fields, aggregate.needs, stretches.inputs, strict=True)
-    ):
-        start = [None if old is None else old[index * STATS : index * STATS + STATS] for old in before]
-        stats = _FieldRun(stretches, column, need, start)
-        for accumulator, ended in zip(after, stats.ended(), strict=True):
-            accumulator.extend(ended)
+    for start, field, need, column in zip(starts, aggregate.fields, aggregate.needs, stretches.inputs, strict=True):
+        stats = _FieldRun(stretches, column, need, list(zip(*start, strict=True)))
+        ends.append(stats.ended())
         for kind in need:
             running[kind, field] = stats.column(kind)
     names = [kind if field is None else f"{kind}_{field}" for kind, field in aggregate.parts]
     arrays = [running[part] for part in aggregate.parts]
+    after: list[Any] = ends[0] if is_single else list(zip(*ends, strict=True))
     return pa.RecordBatch.from_arrays([stretches.key_column, *arrays], ["key", *names]), after
 
 
 class _FieldRun:
-    """Running count, sum and extremes of one field, for the sorted records."""
+    """Running count, sum and extremes of one field, for the sorted records.
+
+    Args:
+        start: count, sum, minimum and maximum of every key before the batch.
+    """
 
     def __init__(
-        self,
-        stretches: KeyStretches,
-        column: pa.Array | None,
-        need: frozenset[str],
-        start: list[list[Any] | None],
+        self, stretches: KeyStretches, column: pa.Array | None, need: frozenset[str], start: list[tuple[Any, ...]]
     ) -> None:
         self._stretches = stretches
         self._start = start
@@ -119,9 +118,10 @@ class _FieldRun:
             return
         if need & {"mean", "sum"}:
             self.sum = self._sums(self._values(column, 0))
-        if need & {"min", "max"}:
-            limit = np.inf if pa.types.is_floating(column.type) else np.iinfo(np.int64).max
+        limit = np.inf if pa.types.is_floating(column.type) else np.iinfo(np.int64).max
+        if "min" in need:
             self.low = self._extremes(self._values(column, limit), MIN, limit, np.minimum)
+        if "max" in need:
             self.high = self._extremes(self._values(column, -limit), MAX, -limit, np.maximum)
 
     def _values(self, column: pa.Array, instead_of_null: float) -> Numbers:
@@ -131,8 +131,8 @@ class _FieldRun:
 
     def _begin(self, stat: int, default: Any) -> Numbers:
         """What each key starts with."""
-        values = [default if old is None or old[stat] is None else old[stat] for old in self._start]
-        return np.array(values)
+        values = self._start[stat]
+        return np.array([default if value is None else value for value in values] if None in values else values)
 
     def _counts(self, column: pa.Array | None) -> Longs:
         stretches = self._stretches
@@ -154,8 +154,9 @@ class _FieldRun:
     def _extremes(self, values: Numbers, stat: int, limit: float, choose: np.ufunc) -> Numbers:
         stretches = self._stretches
         first, longest = stretches.first, int(stretches.lengths.max())
-        best = values.astype(np.result_type(values.dtype, self._begin(stat, limit).dtype))
-        best[first] = choose(best[first], self._begin(stat, limit))
+        begin = self._begin(stat, limit)
+        best = values.astype(np.result_type(values.dtype, begin.dtype))
+        best[first] = choose(best[first], begin)
         place = np.arange(len(best)) - stretches.spread(first)
         step = 1
         while step < longest:
@@ -178,14 +179,14 @@ class _FieldRun:
         nothing = counts == 0
         return pa.array(numbers, mask=nothing if nothing.any() else None)
 
-    def ended(self) -> list[list[Any]]:
-        """[count, sum, minimum, maximum] of every key after the batch."""
+    def ended(self) -> list[Stats]:
+        """What every key ends with."""
         last = self._stretches.last
         counts = self.count[last].tolist()
-        sums = [0] * len(counts) if self.sum is None else self.sum[last].tolist()
-        lows = [None] * len(counts) if self.low is None else self.low[last].tolist()
-        highs = [None] * len(counts) if self.high is None else self.high[last].tolist()
-        return [
-            [count, total, low, high] if count else [0, total, None, None]
-            for count, total, low, high in zip(counts, sums, lows, highs, strict=True)
-        ]
+        sums = self._start[SUM] if self.sum is None else self.sum[last].tolist()
+        lows = self._start[MIN] if self.low is None else self.low[last].tolist()
+        highs = self._start[MAX] if self.high is None else self.high[last].tolist()
+        if 0 in counts:
+            lows = [low if count else None for low, count in zip(lows, counts, strict=True)]
+            highs = [high if count else None for high, count in zip(highs, counts, strict=True)]
+        return list(zip(counts, sums, lows, highs, strict=True))

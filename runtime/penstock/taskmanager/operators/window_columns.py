@@ -6,6 +6,7 @@ is one accumulator of `FieldAggregate` per group, to be merged into the windows.
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,11 +16,11 @@ from penstock.taskmanager.batch import ColumnBatch
 from penstock.taskmanager.operators.columns import find_column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
-    from penstock.datastream.windowing.aggregates import FieldAggregate
+    from penstock.datastream.windowing.aggregates import FieldAggregate, Stats
     from penstock.taskmanager.operators.fields import Field
 
     Longs = npt.NDArray[np.int64]
@@ -46,7 +47,7 @@ class ColumnGroups:
         self._fields = fields
         self.inputs: list[pa.Array | None] = []
 
-    def accumulators(self, skip: Sequence[int]) -> Iterator[tuple[int, int, list[Any]]]:
+    def accumulators(self, skip: Sequence[int]) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
         """(index of the slice, index of the key, accumulator) of every group; without the slices in `skip`."""
         groups = self._slice_of * len(self.keys) + self._code_of
         keep = None
@@ -61,16 +62,11 @@ class ColumnGroups:
         else:
             counts = np.bincount(groups, minlength=total)
             present = occupied = np.flatnonzero(counts)
-        stats: list[list[Any]] = []
+        by_field = []
         for column, need in zip(self.inputs, self._fields.needs, strict=True):
             kept = column if column is None or keep is None else column.filter(pa.array(keep))
-            stats.extend(values[occupied].tolist() for values in _stats(kept, groups, counts, need))
-        accumulators = [list(numbers) for numbers in zip(*stats, strict=True)]
-        for at in range(0, len(stats), 4):
-            if 0 in stats[at]:
-                for accumulator in accumulators:
-                    if not accumulator[at]:
-                        accumulator[at + 2] = accumulator[at + 3] = None
+            by_field.append(_stats(kept, groups, counts, need, occupied))
+        accumulators = by_field[0] if len(by_field) == 1 else list(zip(*by_field, strict=True))
         width = len(self.keys)
         for group, accumulator in zip(present.tolist(), accumulators, strict=True):
             yield group // width, group % width, accumulator
@@ -136,29 +132,41 @@ def number_column(columns: pa.RecordBatch, field: Field) -> pa.Array | None:
     return None
 
 
-def _stats(
-    column: pa.Array | None, groups: Longs, counts: Longs, need: frozenset[str]
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """Count, sum, minimum and maximum by group, as far as needed; what is not needed is 0 or None."""
+def _stats(column: pa.Array | None, groups: Longs, counts: Longs, need: frozenset[str], occupied: Longs) -> list[Stats]:
+    """Count, sum, minimum and maximum of the groups `occupied`, as far as needed; what is not needed is 0 or None."""
     size = len(counts)
-    nothing = np.full(size, None)
-    if column is None:
-        return counts, np.zeros(size, np.int64), nothing, nothing
-    if column.null_count:
-        groups = groups[column.is_valid().to_numpy(zero_copy_only=False)]
-        column = column.drop_null()
-        counts = np.bincount(groups, minlength=size)
-    values = column.to_numpy(zero_copy_only=False)
-    sums: npt.NDArray[Any] = np.zeros(size, values.dtype)
-    if need & {"mean", "sum"}:
-        if values.dtype == np.float64:
-            sums = np.bincount(groups, weights=values, minlength=size)
-        else:
-            np.add.at(sums, groups, values)
-    if not need & {"min", "max"}:
-        return counts, sums, nothing, nothing
-    limit = np.finfo(np.float64).max if values.dtype == np.float64 else np.iinfo(np.int64).max
-    low, high = np.full(size, limit, values.dtype), np.full(size, -limit, values.dtype)
-    np.minimum.at(low, groups, values)
-    np.maximum.at(high, groups, values)
-    return counts, sums, low, high
+    sums: Iterable[Any] = repeat(0)
+    lows: Iterable[Any] = repeat(None)
+    highs: Iterable[Any] = repeat(None)
+    if column is not None:
+        if column.null_count:
+            groups = groups[column.is_valid().to_numpy(zero_copy_only=False)]
+            column = column.drop_null()
+            counts = np.bincount(groups, minlength=size)
+        values = column.to_numpy(zero_copy_only=False)
+        if need & {"mean", "sum"}:
+            sums = _sums(values, groups, size)[occupied].tolist()
+        limit = np.inf if values.dtype == np.float64 else np.iinfo(np.int64).max
+        if "min" in need:
+            lows = _extremes(np.minimum, limit, values, groups, counts)[occupied].tolist()
+        if "max" in need:
+            highs = _extremes(np.maximum, -limit, values, groups, counts)[occupied].tolist()
+    return list(zip(counts[occupied].tolist(), sums, lows, highs, strict=False))
+
+
+def _sums(values: npt.NDArray[Any], groups: Longs, size: int) -> npt.NDArray[Any]:
+    if values.dtype == np.float64:
+        return np.bincount(groups, weights=values, minlength=size)
+    sums = np.zeros(size, np.int64)
+    np.add.at(sums, groups, values)
+    return sums
+
+
+def _extremes(
+    choose: np.ufunc, limit: float, values: npt.NDArray[Any], groups: Longs, counts: Longs
+) -> npt.NDArray[Any]:
+    """The extreme of every group, None for an empty one."""
+    extremes = np.full(len(counts), limit, values.dtype)
+    choose.at(extremes, groups, values)
+    nothing = counts == 0
+    return np.where(nothing, None, extremes) if nothing.any() else extremes

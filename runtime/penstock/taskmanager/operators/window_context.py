@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob
-from penstock.datastream.function import KeyedStateStore
+from penstock.datastream.function import KeyedStateStore, RuntimeContext
+from penstock.datastream.runtime_context import RuntimeContextImpl
 from penstock.datastream.state import (
     AggregatingState,
     AggregatingStateDescriptor,
     MergingState,
     StateDescriptor,
+    ValueState,
     ValueStateDescriptor,
 )
 from penstock.datastream.window_functions import ProcessWindowFunction
@@ -56,13 +58,25 @@ class AssignerContext(Clocks, WindowAssigner.WindowAssignerContext):
     """What `assign_windows` gets."""
 
     def __init__(self, context: OperatorContext, watermark: Callable[[], int]) -> None:
-        from penstock.datastream.runtime_context import RuntimeContextImpl
-
         super().__init__(context, watermark)
-        self._runtime_context = RuntimeContextImpl(context)
+        self._runtime_context = _HandleKeepingContext(context)
 
-    def get_runtime_context(self) -> Any:
+    def get_runtime_context(self) -> RuntimeContext:
         return self._runtime_context
+
+
+class _HandleKeepingContext(RuntimeContextImpl):
+    """A runtime context for code that asks for its value state at every record, as assigners do."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        super().__init__(context)
+        self._handles: dict[str, ValueState[Any]] = {}
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        state = self._handles.get(state_descriptor.name)
+        if state is None:
+            state = self._handles[state_descriptor.name] = super().get_state(state_descriptor)
+        return state
 
 
 class EvictionContext(Clocks, Evictor.EvictorContext):
@@ -169,8 +183,6 @@ class WindowContext(Clocks, ProcessWindowFunction.Context):
     def __init__(
         self, context: OperatorContext, watermark: Callable[[], int], results: Results, *, is_merging: bool
     ) -> None:
-        from penstock.datastream.runtime_context import RuntimeContextImpl
-
         super().__init__(context, watermark)
         assert context.keyed_state is not None
         self._results = results

@@ -164,7 +164,7 @@ class GroupedWindows:
             key = keys[code]
             for window in windows[at]:
                 old = window.table.get(key)
-                window.table[key] = accumulator[:] if old is None else merge(old, accumulator)
+                window.table[key] = accumulator if old is None else merge(old, accumulator)
                 window.changed.append(key)
         batch_windows.close()
         return columns.records_of(rest, batch) if rest else None
