@@ -80,7 +80,7 @@ def start_worker(
     )
     with open(log, "ab") as out:
         return subprocess.Popen(
-            command,
+            [*die_with_parent, *command],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=out,
