@@ -21,6 +21,7 @@ from penstock.checkpoint.events import (
     SavepointFailed,
     SnapshotRequest,
 )
+from penstock.common.errors import ClusterError, PenstockError, UserFunctionError
 from penstock.common.job_status import JobStatus
 from penstock.graph.job_graph import JobGraph
 from penstock.jobmanager.checkpoints import JobCheckpoints
@@ -57,6 +58,18 @@ class JobFailed(Exception):
         self.failure = failure
         self.host = host
         super().__init__(failure.message)
+
+
+def failure_of(error: BaseException | None) -> PenstockError:
+    """What made a job fail, for its author: the user's frames first."""
+    if isinstance(error, JobFailed):
+        failure = error.failure
+        return UserFunctionError(
+            f"the job failed: {failure.message}\n\n{failure.traceback}",
+            operator=failure.name,
+            location=failure.location,
+        )
+    return error if isinstance(error, PenstockError) else ClusterError(f"the job failed: {error!r}")
 
 
 class Rescaled(Exception):
@@ -300,6 +313,30 @@ class EpochLoop:
         self._parts.commits.drain()
         self._handle_events()
         return status
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing is left to do: another epoch at the same time and without new input would change nothing."""
+        return not (
+            self.epoch == 0
+            or self._completed
+            or self._aborted
+            or self._parts.waiting
+            or self._parts.exclusive is not None
+            or self._parts.checkpoints.coordinator.is_in_progress
+            or any(source.had_input for source in self._parts.sources.values())
+            or self.exhausted
+        )
+
+    def next_due(self) -> int | None:
+        """When there is something to do even without new input (ms): a timer, a record, a discovery, a checkpoint."""
+        times = [] if self._next_timer is None else [self._next_timer]
+        for source in self._parts.sources.values():
+            times += [at for at in (source.next_record_at(), source.next_discovery()) if at is not None]
+        due = self._parts.checkpoints.next_due(self._now())
+        if due is not None:
+            times.append(self._now() + due)
+        return min(times, default=None)
 
     def pace(self) -> None:
         """Wait until there is something to do: input, a timer, a checkpoint, a request."""

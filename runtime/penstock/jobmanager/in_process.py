@@ -6,12 +6,14 @@ The tasks are the same objects as on a cluster. `penstock.testing` and the unit 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 
 from penstock.common.errors import EpochFailed
 from penstock.jobmanager.runner import Attempt
 from penstock.taskmanager.operator import Clock
 from penstock.taskmanager.protocol import EpochCommand, LevelAck, decode_ack, encode_command
 from penstock.taskmanager.rows import ACK, COMMAND
+from penstock.taskmanager.subtask import Subtask
 from penstock.taskmanager.worker import _Slot, run_level
 
 _COMMAND_PREFIX = bytes((COMMAND,))
@@ -73,6 +75,12 @@ class InProcessRunner:
                     following[target].append(row)
             rows = following
         return [decode_ack(row[1:]) for slot_rows in rows.values() for row in slot_rows if row[0] == ACK]
+
+    def subtasks(self) -> Iterator[Subtask]:
+        """Those that hold state now."""
+        for slot in self._slots.values():
+            for level in slot.levels.values():
+                yield from level.subtasks
 
     def end_attempt(self) -> None:
         """Tasks of this runner end with their epoch."""

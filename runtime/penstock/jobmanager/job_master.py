@@ -177,18 +177,17 @@ class JobMaster:
         """The thread's body: attempts until the job ends."""
         status = JobStatus.FAILED
         try:
-            self.history.move(JobStatus.INITIALIZING, self._now())
-            self.checkpoints.open(fresh=self.options.fresh)
+            self.open()
             while True:
                 try:
                     status = self._run_attempt()
                     break
                 except Rescaled:
-                    self._begin_rescaled_attempt()
+                    self.begin_rescaled_attempt()
                 except (_Stopped, Fenced):
                     raise
                 except Exception as error:
-                    self._fail_over(error)
+                    self._wait_to_restart(self.fail_over(error))
         except _Stopped as stopped:
             status = stopped.status
         except Fenced as error:
@@ -199,9 +198,15 @@ class JobMaster:
             self.error = error
             self._record_failure(error)
         finally:
-            self._shutdown(status)
+            self.shutdown(status)
 
-    def _begin_rescaled_attempt(self) -> None:
+    def open(self) -> None:
+        """Before the first attempt: look at the checkpoint storage."""
+        self.history.move(JobStatus.INITIALIZING, self._now())
+        self.checkpoints.open(fresh=self.options.fresh)
+
+    def begin_rescaled_attempt(self) -> None:
+        """After `Rescaled`: note the new parallelism for the attempt to come."""
         operation = self.parts.exclusive
         assert operation is not None
         self._set_wanted(operation)
@@ -209,7 +214,12 @@ class JobMaster:
         self._end_attempt("rescaled")
         self.history.move(JobStatus.INITIALIZING, self._now())
 
-    def _fail_over(self, error: Exception) -> None:
+    def fail_over(self, error: Exception) -> int:
+        """The attempt has failed: end it, and say how long to wait for the next one (ms).
+
+        Raises:
+            The error itself, when there is to be no other attempt.
+        """
         self._record_failure(error)
         code = error.failure.code if isinstance(error, JobFailed) else getattr(error, "code", "")
         delay = None if code in _FATAL else self._restart.on_failure(self._now())
@@ -227,10 +237,17 @@ class JobMaster:
         if self.parts.exclusive is not None:
             self.parts.exclusive.fail(f"the job failed meanwhile: {error}")
             self.parts.exclusive = None
-        self._end_attempt(str(error))
+        self.lose_attempt(str(error))
+        return delay
+
+    def lose_attempt(self, reason: str) -> None:
+        """The state in the tasks is void; the next attempt starts from the last completed checkpoint."""
+        self._end_attempt(reason)
         self.history.move(JobStatus.RESTARTING, self._now())
         self.history.restarts += 1
-        deadline = time.monotonic() + delay / 1000
+
+    def _wait_to_restart(self, delay_ms: int) -> None:
+        deadline = time.monotonic() + delay_ms / 1000
         while (left := deadline - time.monotonic()) > 0:
             self.parts.wake.wait(min(left, 0.2))
             self.parts.wake.clear()
@@ -259,7 +276,8 @@ class JobMaster:
         self.history.failures.append(entry)
         self.history.event(entry.timestamp, f"{entry.name}: {entry.message.splitlines()[0] if entry.message else ''}")
 
-    def _shutdown(self, status: JobStatus) -> None:
+    def shutdown(self, status: JobStatus) -> None:
+        """The job is over, or left to another JobManager: let go of everything."""
         try:
             self.runner.end_attempt()
             for source in self.parts.sources.values():
@@ -285,6 +303,16 @@ class JobMaster:
     # --- one attempt ------------------------------------------------------------------------------------------
 
     def _run_attempt(self) -> JobStatus:
+        loop = self.begin_attempt()
+        while True:
+            status = self.step(loop)
+            if status is not None:
+                return status
+            if not loop.exhausted:
+                loop.pace()
+
+    def begin_attempt(self) -> EpochLoop:
+        """Find slots, find what to start from, put the job on the runner. `step` then runs its epochs."""
         self.runner.end_attempt()
         self._place()
         graph = self.graph = self._build_graph()
@@ -315,17 +343,21 @@ class JobMaster:
         )
         self.runner.start(Attempt(self.job_id, self.attempt, payload, graph.slots, graph.levels))
         self.metrics.begin_attempt(graph, self.attempt)
-        loop = EpochLoop(self.parts, self.runner, graph, self.attempt, plans)
-        while True:
-            self._handle_requests()
-            status = loop.step()
-            if loop.epoch == 1 and self.history.status is not JobStatus.RUNNING:
-                self._running()
-            if status is not None:
-                return status
+        return EpochLoop(self.parts, self.runner, graph, self.attempt, plans)
+
+    def step(self, loop: EpochLoop) -> JobStatus | None:
+        """Carry out what was asked for and run one epoch; the job's final status if it was the last.
+
+        Raises:
+            Rescaled: `begin_rescaled_attempt`, then another attempt. Whatever the epoch failed with otherwise.
+        """
+        self._handle_requests()
+        status = loop.step()
+        if loop.epoch == 1 and self.history.status is not JobStatus.RUNNING:
+            self._running()
+        if status is None:
             self._grow_back()
-            if not loop.exhausted:
-                loop.pace()
+        return status
 
     def _running(self) -> None:
         """The first epoch of an attempt has run: state is restored, records flow."""

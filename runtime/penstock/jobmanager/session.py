@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from penstock.common import options
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.configuration import Configuration
-from penstock.common.errors import ClusterError, PenstockError, UserFunctionError
+from penstock.common.errors import ClusterError, PenstockError
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
@@ -23,7 +23,7 @@ from penstock.common.job_status import JobStatus
 from penstock.connectors.collect import decode_collected
 from penstock.graph.program import Program
 from penstock.jobmanager.dispatcher import Dispatcher
-from penstock.jobmanager.epoch_loop import JobFailed, ResultSink
+from penstock.jobmanager.epoch_loop import JobFailed, ResultSink, failure_of
 from penstock.jobmanager.gateway import DispatcherGateway
 from penstock.jobmanager.job_master import JobMaster, JobMasterOptions
 from penstock.jobmanager.requests import Operation
@@ -242,17 +242,8 @@ def raise_if_failed(master: JobMaster) -> None:
     """Raise what made the job fail: the user's frames first."""
     if master.history.status is not JobStatus.FAILED:
         return
-    error = master.error
-    if isinstance(error, JobFailed):
-        failure = error.failure
-        raise UserFunctionError(
-            f"the job failed: {failure.message}\n\n{failure.traceback}",
-            operator=failure.name,
-            location=failure.location,
-        ) from None
-    if isinstance(error, PenstockError):
-        raise error
-    raise ClusterError(f"the job failed: {error!r}") from error
+    is_told = isinstance(master.error, JobFailed | PenstockError)
+    raise failure_of(master.error) from None if is_told else master.error
 
 
 def result_of(master: JobMaster) -> JobExecutionResult:

@@ -79,6 +79,10 @@ class LevelTask:
         self._lines: list[str] = []
 
     @property
+    def subtasks(self) -> tuple[Subtask, ...]:
+        return tuple(self._subtasks)
+
+    @property
     def is_last(self) -> bool:
         return self.level == self.graph.levels - 1
 

@@ -212,6 +212,14 @@ class Subtask:
         for operator in self._operators.values():
             operator.advance_processing_time(now)
 
+    def keyed_backends(self) -> dict[str, KeyedStateBackend]:
+        """Keyed state by uid."""
+        return {self._contexts[index].uid: backend for index, backend in self._backends.items()}
+
+    def watermarks(self) -> dict[str, int]:
+        """Each operator's event-time clock, by uid (ms)."""
+        return {self._contexts[index].uid: o.current_watermark() for index, o in self._operators.items()}
+
     def next_processing_time(self) -> int | None:
         times = [t for t in (o.next_processing_time() for o in self._operators.values()) if t is not None]
         return min(times, default=None)

@@ -94,10 +94,6 @@ class _Slot:
         self.graph: JobGraph
         self.settings: TaskSettings
         self.graph, self.settings = cloudpickle.loads(payload)
-        # State is many long-lived objects without cycles: fewer looks at them by the cycle collector.
-        gc.freeze()
-        gc.set_threshold(GC_ALLOCATIONS, 20, 100)
-        _publish_main_classes()
         self.slot = slot
         self.clock = clock
         self.levels: dict[int, LevelTask] = {}
@@ -131,6 +127,14 @@ class _Slot:
 
 
 _SLOTS: dict[tuple[str, int], _Slot] = {}
+
+
+def _settle_process() -> None:
+    """This process is a worker, with the objects of a job in it; a test's process stays as it is."""
+    # State is many long-lived objects without cycles: fewer looks at them by the cycle collector.
+    gc.freeze()
+    gc.set_threshold(GC_ALLOCATIONS, 20, 100)
+    _publish_main_classes()
 
 
 def _publish_main_classes() -> None:
@@ -172,6 +176,8 @@ def run_level(
             held.close()
         held = _Slot(payload(), slot, clock or SystemClock())
         registry[job_id, slot] = held
+        if slots is None:
+            _settle_process()
     task = held.level(level)
     settings = held.settings
     if not settings.control_address:
