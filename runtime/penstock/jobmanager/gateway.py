@@ -8,11 +8,13 @@ from dataclasses import asdict
 from typing import Any
 
 from penstock.checkpoint.savepoint import dispose
+from penstock.common.configuration import Configuration
 from penstock.common.errors import PenstockError
 from penstock.common.job_status import JobStatus
 from penstock.jobmanager.dispatcher import Dispatcher
 from penstock.jobmanager.job_master import JobMaster
 from penstock.jobmanager.requests import Operation
+from penstock.jobmanager.settings import object_store_options
 from penstock.metrics.store import MetricStore
 from penstock.rest import facts, models
 from penstock.rest.errors import Conflict, NotFound
@@ -35,6 +37,7 @@ class DispatcherGateway:
     ) -> None:
         self._dispatcher = dispatcher
         self._configuration = dict(configuration)
+        self._object_store_options = object_store_options(Configuration(configuration))
         self._slots = slots
         self._shut_down = shut_down
 
@@ -52,7 +55,10 @@ class DispatcherGateway:
         return facts.Readiness(True)
 
     def cluster(self) -> facts.Cluster:
-        total = self._slots()
+        try:
+            total = self._slots()
+        except Exception:  # the cluster is going down while somebody looks
+            total = 0
         managers: dict[str, facts.TaskManager] = {}
         used = 0
         for job in self._dispatcher.jobs():
@@ -178,7 +184,7 @@ class DispatcherGateway:
 
         def work() -> None:
             try:
-                dispose(path)
+                dispose(path, self._object_store_options)
                 operation.complete(location=path)
             except PenstockError as error:
                 operation.fail(str(error))
@@ -210,7 +216,7 @@ def _describe(job: JobMaster) -> facts.Job:
         id=job.job_id,
         name=job.program.name,
         state=history.status.value,
-        start=times.get("INITIALIZING", 0),
+        start=history.started_at,
         end=times.get(history.status.value, facts.NOT_YET) if terminal else facts.NOT_YET,
         parallelism=job.parallelism,
         max_parallelism=job.graph.max_parallelism,

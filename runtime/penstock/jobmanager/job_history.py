@@ -44,9 +44,12 @@ class JobHistory:
     rescales: deque[Rescale] = field(default_factory=lambda: deque(maxlen=32))
     events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=256))
     restarts: int = 0
+    started_at: int = 0
+    """ms; of the first attempt."""
 
     def move(self, status: JobStatus, now_ms: int) -> None:
         self.status = status
+        self.started_at = self.started_at or now_ms
         self.timestamps[status.value] = now_ms
         self.event(now_ms, f"job is {status.value}")
 

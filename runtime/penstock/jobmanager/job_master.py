@@ -514,7 +514,10 @@ class JobMaster:
             return
         available = self.runner.available_slots()
         if available < parallelism and self.settings.scheduler != "adaptive":
-            operation.fail(f"parallelism {parallelism} needs {parallelism} slots, the cluster has {available}")
+            operation.fail(
+                f"parallelism {parallelism} needs {parallelism} slots, the cluster has {available}: add workers, or set "
+                "jobmanager.scheduler to adaptive"
+            )
             return
         operation.arguments |= {"old": self.parallelism, "started": self._now()}
         self.parts.exclusive = operation

@@ -170,6 +170,7 @@ def check(
     parallelism: int | None,
     against: str | None,
     configuration: Mapping[str, str],
+    allow_non_restored_state: Sequence[str] = (),
 ) -> Mapping[str, Any]:
     """Build the program's graph without running it, and hold it against a snapshot if one is named."""
     collector = _Collector()
@@ -178,7 +179,7 @@ def check(
         run_script_on(collector, entry, args, command_line(configuration, parallelism))
         raise InvalidJob(f"{entry} never calls execute()", remedy="end the program with env.execute(...)")
     except _Built:
-        problem = _check_against(collector.graph, against)
+        problem = _check_against(collector.graph, against, allow_non_restored_state)
     except PenstockError as error:
         problem = _problem(error)
     except Exception as error:
@@ -187,12 +188,12 @@ def check(
     return {"ok": problem is None, "problems": [] if problem is None else [problem], "graph": plan}
 
 
-def _check_against(graph: JobGraph | None, against: str | None) -> dict[str, str] | None:
+def _check_against(graph: JobGraph | None, against: str | None, allowed: Sequence[str]) -> dict[str, str] | None:
     """What keeps the snapshot from being restored into the graph; None: nothing."""
     if graph is None or against is None:
         return None
     try:
-        plan_restore(resolve(against).manifest, operator_infos(graph))
+        plan_restore(resolve(against).manifest, operator_infos(graph), list(allowed))
     except PenstockError as error:
         return _problem(error)
     return None

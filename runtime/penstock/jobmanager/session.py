@@ -247,9 +247,8 @@ def raise_if_failed(master: JobMaster) -> None:
 
 
 def result_of(master: JobMaster) -> JobExecutionResult:
-    times = master.history.timestamps
-    started = times.get("INITIALIZING", 0)
-    ended = times.get(master.history.status.value, started)
+    started = master.history.started_at
+    ended = master.history.timestamps.get(master.history.status.value, started)
     return JobExecutionResult(JobID(master.job_id), ended - started)
 
 
