@@ -1,0 +1,12 @@
+"""Tests of jobs and operators without Spark, in one process, on a clock that the test moves. See docs/testing.md.
+
+`JobHarness` runs a whole program as the engine does; `OperatorHarness` runs one operator by itself. `CRASH`, pushed into a
+source, makes a job fail over when it gets there.
+"""
+
+from __future__ import annotations
+
+from penstock.testing.job_harness import CRASH, JobHarness
+from penstock.testing.snapshot import JobSnapshot
+
+__all__ = ["CRASH", "JobHarness", "JobSnapshot"]

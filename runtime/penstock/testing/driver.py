@@ -1,0 +1,179 @@
+"""Steps a JobMaster from the test's thread: starts jobs, runs their epochs, fails over, and sees when nothing is left to do."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from penstock.common import options
+from penstock.common.errors import ClusterError
+from penstock.common.job_id import JobID
+from penstock.common.job_status import JobStatus
+from penstock.jobmanager.epoch_loop import EpochLoop, JobFailed, Rescaled, ResultSink, failure_of
+from penstock.jobmanager.in_process import InProcessRunner
+from penstock.jobmanager.job_master import JobMaster, JobMasterOptions
+from penstock.jobmanager.requests import Operation
+from penstock.jobmanager.settings import JobSettings
+from penstock.testing.outputs import Outputs
+from penstock.testing.source import CrashMarkReached
+
+if TYPE_CHECKING:
+    from penstock.graph.program import Program
+    from penstock.taskmanager.worker import ManualClock
+    from penstock.testing.journal import Journal
+
+SLOTS = 1024
+PAUSE_S = 0.0005
+"""Between epochs, while a checkpoint is uploaded in the background."""
+
+
+class JobDriver:
+    """One job after the other, each a JobMaster on the in-process runner.
+
+    Args:
+        checkpoints: URL of the folder for the checkpoints of all of them.
+    """
+
+    def __init__(self, clock: ManualClock, checkpoints: str) -> None:
+        self.clock = clock
+        self.runner = InProcessRunner(SLOTS, clock)
+        self.lines: list[str] = []
+        self.outputs = Outputs()
+        self.restarts = 0
+        self.status: JobStatus | None = None
+        """The final one, once the job has ended."""
+        self._checkpoints = checkpoints
+        self._journal: Journal
+        self._master: JobMaster | None = None
+        self._loop: EpochLoop
+
+    @property
+    def has_started(self) -> bool:
+        return self._master is not None
+
+    @property
+    def master(self) -> JobMaster:
+        """The running job's.
+
+        Raises:
+            ClusterError: it has ended.
+        """
+        if self._master is None or self.status is not None:
+            raise ClusterError(f"the job has ended as {'CREATED' if self.status is None else self.status.value}")
+        return self._master
+
+    def begin(
+        self,
+        program: Program,
+        journal: Journal,
+        location: str = "",
+        parallelism: int | None = None,
+        allow_non_restored: bool | list[str] = False,
+    ) -> None:
+        """Start a job, from a snapshot if a location is given; one that runs is left as it is.
+
+        Raises:
+            RestoreRefused: the snapshot does not fit the program.
+        """
+        self.end(JobStatus.SUSPENDED)
+        values = {options.CHECKPOINT_DIRECTORY.key: self._checkpoints, **program.configuration}
+        settings = JobSettings.from_configuration(values)
+        sink = ResultSink(on_line=self.lines.append)
+        asked = JobMasterOptions(
+            restore_path=location, allow_non_restored=allow_non_restored, parallelism=parallelism, sink=sink
+        )
+        master = JobMaster(program, JobID.generate().digits, settings, self.clock, asked)
+        master.parts.results = self.outputs
+        self._journal = journal
+        self._master = master.attach(self.runner)
+        self.status = None
+        try:
+            master.open()
+            self._begin_attempt()
+        except BaseException:
+            self.end(JobStatus.FAILED)
+            raise
+
+    def end(self, status: JobStatus) -> None:
+        """Let go of the job, if one runs."""
+        if self._master is not None and self.status is None:
+            self._master.shutdown(status)
+            self.status = status
+
+    def run(self) -> None:
+        """Epochs until nothing is left to do at the clock's time.
+
+        Raises:
+            PenstockError: the job has failed for good.
+        """
+        while self.status is None and self._has_work():
+            self._step()
+
+    def advance(self, target: int) -> None:
+        """Move the clock to `target` (ms), with a stop wherever something is due."""
+        self.run()
+        while self.status is None and (due := self._loop.next_due()) is not None and due <= target:
+            self.clock.set(due)
+            self.run()
+        self.clock.set(target)
+        if self.status is None:
+            self._step()
+            self.run()
+
+    def request(self, operation: Operation) -> Operation:
+        """Have the job do something, and run it until that is done.
+
+        Raises:
+            ClusterError: it failed.
+        """
+        self.master.request(operation)
+        while not operation.is_done:
+            self._step()
+        if operation.failure is not None:
+            raise ClusterError(f"{operation.kind} failed: {operation.failure}")
+        return operation
+
+    def restart(self, reason: str) -> None:
+        """All state in tasks is lost; go on from the last completed checkpoint."""
+        self.restarts += 1
+        self.master.lose_attempt(reason)
+        self._begin_attempt()
+
+    def _has_work(self) -> bool:
+        if self._journal.has_unread or not self._loop.is_settled:
+            return True
+        due = self._loop.next_due()
+        return (due is not None and due <= self.clock.now_ms()) or self._journal.move_horizon()
+
+    def _begin_attempt(self) -> None:
+        self._journal.begin_attempt()
+        self._loop = self.master.begin_attempt()
+        self._step()
+
+    def _step(self) -> None:
+        master = self.master
+        try:
+            status = master.step(self._loop)
+        except Rescaled:
+            master.begin_rescaled_attempt()
+            self._begin_attempt()
+        except Exception as error:
+            if isinstance(error, JobFailed) and error.failure.kind == CrashMarkReached.__name__:
+                self.restart(error.failure.message)
+            else:
+                self._fail_over(error)
+        else:
+            if status is not None:
+                self.end(status)
+            elif master.checkpoints.coordinator.is_in_progress:
+                time.sleep(PAUSE_S)
+
+    def _fail_over(self, error: Exception) -> None:
+        try:
+            delay = self.master.fail_over(error)
+        except Exception:
+            self.end(JobStatus.FAILED)
+            raise failure_of(error) from error
+        self.restarts += 1
+        self.clock.set(self.clock.now_ms() + delay)
+        self._begin_attempt()
