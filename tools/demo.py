@@ -154,7 +154,7 @@ def compare(output: str, data: str = str(EXAMPLE / "data")) -> tuple[bool, dict[
     """Read the job's output back and hold it against DuckDB's; (equal, counts and the first differences)."""
     fs, path = fsspec.core.url_to_fs(output)
     days = [
-        tuple(row[c] for c in ("station", "day", "mean", "minimum", "maximum", "count"))
+        tuple(row[c] for c in ("station", "day", "mean", "minimum", "maximum", "readings"))
         for file in fs.find(f"{path}/days")
         for row in pq.read_table(fs.open(file, "rb")).to_pylist()
     ]
@@ -169,7 +169,7 @@ def compare(output: str, data: str = str(EXAMPLE / "data")) -> tuple[bool, dict[
     report: dict[str, Any] = {}
     equal = True
     for name, got, query in (
-        ("days", days, "SELECT station, day, mean, minimum, maximum, count FROM days"),
+        ("days", days, "SELECT station, day, mean, minimum, maximum, readings FROM days"),
         ("alerts", alerts, "SELECT station, time, celsius, hours FROM alerts"),
     ):
         wanted = sorted(expected.execute(query).fetchall())

@@ -6,7 +6,6 @@ JobManager at its start; the engine takes a jar that lies beside their sources.
 
 from __future__ import annotations
 
-import compileall
 import importlib.util
 import os
 import shutil
@@ -15,7 +14,8 @@ import sys
 import sysconfig
 import zipfile
 from pathlib import Path
-from py_compile import PycInvalidationMode
+
+from slim import write_byte_code
 
 EARLIEST = (1980, 1, 1, 0, 0, 0)
 """The date of every file in the jar: the same sources give the same bytes."""
@@ -23,7 +23,16 @@ EARLIEST = (1980, 1, 1, 0, 0, 0)
 
 def main(wheel: Path, root: Path) -> None:
     pip = Path(sys.prefix) / "pip.whl" / "pip"
-    install = ["install", "--no-compile", "--no-deps", "--no-index", "--no-warn-script-location", "--root", str(root), str(wheel)]
+    install = [
+        "install",
+        "--no-compile",
+        "--no-deps",
+        "--no-index",
+        "--no-warn-script-location",
+        "--root",
+        str(root),
+        str(wheel),
+    ]
     subprocess.run([sys.executable, str(pip), *install], check=True)
     installed = root / sysconfig.get_paths()["purelib"].lstrip("/")
     for record in installed.glob("*.dist-info/direct_url.json"):
@@ -31,7 +40,7 @@ def main(wheel: Path, root: Path) -> None:
     sys.path.insert(0, str(installed))
     if importlib.util.find_spec("pyspark"):
         package_classes(installed / "penstock" / "jobmanager" / "jvm")
-    compileall.compile_dir(installed, quiet=2, stripdir=str(root), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+    write_byte_code(installed, str(root))
 
 
 def package_classes(folder: Path) -> None:
@@ -51,7 +60,9 @@ def package_classes(folder: Path) -> None:
     with zipfile.ZipFile(built) as archive, zipfile.ZipFile(folder / built.name, "w", zipfile.ZIP_DEFLATED) as jar:
         for name in sorted(archive.namelist()):
             jar.writestr(zipfile.ZipInfo(name, EARLIEST), archive.read(name))
-    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+    # of the import above; byte code is written in one go, for all modules
+    for cache in folder.parents[1].rglob("__pycache__"):
+        shutil.rmtree(cache)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,13 @@ slot would compile the same modules again.
 
 from __future__ import annotations
 
-import compileall
+import os
 import platform
 import shutil
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
-from py_compile import PycInvalidationMode
 
 FOREIGN = {"x86_64": "*-linux-aarch_64.jar", "aarch64": "*-linux-x86_64.jar"}
 """Jars with native libraries of the architecture that this is not."""
@@ -32,12 +32,22 @@ def main(drop_list: Path | None) -> None:
     if unmatched:
         raise SystemExit("nothing matches these lines of the drop list, look at them again: " + ", ".join(unmatched))
     slim = size(packages)
-    # by content and never checked: modification times are reset when a layer is made
-    compiled = compileall.compile_dir(
-        packages, quiet=2, workers=0, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH
-    )
-    print(
-        f"packages: {before >> 20} MiB, {slim >> 20} MiB slim, {size(packages) >> 20} MiB with byte code ({compiled=})"
+    write_byte_code(packages)
+    print(f"packages: {before >> 20} MiB, {slim >> 20} MiB slim, {size(packages) >> 20} MiB with byte code")
+
+
+def write_byte_code(directory: Path, strip: str = "") -> None:
+    """Compile all modules below ``directory``; ``strip`` is left out of the paths that tracebacks show.
+
+    The same sources give the same bytes: found by content and never checked, because modification times are reset when a
+    layer is made; in one new process, because what else is alive in it, and how it hashes, show in what is written.
+    """
+    mode = ["--invalidation-mode", "unchecked-hash"]
+    # a module that this Python cannot compile is one that it cannot import either: no reason to fail
+    subprocess.run(
+        [sys.executable, "-m", "compileall", "-qq", "-f", "-j", "1", *mode, "-s", strip, str(directory)],
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+        check=False,
     )
 
 
