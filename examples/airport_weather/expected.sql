@@ -10,7 +10,7 @@ WHERE temp IS NOT NULL;
 CREATE OR REPLACE TEMP TABLE days AS
 SELECT station,
        strftime(time AT TIME ZONE 'UTC', '%Y-%m-%d') AS day,
-       avg(celsius) AS mean, min(celsius) AS minimum, max(celsius) AS maximum, count(*) AS count
+       avg(celsius) AS mean, min(celsius) AS minimum, max(celsius) AS maximum, count(*) AS readings
 FROM readings
 GROUP BY ALL;
 

@@ -44,7 +44,7 @@ class DailyStatistics(NamedTuple):
     mean: float
     minimum: float
     maximum: float
-    count: int
+    readings: int
 
 
 class Alert(NamedTuple):
