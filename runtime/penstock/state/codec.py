@@ -108,3 +108,32 @@ def are_frozen(values: Sequence[Any]) -> bool:
     if kinds <= SCALARS:
         return True
     return kinds == {tuple} and SCALARS.issuperset(map(type, chain.from_iterable(values)))
+
+
+class EncodedCodec(Codec):
+    """Values whose type is not known here: they stay as they are encoded, one by one.
+
+    Args:
+        expiring: whether they carry an expiry time.
+    """
+
+    schema: Schema = {"type": "encoded"}
+
+    def __init__(self, state: str, *, expiring: bool = False) -> None:
+        super().__init__(state, "")
+        self._expiring = expiring
+
+    def encode(self, value: bytes) -> bytes:
+        return value
+
+    def decode(self, data: bytes | memoryview) -> bytes:
+        return bytes(data)
+
+    def freeze(self, values: list[Any]) -> list[Any]:
+        return values
+
+    def encode_column(self, frozen: Sequence[Any]) -> tuple[int, bytes]:
+        return join_column(frozen, expiring=self._expiring)
+
+    def decode_column(self, code: int, data: bytes | memoryview) -> list[Any]:
+        return list(split_column(code, data))

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _TABLES: dict[str, type[Table]] = {"value": ValueTable, "list": ListTable, "map": MapTable}
 TIMER_INFO = StateInfo("timer", "timer", {"type": "int"})
+TIMER_TABLES = ("event-time", "processing-time")
+"""Names under which snapshots hold timers."""
 
 
 class HashMapStateBackend:
@@ -65,8 +67,8 @@ class HashMapStateBackend:
         self.max_parallelism = max_parallelism
         self.clock = clock
         self.operator_name = operator_name
-        self.event_time_timers = TimerTable("event-time", operator_name)
-        self.processing_time_timers = TimerTable("processing-time", operator_name)
+        self.event_time_timers = TimerTable(TIMER_TABLES[0], operator_name)
+        self.processing_time_timers = TimerTable(TIMER_TABLES[1], operator_name)
         self._owner = Ownership(
             key_group_range, max_parallelism, KeyCodec(key_type, "keys", operator_name), key_schema(key_type)
         )

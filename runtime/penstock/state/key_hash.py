@@ -24,7 +24,7 @@ import numpy as np
 
 from penstock.common.errors import StateTypeError
 from penstock.common.types import Row
-from penstock.state.tagged import type_name
+from penstock.state.tagged import StructKey, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,6 +145,8 @@ _CHECKSUMS: dict[type, Callable[[Any], int]] = {
     datetime: _datetime,
     date: lambda key: crc32(key.toordinal().to_bytes(4, "little"), _DATE_SEED),
     time: _time,
+    Row: lambda key: _sequence(key, _STRUCT_SEED),
+    StructKey: lambda key: _sequence(key[1::2], _STRUCT_SEED),
     timedelta: lambda key: crc32((key // _MICROSECOND).to_bytes(9, "little", signed=True), _TIMEDELTA_SEED),
 }
 
@@ -177,8 +179,6 @@ def _checksum_other(key: Any) -> int:
     for base in (str, int, float, bytes, tuple, frozenset, Decimal, UUID, datetime, date, time, timedelta):
         if isinstance(key, base):
             return _CHECKSUMS[base](str.__str__(key) if isinstance(key, str) else key)
-    if isinstance(key, Row):
-        return _sequence(key, _STRUCT_SEED)
     values = struct_fields(key)
     if values is not None and type(key).__hash__ is not None:
         return _sequence(values.values(), _STRUCT_SEED)

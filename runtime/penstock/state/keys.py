@@ -22,6 +22,7 @@ from msgspec.msgpack import Decoder, Encoder, Ext
 
 from penstock.common.errors import StateTypeError
 from penstock.common.type_information import TypeInformation
+from penstock.common.types import Row
 from penstock.state.codec import NATIVE, TUPLES
 from penstock.state.key_hash import is_model, key_type_error, plain_decimal, struct_fields
 from penstock.state.tagged import (
@@ -29,6 +30,7 @@ from penstock.state.tagged import (
     FROZENSET,
     INT_MAX,
     INT_MIN,
+    ROW,
     SCALARS,
     STRUCT_KEY,
     StructKey,
@@ -39,7 +41,7 @@ from penstock.state.tagged import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 CANONICAL = 2
 """Column code: a msgpack array of keys encoded one by one. The other codes are those of `codec`."""
@@ -100,6 +102,15 @@ def _time(key: time) -> Any:
     return tag(key)
 
 
+def _row(key: Row) -> Ext:
+    values = [tag(canonical(value)) for value in key]
+    return Ext(ROW, _encode([key.get_row_kind().value, key.get_field_names(), values]))
+
+
+def _struct(names_and_values: Iterable[Any]) -> Ext:
+    return Ext(STRUCT_KEY, _encode([tag(canonical(part)) for part in names_and_values]))
+
+
 _CANONICAL: dict[type, Callable[[Any], Any]] = {
     int: _int,
     bool: int,
@@ -113,6 +124,8 @@ _CANONICAL: dict[type, Callable[[Any], Any]] = {
     date: tag,
     time: _time,
     timedelta: tag,
+    Row: _row,
+    StructKey: lambda key: _struct(key),
 }
 
 
@@ -130,8 +143,7 @@ def _canonical_other(key: Any) -> Any:
             return _CANONICAL[base](key)
     fields = struct_fields(key)
     if fields is not None and type(key).__hash__ is not None:
-        flat = [part for name, value in fields.items() for part in (name, tag(canonical(value)))]
-        return Ext(STRUCT_KEY, _encode(flat))
+        return _struct(part for named in fields.items() for part in named)
     raise key_type_error(key)
 
 
@@ -232,7 +244,9 @@ def _with_dicts(key: Any) -> Any:
     return tuple(map(_with_dicts, key)) if isinstance(key, tuple) else key
 
 
-_UNTYPED = frozenset({str, int, float, bool, bytes, type(None), Decimal, UUID, datetime, date, time, timedelta})
+_UNTYPED = frozenset(
+    {str, int, float, bool, bytes, type(None), Decimal, UUID, datetime, date, time, timedelta, Row, StructKey}
+)
 
 
 def _dec_hook(annotation: Any, value: Any) -> Any:
@@ -240,3 +254,7 @@ def _dec_hook(annotation: Any, value: Any) -> Any:
     if isinstance(value, cls):
         return value
     return cls.model_validate(value, by_name=True, by_alias=False) if is_model(cls) else cls(value)
+
+
+UNTYPED_KEYS = KeyCodec(None, "keys")
+"""For a reader who does not know the type of the keys: structures come as `StructKey`."""

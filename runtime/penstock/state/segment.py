@@ -19,7 +19,7 @@ import msgspec
 
 from penstock.common.errors import StateFormatUnsupported
 from penstock.state.backend import KeyGroupRange
-from penstock.state.codec import Codec, split_column
+from penstock.state.codec import Codec
 from penstock.state.key_groups import keys_key_groups
 from penstock.state.keys import KeyCodec
 from penstock.state.rows import DROP, Rows
@@ -224,15 +224,6 @@ class StoredBlock:
         rows = self._keys(columns, keys, map_keys)
         if values:
             rows.values = codec.decode_column(values_code, values)
-        return self._filtered(rows, within, max_parallelism)
-
-    def raw_rows(self, within: KeyGroupRange, max_parallelism: int, keys: KeyCodec, map_keys: KeyCodec | None) -> Rows:
-        """The same with values as their single encodings, for a reader who does not know their type."""
-        columns = self._columns()
-        values_code, values = columns[VALUES]
-        rows = self._keys(columns, keys, map_keys)
-        if values:
-            rows.values = split_column(values_code, values)
         return self._filtered(rows, within, max_parallelism)
 
     def _columns(self) -> list[tuple[int, memoryview]]:

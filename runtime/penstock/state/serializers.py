@@ -53,7 +53,9 @@ def _with_nones(annotation: Any) -> Any:
     """None is a value of every part of a Flink type, which the annotation of its type information does not say."""
     origin = get_origin(annotation)
     if origin in (list, tuple):
-        return types.GenericAlias(origin, tuple(part if part is ... else _with_nones(part) | None for part in get_args(annotation)))
+        return types.GenericAlias(
+            origin, tuple(part if part is ... else _with_nones(part) | None for part in get_args(annotation))
+        )
     if origin is dict:
         key, value = get_args(annotation)
         return types.GenericAlias(dict, (key, _with_nones(value) | None))

@@ -78,6 +78,7 @@ class TimerService:
         """Every timer of one timestamp; stops when a callback registered an earlier one, which comes first."""
         at, heap = self._at, table.heap
         bucket = table.spaces[timestamp]
+        table.firing.add(timestamp)
         for pair in list(bucket):
             if pair not in bucket:
                 continue

@@ -32,6 +32,8 @@ class TimerTable(Table):
         super().__init__(name, ScalarCodec(int, name, operator))
         del self.spaces[None]
         self.heap: list[int] = []
+        self.firing: set[int] = set()
+        """Timestamps whose buckets are being fired: what goes from them is not noted, they go as a whole."""
         self._stale = 0
         self._born: set[int] = set()
         self._deleted: list[tuple[int, Pair]] = []
@@ -61,25 +63,30 @@ class TimerTable(Table):
         if bucket is None or pair not in bucket:
             return
         del bucket[pair]
-        if not bucket:
+        if not bucket and timestamp in self.firing:
             self.drop(timestamp)
-        elif self.tracking and timestamp not in self._born:
+            return
+        if self.tracking and timestamp not in self._born:
             self._deleted.append((timestamp, pair))
+        if not bucket:
+            self._forget(timestamp)
 
     def drop(self, timestamp: int) -> None:
-        """A bucket is empty: its last timer fired or was deleted."""
+        """A bucket fired as a whole; nothing was noted of its timers one by one."""
+        if self.tracking and timestamp not in self._born:
+            self._dropped.add(timestamp)
+        self._forget(timestamp)
+
+    def _forget(self, timestamp: int) -> None:
         del self.spaces[timestamp]
+        self._born.discard(timestamp)
+        self.firing.discard(timestamp)
         if self.heap[0] == timestamp:
             heappop(self.heap)
         else:
             self._stale += 1
             if self._stale > len(self.spaces) + 1024:
                 self.restored()
-        if self.tracking:
-            if timestamp in self._born:
-                self._born.discard(timestamp)
-            else:
-                self._dropped.add(timestamp)
 
     def first(self) -> int | None:
         """The earliest timestamp."""

@@ -1,0 +1,192 @@
+"""The database under the RocksDB backend: options, column families, opening, closing.
+
+There is no write-ahead log: what is not in a checkpoint is lost with the process anyway, and replayed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocksdict import (
+    AccessType,
+    BlockBasedOptions,
+    Cache,
+    Checkpoint,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
+
+from penstock.common.errors import InvalidJob
+from penstock.state.rocksdb_rows import after
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+PREFIX = "state.backend.rocksdb."
+DEFAULTS: dict[str, Any] = {
+    "block.cache-size": "64mb",
+    "writebuffer.size": "32mb",
+    "thread.num": 2,
+    "compression": "lz4",
+}
+"""Options, without the prefix: cache of read blocks, memory of unflushed writes per state, background threads,
+compression of files (`none`, `lz4`, `zstd`, `snappy`)."""
+
+_UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
+BATCH_ROWS = 10_000
+
+
+def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that concern this backend, with their defaults.
+
+    Raises:
+        InvalidJob: an option of that prefix is not known, or its value makes no sense.
+
+    >>> read_options({"state.backend.rocksdb.writebuffer.size": "4mb"})["writebuffer.size"]
+    4194304
+    """
+    given = {name.removeprefix(PREFIX): value for name, value in options.items() if name.startswith(PREFIX)}
+    unknown = sorted(given.keys() - DEFAULTS.keys())
+    if unknown:
+        raise InvalidJob(
+            f"there is no option {PREFIX}{unknown[0]}",
+            remedy=f"choose from {', '.join(PREFIX + name for name in DEFAULTS)}",
+        )
+    values = DEFAULTS | given
+    for name in ("block.cache-size", "writebuffer.size"):
+        values[name] = _bytes(name, values[name])
+    if not hasattr(DBCompressionType, str(values["compression"])):
+        raise InvalidJob(
+            f"there is no compression {values['compression']!r}", remedy="choose none, lz4, zstd or snappy"
+        )
+    return values
+
+
+def _bytes(name: str, value: Any) -> int:
+    text = str(value).strip().lower()
+    digits = text.rstrip("bgkm ")
+    unit = text[len(digits) :].strip()
+    if not digits.isdigit() or unit not in _UNITS:
+        raise InvalidJob(f"{PREFIX}{name} is {value!r}", remedy="write a size such as 64mb")
+    return int(digits) * _UNITS[unit]
+
+
+class Database:
+    """One RocksDB instance.
+
+    Args:
+        path: directory; opened if there is a database, made otherwise.
+        options: what `read_options` gave.
+        read_only: opens what a restore reads.
+    """
+
+    def __init__(self, path: str, options: Mapping[str, Any], *, read_only: bool = False) -> None:
+        self.path = path
+        self._settings = options
+        self._cache = Cache(options["block.cache-size"])
+        exists = (Path(path) / "CURRENT").exists()
+        names = [name for name in Rdict.list_cf(path) if name != "default"] if exists else []
+        access = AccessType.read_only() if read_only else AccessType.read_write()
+        self._options = self._make_options()
+        self._db = Rdict(path, self._options, {name: self._make_options() for name in names} or None, access)
+        self._write = WriteOptions()
+        self._write.disable_wal = True
+        self._families: dict[str, Rdict] = {}
+        for name in names:
+            self._families[name] = self._opened(self._db.get_column_family(name), read_only)
+
+    def _make_options(self) -> Options:
+        settings = self._settings
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.create_missing_column_families(True)
+        options.set_write_buffer_size(settings["writebuffer.size"])
+        options.set_max_background_jobs(int(settings["thread.num"]))
+        options.set_compression_type(getattr(DBCompressionType, settings["compression"])())
+        options.set_keep_log_file_num(1)
+        options.set_level_compaction_dynamic_level_bytes(True)
+        table = BlockBasedOptions()
+        table.set_block_cache(self._cache)
+        table.set_bloom_filter(10, False)
+        options.set_block_based_table_factory(table)
+        return options
+
+    def _opened(self, family: Rdict, read_only: bool = False) -> Rdict:
+        if not read_only:
+            family.set_write_options(self._write)
+        return family
+
+    @property
+    def families(self) -> dict[str, Rdict]:
+        """Column families by name, without the default one."""
+        return self._families
+
+    def family(self, name: str) -> Rdict:
+        """The column family, made if there is none."""
+        family = self._families.get(name)
+        if family is None:
+            family = self._opened(self._db.create_column_family(name, self._make_options()))
+            self._families[name] = family
+        return family
+
+    def drop(self, name: str) -> None:
+        family = self._families.pop(name, None)
+        if family is not None:
+            family.close()
+            self._db.drop_column_family(name)
+
+    def batch(self) -> WriteBatch:
+        return WriteBatch(raw_mode=True)
+
+    def handle(self, name: str) -> Any:
+        """What a write batch needs to write into a column family."""
+        return self._db.get_column_family_handle(name)
+
+    def write(self, batch: WriteBatch) -> None:
+        self._db.write(batch, self._write)
+
+    def put_all(self, name: str, rows: Iterator[tuple[bytes, bytes]]) -> None:
+        """Write many rows."""
+        self.family(name)
+        handle, batch = self.handle(name), self.batch()
+        for row, value in rows:
+            batch.put(row, value, handle)
+            if len(batch) >= BATCH_ROWS:
+                self.write(batch)
+                batch = self.batch()
+        self.write(batch)
+
+    def checkpoint(self, path: str) -> None:
+        """Flush, and hard-link all files into a new directory."""
+        Checkpoint(self._db).create_checkpoint(path)
+
+    def close(self) -> None:
+        for family in self._families.values():
+            family.close()
+        self._families.clear()
+        self._db.close()
+
+    def destroy(self) -> None:
+        self.close()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def scan(family: Rdict, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Rows from `start` up to, not including, `stop`, as they were when the scan began."""
+    options = ReadOptions()  # the iterator reads the bound where it lies in the options: they must live as long
+    options.set_iterate_upper_bound(stop)
+    yield from family.items(from_key=start, read_opt=options)
+
+
+def scan_prefix(family: Rdict, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    return scan(family, prefix, after(prefix))
+
+
+def has_prefix(family: Rdict, prefix: bytes) -> bool:
+    return next(scan_prefix(family, prefix), None) is not None
