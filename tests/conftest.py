@@ -1,0 +1,44 @@
+"""What all tests share: one local cluster per runner for the whole session, one S3 server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.jobmanager.embedded import EmbeddedExecutor
+    from tools.s3server import S3Server
+
+WORKERS = 2
+"""Worker processes of the shared cluster, with as many slots as the first job says."""
+
+
+@pytest.fixture(scope="session", params=["batched", "pipelined"])
+def runner(request: pytest.FixtureRequest) -> str:
+    """Every test that runs on a cluster runs with both."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def executor(runner: str) -> Iterator[EmbeddedExecutor]:
+    """A cluster of real processes, started by the first job that runs on it and shared by all later ones."""
+    from penstock.jobmanager.embedded import EmbeddedExecutor
+
+    executor = EmbeddedExecutor()
+    executor.provider.least_workers = WORKERS
+    executor.session.on_line = None
+    yield executor
+    executor.stop()
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A real S3 server with a bucket `engine`."""
+    from tools.s3server import S3Server
+
+    with S3Server(tmp_path_factory.mktemp("s3")) as server:
+        server.create_bucket("engine")
+        yield server

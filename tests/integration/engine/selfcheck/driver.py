@@ -1,0 +1,167 @@
+"""Starts the self-verifying job on a cluster, does things to it, and measures how long it takes to recover."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from penstock.common.configuration import Configuration
+from penstock.common.executor import executing_on
+from penstock.common.job_status import JobStatus
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.jobmanager.embedded import EmbeddedExecutor
+from penstock.jobmanager.job_master import JobMaster
+from penstock.jobmanager.requests import Operation
+from penstock.jobmanager.session import SubmitOptions
+from penstock.jobmanager.spark_runner import SparkRunner
+from tests.integration.engine.selfcheck import processes
+from tests.integration.engine.selfcheck.job import Plan, build
+
+ROOT = Path(__file__).parents[4]
+PATIENCE_S = 120.0
+
+
+def configuration(runner: str, folder: str, **more: str) -> dict[str, str]:
+    """Checkpoints twice a second; everything under `folder` (a URL)."""
+    return {
+        "penstock.runner": runner,
+        "python.files": str(ROOT),
+        "rest.port": "-1",
+        "taskmanager.numberOfTaskSlots": "2",
+        "execution.checkpointing.interval": "500 ms",
+        "execution.checkpointing.dir": f"{folder}/checkpoints",
+        "execution.checkpointing.savepoint-dir": f"{folder}/savepoints",
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "1000",
+        "restart-strategy.fixed-delay.delay": "200 ms",
+        **{key.replace("__", "."): value for key, value in more.items()},
+    }
+
+
+def environment(settings: dict[str, str], parallelism: int) -> StreamExecutionEnvironment:
+    conf = Configuration()
+    for key, value in settings.items():
+        conf.set_string(key, value)
+    return StreamExecutionEnvironment.get_execution_environment(conf).set_parallelism(parallelism)
+
+
+def start(
+    executor: EmbeddedExecutor,
+    plan: Plan,
+    output: str,
+    settings: dict[str, str],
+    *,
+    parallelism: int = 2,
+    submit: SubmitOptions | None = None,
+    program: Callable[[StreamExecutionEnvironment, Plan, str], None] = build,
+) -> Driver:
+    """Start the job; it runs when this returns, or is about to."""
+    env = environment(settings, parallelism)
+    program(env, plan, output)
+    executor.session.submit_options = submit or SubmitOptions()
+    try:
+        with executing_on(executor):
+            client = env.execute_async("self-verifying")
+    finally:
+        executor.session.submit_options = SubmitOptions()
+    master = executor.session.dispatcher.job(client.get_job_id().digits)
+    assert master is not None
+    return Driver(executor, master)
+
+
+class Driver:
+    """A running job in the tests' hands."""
+
+    def __init__(self, executor: EmbeddedExecutor, master: JobMaster) -> None:
+        self.executor = executor
+        self.master = master
+
+    # --- looking ----------------------------------------------------------------------------------------------
+
+    @property
+    def workers(self) -> list[int]:
+        """Process ids of the Spark workers."""
+        cluster = self.executor.provider.cluster
+        assert cluster is not None
+        return list(cluster.workers.values())
+
+    @property
+    def completed(self) -> int:
+        """Checkpoints since the start."""
+        return int(self.master.checkpoints.coordinator.history.overview()["counts"]["completed"])
+
+    @property
+    def failures(self) -> list[str]:
+        return [f"{f.name}: {f.message}" for f in self.master.history.failures]
+
+    def wait_for(self, condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> float:
+        """Seconds it took."""
+        began = time.monotonic()
+        while not condition():
+            if self.master.is_done:
+                raise AssertionError(f"the job ended as {self.master.history.status.value} before {what}: {self.told()}")
+            if time.monotonic() - began > patience_s:
+                raise AssertionError(f"waited {patience_s:.0f} s in vain for {what}: {self.told()}")
+            time.sleep(0.02)
+        return time.monotonic() - began
+
+    def told(self) -> str:
+        history = self.master.history
+        return f"{history.status.value}, {history.restarts} restarts, {self.failures}"
+
+    def running(self, checkpoints: int = 2) -> Driver:
+        """Wait until it runs and has completed so many more checkpoints."""
+        wanted = self.completed + checkpoints
+        self.wait_for(
+            lambda: self.master.history.status is JobStatus.RUNNING and self.completed >= wanted, "it was running"
+        )
+        return self
+
+    def finished(self, patience_s: float = PATIENCE_S) -> Driver:
+        """Wait for the end of the job, which must be a good one."""
+        self.master.wait(patience_s)
+        assert self.master.history.status is JobStatus.FINISHED, self.told()
+        return self
+
+    # --- doing ------------------------------------------------------------------------------------------------
+
+    def ask(self, kind: str, **arguments: Any) -> Operation:
+        """Carry out a request and wait for its end."""
+        operation = self.master.request(Operation(kind, arguments))
+        assert operation.wait(PATIENCE_S), f"{kind} got no answer: {self.told()}"
+        assert operation.failure is None, f"{kind}: {operation.failure}"
+        return operation
+
+    def hurt(self, fault: Callable[[], object]) -> float:
+        """Do something that fails the job; seconds until a checkpoint of the next attempt made output visible."""
+        restarts = self.master.history.restarts
+        fault()
+        began = time.monotonic()
+        self.wait_for(lambda: self.master.history.restarts > restarts, "the fault was noticed")
+        completed = self.completed
+        self.wait_for(
+            lambda: self.master.history.status is JobStatus.RUNNING and self.completed > completed, "it had recovered"
+        )
+        return time.monotonic() - began
+
+    def kill_executor(self, index: int = 0) -> None:
+        """SIGKILL the JVM of a slot that the job uses."""
+        assert processes.kill(processes.executors(self.workers)[index])
+
+    def kill_python_worker(self, index: int = 0) -> None:
+        assert processes.kill(processes.python_workers(self.workers)[index])
+
+    def kill_worker(self) -> None:
+        """SIGKILL a Spark worker and its executors."""
+        cluster = self.executor.provider.cluster
+        assert cluster is not None
+        cluster.kill_worker(sorted(cluster.workers)[-1])
+
+    def misplace(self) -> None:
+        """Exchange the executors of two slots behind the runner's back: what they hold is then in the wrong place."""
+        runner = self.master.runner
+        assert isinstance(runner, SparkRunner)
+        runner._placement[0], runner._placement[1] = runner._placement[1], runner._placement[0]

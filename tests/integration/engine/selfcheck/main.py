@@ -1,0 +1,50 @@
+"""A JobManager process of its own with the self-verifying job; `python -m tests.integration.engine.selfcheck.main JSON`.
+
+Exit code 0: finished; 3: left to another JobManager; 1: failed. The errors it met are on stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from penstock.common.job_status import JobStatus
+from penstock.jobmanager.embedded import EmbeddedExecutor
+from penstock.jobmanager.session import SubmitOptions
+from tests.integration.engine.selfcheck.driver import start
+from tests.integration.engine.selfcheck.job import Plan
+
+EXIT_CODES = {JobStatus.FINISHED: 0, JobStatus.SUSPENDED: 3}
+
+
+def argument(plan: Plan, output: str, settings: dict[str, str], job_id: str, parallelism: int = 2) -> str:
+    """The process's one argument."""
+    return json.dumps(
+        {"plan": asdict(plan), "output": output, "settings": settings, "job_id": job_id, "parallelism": parallelism}
+    )
+
+
+def main(told: dict[str, Any]) -> int:
+    submit = SubmitOptions(job_id=told["job_id"])
+    executor = EmbeddedExecutor()
+    executor.session.on_line = None
+    driver = start(
+        executor,
+        Plan(**told["plan"]),
+        told["output"],
+        told["settings"],
+        parallelism=told["parallelism"],
+        submit=submit,
+    )
+    status = driver.master.wait()
+    for failure in driver.failures:
+        print(failure, file=sys.stderr)
+    print(status.value, flush=True)
+    executor.stop()
+    return EXIT_CODES.get(status, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(json.loads(sys.argv[1])))

@@ -1,0 +1,93 @@
+"""JobManagers in processes of their own, to be killed, stopped and continued from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+from tests.integration.engine.selfcheck import processes
+from tests.integration.engine.selfcheck.driver import PATIENCE_S, ROOT
+
+
+class Master:
+    """One JobManager process with its driver JVM and workers. Use as a context manager: it ends what is left of it."""
+
+    def __init__(self, argument: str, log: Path) -> None:
+        self.log = log
+        self._out: IO[bytes] = log.open("ab")
+        path = os.pathsep.join([str(ROOT / "runtime"), str(ROOT)])
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.integration.engine.selfcheck.main", argument],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.DEVNULL,
+            stdout=self._out,
+            stderr=subprocess.STDOUT,
+        )
+        self._below: set[int] = set()
+
+    def __enter__(self) -> Master:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.note()
+        self.kill()
+        for pid in self._below:
+            processes.kill(pid)
+        self._out.close()
+
+    def note(self) -> None:
+        """Remember the processes below it: when it is gone they are nobody's children."""
+        self._below |= {p.pid for p in processes.descendants([self.process.pid])}
+
+    def kill(self) -> None:
+        """SIGKILL the JobManager's process, and nothing else."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def stop(self) -> None:
+        """SIGSTOP it with its driver's JVM: a machine that stands still. Its workers are other machines and go on."""
+        self.note()
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        drivers = [p.pid for p in processes.descendants([self.process.pid]) if "SparkSubmit" in p.command]
+        assert drivers, "the driver's JVM was not found"
+        for pid in (self.process.pid, *drivers):
+            os.kill(pid, number)
+
+    def wait(self, patience_s: float = PATIENCE_S) -> int:
+        """The exit code."""
+        try:
+            return self.process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the JobManager has not ended:\n{self.told()}") from None
+
+    def told(self) -> str:
+        return self.log.read_text(errors="replace")[-4000:]
+
+
+def latest_checkpoint(folder: Path, job_id: str) -> int:
+    """Highest number of a completed checkpoint under `folder` (a directory); 0: none."""
+    found = [int(m.parent.name[4:]) for m in folder.glob(f"checkpoints/{job_id}/chk-*/_metadata")]
+    return max(found, default=0)
+
+
+def wait_for_checkpoint(folder: Path, job_id: str, number: int, master: Master) -> float:
+    """Wait until that checkpoint, or a later one, is complete; seconds it took."""
+    began = time.monotonic()
+    while latest_checkpoint(folder, job_id) < number:
+        assert master.process.poll() is None, f"the JobManager ended:\n{master.told()}"
+        assert time.monotonic() - began < PATIENCE_S, f"no checkpoint {number}:\n{master.told()}"
+        master.note()
+        time.sleep(0.1)
+    return time.monotonic() - began

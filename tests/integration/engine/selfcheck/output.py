@@ -1,0 +1,83 @@
+"""Reads a self-verifying job's output back and says what is wrong with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import fsspec
+import msgspec
+
+from tests.integration.engine.selfcheck.job import PER_WINDOW, STEP_MS, WINDOW_MS, Plan
+
+_SHOWN = 5
+
+
+def read(folder: str, options: dict[str, Any] | None = None) -> list[dict[str, int]]:
+    """All records of all files under a folder; a line that is not whole fails."""
+    fs, path = fsspec.core.url_to_fs(folder, **(options or {}))
+    fs.invalidate_cache()
+    decode = msgspec.json.Decoder(dict[str, int]).decode
+    if not fs.exists(path):
+        return []
+    found = []
+    for file in fs.find(path):
+        data = fs.cat_file(file)
+        if data and not data.endswith(b"\n"):
+            raise AssertionError(f"{file} ends within a line: …{data[-80:]!r}")
+        found += map(decode, data.splitlines())
+    return found
+
+
+def problems_of(plan: Plan, output: str, options: dict[str, Any] | None = None, *, complete: bool = True) -> list[str]:
+    """What is wrong; empty: exactly once.
+
+    Args:
+        complete: the job has read everything; False: what is there must be a beginning without holes.
+    """
+    numbers = read(f"{output}/numbers", options)
+    windows = read(f"{output}/windows", options)
+    return _numbers(plan, numbers, complete=complete) + _windows(plan, windows, complete=complete)
+
+
+def verify(plan: Plan, output: str, options: dict[str, Any] | None = None, *, complete: bool = True) -> None:
+    """Raises AssertionError with the first problems of each kind."""
+    found = problems_of(plan, output, options, complete=complete)
+    assert not found, "\n".join(found)
+
+
+def _numbers(plan: Plan, records: list[dict[str, int]], *, complete: bool) -> list[str]:
+    seen = Counter((r["key"], r["number"]) for r in records)
+    highest = {key: max((n for k, n in seen if k == key), default=-1) for key in range(plan.keys)}
+    expected = {
+        (key, number)
+        for key in range(plan.keys)
+        for number in range(plan.per_key if complete else highest[key] + 1)
+    }
+    torn = [r for r in records if r["last"] != r["number"] - 1 or r["count"] != r["number"] + 1]
+    return _differences("number", expected, seen) + _told("state that does not fit its record", torn)
+
+
+def _windows(plan: Plan, records: list[dict[str, int]], *, complete: bool) -> list[str]:
+    seen = Counter((r["key"], r["start"]) for r in records)
+    starts = range(0, (plan.per_key - 1) * STEP_MS + 1, WINDOW_MS)
+    expected = {(key, start) for key in range(plan.keys) for start in starts} if complete else set(seen)
+    wrong = []
+    for record in records:
+        first = record["start"] // STEP_MS
+        held = range(first, min(first + PER_WINDOW, plan.per_key))
+        if record["sum"] != sum(held) or record["count"] != len(held):
+            wrong.append(record)
+    return _differences("window", expected, seen) + _told("window with a wrong sum", wrong)
+
+
+def _differences(what: str, expected: set[tuple[int, int]], seen: Counter[tuple[int, int]]) -> list[str]:
+    return (
+        _told(f"lost {what}", sorted(expected - seen.keys()))
+        + _told(f"unknown {what}", sorted(seen.keys() - expected))
+        + _told(f"repeated {what}", sorted(item for item, times in seen.items() if times > 1))
+    )
+
+
+def _told(what: str, items: list[Any]) -> list[str]:
+    return [f"{len(items)} x {what}: {items[:_SHOWN]}"] if items else []

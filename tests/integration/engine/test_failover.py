@@ -1,0 +1,64 @@
+"""Faults, one at a time: the job recovers by itself, and its output is exactly once."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.engine.selfcheck import Driver, Plan, start, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.jobmanager.embedded import EmbeddedExecutor
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+LONG = Plan(per_key=500)
+FAULTS: dict[str, Callable[[Driver], object]] = {
+    "python-worker": Driver.kill_python_worker,
+    "executor": Driver.kill_executor,
+    "spark-worker": Driver.kill_worker,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_recovers_from(
+    fault: str,
+    executor: EmbeddedExecutor,
+    settings: dict[str, str],
+    output: str,
+    record_property: Callable[[str, object], None],
+) -> None:
+    driver = start(executor, LONG, output, settings).running()
+    seconds = driver.hurt(lambda: FAULTS[fault](driver))
+    record_property("recovery_s", round(seconds, 2))
+    print(f"{settings['penstock.runner']}, {fault}: output resumed after {seconds:.1f} s")
+    driver.finished()
+    verify(LONG, output)
+
+
+def test_subtasks_in_the_wrong_place_say_so(
+    executor: EmbeddedExecutor, settings: dict[str, str], output: str
+) -> None:
+    driver = start(executor, LONG, output, {**settings, "penstock.runner": "batched"}).running()
+    driver.hurt(driver.misplace)
+    assert any("state after epoch" in failure for failure in driver.failures), driver.failures
+    driver.finished()
+    verify(LONG, output)
+
+
+def test_a_users_exception_is_told_and_survived(
+    executor: EmbeddedExecutor, settings: dict[str, str], output: str, tmp_path: Path
+) -> None:
+    plan = dataclasses.replace(Plan(per_key=250), crash_at=120, marker=str(tmp_path / "raised"))
+    driver = start(executor, plan, output, settings).finished()
+    verify(plan, output)
+    assert driver.master.history.restarts == 1
+    failure = driver.master.history.failures[0]
+    assert failure.name == "ValueError"
+    assert "number 120 is refused, once" in failure.message
+    assert "process_element" in failure.traceback

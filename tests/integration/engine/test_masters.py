@@ -1,0 +1,53 @@
+"""The JobManager dies, or stands still and comes back when another has taken over."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.engine.selfcheck import Plan, verify
+from tests.integration.engine.selfcheck.main import argument
+from tests.integration.engine.selfcheck.masters import Master, latest_checkpoint, wait_for_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+PLAN = Plan(per_key=700)
+
+
+def test_a_killed_jobmanager_is_started_again(
+    settings: dict[str, str], output: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    job_id = uuid.uuid4().hex
+    told = argument(PLAN, output, settings, job_id)
+    with Master(told, tmp_path / "first.log") as first:
+        wait_for_checkpoint(tmp_path, job_id, 3, first)
+        first.kill()
+        reached = latest_checkpoint(tmp_path, job_id)
+        with Master(told, tmp_path / "second.log") as second:
+            seconds = wait_for_checkpoint(tmp_path, job_id, reached + 1, second)
+            record_property("recovery_s", round(seconds, 2))
+            print(f"{settings['penstock.runner']}: output resumed {seconds:.1f} s after the JobManager was killed")
+            assert second.wait() == 0, second.told()
+    verify(PLAN, output)
+
+
+def test_a_zombie_changes_nothing(settings: dict[str, str], output: str, tmp_path: Path) -> None:
+    job_id = uuid.uuid4().hex
+    told = argument(PLAN, output, settings, job_id)
+    with Master(told, tmp_path / "first.log") as zombie:
+        wait_for_checkpoint(tmp_path, job_id, 3, zombie)
+        zombie.stop()
+        reached = latest_checkpoint(tmp_path, job_id)
+        with Master(told, tmp_path / "second.log") as second:
+            wait_for_checkpoint(tmp_path, job_id, reached + 2, second)
+            zombie.go_on()
+            assert zombie.wait() == 3, zombie.told()
+            assert "Fenced" in zombie.told()
+            assert second.wait() == 0, second.told()
+    verify(PLAN, output)

@@ -1,0 +1,45 @@
+"""Checkpoints and output on a real S3 server, which goes away for some seconds."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.engine.selfcheck import Plan, start, verify
+from tests.integration.engine.selfcheck.driver import configuration
+
+if TYPE_CHECKING:
+    from penstock.jobmanager.embedded import EmbeddedExecutor
+    from tools.s3server import S3Server
+
+pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.slow]
+
+AWAY_S = 6.0
+
+
+def test_the_store_is_away_for_some_seconds(executor: EmbeddedExecutor, runner: str, s3: S3Server) -> None:
+    plan = Plan(per_key=500)
+    folder = f"s3://engine/{uuid.uuid4().hex}"
+    settings = configuration(
+        runner,
+        folder,
+        **{
+            "s3.endpoint": s3.endpoint_url,
+            "s3.access-key": s3.access_key,
+            "s3.secret-key": s3.secret_key,
+            "s3.endpoint.region": s3.credentials.region,
+            "execution.checkpointing.timeout": "3 s",
+            "execution.checkpointing.tolerable-failed-checkpoints": "10",
+        },
+    )
+    driver = start(executor, plan, f"{folder}/output", settings).running()
+    s3.pause()
+    time.sleep(AWAY_S)
+    s3.resume()
+    driver.running(2)
+    driver.finished()
+    verify(plan, f"{folder}/output", s3.storage_options())
+    assert driver.master.history.restarts == 0, driver.told()
