@@ -45,6 +45,21 @@ def test_pairs_with_an_output_tag_go_to_the_side_output() -> None:
     assert run.output.sides == {"odd": [(1, 9), (3, 9)]}
 
 
+def test_numbers_are_split_by_side_outputs() -> None:
+    """E21: large, small, or both."""
+    large, small = OutputTag("large"), OutputTag("small")
+
+    def split(value: tuple[int, str], ctx: Any) -> Any:
+        yield value
+        yield large if value[0] > 1000 else small, value
+
+    numbers = [(1000, "a"), (1001, "b"), (7, "c")]
+    run = OperatorRun(ProcessOperator(split)).push(*numbers)
+    assert run.side("large") == [(1001, "b")]
+    assert run.side("small") == [(1000, "a"), (7, "c")]
+    assert run.values == numbers
+
+
 def test_plain_pairs_are_results() -> None:
     run = OperatorRun(ProcessOperator(lambda v, ctx: [("odd", v)])).push(1)
     assert run.values == [("odd", 1)]

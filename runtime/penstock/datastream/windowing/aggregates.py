@@ -10,6 +10,7 @@ batch, and records that arrive as Arrow columns are aggregated without becoming 
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from penstock.common.errors import InvalidJob
@@ -21,9 +22,14 @@ if TYPE_CHECKING:
 
 Kind = Literal["mean", "sum", "min", "max", "count"]
 
-COUNT, SUM, MIN, MAX = range(4)
-STATS = 4
-"""Numbers the accumulator holds per field: count of values that are not None, their sum, minimum and maximum."""
+Stats = tuple[int, int, Any, Any, Any]
+"""What is kept of one field: the number of records, of values that are not None, their sum, minimum and maximum.
+
+A tuple, not a list: a million of them do not slow the garbage collector down, which looks at lists again and again and at
+tuples of numbers once. What is not needed stays 0 or None.
+"""
+RECORDS, COUNT, SUM, MIN, MAX = range(5)
+NO_STATS: Stats = (0, 0, 0, None, None)
 
 
 class _Part(NamedTuple):
@@ -48,13 +54,18 @@ class FieldAggregate(AggregateFunction):
         self.parts = tuple(_Part(*part) for part in parts)
         if not self.parts:
             raise InvalidJob("FieldAggregate needs at least one aggregate", remedy="for example FieldAggregate.mean(…)")
-        self.fields: list[Field | None] = list(dict.fromkeys(part.field for part in self.parts))
+        named = dict.fromkeys(part.field for part in self.parts if part.field is not None)
+        self.fields: list[Field | None] = list(named) or [None]
+        """The fields to read; [None] if only records are counted, which the first field's stats tell as well."""
         self.needs: list[frozenset[str]] = [
             frozenset(part.kind for part in self.parts if part.field == field) for field in self.fields
         ]
-        self._steps = [_step_for(field, need) for field, need in zip(self.fields, self.needs, strict=True)]
-        self._readers = [(_READERS[part.kind], STATS * self.fields.index(part.field)) for part in self.parts]
-        self._steps_at = [(step, STATS * index) for index, step in enumerate(self._steps)]
+        self._steps = [_step_for(need) for need in self.needs]
+        self._readers = [
+            (_records, 0) if part.field is None else (_READERS[part.kind], self.fields.index(part.field))
+            for part in self.parts
+        ]
+        self._is_single = len(self.fields) == 1
 
     @staticmethod
     def mean(field: Field) -> FieldAggregate:
@@ -81,128 +92,107 @@ class FieldAggregate(AggregateFunction):
         """All of them in one pass; the result is a tuple in this order."""
         return FieldAggregate([part for aggregate in aggregates for part in aggregate.parts])
 
-    def create_accumulator(self) -> list[Any]:
-        return [0, 0, None, None] * len(self.fields)
+    def create_accumulator(self) -> tuple[Any, ...]:
+        """`Stats` of the field; a tuple of them if there are several fields."""
+        return NO_STATS if self._is_single else (NO_STATS,) * len(self.fields)
 
-    def add(self, value: Any, accumulator: list[Any]) -> list[Any]:
+    def add(self, value: Any, accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
         inputs = [value if field is None else read_one(value, field) for field in self.fields]
-        return self._step_fields(inputs, accumulator)
+        return self.stepper()(inputs[0] if self._is_single else inputs, accumulator)
 
-    def get_result(self, accumulator: list[Any]) -> Any:
+    def get_result(self, accumulator: tuple[Any, ...]) -> Any:
         results = self.results(accumulator)
         return results[0] if len(results) == 1 else results
 
-    def results(self, accumulator: list[Any]) -> tuple[Any, ...]:
+    def results(self, accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
         """The result of every part, in order."""
-        return tuple([read(accumulator, at) for read, at in self._readers])
+        if self._is_single:
+            return tuple([read(accumulator) for read, _ in self._readers])
+        return tuple([read(accumulator[index]) for read, index in self._readers])
 
-    def merge(self, acc_a: list[Any], acc_b: list[Any]) -> list[Any]:
-        """Adds `acc_b` to `acc_a`."""
-        for at in range(0, len(acc_a), STATS):
-            acc_a[at + COUNT] += acc_b[at + COUNT]
-            acc_a[at + SUM] += acc_b[at + SUM]
-            low, high = acc_b[at + MIN], acc_b[at + MAX]
-            if low is not None and (acc_a[at + MIN] is None or low < acc_a[at + MIN]):
-                acc_a[at + MIN] = low
-            if high is not None and (acc_a[at + MAX] is None or high > acc_a[at + MAX]):
-                acc_a[at + MAX] = high
-        return acc_a
+    def merge(self, acc_a: tuple[Any, ...], acc_b: tuple[Any, ...]) -> tuple[Any, ...]:
+        return _merged(acc_a, acc_b) if self._is_single else tuple(map(_merged, acc_a, acc_b))
 
     def prepare(self, values: list[Any]) -> list[Any]:
         """What `stepper()` takes for each record: the field's value, or a tuple of them if there are several fields."""
         columns = [values if field is None else read_field(values, field) for field in self.fields]
-        return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+        return columns[0] if self._is_single else list(zip(*columns, strict=True))
 
-    def stepper(self) -> Callable[..., list[Any]]:
-        """(prepared input, accumulator) -> the same accumulator, changed."""
-        return self._steps[0] if len(self._steps) == 1 else self._step_fields
+    def stepper(self) -> Callable[[Any, Any], tuple[Any, ...]]:
+        """(prepared input, accumulator) -> accumulator."""
+        return self._steps[0] if self._is_single else self._step_fields
 
-    def _step_fields(self, values: Sequence[Any], accumulator: list[Any]) -> list[Any]:
-        for (step, at), value in zip(self._steps_at, values, strict=True):
-            step(value, accumulator, at)
-        return accumulator
+    def _step_fields(self, values: Sequence[Any], accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([step(value, stats) for step, value, stats in zip(self._steps, values, accumulator, strict=True)])
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{kind}({'' if field is None else repr(field)})" for kind, field in self.parts)
         return f"FieldAggregate({parts})"
 
 
-def _count(accumulator: list[Any], at: int) -> Any:
-    return accumulator[at]
+def _merged(a: Any, b: Any) -> Stats:
+    low, high = a[MIN], a[MAX]
+    if low is None or (b[MIN] is not None and b[MIN] < low):
+        low = b[MIN]
+    if high is None or (b[MAX] is not None and b[MAX] > high):
+        high = b[MAX]
+    return a[RECORDS] + b[RECORDS], a[COUNT] + b[COUNT], a[SUM] + b[SUM], low, high
 
 
-def _mean(accumulator: list[Any], at: int) -> Any:
-    return accumulator[at + SUM] / accumulator[at] if accumulator[at] else None
+def _mean(stats: Any) -> Any:
+    return stats[SUM] / stats[COUNT] if stats[COUNT] else None
 
 
-def _sum(accumulator: list[Any], at: int) -> Any:
-    return accumulator[at + SUM] if accumulator[at] else None
+def _sum(stats: Any) -> Any:
+    return stats[SUM] if stats[COUNT] else None
 
 
-def _min(accumulator: list[Any], at: int) -> Any:
-    return accumulator[at + MIN]
-
-
-def _max(accumulator: list[Any], at: int) -> Any:
-    return accumulator[at + MAX]
-
-
-_READERS: dict[Kind, Callable[[list[Any], int], Any]] = {
-    "count": _count,
+_records = itemgetter(RECORDS)
+_READERS: dict[Kind, Callable[[Any], Any]] = {
+    "count": itemgetter(COUNT),
+    "min": itemgetter(MIN),
+    "max": itemgetter(MAX),
     "mean": _mean,
     "sum": _sum,
-    "min": _min,
-    "max": _max,
 }
 
 
-def _step_records(value: Any, accumulator: list[Any], at: int = 0) -> list[Any]:
-    accumulator[at] += 1
-    return accumulator
+def _step_count(value: Any, stats: Any) -> Stats:
+    records, count, total, low, high = stats
+    return records + 1, count if value is None else count + 1, total, low, high
 
 
-def _step_count(value: Any, accumulator: list[Any], at: int = 0) -> list[Any]:
-    if value is not None:
-        accumulator[at] += 1
-    return accumulator
+def _step_sum(value: Any, stats: Any) -> Stats:
+    records, count, total, low, high = stats
+    if value is None:
+        return records + 1, count, total, low, high
+    return records + 1, count + 1, total + value, low, high
 
 
-def _step_sum(value: Any, accumulator: list[Any], at: int = 0) -> list[Any]:
-    if value is not None:
-        accumulator[at] += 1
-        accumulator[at + SUM] += value
-    return accumulator
+def _step_extremes(value: Any, stats: Any) -> Stats:
+    records, count, total, low, high = stats
+    if value is None:
+        return records + 1, count, total, low, high
+    if low is None or value < low:
+        low = value
+    if high is None or value > high:
+        high = value
+    return records + 1, count + 1, total, low, high
 
 
-def _step_extremes(value: Any, accumulator: list[Any], at: int = 0) -> list[Any]:
-    if value is not None:
-        if not accumulator[at]:
-            accumulator[at + MIN] = accumulator[at + MAX] = value
-        elif value < accumulator[at + MIN]:
-            accumulator[at + MIN] = value
-        elif value > accumulator[at + MAX]:
-            accumulator[at + MAX] = value
-        accumulator[at] += 1
-    return accumulator
+def _step_all(value: Any, stats: Any) -> Stats:
+    records, count, total, low, high = stats
+    if value is None:
+        return records + 1, count, total, low, high
+    if low is None or value < low:
+        low = value
+    if high is None or value > high:
+        high = value
+    return records + 1, count + 1, total + value, low, high
 
 
-def _step_all(value: Any, accumulator: list[Any], at: int = 0) -> list[Any]:
-    if value is not None:
-        accumulator[at + SUM] += value
-        if not accumulator[at]:
-            accumulator[at + MIN] = accumulator[at + MAX] = value
-        elif value < accumulator[at + MIN]:
-            accumulator[at + MIN] = value
-        elif value > accumulator[at + MAX]:
-            accumulator[at + MAX] = value
-        accumulator[at] += 1
-    return accumulator
-
-
-def _step_for(field: Field | None, need: frozenset[str]) -> Callable[..., list[Any]]:
+def _step_for(need: frozenset[str]) -> Callable[[Any, Any], Stats]:
     """The function that counts one value in, for the aggregates that are needed of its field."""
-    if field is None:
-        return _step_records
     if need & {"min", "max"}:
         return _step_all if need & {"mean", "sum"} else _step_extremes
     return _step_sum if need & {"mean", "sum"} else _step_count

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from penstock.datastream.windowing.trigger import Trigger
 
 
+_TUMBLE_COUNT = ValueStateDescriptor("tumble-count-assigner", int)
+_SLIDE_COUNT = ValueStateDescriptor("slide-count-assigner", int)
+
+
 class CountTumblingWindowAssigner(WindowAssigner[Any, CountWindow]):
     """Windows of `window_size` records of one key, in the order of arrival."""
 
@@ -34,7 +38,7 @@ class CountTumblingWindowAssigner(WindowAssigner[Any, CountWindow]):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> list[CountWindow]:
-        return [CountWindow(_next_position(context, "tumble-count-assigner") // self.window_size)]
+        return [CountWindow(_next_position(context, _TUMBLE_COUNT) // self.window_size)]
 
     def get_default_trigger(self, env: object = None) -> Trigger[Any, CountWindow]:
         return _purging_count_trigger(self.window_size)
@@ -65,7 +69,7 @@ class CountSlidingWindowAssigner(WindowAssigner[Any, CountWindow]):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> list[CountWindow]:
-        position = _next_position(context, "slide-count-assigner")
+        position = _next_position(context, _SLIDE_COUNT)
         last = position // self.window_slide
         first = max(0, -(-(position - self.window_size + 1) // self.window_slide))
         return [CountWindow(number) for number in range(last, first - 1, -1)]
@@ -83,9 +87,9 @@ class CountSlidingWindowAssigner(WindowAssigner[Any, CountWindow]):
         return f"CountSlidingWindowAssigner({self.window_size}, {self.window_slide})"
 
 
-def _next_position(context: WindowAssigner.WindowAssignerContext, state_name: str) -> int:
+def _next_position(context: WindowAssigner.WindowAssignerContext, descriptor: ValueStateDescriptor) -> int:
     """The number of records of this key so far; counts this one."""
-    count = context.get_runtime_context().get_state(ValueStateDescriptor(state_name, int))
+    count = context.get_runtime_context().get_state(descriptor)
     position = count.value() or 0
     count.update(position + 1)
     return position

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.datastream.windowing.aggregates import COUNT, MAX, MIN, SUM, FieldAggregate, Stats
+from penstock.datastream.windowing.aggregates import COUNT, MAX, MIN, RECORDS, SUM, FieldAggregate, Stats
 from penstock.taskmanager.operators.columns import find_column
 from penstock.taskmanager.operators.window_columns import number_column
 
@@ -85,24 +85,25 @@ def running_aggregates(
     aggregate = stretches.aggregate
     is_single = len(aggregate.fields) == 1
     starts: list[Any] = [before] if is_single else list(zip(*before, strict=True))
-    ends: list[list[Stats]] = []
-    running: dict[tuple[str, Field | None], pa.Array] = {}
-    for start, field, need, column in zip(starts, aggregate.fields, aggregate.needs, stretches.inputs, strict=True):
-        stats = _FieldRun(stretches, column, need, list(zip(*start, strict=True)))
-        ends.append(stats.ended())
-        for kind in need:
-            running[kind, field] = stats.column(kind)
+    runs = {
+        field: _FieldRun(stretches, column, need, list(zip(*start, strict=True)))
+        for start, field, need, column in zip(starts, aggregate.fields, aggregate.needs, stretches.inputs, strict=True)
+    }
     names = [kind if field is None else f"{kind}_{field}" for kind, field in aggregate.parts]
-    arrays = [running[part] for part in aggregate.parts]
+    arrays = [
+        runs[aggregate.fields[0]].column("records") if field is None else runs[field].column(kind)
+        for kind, field in aggregate.parts
+    ]
+    ends = [run.ended() for run in runs.values()]
     after: list[Any] = ends[0] if is_single else list(zip(*ends, strict=True))
     return pa.RecordBatch.from_arrays([stretches.key_column, *arrays], ["key", *names]), after
 
 
 class _FieldRun:
-    """Running count, sum and extremes of one field, for the sorted records.
+    """Running stats of one field, for the sorted records.
 
     Args:
-        start: count, sum, minimum and maximum of every key before the batch.
+        start: the stats of every key before the batch, one tuple per stat.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class _FieldRun:
     ) -> None:
         self._stretches = stretches
         self._start = start
+        self.records = self._numbered()
         self.count = self._counts(column)
         self.sum: Numbers | None = None
         self.low: Numbers | None = None
@@ -134,13 +136,20 @@ class _FieldRun:
         values = self._start[stat]
         return np.array([default if value is None else value for value in values] if None in values else values)
 
+    def _numbered(self) -> Longs:
+        """Which record of its key each one is."""
+        spread, first = self._stretches.spread, self._stretches.first
+        begin = self._begin(RECORDS, 0) + 1 - first
+        return spread(begin) + np.arange(len(self._stretches.order))
+
     def _counts(self, column: pa.Array | None) -> Longs:
         stretches = self._stretches
-        begin = stretches.spread(self._begin(COUNT, 0))
-        if column is None or not column.null_count:
-            return begin + np.arange(1, len(begin) + 1) - stretches.spread(stretches.first)
+        if column is None:
+            return stretches.spread(self._begin(COUNT, 0))
+        if not column.null_count:
+            return self.records + stretches.spread(self._begin(COUNT, 0) - self._begin(RECORDS, 0))
         valid = column.is_valid().to_numpy(zero_copy_only=False)[stretches.order].astype(np.int64)
-        return begin + self._cumulated(valid)
+        return stretches.spread(self._begin(COUNT, 0)) + self._cumulated(valid)
 
     def _cumulated(self, values: Numbers) -> Numbers:
         """Sums within each stretch, up to and with each record."""
@@ -168,8 +177,8 @@ class _FieldRun:
     def column(self, kind: str) -> pa.Array:
         """The aggregate of every record in the order of the batch; null where nothing was counted yet."""
         stretches = self._stretches
-        if kind == "count":
-            return pa.array(stretches.unsorted(self.count))
+        if kind in ("records", "count"):
+            return pa.array(stretches.unsorted(self.records if kind == "records" else self.count))
         values = {"mean": self.sum, "sum": self.sum, "min": self.low, "max": self.high}[kind]
         assert values is not None
         counts = stretches.unsorted(self.count)
@@ -182,11 +191,11 @@ class _FieldRun:
     def ended(self) -> list[Stats]:
         """What every key ends with."""
         last = self._stretches.last
-        counts = self.count[last].tolist()
+        records, counts = self.records[last].tolist(), self.count[last].tolist()
         sums = self._start[SUM] if self.sum is None else self.sum[last].tolist()
         lows = self._start[MIN] if self.low is None else self.low[last].tolist()
         highs = self._start[MAX] if self.high is None else self.high[last].tolist()
         if 0 in counts:
             lows = [low if count else None for low, count in zip(lows, counts, strict=True)]
             highs = [high if count else None for high, count in zip(highs, counts, strict=True)]
-        return list(zip(counts, sums, lows, highs, strict=True))
+        return list(zip(records, counts, sums, lows, highs, strict=True))

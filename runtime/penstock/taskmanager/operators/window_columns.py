@@ -133,8 +133,10 @@ def number_column(columns: pa.RecordBatch, field: Field) -> pa.Array | None:
 
 
 def _stats(column: pa.Array | None, groups: Longs, counts: Longs, need: frozenset[str], occupied: Longs) -> list[Stats]:
-    """Count, sum, minimum and maximum of the groups `occupied`, as far as needed; what is not needed is 0 or None."""
+    """The stats of the groups `occupied`, as far as needed; what is not needed is 0 or None."""
     size = len(counts)
+    records = counts[occupied].tolist()
+    valid = records
     sums: Iterable[Any] = repeat(0)
     lows: Iterable[Any] = repeat(None)
     highs: Iterable[Any] = repeat(None)
@@ -143,6 +145,7 @@ def _stats(column: pa.Array | None, groups: Longs, counts: Longs, need: frozense
             groups = groups[column.is_valid().to_numpy(zero_copy_only=False)]
             column = column.drop_null()
             counts = np.bincount(groups, minlength=size)
+            valid = counts[occupied].tolist()
         values = column.to_numpy(zero_copy_only=False)
         if need & {"mean", "sum"}:
             sums = _sums(values, groups, size)[occupied].tolist()
@@ -151,7 +154,7 @@ def _stats(column: pa.Array | None, groups: Longs, counts: Longs, need: frozense
             lows = _extremes(np.minimum, limit, values, groups, counts)[occupied].tolist()
         if "max" in need:
             highs = _extremes(np.maximum, -limit, values, groups, counts)[occupied].tolist()
-    return list(zip(counts[occupied].tolist(), sums, lows, highs, strict=False))
+    return list(zip(records, valid, sums, lows, highs, strict=False))
 
 
 def _sums(values: npt.NDArray[Any], groups: Longs, size: int) -> npt.NDArray[Any]:
