@@ -18,8 +18,7 @@ from penstock.state.hashmap_handles import HashMapListState, HashMapMapState, Ha
 from penstock.state.hashmap_snapshot import BACKEND, Attempt, FrozenState, Ownership
 from penstock.state.keys import KeyCodec
 from penstock.state.registry import Registration, key_schema
-from penstock.state.restoring import chain_files, handles_for_range, stored_blocks
-from penstock.state.rows import DROP
+from penstock.state.restoring import apply_block, chain_files, handles_for_range, stored_blocks
 from penstock.state.schema import ANY, incompatibility
 from penstock.state.segment import StateInfo
 from penstock.state.slices import Round
@@ -136,7 +135,7 @@ class HashMapStateBackend:
             if codec is None:
                 codec = registration.reader(block.info)
                 codecs.append((block.info, codec))
-            self._apply(table, block, codec, registration.map_keys)
+            self._apply(table, block, codec)
         del self._pending[registration.name]
         as_stored = all(registration.is_as_stored(info) for info, _ in codecs)
         if self._chain is not None:
@@ -146,15 +145,8 @@ class HashMapStateBackend:
             attempt.without_round = True
             attempt.outdated = not as_stored
 
-    def _apply(self, table: Table, block: StoredBlock, codec: Codec, map_keys: KeyCodec | None) -> None:
-        owned = self.key_group_range
-        rows = block.rows(owned, self.max_parallelism, codec, self._owner.keys, map_keys)
-        clip = block.clip(owned)
-        if rows.op == DROP and clip != owned:
-            for namespace in rows.namespaces or ():
-                table.drop_within(namespace, clip, self.max_parallelism)
-        else:
-            table.apply(rows)
+    def _apply(self, table: Table, block: StoredBlock, codec: Codec | None = None) -> None:
+        apply_block(table, block, self.key_group_range, self.max_parallelism, self._owner.keys, codec)
 
     def namespaces(self, state_name: str) -> Iterator[Any]:
         known = self._registered.get(state_name)
@@ -285,7 +277,7 @@ class HashMapStateBackend:
             self._pending.setdefault(block.name, []).append(block)
             return
         timers = self.event_time_timers if block.name == self.event_time_timers.name else self.processing_time_timers
-        self._apply(timers, block, timers.codec, None)
+        self._apply(timers, block)
 
     def _check_keys(self, handle: dict[str, Any]) -> None:
         check_key_schema(handle, self._owner.key_schema, self.operator_name)

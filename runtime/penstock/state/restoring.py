@@ -9,13 +9,17 @@ from penstock.common.errors import StateFormatUnsupported
 from penstock.state.backend import KeyGroupRange
 from penstock.state.chain import StateFile
 from penstock.state.hashmap_snapshot import BACKEND, FORMAT
+from penstock.state.rows import DROP
 from penstock.state.segment import read_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from penstock.state.backend import FileRef, StateFileReader
+    from penstock.state.codec import Codec
+    from penstock.state.keys import KeyCodec
     from penstock.state.segment import StoredBlock
+    from penstock.state.tables import Table
 
 READ_THREADS = 8
 
@@ -77,6 +81,28 @@ def stored_blocks(handle: dict[str, Any], groups: KeyGroupRange, reader: StateFi
     from penstock.state.rocksdb_export import exported_blocks
 
     return exported_blocks(handle, groups, reader)
+
+
+def apply_block(
+    table: Table,
+    block: StoredBlock,
+    groups: KeyGroupRange,
+    max_parallelism: int,
+    keys: KeyCodec,
+    codec: Codec | None = None,
+) -> None:
+    """Make the changes of a block in a table that holds these key groups.
+
+    Args:
+        codec: reads the values; None: the table's.
+    """
+    rows = block.rows(groups, max_parallelism, codec or table.codec, keys, table.map_keys)
+    clip = block.clip(groups)
+    if rows.op == DROP and clip != groups:
+        for namespace in rows.namespaces or ():
+            table.drop_within(namespace, clip, max_parallelism)
+    else:
+        table.apply(rows)
 
 
 def check_format(handle: dict[str, Any]) -> None:

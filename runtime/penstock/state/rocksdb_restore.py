@@ -14,12 +14,11 @@ from penstock.state.codec import EncodedCodec
 from penstock.state.hashmap_snapshot import BACKEND as HASHMAP
 from penstock.state.key_groups import keys_key_groups
 from penstock.state.keys import UNTYPED_KEYS, KeyCodec
-from penstock.state.restoring import READ_THREADS, check_format, handles_for_range, overlap, stored_blocks
+from penstock.state.restoring import READ_THREADS, apply_block, check_format, handles_for_range, overlap, stored_blocks
 from penstock.state.rocksdb_database import Database, scan
 from penstock.state.rocksdb_rows import NUMBER, family_name, group_prefix, sized, space_prefix, split_row, split_timer
 from penstock.state.rocksdb_snapshot import BACKEND, PACK
 from penstock.state.rocksdb_timers import FAMILY
-from penstock.state.rows import DROP
 from penstock.state.segment import StateInfo
 from penstock.state.tables import ListTable, MapTable, Table, ValueTable
 
@@ -117,14 +116,7 @@ class Restore:
 
     def apply(self, table: Table, block: StoredBlock, keys: KeyCodec) -> None:
         """Make the changes of a block in a table."""
-        groups = self._groups
-        rows = block.rows(groups, self._max_parallelism, table.codec, keys, table.map_keys)
-        clip = block.clip(groups)
-        if rows.op == DROP and clip != groups:
-            for namespace in rows.namespaces or ():
-                table.drop_within(namespace, clip, self._max_parallelism)
-        else:
-            table.apply(rows)
+        apply_block(table, block, self._groups, self._max_parallelism, keys)
 
     def _rows_of(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
         encode = UNTYPED_KEYS.encode
