@@ -64,12 +64,28 @@ def failure_of(error: BaseException | None) -> PenstockError:
     """What made a job fail, for its author: the user's frames first."""
     if isinstance(error, JobFailed):
         failure = error.failure
+        kind = _error_classes(PenstockError).get(failure.code)
+        if kind is not None and kind is not UserFunctionError:
+            return kind(
+                f"the job failed: {failure.detail}",
+                remedy=failure.remedy,
+                operator=failure.name,
+                location=failure.location,
+            )
         return UserFunctionError(
             f"the job failed: {failure.message}\n\n{failure.traceback}",
             operator=failure.name,
             location=failure.location,
         )
     return error if isinstance(error, PenstockError) else ClusterError(f"the job failed: {error!r}")
+
+
+def _error_classes(root: type[PenstockError]) -> dict[str, type[PenstockError]]:
+    """Every class of errors by its code."""
+    found = {root.code: root}
+    for below in root.__subclasses__():
+        found |= _error_classes(below)
+    return found
 
 
 class Rescaled(Exception):
@@ -135,6 +151,8 @@ class EpochLoop:
         finish = self.epoch > 0 and self.exhausted
         request = self._next_request(finish=finish)
         if finish and request is None:
+            # Another checkpoint is in progress: epochs without input bring its acks.
+            self._run_epoch(None, exclusive=True, finish=False)
             self._settle_events()
             return None
         exclusive = request is not None and (finish or self._parts.exclusive is not None)

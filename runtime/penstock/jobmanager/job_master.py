@@ -50,6 +50,11 @@ _FATAL = frozenset(
         "STATE_TYPE",
         "STATE_SCHEMA_INCOMPATIBLE",
         "RESTORE_REFUSED",
+        "SNAPSHOT_NOT_FOUND",
+        "SNAPSHOT_TORN",
+        "CORRUPT_STATE_FILE",
+        "STATE_FORMAT_UNSUPPORTED",
+        "CONDITIONAL_WRITES_UNSUPPORTED",
     }
 )
 """Codes of failures that another attempt would meet again."""
@@ -222,7 +227,9 @@ class JobMaster:
         """
         self._record_failure(error)
         code = error.failure.code if isinstance(error, JobFailed) else getattr(error, "code", "")
-        delay = None if code in _FATAL else self._restart.on_failure(self._now())
+        # A job that has never had its slots is not started again and again: it waited for them long enough.
+        is_fatal = code in _FATAL or (isinstance(error, NotEnoughSlots) and self.attempt == 0)
+        delay = None if is_fatal else self._restart.on_failure(self._now())
         if delay is None:
             raise error
         failure = self.history.failures[-1]

@@ -309,6 +309,8 @@ class LevelTask:
             location=getattr(error, "location", "") or "",
             code=error.code if isinstance(error, PenstockError) else "USER_CODE",
             recoverable=not isinstance(error, PenstockError) or isinstance(error, RecoverableError),
+            detail=error.message if isinstance(error, PenstockError) else "",
+            remedy=error.remedy if isinstance(error, PenstockError) else "",
         )
 
     def close(self) -> None:

@@ -19,10 +19,12 @@ everything it emits because of them (T6): the base class does that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock.common.errors import PenstockError
 from penstock.taskmanager.batch import MIN_TIMESTAMP, Batch
 
 if TYPE_CHECKING:
@@ -93,6 +95,16 @@ class OperatorContext:
     """Hands values to the JobManager with the epoch's ack (execute_and_collect)."""
     auto_watermark_interval_ms: int = 200
     object_store_options: dict[str, Any] = field(default_factory=dict)
+
+    @contextmanager
+    def named_in_errors(self) -> Iterator[None]:
+        """Errors that pass here name the operator and the user's line, if they do not name any yet."""
+        try:
+            yield
+        except PenstockError as error:
+            error.operator = error.operator or self.name
+            error.location = error.location or self.user_location
+            raise
 
 
 @dataclass

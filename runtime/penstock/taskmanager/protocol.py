@@ -122,6 +122,10 @@ class TaskFailure(msgspec.Struct):
     location: str = ""
     recoverable: bool = True
     code: str = ""
+    """Of a `PenstockError`; `USER_CODE` for whatever else was raised."""
+    detail: str = ""
+    """Message of a `PenstockError` without code, operator and remedy."""
+    remedy: str = ""
 
 
 class LevelAck(msgspec.Struct):

@@ -165,10 +165,11 @@ class Subtask:
                 continue
             context.is_restored = True
             node = self.graph.operators[index]
-            if state.operator:
-                context.operator_state.restore(state.operator, self.index, node.parallelism)
-            if index in self._backends and state.keyed:
-                self._backends[index].restore(state.keyed, files, owned=not command.is_foreign)
+            with context.named_in_errors():
+                if state.operator:
+                    context.operator_state.restore(state.operator, self.index, node.parallelism)
+                if index in self._backends and state.keyed:
+                    self._backends[index].restore(state.keyed, files, owned=not command.is_foreign)
 
     def open(self) -> None:
         """Downstream operators first, so that whatever an operator emits while opening finds them open."""

@@ -37,7 +37,8 @@ class SinkOperator(Operator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         assert self._writer is not None
-        self._writer.write_batch(batch, self._watermark)
+        with self.context.named_in_errors():
+            self._writer.write_batch(batch, self._watermark)
 
     def process_watermark(self, timestamp: int) -> None:
         self._watermark = timestamp

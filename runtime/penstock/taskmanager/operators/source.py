@@ -63,9 +63,10 @@ class SourceOperator(Operator):
         """Open new splits at their positions."""
         assert self._reader is not None
         for assignment in assignments:
-            reader = self._reader.open_split(
-                Split(assignment.id, assignment.properties, assignment.size), assignment.position
-            )
+            with self.context.named_in_errors():
+                reader = self._reader.open_split(
+                    Split(assignment.id, assignment.properties, assignment.size), assignment.position
+                )
             generator = (
                 None
                 if self.strategy is None
@@ -95,7 +96,8 @@ class SourceOperator(Operator):
             split = self._next_split(dry)
             if split is None:
                 return
-            batch = split.reader.read(ReadBounds(min(READ_RECORDS, budget), READ_BYTES, deadline_ms))
+            with self.context.named_in_errors():
+                batch = split.reader.read(ReadBounds(min(READ_RECORDS, budget), READ_BYTES, deadline_ms))
             self._emit_rejected(split)
             if batch is None or not len(batch):
                 if split.reader.finished:
