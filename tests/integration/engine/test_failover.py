@@ -59,6 +59,7 @@ def test_a_users_exception_is_told_and_survived(
     verify(plan, output)
     assert driver.master.history.restarts == 1
     failure = driver.master.history.failures[0]
-    assert failure.name == "ValueError"
-    assert "number 120 is refused, once" in failure.message
+    assert failure.name == "UserFunctionError"
+    assert "ValueError: number 120 is refused, once" in failure.message
+    assert "selfcheck/job.py" in failure.message
     assert "process_element" in failure.traceback
