@@ -7,6 +7,7 @@ source, makes a job fail over when it gets there.
 from __future__ import annotations
 
 from penstock.testing.job_harness import CRASH, JobHarness
+from penstock.testing.operator_harness import OperatorHarness, OperatorHarnessSnapshot
 from penstock.testing.snapshot import JobSnapshot
 
-__all__ = ["CRASH", "JobHarness", "JobSnapshot"]
+__all__ = ["CRASH", "JobHarness", "JobSnapshot", "OperatorHarness", "OperatorHarnessSnapshot"]

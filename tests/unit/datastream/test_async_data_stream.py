@@ -12,7 +12,7 @@ from penstock.common import Row, Types
 from penstock.common.errors import InvalidJob, UserFunctionError
 from penstock.datastream import AsyncDataStream, AsyncFunction, DataStream, RuntimeContext, StreamExecutionEnvironment
 from penstock.datastream.functions import AsyncRetryStrategy
-from tests.unit.operators.operator_harness import OperatorRun
+from penstock.testing.operator_run import OperatorRun
 
 SOON = timedelta(seconds=10)
 

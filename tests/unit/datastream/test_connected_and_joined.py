@@ -28,7 +28,7 @@ from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.graph.program import upstream_first
 from penstock.graph.transformation import Exchange, Transformation
 from penstock.state.key_groups import key_group, subtask_for_key_group
-from tests.unit.operators.operator_harness import OperatorRun
+from penstock.testing.operator_run import OperatorRun
 
 TENS = TumblingEventTimeWindows.of(Time.seconds(10))
 RULES = MapStateDescriptor("rules", str, int)

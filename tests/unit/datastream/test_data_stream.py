@@ -26,7 +26,7 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.graph.transformation import Exchange, Transformation
-from tests.unit.operators.operator_harness import OperatorRun
+from penstock.testing.operator_run import OperatorRun
 
 
 @dataclass

@@ -35,7 +35,7 @@ from penstock.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from penstock.graph.transformation import Exchange, Transformation
-from tests.unit.operators.operator_harness import OperatorRun
+from penstock.testing.operator_run import OperatorRun
 
 
 class Day(NamedTuple):

@@ -13,7 +13,7 @@ from penstock.datastream.runtime_context import RuntimeContextImpl
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.taskmanager.operator import OperatorContext
 from penstock.taskmanager.operators.simple import MapOperator
-from tests.unit.operators.operator_harness import OperatorRun
+from penstock.testing.operator_run import OperatorRun
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from penstock.common.errors import InvalidJob, KeyedStateNotAvailable
 from penstock.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction, RuntimeContext
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.taskmanager.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
-from tests.unit.operators.operator_harness import OperatorRun
+from penstock.testing.operator_run import OperatorRun
 
 RULES = MapStateDescriptor("rules", str, float)
 

@@ -10,7 +10,7 @@ from penstock.common.errors import InvalidJob, UserFunctionError
 from penstock.datastream.functions import CoFlatMapFunction, CoMapFunction, CoProcessFunction, RuntimeContext
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.taskmanager.operators.co import CoFlatMapOperator, CoMapOperator, CoProcessOperator
-from tests.unit.operators.operator_harness import OperatorRun
+from penstock.testing.operator_run import OperatorRun
 
 
 def first(value: Any) -> Any:

@@ -26,7 +26,7 @@ from penstock.taskmanager.batch import ColumnBatch, RowBatch
 from penstock.taskmanager.operators.columns import rows_as_dicts
 from penstock.taskmanager.operators.window import LATE_RECORDS_METRIC, WindowOperator
 from penstock.taskmanager.operators.window_function import WindowFunctionSpec
-from tests.unit.operators.operator_harness import OperatorRun
+from penstock.testing.operator_run import OperatorRun
 
 F = FieldAggregate
 ALL = F.of(F.mean("t"), F.sum("t"), F.min("t"), F.max("t"), F.count("t"), F.count(), F.max("u"))

@@ -12,7 +12,7 @@ from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.time_domain import TimeDomain
 from penstock.taskmanager.operators.process import KeyedProcessOperator, ProcessOperator
-from tests.unit.operators.operator_harness import WATERMARK, ManualClock, OperatorRun
+from penstock.testing.operator_run import WATERMARK, ManualClock, OperatorRun
 
 FREEZING = OutputTag("freezing-alarms", str)
 LATE = OutputTag("late-readings")

@@ -12,7 +12,7 @@ from penstock.common.errors import UserFunctionError
 from penstock.common.types import Row
 from penstock.datastream.functions import ReduceFunction
 from penstock.taskmanager.operators.reduce import FieldReduce, ReduceOperator, RollingAggregateOperator
-from tests.unit.operators.operator_harness import OperatorRun
+from penstock.testing.operator_run import OperatorRun
 
 KEY = itemgetter(0)
 ONE_TWO = [(1, 2, 2), (2, 3, 1), (2, 2, 4), (1, 5, 3)]

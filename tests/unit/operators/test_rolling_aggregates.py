@@ -16,7 +16,7 @@ from penstock.datastream.window import FieldAggregate
 from penstock.taskmanager.batch import ColumnBatch, RowBatch
 from penstock.taskmanager.operators.columns import rows_as_dicts
 from penstock.taskmanager.operators.rolling import RollingFieldsOperator
-from tests.unit.operators.operator_harness import BACKENDS, OperatorRun
+from penstock.testing.operator_run import BACKENDS, OperatorRun
 
 F = FieldAggregate
 COUNT_AND_MAX = F.of(F.count(), F.max("t"))

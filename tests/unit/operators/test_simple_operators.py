@@ -24,7 +24,7 @@ from penstock.taskmanager.operators.simple import (
     MapOperator,
     ProjectOperator,
 )
-from tests.unit.operators.operator_harness import OperatorRun
+from penstock.testing.operator_run import OperatorRun
 
 
 def columns(timestamps: list[int] | None = None, **fields: Any) -> ColumnBatch:

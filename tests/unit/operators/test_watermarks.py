@@ -17,7 +17,7 @@ from penstock.common.watermark_strategy import TimestampAssigner, WatermarkGener
 from penstock.taskmanager.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, ColumnBatch, RowBatch
 from penstock.taskmanager.operators.columns import rows_as_dicts
 from penstock.taskmanager.operators.watermarks import TimestampsAndWatermarksOperator
-from tests.unit.operators.operator_harness import IDLE, WATERMARK, OperatorRun
+from penstock.testing.operator_run import IDLE, WATERMARK, OperatorRun
 
 BOUNDED = WatermarkStrategy.for_bounded_out_of_orderness(timedelta(seconds=10)).with_timestamp_assigner("ts")
 

@@ -26,7 +26,8 @@ from penstock.datastream.window import (
 )
 from penstock.taskmanager.operators.window import WindowOperator
 from penstock.taskmanager.operators.window_function import WindowFunctionSpec
-from tests.unit.operators.operator_harness import BACKENDS, OperatorFleet
+from penstock.testing import OperatorHarness
+from penstock.testing.operator_run import BACKENDS
 
 LATE = OutputTag("late")
 FIRED = ValueStateDescriptor("fired", int, default=0)
@@ -113,26 +114,26 @@ class Outcome:
 
 def run(make: Any, history: list[Any], backend: str, groupings: list[str], *, is_event_time: bool) -> Outcome:
     """`groupings`: of the first run and of each run after a rescale, in turn."""
-    fleet = OperatorFleet(make(groupings[0]), parallelism=2, backend=backend)
+    harness = OperatorHarness(make(groupings[0]), parallelism=2, backend=backend)
     results: list[Any] = []
     number = now = restarts = 0
     for kind, argument in [*history, ("end", None)]:
         if kind == "records":
             values = [(key, f"{number + i},", number + i) for i, (key, _) in enumerate(argument)]
             number += len(values)
-            fleet.push(values, [time for _, time in argument], itemgetter(0))
+            harness.push(*values, timestamp=[time for _, time in argument])
         elif kind == "rescale":
             restarts += 1
-            fleet.rescale(argument, make(groupings[restarts % len(groupings)]))
+            harness.restore(harness.snapshot(), argument, make(groupings[restarts % len(groupings)]))
         elif is_event_time:
             now = 10_000 if kind == "end" else now + argument
-            fleet.watermark(now)
+            harness.advance_watermark(now)
         else:
             now = 10_000 if kind == "end" else now + argument
-            fleet.at_time(now)
-        results.append(sorted(fleet.take(), key=repr))
-    outcome = Outcome(results, sorted(fleet.late("late"), key=repr), fleet.entry_count())
-    fleet.close()
+            harness.advance_processing_time(now)
+        results.append(sorted(harness.take(), key=repr))
+    outcome = Outcome(results, sorted(harness.side_outputs("late"), key=repr), harness.state_size())
+    harness.close()
     return outcome
 
 

@@ -35,7 +35,7 @@ from penstock.datastream.window import (
 )
 from penstock.taskmanager.operators.window import LATE_RECORDS_METRIC, WindowOperator
 from penstock.taskmanager.operators.window_function import WindowFunctionSpec
-from tests.unit.operators.operator_harness import WATERMARK, OperatorRun
+from penstock.testing.operator_run import WATERMARK, OperatorRun
 
 Spec = WindowFunctionSpec
 KEY = itemgetter(0)

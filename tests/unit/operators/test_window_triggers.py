@@ -36,7 +36,7 @@ from penstock.datastream.window import (
 )
 from penstock.taskmanager.operators.window import WindowOperator
 from penstock.taskmanager.operators.window_function import WindowFunctionSpec
-from tests.unit.operators.operator_harness import OperatorRun
+from penstock.testing.operator_run import OperatorRun
 
 Spec = WindowFunctionSpec
 KEY = itemgetter(0)

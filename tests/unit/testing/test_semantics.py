@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -107,7 +108,7 @@ def test_operator_list_state_is_spread_or_united(new: int, *, union: bool) -> No
     if union:
         assert all(entries == list("abcdef") for entries in held.values())
     else:
-        assert sorted(sum(held.values(), [])) == list("abcdef")
+        assert sorted(chain.from_iterable(held.values())) == list("abcdef")
         assert Counter(map(len, held.values())) == ({3: 2} if new == 2 else {1: 6, 0: 2})
 
 

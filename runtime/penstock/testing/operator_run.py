@@ -1,4 +1,7 @@
-"""Runs operators in a test on the real state backends: push records, move the clocks, snapshot, restore, read results."""
+"""`OperatorRun`: one subtask of one operator, on a real state backend: what `OperatorHarness` is made of.
+
+Tests of the engine's own operators use it as it is, because they look at the order of records, watermarks and idleness.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,16 @@ import pickle
 import zlib
 from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark import cloudpickle
 
 from penstock.state.backend import FileRef, KeyContext
 from penstock.state.factory import create_backend, create_timer_service
-from penstock.state.key_groups import key_group, key_group_range, subtask_for_key_group
+from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import OperatorStateStore
 from penstock.taskmanager.batch import MAX_TIMESTAMP, Batch, RowBatch
 from penstock.taskmanager.operator import Operator, OperatorContext
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 WATERMARK = "watermark"
 IDLE = "idle"
@@ -27,6 +27,8 @@ MAX_PARALLELISM = 128
 
 
 class ManualClock:
+    """A clock that tests set; unlike the job's it can go back."""
+
     def __init__(self, now: int = 0) -> None:
         self.now = now
 
@@ -35,6 +37,8 @@ class ManualClock:
 
 
 class Counter:
+    """Counts."""
+
     def __init__(self) -> None:
         self.count = 0
 
@@ -43,6 +47,8 @@ class Counter:
 
 
 class Metrics:
+    """Counters by name."""
+
     def __init__(self) -> None:
         self.counters: dict[str, Counter] = {}
 
@@ -84,21 +90,26 @@ class Snapshot:
 
 @dataclass
 class CollectingOutput:
-    """Everything an operator emits, in order: (value, timestamp), ("watermark", t), ("idle", flag)."""
+    """Everything an operator emits; `events` in order: (value, timestamp), ("watermark", t), ("idle", flag)."""
 
     events: list[tuple[Any, Any]] = field(default_factory=list)
+    records: list[tuple[Any, int | None]] = field(default_factory=list)
+    watermarks: list[int] = field(default_factory=list)
     sides: dict[str, list[tuple[Any, int | None]]] = field(default_factory=dict)
     batches: list[Batch] = field(default_factory=list)
 
     def emit(self, batch: Batch) -> None:
         assert len(batch), "an empty batch was emitted"
+        records = _pairs(batch)
         self.batches.append(batch)
-        self.events.extend(_pairs(batch))
+        self.records.extend(records)
+        self.events.extend(records)
 
     def emit_side(self, tag_id: str, batch: Batch) -> None:
         self.sides.setdefault(tag_id, []).extend(_pairs(batch))
 
     def emit_watermark(self, timestamp: int) -> None:
+        self.watermarks.append(timestamp)
         self.events.append((WATERMARK, timestamp))
 
     def emit_idle(self, is_idle: bool) -> None:
@@ -125,6 +136,7 @@ class OperatorRun:
         clock: ManualClock | None = None,
         subtask: int = 0,
         parallelism: int = 1,
+        max_parallelism: int = MAX_PARALLELISM,
         backend: str = "hashmap",
         job_parameters: dict[str, str] | None = None,
         auto_watermark_interval_ms: int = 200,
@@ -132,6 +144,7 @@ class OperatorRun:
     ) -> None:
         self.operator = operator
         self.backend_name = backend
+        self.max_parallelism = max_parallelism
         self.clock = ManualClock() if clock is None else clock
         self.output = CollectingOutput()
         self.metrics = Metrics()
@@ -143,13 +156,14 @@ class OperatorRun:
         if operator.is_keyed:
             self.backend = create_backend(
                 backend,
-                key_group_range=key_group_range(subtask, parallelism, MAX_PARALLELISM),
-                max_parallelism=MAX_PARALLELISM,
+                key_group_range=key_group_range(subtask, parallelism, max_parallelism),
+                max_parallelism=max_parallelism,
                 key_context=KeyContext(),
                 clock=self.clock,
                 work_dir="" if self._work_dir is None else self._work_dir.name,
                 options={},
                 operator_name="operator under test",
+                key_type=operator.key_type,
             )
             self.timers = create_timer_service(self.backend)
         if restored_from:
@@ -162,7 +176,7 @@ class OperatorRun:
             name="operator under test",
             subtask=subtask,
             parallelism=parallelism,
-            max_parallelism=MAX_PARALLELISM,
+            max_parallelism=max_parallelism,
             attempt=0,
             clock=self.clock,
             operator_state=operator_state,
@@ -202,6 +216,7 @@ class OperatorRun:
                 clock=old[0].clock,
                 subtask=subtask,
                 parallelism=parallelism,
+                max_parallelism=old[0].max_parallelism,
                 backend=old[0].backend_name,
                 restored_from=snapshots,
             )
@@ -251,7 +266,7 @@ class OperatorRun:
 
     @property
     def results(self) -> list[tuple[Any, int | None]]:
-        return [event for event in self.output.events if event[0] not in (WATERMARK, IDLE)]
+        return list(self.output.records)
 
     @property
     def values(self) -> list[Any]:
@@ -265,55 +280,5 @@ class OperatorRun:
         """Main results since the last call, without timestamps."""
         values = self.values
         self.output.events.clear()
+        self.output.records.clear()
         return values
-
-
-class OperatorFleet:
-    """A keyed operator in several subtasks, records sent to the subtask of their key group."""
-
-    def __init__(self, operator: Operator, *, parallelism: int, backend: str = "hashmap") -> None:
-        pickled = cloudpickle.dumps(operator)
-        clock = ManualClock()
-        self.runs = [
-            OperatorRun(pickle.loads(pickled), clock=clock, subtask=subtask, parallelism=parallelism, backend=backend)
-            for subtask in range(parallelism)
-        ]
-        self._gone: list[OperatorRun] = []
-
-    def push(self, values: list[Any], timestamps: list[int] | None, key: Callable[[Any], Any]) -> None:
-        parallelism = len(self.runs)
-        by_subtask: dict[int, list[int]] = {}
-        for position, value in enumerate(values):
-            group = key_group(key(value), MAX_PARALLELISM)
-            subtask = subtask_for_key_group(group, parallelism, MAX_PARALLELISM)
-            by_subtask.setdefault(subtask, []).append(position)
-        for subtask, positions in by_subtask.items():
-            stamps = None if timestamps is None else [timestamps[p] for p in positions]
-            self.runs[subtask].push(*[values[p] for p in positions], at=stamps)
-
-    def watermark(self, timestamp: int) -> None:
-        for run in self.runs:
-            run.watermark(timestamp)
-
-    def at_time(self, now: int) -> None:
-        for run in self.runs:
-            run.at_time(now)
-
-    def rescale(self, parallelism: int, operator: Operator) -> None:
-        self._gone += self.runs
-        self.runs = OperatorRun.rescale(self.runs, parallelism, operator)
-
-    def take(self) -> list[Any]:
-        """Main results of all subtasks since the last call."""
-        return [value for run in self.runs for value in run.take()]
-
-    def late(self, tag_id: str) -> list[Any]:
-        """What went to the side output since the beginning."""
-        return [value for run in (*self._gone, *self.runs) for value in run.side(tag_id)]
-
-    def entry_count(self) -> int:
-        return sum(run.backend.entry_count() for run in self.runs)
-
-    def close(self) -> None:
-        for run in self.runs:
-            run.close()

@@ -1,0 +1,244 @@
+"""`OperatorHarness`: one operator by itself, in as many subtasks as a test wants, without exchanges and epochs around it."""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from pyspark import cloudpickle
+
+from penstock.common.errors import InvalidJob
+from penstock.common.type_inference import to_type_info
+from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction
+from penstock.datastream.output_tag import OutputTag
+from penstock.state.key_groups import key_group, subtask_for_key_group
+from penstock.taskmanager.batch import MAX_TIMESTAMP
+from penstock.taskmanager.operator import Operator
+from penstock.taskmanager.operators.process import KeyedProcessOperator, ProcessOperator
+from penstock.testing.operator_run import Files, ManualClock, OperatorRun, Snapshot
+from penstock.testing.outputs import Record
+
+
+@dataclass(frozen=True)
+class OperatorHarnessSnapshot:
+    """Of all subtasks of an operator."""
+
+    subtasks: list[Snapshot]
+
+
+class OperatorHarness:
+    """An operator under test, or a process function, which is made one.
+
+    Args:
+        operator: one of `penstock.taskmanager.operators`, or a ProcessFunction or KeyedProcessFunction.
+        key_selector: value -> key, for a KeyedProcessFunction.
+        key_type: of keys that are dataclasses, NamedTuples or Enums.
+        backend: `hashmap` or `rocksdb`.
+        start_time: what the clock shows at first (ms).
+
+    >>> from penstock.taskmanager.operators.reduce import ReduceOperator
+    >>> sums = ReduceOperator(lambda a, b: (a[0], a[1] + b[1]), lambda pair: pair[0])
+    >>> with OperatorHarness(sums) as harness:
+    ...     harness.push(("a", 1), ("b", 2), ("a", 3))
+    ...     snapshot = harness.snapshot()
+    ...     harness.restore(snapshot, parallelism=3)
+    ...     harness.push(("a", 10))
+    ...     harness.outputs()
+    [('a', 1), ('b', 2), ('a', 4), ('a', 14)]
+    """
+
+    def __init__(
+        self,
+        operator: Operator | ProcessFunction | KeyedProcessFunction,
+        key_selector: Callable[[Any], Any] | None = None,
+        key_type: Any = None,
+        *,
+        parallelism: int = 1,
+        max_parallelism: int = 128,
+        backend: str = "hashmap",
+        start_time: int = 0,
+        job_parameters: dict[str, str] | None = None,
+    ) -> None:
+        self.clock = ManualClock(start_time)
+        self._max_parallelism = max_parallelism
+        self._backend = backend
+        self._job_parameters = job_parameters
+        self._key_selector = key_selector
+        self._key_type = key_type
+        self._outputs: list[Record] = []
+        self._sides: dict[str, list[Record]] = defaultdict(list)
+        self._watermarks: list[int] = []
+        self._next = 0
+        self._pickled = self._prepare(operator)
+        self._runs = self._open(parallelism, None)
+
+    def _prepare(self, operator: Operator | ProcessFunction | KeyedProcessFunction) -> bytes:
+        prepared = _operator_of(operator, self._key_selector)
+        if self._key_type is not None:
+            prepared.key_type = to_type_info(self._key_type)
+        return bytes(cloudpickle.dumps(prepared))
+
+    def _open(self, parallelism: int, snapshot: OperatorHarnessSnapshot | None) -> list[OperatorRun]:
+        return [
+            OperatorRun(
+                pickle.loads(self._pickled),
+                clock=self.clock,
+                subtask=subtask,
+                parallelism=parallelism,
+                max_parallelism=self._max_parallelism,
+                backend=self._backend,
+                job_parameters=self._job_parameters,
+                restored_from=None if snapshot is None else snapshot.subtasks,
+            )
+            for subtask in range(parallelism)
+        ]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for run in self._runs:
+            run.close()
+        self._runs = []
+
+    # --- input ------------------------------------------------------------------------------------------------
+
+    def push(
+        self, *values: Any, timestamp: int | list[int] | None = None, input_index: int = 0, subtask: int | None = None
+    ) -> None:
+        """One batch of records.
+
+        Args:
+            timestamp: event time (ms) of all, or a list with that of each.
+            input_index: 1 for the second input of a two-input operator.
+            subtask: where the records go. None: by key; all subtasks, for the broadcast input of a keyed operator; in
+                turn, without keys.
+        """
+        stamps = [timestamp] * len(values) if isinstance(timestamp, int) else timestamp
+        batches: dict[int, list[int]] = defaultdict(list)
+        for position, value in enumerate(values):
+            for target in self._targets(value, input_index) if subtask is None else [subtask]:
+                batches[target].append(position)
+        for target, positions in batches.items():
+            part = None if stamps is None else [stamps[position] for position in positions]
+            self._runs[target].push(*[values[position] for position in positions], at=part, to=input_index)
+        self._gather()
+
+    def _targets(self, value: Any, input_index: int) -> list[int]:
+        parallelism = len(self._runs)
+        operator = self._runs[0].operator
+        if operator.is_keyed:
+            selector = operator.key_selectors[input_index]
+            if selector is None:
+                return list(range(parallelism))
+            group = key_group(selector(value), self._max_parallelism)
+            return [subtask_for_key_group(group, parallelism, self._max_parallelism)]
+        self._next += 1
+        return [(self._next - 1) % parallelism]
+
+    def advance_watermark(self, timestamp: int) -> None:
+        """Event time moves to `timestamp` (ms), in all subtasks."""
+        for run in self._runs:
+            run.watermark(timestamp)
+        self._gather()
+
+    def advance_processing_time(self, to: int) -> None:
+        """The clock moves to `to` (ms), with a stop at every timer on the way."""
+        while True:
+            dues = [due for run in self._runs if (due := run.operator.next_processing_time()) is not None and due <= to]
+            now = max(self.clock.now, min(dues, default=to))
+            for run in self._runs:
+                run.at_time(now)
+            self._gather()
+            if not dues:
+                return
+
+    def end(self) -> None:
+        """Bounded input has ended: the final watermark, then `finish`."""
+        self.advance_watermark(MAX_TIMESTAMP)
+        for run in self._runs:
+            run.operator.finish()
+        self._gather()
+
+    # --- output -----------------------------------------------------------------------------------------------
+
+    def _gather(self) -> None:
+        for subtask, run in enumerate(self._runs):
+            output = run.output
+            self._outputs.extend(output.records)
+            if subtask == 0:
+                self._watermarks.extend(output.watermarks)
+            for tag, records in output.sides.items():
+                self._sides[tag].extend(records)
+            for taken in (output.records, output.watermarks, output.events, output.batches):
+                taken.clear()
+            output.sides.clear()
+
+    def outputs(self) -> list[Any]:
+        """Values of the main output so far."""
+        return [value for value, _ in self._outputs]
+
+    def outputs_with_timestamps(self) -> list[Record]:
+        """As `outputs`, each with its event time (ms), or None."""
+        return list(self._outputs)
+
+    def side_outputs(self, tag: OutputTag | str) -> list[Any]:
+        """Values of a side output so far."""
+        return [value for value, _ in self._sides.get(tag if isinstance(tag, str) else tag.tag_id, ())]
+
+    def watermarks(self) -> list[int]:
+        """What the first subtask sent on (ms)."""
+        return list(self._watermarks)
+
+    def take(self) -> list[Any]:
+        """Values of the main output since the last call; `outputs` forgets them."""
+        taken, self._outputs = self._outputs, []
+        return [value for value, _ in taken]
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    def state_size(self) -> int:
+        """Entries of keyed state over all subtasks."""
+        return sum(run.backend.entry_count() for run in self._runs if run.backend is not None)
+
+    def snapshot(self) -> OperatorHarnessSnapshot:
+        """The state of all subtasks; the operator goes on."""
+        files = Files()
+        return OperatorHarnessSnapshot([run.snapshot(files) for run in self._runs])
+
+    def restore(
+        self,
+        snapshot: OperatorHarnessSnapshot,
+        parallelism: int | None = None,
+        operator: Operator | ProcessFunction | KeyedProcessFunction | None = None,
+    ) -> None:
+        """Give up what runs, and start from the snapshot: the same operator or a new version, at any parallelism."""
+        parallelism = len(self._runs) if parallelism is None else parallelism
+        self.close()
+        if operator is not None:
+            self._pickled = self._prepare(operator)
+        self._runs = self._open(parallelism, snapshot)
+        self._gather()
+
+
+def _operator_of(
+    operator: Operator | ProcessFunction | KeyedProcessFunction, key_selector: Callable[[Any], Any] | None
+) -> Operator:
+    if isinstance(operator, Operator):
+        return operator
+    if key_selector is not None:
+        return KeyedProcessOperator(operator, key_selector)
+    if isinstance(operator, KeyedProcessFunction):
+        raise InvalidJob(
+            f"{type(operator).__name__} is a KeyedProcessFunction, and there is no key", remedy="give key_selector"
+        )
+    return ProcessOperator(operator)
