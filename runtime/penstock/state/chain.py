@@ -144,8 +144,8 @@ def plan(chain: Chain | None, changed: int, total: int) -> Plan:
             level=level,
             start_round=bool(changed) and (many_logs or chain.log_bytes >= base_bytes * LOGS_PER_BASE),
         )
-    credit = chain.credit + (int(base_bytes * SLICE_SHARE) if many_logs else 0)
     least = base_bytes * SLICE_SHARE
+    credit = max(chain.credit, least) if many_logs else chain.credit
     if not chain.round.is_ready or credit < least:
         return Plan(full=False, merge=merge, level=level)
     per_entry = max(1.0, base_bytes / max(chain.base_entries, 1))
