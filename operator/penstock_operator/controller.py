@@ -45,10 +45,14 @@ class Loop(Protocol):
     async def reconcile(self) -> timedelta | None:
         """The time until the next look, or None if the object is gone."""
 
+    def look_closer(self) -> None:
+        """Something that is looked at only now and then has changed: look at everything next time."""
+
 
 @dataclass
 class _Runner:
     task: asyncio.Task[None]
+    loop: Loop
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     finished: float = field(default_factory=time.monotonic)
     generation: int = 0
@@ -63,13 +67,15 @@ class Controller:
         self._gate = asyncio.Semaphore(CONCURRENT_PASSES)
         self.fatal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def wake(self, kind: ObjectKind, namespace: str, name: str) -> None:
-        """Something about the object may have changed: look at it soon."""
+    def wake(self, kind: ObjectKind, namespace: str, name: str, *, closer: bool = False) -> None:
+        """Something about the object may have changed: look at it soon, with `closer` at all that belongs to it."""
         key = (kind, namespace, name)
         runner = self._runners.get(key)
         if runner is None:
             task = asyncio.create_task(self._run(kind, namespace, name), name=f"{kind} {namespace}/{name}")
-            self._runners[key] = runner = _Runner(task)
+            self._runners[key] = runner = _Runner(task, self._loop(kind, namespace, name))
+        if closer:
+            runner.loop.look_closer()
         runner.wake.set()
 
     def wake_snapshots(self, namespace: str) -> None:
@@ -123,13 +129,12 @@ class Controller:
         return SnapshotLoop(namespace, name, self._ports)
 
     async def _run(self, kind: ObjectKind, namespace: str, name: str) -> None:
-        loop, failures = self._loop(kind, namespace, name), 0
-        runner = self._runners[kind, namespace, name]
+        runner, failures = self._runners[kind, namespace, name], 0
         while True:
             await asyncio.sleep(SETTLE)
             runner.wake.clear()
             try:
-                pause = await self._pass(kind, loop)
+                pause = await self._pass(kind, runner.loop)
                 failures = 0
             except NotLeader as error:
                 self._give_up(error)

@@ -45,8 +45,8 @@ def build_registry(controller: Controller, credentials: Credentials) -> kopf.Ope
         if JOB in labels:
             controller.wake("FlinkJob", namespace or "", labels[JOB])
 
-    async def on_child(namespace: str | None, labels: Any, **_: Any) -> None:
-        controller.wake("FlinkJob", namespace or "", labels[JOB])
+    async def on_child(namespace: str | None, labels: Any, resource: Any, **_: Any) -> None:
+        controller.wake("FlinkJob", namespace or "", labels[JOB], closer=resource.plural == "services")
 
     kopf.on.login(registry=registry)(login)
     kopf.on.event("penstock.dev", "v1", "flinkjobs", registry=registry)(on_flinkjob)

@@ -92,8 +92,8 @@ class Cluster(Protocol):
     async def delete(self, kind: Kind, namespace: str, name: str) -> None:
         """Ask for deletion; an absent object is fine."""
 
-    async def log(self, namespace: str, pod: str, limit: int) -> str:
-        """The last bytes of a pod's log; empty if there is none."""
+    async def log(self, namespace: str, pod: str, limit: int) -> str | None:
+        """The last bytes of a pod's log; None if it cannot be had (its node does not answer, say)."""
 
 
 def kind_of(manifest: Manifest) -> Kind:

@@ -29,14 +29,23 @@ class HttpCluster:
         fence: Callable[[], None] = lambda: None,
         count: Callable[[str, str], None] = lambda verb, kind: None,
         timeout: float = 15.0,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        """`fence` raises `NotLeader` if this process must not write; `count` is told every request."""
+        """`fence` raises `NotLeader` if this process must not write; `count` is told every request.
+
+        `timeout` is in seconds; `transport` takes the place of the network in tests.
+        """
         self._credentials = credentials
         self._fence = fence
         self._count = count
         limits = httpx.Limits(max_connections=32, max_keepalive_connections=16)
         self._http = httpx.AsyncClient(
-            base_url=credentials.server, verify=credentials.tls, timeout=timeout, limits=limits, trust_env=False
+            base_url=credentials.server,
+            verify=credentials.tls,
+            timeout=timeout,
+            limits=limits,
+            trust_env=False,
+            transport=transport,
         )
 
     async def close(self) -> None:
@@ -100,14 +109,14 @@ class HttpCluster:
         """See `Cluster`."""
         await self._send("DELETE", kind, kind.path(namespace, name), body={"propagationPolicy": "Background"})
 
-    async def log(self, namespace: str, pod: str, limit: int) -> str:
+    async def log(self, namespace: str, pod: str, limit: int) -> str | None:
         """See `Cluster`."""
         params = {"tailLines": "2000", "limitBytes": str(limit)}
         try:
             response = await self._send("GET", POD, f"{POD.path(namespace, pod)}/log", params=params, verb="log")
-        except Invalid:
-            return ""
-        return "" if response is None else response.text
+        except (Invalid, Unavailable):
+            return None
+        return None if response is None else response.text
 
     async def serves(self, kind: Kind) -> bool:
         """Whether the API server knows the kind (its CRD is installed)."""

@@ -79,6 +79,10 @@ class JobLoop:
         log.warning("%s/%s: %d steps in one pass; going on later", self.namespace, self.name, STEPS_PER_PASS)
         return self._ports.settings.progress
 
+    def look_closer(self) -> None:
+        """Compare Services, ConfigMap and so on at the next pass."""
+        self.memory.dependents_at = None
+
     async def _step(self) -> tuple[timedelta | None, bool]:
         manifest = await self._ports.cluster.get(FLINKJOB, self.namespace, self.name)
         if manifest is None:

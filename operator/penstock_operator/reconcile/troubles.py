@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"})
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 _TEXT = 500
+_MESSAGE = 4096
 
 
 def pod_trouble(pod: Mapping[str, Any]) -> Trouble | None:
@@ -62,7 +63,7 @@ def _container(container: Mapping[str, Any]) -> Iterator[Trouble]:
 def last_words(container: Mapping[str, Any]) -> str:
     """How a container ended, and what it said last."""
     ended = container.get("lastState", {}).get("terminated") or container.get("state", {}).get("terminated") or {}
-    message = str(ended.get("message", "")).strip()[-_TEXT:]
+    message = str(ended.get("message", "")).strip()[-_MESSAGE:]
     reason = ended.get("reason", "unknown reason")
     code = f"exit code {ended['exitCode']}" if "exitCode" in ended else "no exit code"
     hint = " (more memory is needed: spec.master/worker.resources)" if reason == "OOMKilled" else ""

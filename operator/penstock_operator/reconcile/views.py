@@ -79,22 +79,30 @@ def _disrupted(conditions: Mapping[str, Any]) -> bool:
 
 
 def check_pod(manifest: Manifest, log: str | None) -> CheckPod:
-    """The pod that proves a revision. `log` is None as long as the pod has not ended."""
+    """The pod that proves a revision; `log` is None if it cannot be had.
+
+    The report is in the log, or, if that cannot be had, in the termination message, where the kubelet copies the end
+    of a log after an error. Exit code 0 with a log that holds no report is no verdict: the user's module ended the
+    process before the check was done.
+    """
     name = manifest.get("metadata", {}).get("name", "")
     operation = annotations_of(manifest).get(OPERATION, "")
     status = manifest.get("status", {})
     phase = status.get("phase")
-    if phase not in ("Succeeded", "Failed") or log is None:
+    if phase not in ("Succeeded", "Failed"):
         state = "Running" if phase == "Running" else "Waiting"
         return CheckPod(name, operation, cast("Any", state), trouble=pod_trouble(manifest))
-    report = read_report(log)
+    container = (status.get("containerStatuses") or [{}])[0]
+    words = last_words(container)
+    report = read_report(log if log is not None else words)
+    if report is None and phase == "Succeeded" and log is None:
+        report = {"ok": True}
     if report is None:
-        containers = status.get("containerStatuses") or [{}]
-        words = f"{last_words(containers[0])} {log.strip()[-500:]}".strip()
-        return CheckPod(name, operation, "Crashed", output=words if phase == "Failed" else f"no report: {words}")
+        tail = (log or "").strip()[-500:]
+        return CheckPod(name, operation, "Crashed", output=f"{words} {tail}".strip())
     problems = tuple(_problem(p) for p in report.get("problems", ()) if isinstance(p, dict))
     passed = bool(report.get("ok")) and phase == "Succeeded"
-    return CheckPod(name, operation, "Passed" if passed else "Refused", problems, output=log.strip()[-500:])
+    return CheckPod(name, operation, "Passed" if passed else "Refused", problems, output=(log or words).strip()[-500:])
 
 
 def _problem(raw: Mapping[str, Any]) -> CheckProblem:

@@ -97,6 +97,7 @@ def check_pod(
     """Runs `penstock check` in the new image. Its configuration comes with it, as an annotation: the job's ConfigMap
     belongs to the revision that runs."""
     target = ["--against", against] if against else []
+    target += [part for uid in spec.job.allow_non_restored_state for part in ("--allow-non-restored-state", uid)]
     parts = PodParts(
         role="check",
         args=[

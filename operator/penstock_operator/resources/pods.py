@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from penstock_operator.api.flinkjob import FlinkJobSpec, Resources
 
-FS_GROUP = 10001
-"""Group of the mounted files; the image's own user and group stay what they are."""
+FS_GROUP = 185
+"""Group of the mounted files: the base image's own."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from penstock_operator.reconcile.steps.shared import effective_spec, explain, fa
 from penstock_operator.reconcile.stopping import AtOnce, Blocked, Wait, choose_stop
 
 if TYPE_CHECKING:
+    from penstock_operator.api.status import Operation
     from penstock_operator.reconcile.context import Context
     from penstock_operator.reconcile.observation import StoredSnapshot
     from penstock_operator.reconcile.plan import Decision
@@ -190,7 +191,7 @@ def _settle(ctx: Context) -> Decision:
         if isinstance(newest, Unknown):
             return storage_silent(ctx, "reading the newest checkpoint")
     if op.take_newest:
-        restore = _newer(op.restore, newest)
+        restore = _newer(op.restore, newest, own=_made_by_this_stop(op))
         if restore is None:
             return ctx.wait(newest.message if isinstance(newest, Lost) else "", blocked="StateLost")
         ctx = ctx.with_op(restore=restore, fallback_restore=restore).with_status(next_restore=restore)
@@ -205,11 +206,21 @@ def _suspension_wanted(ctx: Context) -> bool:
     return ctx.spec is not None and ctx.spec.job.state == "suspended"
 
 
-def _newer(pinned: Restore | None, newest: Choice | None) -> Restore | None:
-    """Of the savepoint and the newest checkpoint the later one, by the number they share."""
+def _made_by_this_stop(op: Operation) -> bool:
+    """The restore point is the savepoint of the incarnation that was stopped, and counts like its checkpoints."""
+    path = op.restore.path if op.restore else None
+    return bool(path and op.target_directory and path.startswith(f"{op.target_directory}/"))
+
+
+def _newer(pinned: Restore | None, newest: Choice | None, *, own: bool) -> Restore | None:
+    """Of the restore point and the incarnation's newest checkpoint the later one.
+
+    Checkpoints and savepoints of one incarnation share their numbers; those of different ones have nothing in common,
+    and any checkpoint of the stopped incarnation is later than what it started from.
+    """
     if not isinstance(newest, Restore) or newest.kind != "Checkpoint":
         return pinned
-    if pinned is None or pinned.kind != "Savepoint":
+    if not own or pinned is None:
         return newest
     if pinned.checkpoint_id is None or newest.checkpoint_id is None:
         return pinned

@@ -105,7 +105,7 @@ class FakeCluster:
         self.fault.after(call)
         await asyncio.sleep(0)
 
-    async def log(self, namespace: str, pod: str, limit: int) -> str:
+    async def log(self, namespace: str, pod: str, limit: int) -> str | None:
         return self.logs.get(pod, "")[-limit:]
 
     # --- for tests and for the simulated controllers -----------------------------------------------------------------

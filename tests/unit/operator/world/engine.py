@@ -71,7 +71,8 @@ class FakeJob:
 
     def _restore_from(self, snapshot: Stored) -> bool:
         self.position = self.committed = snapshot.position
-        self.checkpoint_id = snapshot.id
+        own = snapshot.path.startswith(f"{self.world.storage.root}/{self.job_id}/")
+        self.checkpoint_id = snapshot.id if own else 0
         self.restored = 1
         self.world.sink.restored(self.name, snapshot)
         return True

@@ -193,6 +193,21 @@ SCENARIOS = [
         savepoints=2,
     ),
     Scenario(
+        "second-edit-while-not-running",
+        edit(image="job:bad"),
+        lambda w: running(w, image="job:3"),
+        images={"job:bad": Image(starts=False)},
+        then=((at("Watch"), edit(image="job:3")),),
+        savepoints=1,
+    ),
+    Scenario(
+        "last-state-after-savepoint",
+        edit(image="job:2"),
+        lambda w: running(w, image="job:3"),
+        then=((lambda w: running(w, image="job:2"), edit(image="job:3", job={"upgradeMode": "last-state"})),),
+        savepoints=1,
+    ),
+    Scenario(
         "suspend-while-upgrading",
         edit(image="job:2"),
         suspended,

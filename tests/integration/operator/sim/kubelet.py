@@ -1,0 +1,160 @@
+"""Says of pods what a kubelet would say: scheduled, running, ready, ended, gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from penstock_operator.errors import KubeError
+from penstock_operator.kube.cluster import CONFIG_MAP, POD
+from penstock_operator.reconcile.views import labels_of
+from penstock_operator.resources.names import JOB, ROLE
+
+if TYPE_CHECKING:
+    from penstock_operator.kube.cluster import Manifest
+    from penstock_operator.kube.http import HttpCluster
+    from tests.integration.operator.sim.masters import Masters
+
+POLL = 0.2
+
+
+@dataclass
+class Kubelet:
+    """Looks after the pods of FlinkJobs in one namespace."""
+
+    cluster: HttpCluster
+    masters: Masters
+    namespace: str
+    known: set[str] = field(default_factory=set)
+    errors: list[str] = field(default_factory=list)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.turn()
+            except KubeError as error:
+                self.errors.append(str(error))
+            await asyncio.sleep(POLL)
+
+    async def turn(self) -> None:
+        pods = [p for p in await self.cluster.list(POD, self.namespace) if JOB in labels_of(p)]
+        present = {p["metadata"]["uid"] for p in pods}
+        for uid in self.known - present:
+            self.masters.stop(uid)
+        self.known = present
+        await asyncio.gather(*(self._pod(p) for p in pods))
+
+    async def _pod(self, pod: Manifest) -> None:
+        meta, phase = pod["metadata"], pod.get("status", {}).get("phase")
+        if "deletionTimestamp" in meta:
+            self.masters.stop(meta["uid"])
+            await self._remove(pod)
+        elif labels_of(pod)[ROLE] == "check":
+            await self._check(pod)
+        elif phase != "Running" or not _ready(pod):
+            await self._start(pod)
+
+    async def _start(self, pod: Manifest) -> None:
+        image = pod["spec"]["containers"][0]["image"]
+        behaviour = self.masters.behaviour(image)
+        if not behaviour.pulls:
+            waiting = {"waiting": {"reason": "ImagePullBackOff", "message": f"Back-off pulling image {image}"}}
+            await self._report(pod, "Pending", [_container(pod, waiting)])
+            return
+        if labels_of(pod)[ROLE] == "master":
+            await self._mount_config(pod)
+            started = await asyncio.to_thread(self.masters.start, pod)
+            if not started:
+                waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+                ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": "refused to start"}}
+                restarts = _restarts(pod) + 1
+                await self._report(pod, "Running", [_container(pod, waiting, restarts=restarts, last=ended)])
+                return
+        else:
+            self.masters.add_worker(pod)
+        running = {"running": {"startedAt": _now()}}
+        await self._report(pod, "Running", [_container(pod, running, ready=True)], ready=True)
+
+    async def _mount_config(self, pod: Manifest) -> None:
+        namespace, name = pod["metadata"]["namespace"], labels_of(pod)[JOB]
+        config = await self.cluster.get(CONFIG_MAP, namespace, f"{name}-config")
+        if config is not None:
+            self.masters.configs[f"{namespace}/{name}"] = config["data"]["penstock.yaml"]
+
+    async def _check(self, pod: Manifest) -> None:
+        image, phase = pod["spec"]["containers"][0]["image"], pod.get("status", {}).get("phase")
+        behaviour = self.masters.behaviour(image)
+        if not behaviour.pulls:
+            waiting = {"waiting": {"reason": "ImagePullBackOff", "message": f"Back-off pulling image {image}"}}
+            await self._report(pod, "Pending", [_container(pod, waiting)])
+        elif not pod["spec"].get("nodeName"):
+            await self._bind(pod)
+        elif phase == "Pending":
+            await self._report(
+                pod, "Running", [_container(pod, {"running": {"startedAt": _now()}}, ready=True)], ready=True
+            )
+        elif phase == "Running":
+            report = behaviour.check or {"ok": True, "problems": [], "graph": {}}
+            code = 0 if report["ok"] else 1
+            reason, message = ("Completed", "") if code == 0 else ("Error", json.dumps(report))
+            ended = {"terminated": {"exitCode": code, "reason": reason, "message": message}}
+            await self._report(pod, "Failed" if code else "Succeeded", [_container(pod, ended)])
+
+    async def _bind(self, pod: Manifest) -> None:
+        """To a node that is not there, so that the log cannot be had."""
+        meta = pod["metadata"]
+        path = f"{POD.path(meta['namespace'], meta['name'])}/binding"
+        target = {"kind": "Node", "name": "sim"}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": meta["name"]}, "target": target}
+        with contextlib.suppress(KubeError):
+            await self.cluster._send("POST", POD, path, body=body)
+
+    async def _report(
+        self, pod: Manifest, phase: str, containers: list[dict[str, Any]], *, ready: bool = False
+    ) -> None:
+        truth = "True" if ready else "False"
+        conditions = [
+            {"type": kind, "status": truth, "lastTransitionTime": _now()} for kind in ("Ready", "ContainersReady")
+        ]
+        conditions.append({"type": "PodScheduled", "status": "True", "lastTransitionTime": _now()})
+        status = {
+            "phase": phase,
+            "conditions": conditions,
+            "containerStatuses": containers,
+            "podIP": "127.0.0.1",
+            "podIPs": [{"ip": "127.0.0.1"}],
+            "startTime": _now(),
+        }
+        with contextlib.suppress(KubeError):
+            await self.cluster.replace({**pod, "status": status}, subresource="status")
+
+    async def _remove(self, pod: Manifest) -> None:
+        meta = pod["metadata"]
+        path = POD.path(meta["namespace"], meta["name"])
+        with contextlib.suppress(KubeError):
+            await self.cluster._send("DELETE", POD, path, body={"gracePeriodSeconds": 0})
+
+
+def _container(
+    pod: Manifest, state: dict[str, Any], *, ready: bool = False, restarts: int = 0, last: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    spec = pod["spec"]["containers"][0]
+    found = {"name": spec["name"], "image": spec["image"], "imageID": "", "ready": ready, "restartCount": restarts}
+    return {**found, "started": ready, "state": state, "lastState": last or {}}
+
+
+def _ready(pod: Manifest) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def _restarts(pod: Manifest) -> int:
+    return max((c["restartCount"] for c in pod.get("status", {}).get("containerStatuses", ())), default=0)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

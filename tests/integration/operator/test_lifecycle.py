@@ -1,0 +1,224 @@
+"""A FlinkJob's life on a real API server with real controllers; only kubelet and masters are simulated."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock_operator.kube.cluster import EVENT, FLINKSNAPSHOT
+from tests.integration.operator.conftest import NAME, condition
+from tests.integration.operator.sim import Behaviour
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.integration.operator.conftest import Site
+
+    Play = Callable[[Callable[[Site], Awaitable[None]]], None]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+async def deployed(site: Site, **job: Any) -> None:
+    site.start_operator()
+    site.apply(site.manifest(**job))
+    await site.until(site.running, "the first deployment is Ready")
+
+
+def test_deploy_upgrade_rescale_suspend_resume_delete(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await deployed(site)
+        site.kubectl("wait", "fj/weather", "--for=condition=Ready", "--timeout=5s")
+        await asyncio.sleep(2)
+
+        await site.edit(image="job:2")
+        await site.until(lambda: site.running(image="job:2"), "the upgrade is done")
+        assert len(site.masters.savepoints) == 1
+
+        site.kubectl("scale", "fj/weather", "--replicas=4")
+        await site.until(lambda: site.running(parallelism=4), "it is scaled up")
+        site.kubectl("scale", "fj/weather", "--replicas=1")
+        await site.until(lambda: site.running(parallelism=1), "it is scaled down")
+        assert len(site.masters.savepoints) == 1
+
+        await site.edit(job={"state": "suspended"})
+
+        async def suspended() -> bool:
+            return (await site.job() or {}).get("status", {}).get("phase") == "Suspended"
+
+        await site.until(suspended, "it is suspended")
+        await site.until(lambda: no_pods(site), "its pods are gone")
+        await site.edit(job={"state": "running"})
+        await site.until(site.running, "it is resumed")
+        await asyncio.sleep(2)
+        assert site.masters.gaps(f"{site.namespace}/{NAME}") == []
+
+        site.kubectl("delete", "fj/weather", "--timeout=60s")
+        await site.until(lambda: nothing_left(site), "everything it owned is gone")
+        assert len(site.masters.savepoints) == 2
+        assert await site.cluster.list(FLINKSNAPSHOT, site.namespace), "savepoints outlive their job"
+
+    play(scenario)
+
+
+async def no_pods(site: Site) -> bool:
+    return "No resources found" in site.kubectl("get", "pods") or site.kubectl("get", "pods").strip() == ""
+
+
+async def nothing_left(site: Site) -> bool:
+    kinds = "deploy,rs,pods,svc,cm,secret,sa,role,rolebinding,pdb,netpol,controllerrevisions"
+    names = site.kubectl("get", kinds, "-l", "penstock.dev/job=weather", "-o", "name")
+    return names.strip() == ""
+
+
+def test_a_bad_revision_is_rolled_back_and_the_next_edit_is_taken(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        site.masters.images["job:bad"] = Behaviour(checkpoints=False)
+        await deployed(site)
+        await site.edit(image="job:bad")
+        await site.until(lambda: site.stalled("NotStable"), "it is rolled back", within=90)
+        found = await site.job() or {}
+        assert found["status"]["running"]["image"] == "job:1"
+        assert found["status"]["phase"] == "Running"
+        await site.edit(image="job:3")
+        await site.until(lambda: site.running(image="job:3"), "the next edit is taken")
+        await asyncio.sleep(2)
+        assert site.masters.gaps(f"{site.namespace}/{NAME}") == []
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [
+        (
+            Behaviour(check={"ok": False, "problems": [{"code": "IMPORT", "message": "no module named job"}]}),
+            "CheckFailed",
+        ),
+        (Behaviour(pulls=False), "ImagePullFailed"),
+    ],
+    ids=["does-not-import", "does-not-exist"],
+)
+def test_a_bad_image_never_touches_the_running_job(play: Play, behaviour: Behaviour, reason: str) -> None:
+    async def scenario(site: Site) -> None:
+        site.masters.images["job:bad"] = behaviour
+        await deployed(site)
+        before = site.masters.leading(f"{site.namespace}/{NAME}")
+        await site.edit(image="job:bad")
+        await site.until(lambda: site.stalled(reason), f"it is stalled with {reason}")
+        await asyncio.sleep(3)
+        assert site.masters.leading(f"{site.namespace}/{NAME}") is before
+        assert site.masters.savepoints == []
+        await site.edit(image="job:1")
+        await site.until(site.running, "the revert settles it")
+        assert site.masters.leading(f"{site.namespace}/{NAME}") is before
+
+    play(scenario)
+
+
+def test_the_job_heals_when_things_are_deleted(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await deployed(site)
+        for thing in ("deploy/weather-worker", "svc/weather-rest", "deploy/weather-master"):
+            site.kubectl("delete", thing)
+            await site.until(lambda thing=thing: exists(site, thing), f"{thing} is made again", within=30)  # type: ignore[misc]
+            await site.until(site.running, "the job is Ready again")
+        await asyncio.sleep(2)
+        assert site.masters.gaps(f"{site.namespace}/{NAME}") == []
+
+    play(scenario)
+
+
+async def exists(site: Site, thing: str) -> bool:
+    return site.kubectl("get", thing, "--ignore-not-found", "-o", "name").strip() != ""
+
+
+def test_events_tell_the_story_without_floods_or_secrets(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await deployed(site)
+        await site.edit(image="job:2")
+        await site.until(lambda: site.running(image="job:2"), "the upgrade is done")
+        events = [
+            e for e in await site.cluster.list(EVENT, site.namespace) if e["involvedObject"]["kind"] == "FlinkJob"
+        ]
+        reasons = [e["reason"] for e in events]
+        for reason in ("DeployStarted", "DeploySucceeded", "UpgradeStarted", "SavepointCompleted", "UpgradeSucceeded"):
+            assert reasons.count(reason) == 1, reasons
+        assert len(events) < 20
+        secret = json.loads(site.kubectl("get", "secret", "weather-secrets", "-o", "json"))["data"]
+        assert not any(value in json.dumps(events) for value in secret.values())
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("moment", [0.3, 1.0, 1.8, 2.6, 3.4, 4.5])
+def test_another_replica_finishes_what_a_killed_one_began(play: Play, moment: float) -> None:
+    async def scenario(site: Site) -> None:
+        await deployed(site)
+        leader = site.operators[0]
+        site.start_operator()
+        await asyncio.sleep(2)
+        await site.edit(image="job:2", job={"parallelism": 3})
+        await asyncio.sleep(moment)
+        leader.send_signal(signal.SIGKILL)
+        await site.until(lambda: site.running(image="job:2", parallelism=3), "the upgrade is done", within=120)
+        await asyncio.sleep(2)
+        assert len(site.masters.savepoints) == 1
+        assert site.masters.gaps(f"{site.namespace}/{NAME}") == []
+
+    play(scenario)
+
+
+def test_a_stopped_replica_hands_the_lease_over_at_once(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await deployed(site)
+        site.start_operator()
+        await asyncio.sleep(3)
+        begun = time.monotonic()
+        site.operators[0].send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(site.operators[0].wait, 15) == 0
+        await site.edit(image="job:2")
+        await site.until(lambda: site.running(image="job:2"), "the other one works", within=40)
+        assert time.monotonic() - begun < 40
+
+    play(scenario)
+
+
+def test_a_frozen_leader_that_wakes_up_does_nothing(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await deployed(site)
+        frozen = site.operators[0]
+        site.start_operator()
+        await site.edit(image="job:2")
+        await asyncio.sleep(0.6)
+        frozen.send_signal(signal.SIGSTOP)
+        await site.until(lambda: site.running(image="job:2"), "the other one takes over", within=120)
+        frozen.send_signal(signal.SIGCONT)
+        assert await asyncio.to_thread(frozen.wait, 30) == 1
+        await asyncio.sleep(2)
+        assert await site.running(image="job:2")
+        assert len(site.masters.savepoints) == 1
+
+    play(scenario)
+
+
+def test_an_invalid_spec_is_explained_and_the_job_runs_on(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await deployed(site)
+        template = {"spec": {"volumes": [{"name": "host", "hostPath": {"path": "/"}}], "serviceAccountName": "admin"}}
+        await site.edit(podTemplate=template)
+        await site.until(lambda: site.stalled("InvalidSpec"), "it is stalled")
+        found = await site.job() or {}
+        message = condition(found, "Stalled")["message"]
+        assert "spec.podTemplate.spec.volumes[0].hostPath" in message
+        assert "serviceAccountName" in message
+        assert found["status"]["jobState"] == "RUNNING"
+        await site.edit(podTemplate={"spec": None})
+        await site.until(site.running, "it is mended")
+
+    play(scenario)
