@@ -1,0 +1,52 @@
+"""`python -m benchmarks NAME [--records N] [--repetitions N] [--json]`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from typing import Any
+
+from benchmarks import machine
+from benchmarks.comparison import BENCHMARKS, SYSTEMS, compare
+from benchmarks.measures import MEASURES
+
+DEFAULT_RECORDS = 5_000_000
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("name", choices=[*BENCHMARKS, *MEASURES])
+    parser.add_argument("--records", type=int, default=None, help=f"{DEFAULT_RECORDS:,} in the workloads unless given")
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--systems", default="", help=f"of {', '.join(s.name for s in SYSTEMS)}; separated by commas")
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))
+    before = machine.describe()
+    if options.name in BENCHMARKS:
+        only = [name for name in options.systems.split(",") if name]
+        result = compare(options.name, options.records or DEFAULT_RECORDS, options.repetitions, only)
+    else:
+        result = {"workload": options.name, **MEASURES[options.name](options.records, options.repetitions)}
+    result["machine"] = {**before, "load_after": machine.describe()["load"]}
+    if options.json:
+        print(json.dumps(result))
+    else:
+        show(result)
+    return 1 if result.get("problems") else 0
+
+
+def show(result: dict[str, Any], indent: str = "") -> None:
+    """For people."""
+    for key, value in result.items():
+        if isinstance(value, dict):
+            print(f"{indent}{key}:")
+            show(value, indent + "  ")
+        else:
+            print(f"{indent}{key}: {value}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

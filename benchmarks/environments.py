@@ -1,0 +1,47 @@
+"""A virtual environment per peer, under `~/.cache/penstock/peers/<name>`, made when it is first needed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+REQUIREMENTS = {
+    "bytewax": ["bytewax==0.21.1", "orjson==3.*"],
+    "flink": ["apache-flink==2.3.0", "orjson==3.*", "setuptools<81"],
+}
+_READY = ".ready"
+
+
+def cache() -> Path:
+    """Where environments and inputs are kept."""
+    return Path(os.environ.get("PENSTOCK_CACHE", Path.home() / ".cache" / "penstock"))
+
+
+def python_of(peer: str) -> Path:
+    """The peer's Python interpreter; PySpark is Penstock's own.
+
+    Raises:
+        subprocess.CalledProcessError: its packages cannot be installed.
+    """
+    if peer not in REQUIREMENTS:
+        return Path(sys.executable)
+    home = cache() / "peers" / peer
+    python = home / "bin" / "python"
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with home.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (home / _READY).exists():
+            if not python.exists():
+                venv.create(home, with_pip=True)
+            subprocess.run([python, "-m", "pip", "install", "-q", *REQUIREMENTS[peer]], check=True, stdout=sys.stderr)
+            (home / _READY).touch()
+    return python
+
+
+def site_packages(peer: str) -> Path:
+    """Where the peer's packages are (PyFlink's embedded interpreter does not find them by itself)."""
+    return next((cache() / "peers" / peer / "lib").glob("python3*/site-packages"))

@@ -1,0 +1,95 @@
+"""One run of one program in a process of its own, measured.
+
+A program prints `RESULT {json}` with `begin` and `end`, the moments (s since the epoch) between which it processed records,
+and what it found out about itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.process_tree import ProcessTree
+
+TIMEOUT_S = 900
+
+
+class RunFailed(Exception):
+    """The program did not come to its end; the message has the last lines of what it wrote."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was measured.
+
+    Attributes:
+        cpu_s: CPU time of all processes from the first record to the end.
+        wall_s: from the first record to the end.
+        startup_s: from the start of the process to the first record.
+        load: load average when the run began.
+    """
+
+    records: int
+    cpu_s: float
+    wall_s: float
+    startup_s: float
+    peak_mb: float
+    load: float
+    result: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def cpu_us(self) -> float:
+        """CPU time per record, µs."""
+        return self.cpu_s / self.records * 1e6
+
+    @property
+    def rate(self) -> float:
+        """Records per second of wall-clock time."""
+        return self.records / self.wall_s
+
+
+def execute(command: list[str], environment: dict[str, str], records: int, log: Path) -> Run:
+    """Run a program to its end.
+
+    Raises:
+        RunFailed: it failed, or took more than 15 minutes.
+    """
+    load = os.getloadavg()[0]
+    started = time.time()
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **environment}, start_new_session=True
+        )
+        tree = ProcessTree(process.pid)
+        tree.start()
+        try:
+            process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGTERM)
+            raise
+        finally:
+            tree.stop()
+    text = log.read_text(errors="replace").replace("\r", "\n")
+    found = re.findall(r"^RESULT (\{.*\})", text, re.MULTILINE)
+    if process.returncode != 0 or not found:
+        raise RunFailed(f"{' '.join(command)} ended with {process.returncode}: ...{text[-1500:]}")
+    result = json.loads(found[-1])
+    begin, end = result.pop("begin"), result.pop("end")
+    return Run(
+        records=records,
+        cpu_s=tree.cpu_between(begin, end),
+        wall_s=end - begin,
+        startup_s=begin - started,
+        peak_mb=tree.peak_bytes / 2**20,
+        load=load,
+        result=result,
+    )
