@@ -137,7 +137,34 @@ def run(make: Any, history: list[Any], backend: str, groupings: list[str], *, is
     return outcome
 
 
+BY_BACKEND = [pytest.param(name, marks=[] if name == "hashmap" else [pytest.mark.slow]) for name in BACKENDS]
+HISTORY = [
+    ("records", [("a", 3), ("b", 12), ("c", 25), ("a", 14)]),
+    ("clock", 11),
+    ("records", [("a", 4), ("d", 2), ("b", 31)]),
+    ("rescale", 3),
+    ("records", [("a", 5), ("c", 26)]),
+    ("clock", 15),
+    ("rescale", 1),
+    ("records", [("b", 1), ("a", 44)]),
+]
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("assigner", [TumblingEventTimeWindows.of(10, 3), SlidingEventTimeWindows.of(20, 8)], ids=repr)
+def test_one_history_on_every_backend(assigner: Any, backend: str) -> None:
+    def make(grouping: str) -> WindowOperator:
+        function = FUNCTIONS["aggregate, process"]()
+        return WindowOperator(assigner, function, itemgetter(0), allowed_lateness=7, late_tag=LATE, grouping=grouping)
+
+    outcome = run(make, HISTORY, backend, ["never"], is_event_time=True)
+    assert outcome == run(make, HISTORY, backend, ["auto"], is_event_time=True)
+    assert outcome == run(make, HISTORY, backend, ["never", "auto"], is_event_time=True)
+    assert outcome.late
+    assert sum(map(len, outcome.results)) > 8
+
+
+@pytest.mark.parametrize("backend", BY_BACKEND)
 @pytest.mark.parametrize("function", FUNCTIONS)
 @given(assigner=event_time, history=steps, lateness=st.sampled_from([0, 7, 30]))
 @settings(max_examples=15, deadline=None)
@@ -152,7 +179,7 @@ def test_event_time_windows(function: str, backend: str, assigner: Any, history:
     assert by_pane == run(make, history, backend, ["auto", "never"], is_event_time=True)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", BY_BACKEND)
 @pytest.mark.parametrize("function", FUNCTIONS)
 @given(assigner=processing_time, history=steps)
 @settings(max_examples=8, deadline=None)

@@ -171,5 +171,7 @@ def _extremes(
     """The extreme of every group, None for an empty one."""
     extremes = np.full(len(counts), limit, values.dtype)
     choose.at(extremes, groups, values)
-    nothing = counts == 0
-    return np.where(nothing, None, extremes) if nothing.any() else extremes
+    if not counts.all():
+        extremes = extremes.astype(object)
+        extremes[counts == 0] = None
+    return extremes
