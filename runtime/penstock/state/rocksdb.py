@@ -53,7 +53,7 @@ class RocksDBStateBackend:
     Args:
         key_group_range: the groups this subtask owns.
         work_dir: directory of this backend alone, removed by `close`; empty: a temporary one.
-        options: `state.backend.rocksdb.*`, see `rocksdb_database.DEFAULTS`.
+        options: `state.backend.rocksdb.*`, see `rocksdb_database.DEFAULTS`; others are ignored.
         key_type: type of the keys, needed where they are structures.
     """
 
@@ -234,7 +234,14 @@ class RocksDBStateBackend:
         shutil.rmtree(directory, ignore_errors=True)
         database.checkpoint(str(directory))
         states = self._stored | {name: registration.info for name, registration in self._registered.items()}
-        facts = SnapshotFacts(self.key_group_range, self.max_parallelism, self._key_schema, states, self._number)
+        facts = SnapshotFacts(
+            self.key_group_range,
+            self.max_parallelism,
+            self._settings["checkpoint.transfer.thread.num"],
+            self._key_schema,
+            states,
+            self._number,
+        )
         upload = RocksDBUpload(directory, facts, dict(self._confirmed))
         self._uploads[checkpoint_id] = upload
         return upload

@@ -31,12 +31,27 @@ if TYPE_CHECKING:
 PREFIX = "state.backend.rocksdb."
 DEFAULTS: dict[str, Any] = {
     "block.cache-size": "64mb",
+    "block.blocksize": "4kb",
     "writebuffer.size": "32mb",
     "thread.num": 2,
     "compression": "lz4",
+    "checkpoint.transfer.thread.num": 4,
 }
-"""Options, without the prefix: cache of read blocks, memory of unflushed writes per state, background threads,
-compression of files (`none`, `lz4`, `zstd`, `snappy`)."""
+"""Options: cache of read blocks, size of a block, memory of unflushed writes per state, background threads, compression of
+files (`none`, `lz4`, `zstd`, `snappy`), threads that upload and download."""
+
+PREDEFINED: dict[str, dict[str, Any]] = {
+    "DEFAULT": {},
+    "SPINNING_DISK_OPTIMIZED": {"thread.num": 4},
+    "SPINNING_DISK_OPTIMIZED_HIGH_MEM": {
+        "thread.num": 4,
+        "block.cache-size": "256mb",
+        "block.blocksize": "128kb",
+        "writebuffer.size": "64mb",
+    },
+    "FLASH_SSD_OPTIMIZED": {"thread.num": 4},
+}
+"""Values of `predefined-options`: other defaults."""
 
 _UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
 BATCH_ROWS = 10_000
@@ -45,27 +60,36 @@ BATCH_ROWS = 10_000
 def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that concern this backend, with their defaults.
 
+    Args:
+        options: with or without the prefix `state.backend.rocksdb.`; others are ignored.
+
     Raises:
-        InvalidJob: an option of that prefix is not known, or its value makes no sense.
+        InvalidJob: a value makes no sense.
 
     >>> read_options({"state.backend.rocksdb.writebuffer.size": "4mb"})["writebuffer.size"]
     4194304
     """
-    given = {name.removeprefix(PREFIX): value for name, value in options.items() if name.startswith(PREFIX)}
-    unknown = sorted(given.keys() - DEFAULTS.keys())
-    if unknown:
-        raise InvalidJob(
-            f"there is no option {PREFIX}{unknown[0]}",
-            remedy=f"choose from {', '.join(PREFIX + name for name in DEFAULTS)}",
-        )
-    values = DEFAULTS | given
-    for name in ("block.cache-size", "writebuffer.size"):
+    given = {name.removeprefix(PREFIX): value for name, value in options.items()}
+    predefined = given.get("predefined-options", "DEFAULT")
+    if predefined not in PREDEFINED:
+        raise InvalidJob(f"{PREFIX}predefined-options is {predefined!r}", remedy=f"choose from {', '.join(PREDEFINED)}")
+    known = {name: value for name, value in given.items() if name in DEFAULTS}
+    values = DEFAULTS | PREDEFINED[predefined] | known
+    for name in ("block.cache-size", "block.blocksize", "writebuffer.size"):
         values[name] = _bytes(name, values[name])
+    for name in ("thread.num", "checkpoint.transfer.thread.num"):
+        values[name] = _count(name, values[name])
     if not hasattr(DBCompressionType, str(values["compression"])):
         raise InvalidJob(
             f"there is no compression {values['compression']!r}", remedy="choose none, lz4, zstd or snappy"
         )
     return values
+
+
+def _count(name: str, value: Any) -> int:
+    if not str(value).isdigit() or not int(value):
+        raise InvalidJob(f"{PREFIX}{name} is {value!r}", remedy="write a number of threads, at least 1")
+    return int(value)
 
 
 def _bytes(name: str, value: Any) -> int:
@@ -107,12 +131,13 @@ class Database:
         options.create_if_missing(True)
         options.create_missing_column_families(True)
         options.set_write_buffer_size(settings["writebuffer.size"])
-        options.set_max_background_jobs(int(settings["thread.num"]))
+        options.set_max_background_jobs(settings["thread.num"])
         options.set_compression_type(getattr(DBCompressionType, settings["compression"])())
         options.set_keep_log_file_num(1)
         options.set_level_compaction_dynamic_level_bytes(True)
         table = BlockBasedOptions()
         table.set_block_cache(self._cache)
+        table.set_block_size(settings["block.blocksize"])
         table.set_bloom_filter(10, False)
         options.set_block_based_table_factory(table)
         return options

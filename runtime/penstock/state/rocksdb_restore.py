@@ -80,7 +80,7 @@ class Restore:
 
     def download(self, handle: dict[str, Any], directory: Path) -> dict[str, FileRef]:
         """Put a snapshot's files into a directory; its SST files by name."""
-        return download(handle, directory, self._reader)
+        return download(handle, directory, self._reader, self._settings["checkpoint.transfer.thread.num"])
 
     def copy_ranges(self, handles: list[dict[str, Any]], into: Database) -> None:
         """Copy the rows of the key groups, of each handle those it is responsible for."""
@@ -145,7 +145,9 @@ def _rows_within(family_name: str, family: Any, groups: KeyGroupRange) -> Iterat
             yield row, data
 
 
-def download(handle: dict[str, Any], directory: Path, reader: StateFileReader) -> dict[str, FileRef]:
+def download(
+    handle: dict[str, Any], directory: Path, reader: StateFileReader, threads: int = READ_THREADS
+) -> dict[str, FileRef]:
     """Put the files of a RocksDB snapshot into a directory, as RocksDB left them.
 
     Returns:
@@ -161,6 +163,6 @@ def download(handle: dict[str, Any], directory: Path, reader: StateFileReader) -
     small = msgspec.msgpack.decode(reader.read(pack), type=dict[str, bytes])
     for name, content in small.items():
         (directory / name).write_bytes(content)
-    with ThreadPoolExecutor(READ_THREADS) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         list(pool.map(lambda item: reader.download(item[1], str(directory / item[0])), files.items()))
     return files

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import shutil
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,8 +18,6 @@ import msgspec
 from penstock.state.hashmap_snapshot import FORMAT
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from penstock.state.backend import FileRef, KeyGroupRange, StateFileWriter
     from penstock.state.segment import StateInfo
 
@@ -28,10 +28,11 @@ PACK = "small-files"
 
 @dataclass(frozen=True)
 class SnapshotFacts:
-    """What the handle says beside the files. `number`: of the last list element."""
+    """What the handle says beside the files. `number`: of the last list element; `threads`: that upload."""
 
     groups: KeyGroupRange
     max_parallelism: int
+    threads: int
     key_schema: dict[str, Any]
     states: dict[str, StateInfo]
     number: int
@@ -63,14 +64,20 @@ class RocksDBUpload:
     def _run(self, writer: StateFileWriter) -> dict[str, Any]:
         tables: dict[str, FileRef] = {}
         small: dict[str, bytes] = {}
-        uploaded = 0
+        new: list[str] = []
         for path in sorted(self._directory.iterdir()):
             if path.suffix == ".sst":
                 known = self._confirmed.get(path.name)
-                tables[path.name] = known or writer.upload(str(path))
-                uploaded += 0 if known else tables[path.name].size
+                if known is None:
+                    new.append(str(path))
+                else:
+                    tables[path.name] = known
             elif path.suffix != ".log" and not path.name.startswith("OPTIONS-"):
                 small[path.name] = path.read_bytes()
+        with ThreadPoolExecutor(self._facts.threads) as pool:
+            for local, ref in zip(new, pool.map(writer.upload, new), strict=True):
+                tables[Path(local).name] = ref
+        uploaded = sum(tables[Path(local).name].size for local in new)
         pack = writer.write(msgspec.msgpack.encode(small))
         self.files = tables
         facts = self._facts

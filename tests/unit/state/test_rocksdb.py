@@ -148,7 +148,8 @@ def test_the_count_becomes_an_estimate_when_counting_would_take_long(
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"state.backend.rocksdb.nonsense": 1}, "no option state.backend.rocksdb.nonsense"),
+        ({"thread.num": 0}, "thread.num is 0"),
+        ({"predefined-options": "FAST"}, "predefined-options is 'FAST'"),
         ({"state.backend.rocksdb.writebuffer.size": "much"}, "writebuffer.size is 'much'"),
         ({"state.backend.rocksdb.compression": "zip"}, "no compression 'zip'"),
     ],
