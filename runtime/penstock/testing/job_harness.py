@@ -132,7 +132,7 @@ class JobHarness:
         """Keep what the stream gives, for `outputs`. A side output is collected by its stream, `get_side_output(tag)`."""
         self._declare(name, self._names, "output")
         self._names.append(name)
-        stream.sink_to(HarnessSink(name)).name(name).uid(f"collect-{name}")
+        stream.sink_to(HarnessSink(name)).name(name).uid(_uid_of_output(name))
 
     def _declare(self, name: str, known: list[str], what: str) -> None:
         if self._driver.has_started:
@@ -190,10 +190,13 @@ class JobHarness:
 
     def outputs_with_timestamps(self, name: str) -> list[Record]:
         """As `outputs`, each with its event time (ms), or None."""
-        if name not in self._names:
-            raise InvalidJob(f"there is no output {name!r}", remedy=f"outputs are: {', '.join(self._names) or 'none'}")
+        self._check_output(name)
         self.run()
         return self._driver.outputs.of(name)
+
+    def _check_output(self, name: str) -> None:
+        if name not in self._names:
+            raise InvalidJob(f"there is no output {name!r}", remedy=f"outputs are: {', '.join(self._names) or 'none'}")
 
     def take(self, name: str) -> list[Any]:
         """The values since the last `take`."""
@@ -335,8 +338,14 @@ class JobHarness:
             if backend_uid == uid
         )
 
-    def watermark(self, uid: str) -> int:
-        """The event-time clock of an operator (ms): the lowest of its subtasks; MIN_TIMESTAMP at first."""
+    def watermark(self, name: str) -> int:
+        """The event time (ms) that has come to an output: the lowest of its subtasks; MIN_TIMESTAMP at first."""
+        self._check_output(name)
         self.run()
+        uid = _uid_of_output(name)
         marks = [marks[uid] for subtask in self._driver.runner.subtasks() if uid in (marks := subtask.watermarks())]
         return min(marks, default=MIN_TIMESTAMP)
+
+
+def _uid_of_output(name: str) -> str:
+    return f"collect-{name}"

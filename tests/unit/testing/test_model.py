@@ -40,7 +40,7 @@ class Buckets(KeyedProcessFunction):
         self.count.update(count)
         yield value[0], count
 
-    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[tuple[str, int]]:
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
         total = self.sums.get(timestamp)
         self.sums.remove(timestamp)
         yield ctx.get_current_key(), total
