@@ -13,12 +13,11 @@ from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.graph.program import Program
 from penstock.jobmanager.local_cluster import LocalCluster
-from penstock.jobmanager.pipelined_runner import PipelinedRunner
+from penstock.jobmanager.pipelined_runner import create_runner
 from penstock.jobmanager.runner import Runner
 from penstock.jobmanager.session import Session, SubmitOptions
 from penstock.jobmanager.settings import JobSettings
 from penstock.jobmanager.spark_cluster import ClusterConfig
-from penstock.jobmanager.spark_runner import SparkRunner
 from penstock.rest.server import RestServer
 
 
@@ -41,7 +40,7 @@ class LocalClusterProvider:
             self.cluster.start()
         workers = max(self.least_workers, math.ceil(slots / self.cluster.slots_per_worker))
         self.cluster.ensure_slots(workers * self.cluster.slots_per_worker)
-        return PipelinedRunner(self.cluster.spark) if pipelined else SparkRunner(self.cluster.spark)
+        return create_runner(self.cluster.spark, pipelined=pipelined, levels=levels)
 
     def available_slots(self) -> int:
         return 0 if self.cluster is None else len(self.cluster.spark.executors())

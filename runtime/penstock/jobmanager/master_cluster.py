@@ -6,11 +6,10 @@ import socket
 from pathlib import Path
 
 from penstock.common.configuration import Configuration
-from penstock.jobmanager.pipelined_runner import PipelinedRunner
+from penstock.jobmanager.pipelined_runner import create_runner
 from penstock.jobmanager.runner import Runner
 from penstock.jobmanager.settings import JobSettings
 from penstock.jobmanager.spark_cluster import ClusterConfig, SparkCluster
-from penstock.jobmanager.spark_runner import SparkRunner
 
 MASTER_PORT = 7077
 DRIVER_PORT = 7078
@@ -43,7 +42,7 @@ class MasterClusterProvider:
                 )
             )
             self.cluster.start()
-        return PipelinedRunner(self.cluster) if pipelined else SparkRunner(self.cluster)
+        return create_runner(self.cluster, pipelined=pipelined, levels=levels)
 
     def available_slots(self) -> int:
         return 0 if self.cluster is None else len(self.cluster.executors())

@@ -138,3 +138,13 @@ class PipelinedRunner(SparkRunner):
         self.end_attempt()
         self._server.close()
         super().close()
+
+
+def create_runner(cluster: SparkCluster, *, pipelined: bool, levels: int) -> SparkRunner:
+    """The runner a job asks for; the batched one where the cluster was laid out for a job of fewer levels.
+
+    A slot of the pipelined runner needs a core per level, and the cores of an executor are settled when the cluster starts.
+    """
+    if pipelined and cluster.config.pipelined and cluster.config.cores_per_slot >= levels:
+        return PipelinedRunner(cluster)
+    return SparkRunner(cluster)
