@@ -149,7 +149,7 @@ def test_a_uid_used_twice(tmp_path: Path) -> None:
 def test_keyed_state_without_key_by(tmp_path: Path) -> None:
     env = environment(tmp_path)
     with pytest.raises(PenstockError) as caught:
-        env.from_collection([1]).process(Remembers())
+        env.from_collection([1]).process(Remembers())  # type: ignore[arg-type]
     refusal = Refused(caught.value)
     assert refusal.code == "KEYED_STATE_NOT_AVAILABLE"
     assert "Remembers" in refusal.message

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,8 +111,12 @@ class Driver:
         return time.monotonic() - began
 
     def told(self) -> str:
+        """How the job is, and where its thread stands."""
         history = self.master.history
-        return f"{history.status.value}, {history.restarts} restarts, {self.failures}"
+        text = f"{history.status.value}, {history.restarts} restarts, {self.completed} checkpoints, {self.failures}"
+        thread = self.master._thread
+        frame = None if thread is None else sys._current_frames().get(thread.ident or 0)
+        return text if frame is None else f"{text}\n{''.join(traceback.format_stack(frame)[-6:])}"
 
     def running(self, checkpoints: int = 2) -> Driver:
         """Wait until it runs and has completed so many more checkpoints."""
@@ -147,12 +153,21 @@ class Driver:
         )
         return time.monotonic() - began
 
-    def kill_executor(self, index: int = 0) -> None:
-        """SIGKILL the JVM of a slot that the job uses."""
-        assert processes.kill(processes.executors(self.workers)[index])
+    def kill_executor(self) -> None:
+        """SIGKILL the JVM of the first slot."""
+        assert processes.kill(self._executor())
 
-    def kill_python_worker(self, index: int = 0) -> None:
-        assert processes.kill(processes.python_workers(self.workers)[index])
+    def kill_python_worker(self) -> None:
+        """SIGKILL a Python worker that the job has just used."""
+        used = {pid for _, pid in self.master.metrics.workers}
+        alive = used.intersection(processes.python_workers(self.workers))
+        assert processes.kill(max(alive))
+
+    def _executor(self) -> int:
+        """Process id of the executor that holds slot 0."""
+        runner = self.master.runner
+        assert isinstance(runner, SparkRunner)
+        return processes.executor(self.workers, runner.placement[0].id)
 
     def kill_worker(self) -> None:
         """SIGKILL a Spark worker and its executors."""

@@ -16,6 +16,8 @@ from penstock.jobmanager.session import SubmitOptions
 from tests.integration.engine.selfcheck.driver import start
 from tests.integration.engine.selfcheck.job import Plan
 
+REST = "REST API: "
+"""The line with the address of the REST API begins with that."""
 EXIT_CODES = {JobStatus.FINISHED: 0, JobStatus.SUSPENDED: 3}
 
 
@@ -38,6 +40,7 @@ def main(told: dict[str, Any]) -> int:
         parallelism=told["parallelism"],
         submit=submit,
     )
+    print(f"{REST}{executor.rest_url}", flush=True)
     status = driver.master.wait()
     for failure in driver.failures:
         print(failure, file=sys.stderr)

@@ -29,7 +29,7 @@ class Master:
             stdout=self._out,
             stderr=subprocess.STDOUT,
         )
-        self._below: set[int] = set()
+        self._below: dict[int, processes.Process] = {}
 
     def __enter__(self) -> Master:
         return self
@@ -37,13 +37,14 @@ class Master:
     def __exit__(self, *error: object) -> None:
         self.note()
         self.kill()
-        for pid in self._below:
-            processes.kill(pid)
+        for process in self._below.values():
+            if processes.is_alive(process):
+                processes.kill(process.pid)
         self._out.close()
 
     def note(self) -> None:
         """Remember the processes below it: when it is gone they are nobody's children."""
-        self._below |= {p.pid for p in processes.descendants([self.process.pid])}
+        self._below |= {p.pid: p for p in processes.descendants([self.process.pid])}
 
     def kill(self) -> None:
         """SIGKILL the JobManager's process, and nothing else."""

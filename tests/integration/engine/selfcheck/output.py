@@ -20,7 +20,7 @@ def read(folder: str, options: dict[str, Any] | None = None) -> list[dict[str, i
     decode = msgspec.json.Decoder(dict[str, int]).decode
     if not fs.exists(path):
         return []
-    found = []
+    found: list[dict[str, int]] = []
     for file in fs.find(path):
         data = fs.cat_file(file)
         if data and not data.endswith(b"\n"):

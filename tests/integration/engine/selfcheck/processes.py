@@ -13,6 +13,8 @@ class Process(NamedTuple):
     pid: int
     parent: int
     command: str
+    started: int
+    """Clock ticks after the machine's start: with the number it tells a process from a later one with its number."""
 
 
 def descendants(roots: Iterable[int]) -> list[Process]:
@@ -21,11 +23,12 @@ def descendants(roots: Iterable[int]) -> list[Process]:
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
-                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             except (OSError, IndexError):
                 continue  # it has just ended
-            children.setdefault(parent, []).append(Process(int(folder.name), parent, command))
+            process = Process(int(folder.name), int(fields[1]), command, int(fields[19]))
+            children.setdefault(process.parent, []).append(process)
     found: list[Process] = []
     todo = list(roots)
     while todo:
@@ -35,16 +38,25 @@ def descendants(roots: Iterable[int]) -> list[Process]:
     return found
 
 
-def executors(workers: Iterable[int]) -> list[int]:
-    """Process ids of the executors under these Spark workers."""
-    return [p.pid for p in descendants(workers) if "CoarseGrainedExecutorBackend" in p.command]
+def executor(workers: Iterable[int], executor_id: str) -> int:
+    """Process id of an executor under these Spark workers."""
+    wanted = f"--executor-id {executor_id} "
+    return next(p.pid for p in descendants(workers) if wanted in p.command and "ExecutorBackend" in p.command)
 
 
-def python_workers(workers: Iterable[int]) -> list[int]:
-    """Process ids of the Python workers (children of PySpark's daemons) under these Spark workers."""
-    found = descendants(workers)
+def python_workers(roots: Iterable[int]) -> list[int]:
+    """Process ids of the Python workers (children of PySpark's daemons) under these Spark workers or executors."""
+    found = descendants(roots)
     daemons = {p.pid for p in found if "pyspark.daemon" in p.command}
     return [p.pid for p in found if p.parent in daemons]
+
+
+def is_alive(process: Process) -> bool:
+    try:
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return int(fields[19]) == process.started
 
 
 def kill(pid: int) -> bool:

@@ -1,0 +1,218 @@
+"""Random faults at random moments, on a job that checks itself: no loss, no duplicate, ever.
+
+    python -m tests.chaos.soak --minutes 30 --seed 7 --runner batched
+
+The JobManager is a process of its own, so it is hurt like everything else. Faults: SIGKILL of a Python worker, an executor,
+a Spark worker, the JobManager; a JobManager that stands still and comes back when another has taken over; live rescales and
+savepoints in between; with `--s3`, the store away for some seconds. The seed is printed; it fixes what is done and when, as
+far as a machine of many processes can be fixed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from penstock.cli.client import RestClient
+from penstock.common.errors import PenstockError
+from tests.integration.engine.selfcheck import Plan, problems_of, processes
+from tests.integration.engine.selfcheck.driver import configuration
+from tests.integration.engine.selfcheck.main import REST, argument
+from tests.integration.engine.selfcheck.masters import Master, latest_checkpoint
+
+RATE = 1_000
+"""Records per second."""
+STUCK_S = 120.0
+"""A job that completes no checkpoint for that long does not make progress any more."""
+PARALLELISMS = (1, 2, 3, 4)
+
+
+@dataclass
+class Report:
+    """What was done, and what came of it."""
+
+    seed: int
+    faults: Counter[str] = field(default_factory=Counter)
+    recoveries: dict[str, list[float]] = field(default_factory=dict)
+    """Seconds from a fault to the next completed checkpoint."""
+    problems: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [f"seed {self.seed}: {sum(self.faults.values())} faults"]
+        for name, times in sorted(self.recoveries.items()):
+            times = sorted(times)
+            lines.append(
+                f"  {name}: {self.faults[name]} times, next checkpoint after {times[len(times) // 2]:.1f} s in the "
+                f"median, {times[-1]:.1f} s at most"
+            )
+        return "\n".join([*lines, *(self.problems or ["  exactly once"])])
+
+
+class Soak:
+    """One run.
+
+    Args:
+        seconds: how long faults are done; the job then reads on to its end.
+        pause_s: between the recovery from one fault and the next fault: at least, at most.
+        folder: for checkpoints, output and logs; what it holds is left when something went wrong.
+    """
+
+    def __init__(
+        self, runner: str, seed: int, seconds: float, folder: Path, pause_s: tuple[float, float] = (0.2, 4.0)
+    ) -> None:
+        self.random = random.Random(seed)
+        self.seconds = seconds
+        self.folder = folder
+        self.pause_s = pause_s
+        self.job_id = uuid.UUID(int=self.random.getrandbits(128)).hex
+        self.output = f"file://{folder}/output"
+        keys = 20
+        self.plan = Plan(per_key=max(100, int(RATE * seconds) // keys), keys=keys, rate=RATE)
+        self.settings = {
+            **configuration(runner, f"file://{folder}"),
+            "rest.port": "0",
+            "restart-strategy.fixed-delay.attempts": "1000000",
+        }
+        self.report = Report(seed)
+        self._masters: list[Master] = []
+        self._faults: list[tuple[str, Callable[[], None], int]] = [
+            ("python worker", self._kill_python_worker, 5),
+            ("executor", self._kill_executor, 4),
+            ("Spark worker", self._kill_worker, 2),
+            ("JobManager", self._kill_master, 1),
+            ("zombie JobManager", self._zombie, 1),
+            ("rescale", self._rescale, 3),
+            ("savepoint", self._savepoint, 1),
+        ]
+
+    @property
+    def master(self) -> Master:
+        """The JobManager that leads, or is about to."""
+        return self._masters[-1]
+
+    def run(self) -> Report:
+        print(f"seed {self.report.seed}, {self.plan.total} records, {self.folder}", flush=True)
+        try:
+            self._start()
+            self._await_checkpoint(3)
+            until = time.monotonic() + self.seconds
+            while time.monotonic() < until and self.master.process.poll() is None:
+                time.sleep(self.random.uniform(*self.pause_s))
+                self._hurt()
+            self._finish()
+            self.report.problems += problems_of(self.plan, self.output)
+        except (AssertionError, PenstockError) as error:
+            self.report.problems.append(str(error))
+        finally:
+            for master in self._masters:
+                master.__exit__()
+        return self.report
+
+    def _start(self) -> None:
+        log = self.folder / f"jobmanager-{len(self._masters)}.log"
+        self._masters.append(Master(argument(self.plan, self.output, self.settings, self.job_id), log))
+
+    def _finish(self) -> None:
+        code = self.master.wait(self.seconds * 3 + 300)
+        assert code == 0, f"the job ended with code {code}:\n{self.master.told()}"
+
+    def _hurt(self) -> None:
+        [(name, fault, _)] = self.random.choices(self._faults, [weight for _, _, weight in self._faults])
+        reached = latest_checkpoint(self.folder, self.job_id)
+        print(f"{time.strftime('%H:%M:%S')} {name} after checkpoint {reached}", flush=True)
+        self.report.faults[name] += 1
+        began = time.monotonic()
+        fault()
+        self._await_checkpoint(latest_checkpoint(self.folder, self.job_id) + 1)
+        self.report.recoveries.setdefault(name, []).append(time.monotonic() - began)
+
+    def _await_checkpoint(self, number: int) -> None:
+        """Wait for progress, or for the end of the job."""
+        until = time.monotonic() + STUCK_S
+        while latest_checkpoint(self.folder, self.job_id) < number:
+            code = self.master.process.poll()
+            if code is not None:
+                assert code == 0, f"the JobManager ended with code {code}:\n{self.master.told()}"
+                return
+            assert time.monotonic() < until, f"no progress since checkpoint {number - 1}:\n{self.master.told()}"
+            self.master.note()
+            time.sleep(0.05)
+
+    # --- faults -----------------------------------------------------------------------------------------------
+
+    def _kill_one(self, wanted: Callable[[processes.Process], bool]) -> None:
+        found = [p.pid for p in processes.descendants([self.master.process.pid]) if wanted(p)]
+        if found:
+            processes.kill(self.random.choice(found))
+
+    def _kill_python_worker(self) -> None:
+        found = processes.python_workers([self.master.process.pid])
+        if found:
+            processes.kill(self.random.choice(found))
+
+    def _kill_executor(self) -> None:
+        self._kill_one(lambda p: "CoarseGrainedExecutorBackend" in p.command)
+
+    def _kill_worker(self) -> None:
+        self._kill_one(lambda p: "deploy.worker.Worker" in p.command and "java" in p.command)
+
+    def _kill_master(self) -> None:
+        self.master.note()
+        self.master.kill()
+        self._start()
+
+    def _zombie(self) -> None:
+        zombie = self.master
+        zombie.stop()
+        reached = latest_checkpoint(self.folder, self.job_id)
+        self._start()
+        self._await_checkpoint(reached + self.random.randint(1, 3))
+        zombie.go_on()
+        code = zombie.wait(STUCK_S)
+        assert code == 3, f"the zombie ended with code {code}:\n{zombie.told()}"
+
+    def _rescale(self) -> None:
+        parallelism = self.random.choice(PARALLELISMS)
+        self._ask(lambda client: client.rescale(self.job_id, parallelism))
+
+    def _savepoint(self) -> None:
+        self._ask(lambda client: client.savepoint(self.job_id, None))
+
+    def _ask(self, request: Callable[[RestClient], object]) -> None:
+        """Ask the JobManager for something; it may refuse, being busy with a fault."""
+        for line in self.master.log.read_text(errors="replace").splitlines():
+            if line.startswith(REST):
+                try:
+                    request(RestClient(line.removeprefix(REST)))
+                except PenstockError as error:
+                    print(f"  refused: {error}", flush=True)
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--minutes", type=float, default=5.0)
+    arguments.add_argument("--seed", type=int, default=None, help="made up unless given")
+    arguments.add_argument("--runner", choices=("batched", "pipelined"), default="batched")
+    told = arguments.parse_args()
+    seed = random.randrange(1 << 32) if told.seed is None else told.seed
+    folder = Path(tempfile.mkdtemp(prefix="penstock-soak-"))
+    report = Soak(told.runner, seed, told.minutes * 60, folder).run()
+    print(report)
+    if report.problems:
+        print(f"logs and output: {folder}", file=sys.stderr)
+        return 1
+    shutil.rmtree(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
