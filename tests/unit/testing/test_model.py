@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
-from penstock.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+from penstock.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from penstock.testing import CRASH, JobHarness, JobSnapshot
 from tests.unit.testing.functions import add, first
 
@@ -53,6 +53,9 @@ STEPS: dict[str, Callable[[Any], Any]] = {
     "reduce": lambda stream: stream.key_by(first).reduce(add),
     "process": lambda stream: stream.key_by(first).process(Buckets()),
     "tumbling": lambda stream: stream.key_by(first).window(TumblingEventTimeWindows.of(100)).reduce(add),
+    "session": lambda stream: stream.key_by(first).window(EventTimeSessionWindows.with_gap(40)).reduce(add),
+    "count": lambda stream: stream.key_by(first).count_window(2).reduce(add),
+    "all": lambda stream: stream.map(lambda v: ("a", v[1])).window_all(TumblingEventTimeWindows.of(100)).reduce(add),
     "sliding": lambda stream: stream.key_by(first).window(SlidingEventTimeWindows.of(100, 50)).reduce(add),
 }
 
@@ -124,10 +127,10 @@ def play(
         return [Counter(harness.outputs_with_timestamps(str(number))) for number in range(len(program))]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(programs, events, st.integers(1, 4))
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(programs, events, st.integers(1, 4), st.sampled_from(["hashmap", "rocksdb"]))
 def test_whatever_happens_to_a_job_its_outputs_are_those_of_an_undisturbed_one(
-    program: list[list[str]], happenings: list[tuple[Any, ...]], parallelism: int
+    program: list[list[str]], happenings: list[tuple[Any, ...]], parallelism: int, backend: str
 ) -> None:
     expected = play(program, happenings, 1, "hashmap", in_peace=True)
-    assert play(program, happenings, parallelism, "hashmap") == expected
+    assert play(program, happenings, parallelism, backend) == expected
