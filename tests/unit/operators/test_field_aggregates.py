@@ -17,7 +17,9 @@ from penstock.common.errors import InvalidJob, RecordFormatError
 from penstock.common.types import Row
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.window import (
+    EventTimeTrigger,
     FieldAggregate,
+    GlobalWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
@@ -127,6 +129,13 @@ def test_processing_time_windows_take_columns_without_timestamps() -> None:
     run = OperatorRun(operator(F.sum("t"), TumblingProcessingTimeWindows.of(10))).at_time(25)
     batch = ColumnBatch(pa.RecordBatch.from_pylist(RECORDS), None, rows_as_dicts)
     assert run.push_batch(batch).at_time(29).values == [("a", 20, 11), ("b", 20, 5)]
+
+
+def test_columns_in_the_global_window_give_final_results() -> None:
+    spec = WindowFunctionSpec.aggregate(F.of(F.sum("t"), F.count()), lambda key, ctx, results: [(key, *results[0])])
+    final = WindowOperator(GlobalWindows.create(), spec, itemgetter("id"), trigger=EventTimeTrigger.create())
+    run = OperatorRun(final).push_batch(columns(RECORDS, TIMES)).push(*RECORDS[:2]).end()
+    assert run.values == [("a", 12, 5), ("b", 10, 2)]
 
 
 def test_results_of_one_aggregate_are_plain_values() -> None:

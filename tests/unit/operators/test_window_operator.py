@@ -33,6 +33,7 @@ from penstock.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from penstock.taskmanager.batch import MAX_TIMESTAMP
 from penstock.taskmanager.operators.window import LATE_RECORDS_METRIC, WindowOperator
 from penstock.taskmanager.operators.window_function import WindowFunctionSpec
 from penstock.testing.operator_run import WATERMARK, OperatorRun
@@ -427,10 +428,30 @@ def test_a_global_window_never_fires_by_itself() -> None:
     assert run.push(("a", 1), at=1).end().at_time(10**15).values == []
 
 
-def test_a_global_window_with_the_event_time_trigger_fires_at_the_end_of_the_input() -> None:
-    run = OperatorRun(WindowOperator(GlobalWindows.create(), Spec.reduce(add), KEY, trigger=EventTimeTrigger.create()))
-    assert run.push(("a", 1), ("a", 2), ("b", 4), at=[1, 2, 3]).watermark(100).values == []
-    assert sorted(run.end().values) == [("a", 3), ("b", 4)]
+@pytest.mark.parametrize("stamps", [[1, 2, 3], None])
+@pytest.mark.parametrize("spec", [Spec.reduce(add), Spec.reduce(add, lambda key, context, elements: elements)])
+def test_a_global_window_with_the_event_time_trigger_fires_at_the_end_of_the_input(
+    spec: WindowFunctionSpec, stamps: list[int] | None, grouping: str
+) -> None:
+    """How batch mode gives final results; the records need no timestamps."""
+
+    def operator(grouping: str) -> WindowOperator:
+        trigger = EventTimeTrigger.create()
+        return WindowOperator(GlobalWindows.create(), spec, KEY, trigger=trigger, grouping=grouping)
+
+    run = OperatorRun(operator(grouping)).push(("a", 1), ("a", 2), ("b", 4), at=stamps).watermark(100)
+    assert run.values == []
+    run = (
+        run.restart()
+        .push(("c", 8), at=None if stamps is None else 7)
+        .restart(operator("never"))
+        .restart(operator("auto"))
+    )
+    assert sorted(run.end().results) == [
+        (("a", 3), MAX_TIMESTAMP),
+        (("b", 4), MAX_TIMESTAMP),
+        (("c", 8), MAX_TIMESTAMP),
+    ]
 
 
 # --- functions --------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""Windows grouped: tumbling and sliding time windows with their default trigger and a reduce or an aggregate.
+"""Windows grouped: tumbling and sliding time windows with their default trigger and a reduce or an aggregate; and the
+global window that fires when the input ends (batch mode's final results).
 
 Such windows need no trigger call per record and no timer per key and window: all keys of a window fire together, when the
 clock passes the window's end, and are cleaned up together. So the state is grouped by window first (the namespace), then by
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.common.errors import InvalidJob
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.windowing.aggregates import FieldAggregate
+from penstock.datastream.windowing.count_windows import GlobalWindows
 from penstock.datastream.windowing.time_windows import (
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
@@ -25,7 +27,7 @@ from penstock.datastream.windowing.time_windows import (
     TumblingProcessingTimeWindows,
 )
 from penstock.datastream.windowing.trigger import EventTimeTrigger, ProcessingTimeTrigger
-from penstock.datastream.windowing.windows import TimeWindow
+from penstock.datastream.windowing.windows import GlobalWindow, TimeWindow
 from penstock.taskmanager.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, ColumnBatch
 from penstock.taskmanager.operators.tables import Table
 from penstock.taskmanager.operators.user_code import raise_user_error
@@ -37,27 +39,23 @@ from penstock.taskmanager.operators.window_function import Fold
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from penstock.datastream.windowing.windows import Namespace, Window
     from penstock.state.backend import KeyedStateBackend
     from penstock.state.timers import InternalTimerService
     from penstock.taskmanager.operators.fields import Field
     from penstock.taskmanager.operators.window import WindowOperator
 
-_ASSIGNERS = (
-    TumblingEventTimeWindows,
-    SlidingEventTimeWindows,
-    TumblingProcessingTimeWindows,
-    SlidingProcessingTimeWindows,
-)
-
 
 def can_group(operator: WindowOperator) -> bool:
     """Whether the operator's windows may be grouped: nothing of the user's decides about a single pane."""
-    return (
-        type(operator.assigner) in _ASSIGNERS
-        and type(operator.trigger) in (EventTimeTrigger, ProcessingTimeTrigger)
-        and isinstance(operator.trigger, EventTimeTrigger) == operator.assigner.is_event_time()
-        and operator.evictor is None
-        and operator.function.is_incremental
+    assigner, trigger = type(operator.assigner), type(operator.trigger)
+    if operator.evictor is not None or not operator.function.is_incremental:
+        return False
+    if trigger is EventTimeTrigger:
+        return assigner in (TumblingEventTimeWindows, SlidingEventTimeWindows, GlobalWindows)
+    return trigger is ProcessingTimeTrigger and assigner in (
+        TumblingProcessingTimeWindows,
+        SlidingProcessingTimeWindows,
     )
 
 
@@ -82,10 +80,15 @@ class GroupedWindows:
         self._operator = operator
         self._timers = timers
         self._at = backend.key_context
-        self._event_time = assigner.is_event_time()
-        self._size, self._slide, self._offset = assigner.size_ms, assigner.slide_ms, assigner.offset_ms
+        self._is_global = isinstance(assigner, GlobalWindows)
+        self._event_time = assigner.is_event_time() or self._is_global
+        if self._is_global:
+            self._size = self._slide = 2**64
+            self._offset = MIN_TIMESTAMP
+        else:
+            self._size, self._slide, self._offset = assigner.size_ms, assigner.slide_ms, assigner.offset_ms
         self._slice = gcd(self._size, self._slide)
-        self._lateness = operator.allowed_lateness if self._event_time else 0
+        self._lateness = operator.allowed_lateness if assigner.is_event_time() else 0
         self._fold = Fold(spec)
         self._fields = spec.fold if isinstance(spec.fold, FieldAggregate) else None
         self._invoke = spec.invoker(is_keyed=operator.has_key)
@@ -99,8 +102,8 @@ class GroupedWindows:
         self._next_due = MAX_TIMESTAMP
         timers.set_callbacks(_ignore_timer, _ignore_timer)
         if operator.context.is_restored:
-            for start, _ in backend.namespaces(CONTENTS):
-                self._schedule(start)
+            for namespace in backend.namespaces(CONTENTS):
+                self._schedule(MIN_TIMESTAMP if self._is_global else namespace[0])
 
     # --- records ----------------------------------------------------------------------------------------------
 
@@ -109,7 +112,9 @@ class GroupedWindows:
     ) -> None:
         """Every record of a batch; `iterator` runs over `values`."""
         times: Iterable[int]
-        if not self._event_time:
+        if self._is_global:
+            times = repeat(0, len(values))
+        elif not self._event_time:
             times = repeat(self._operator.context.clock.now_ms(), len(values))
         elif timestamps is None:
             raise InvalidJob(
@@ -148,10 +153,11 @@ class GroupedWindows:
 
     def process_columns(self, batch: ColumnBatch, key_field: Field) -> ColumnBatch | None:
         """The records as columns, as far as that goes; what is returned must go through `process` as rows."""
-        if self._fields is None or (self._event_time and batch.timestamps is None):
+        has_times = self._event_time and not self._is_global
+        if self._fields is None or (has_times and batch.timestamps is None):
             return batch
         now = self._operator.context.clock.now_ms()
-        times = batch.timestamps if self._event_time else None
+        times = batch.timestamps if has_times else None
         columns = group_columns(batch.columns, key_field, times, now, self._slice, self._offset, self._fields)
         if columns is None:
             return batch
@@ -186,11 +192,17 @@ class GroupedWindows:
     def open_window(self, start: int, keys: list[Any]) -> _Window:
         if start not in self._due:
             self._schedule(start)
-        table = self._table.borrow(keys, (start, start + self._size))
+        table = self._table.borrow(keys, self._namespace(start))
         return _Window(start, table, has_fired=self._event_time and start + self._size - 1 <= self._operator.watermark)
 
     def close_window(self, window: _Window) -> None:
-        self._table.give_back(window.table, window.changed, (window.start, window.start + self._size))
+        self._table.give_back(window.table, window.changed, self._namespace(window.start))
+
+    def _namespace(self, start: int) -> Namespace:
+        return (0,) if self._is_global else (start, start + self._size)
+
+    def _window(self, start: int) -> Window:
+        return GlobalWindow.get() if self._is_global else TimeWindow(start, start + self._size)
 
     # --- clocks -----------------------------------------------------------------------------------------------
 
@@ -219,10 +231,10 @@ class GroupedWindows:
             for due, start in sorted((due, start) for start, due in self._due.items() if due <= now):
                 end = start + self._size - 1
                 if due == end and self._lateness:
-                    self._fire(start, self._table.items((start, start + self._size)))
+                    self._fire(start, self._table.items(self._namespace(start)))
                     self._due[start] = end + self._lateness
                     continue
-                popped = self._table.pop((start, start + self._size))
+                popped = self._table.pop(self._namespace(start))
                 if due == end:
                     self._fire(start, popped, is_last=True)
                 else:
@@ -250,14 +262,14 @@ class GroupedWindows:
         results.flush()
 
     def _fire_pane(self, start: int, key: Any, accumulator: Any) -> None:
-        window = TimeWindow(start, start + self._size)
+        window = self._window(start)
         results = self._operator.results
         try:
             element = self._fold.result(accumulator)
             if self._invoke is None:
                 results.add(element, window.max_timestamp())
                 return
-            self._stand_on(window, key)
+            self._stand_on(start, window, key)
             returned = self._invoke(key, window, self._window_ctx, [element])
             if returned is not None:
                 results.collect(returned, window.max_timestamp())
@@ -265,15 +277,15 @@ class GroupedWindows:
             raise_user_error(self._operator.context, error, f"{window!r} of the key {key!r}")
 
     def _clean_up(self, start: int, items: Iterable[tuple[Any, Any]]) -> None:
-        window = TimeWindow(start, start + self._size)
+        window = self._window(start)
         for key, _ in items:
             if self._clear is not None:
-                self._stand_on(window, key)
+                self._stand_on(start, window, key)
                 self._call_clear()
 
-    def _stand_on(self, window: TimeWindow, key: Any) -> None:
+    def _stand_on(self, start: int, window: Window, key: Any) -> None:
         self._at.key, self._at.namespace = key, None
-        self._window_ctx.current, self._window_ctx.namespace = window, (window.start, window.end)
+        self._window_ctx.current, self._window_ctx.namespace = window, self._namespace(start)
 
     def _call_clear(self) -> None:
         if self._clear is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.datastream.windowing.assigner import NO_TIMESTAMP, MergingWindowAssigner
-from penstock.datastream.windowing.trigger import TriggerResult
+from penstock.datastream.windowing.trigger import EventTimeTrigger, TriggerResult
 from penstock.datastream.windowing.windows import MAX_LONG, Namespace
 from penstock.taskmanager.operators.user_code import raise_user_error
 from penstock.taskmanager.operators.window_contents import (
@@ -82,12 +82,13 @@ class PaneWindows:
             return
         at, backend, timers = self._at, self._backend, self._timers
         with_timers = {(key, namespace) for _, key, namespace in timers.event_time_timers()}
+        fires_at_end = self._event_time or isinstance(self._trigger, EventTimeTrigger)
         for namespace in list(backend.namespaces(CONTENTS)):
             window = self._from_namespace(namespace)
             end = window.max_timestamp()
             for key in list(backend.keys(CONTENTS, namespace)):
                 at.key, at.namespace = key, namespace
-                if self._event_time and end > self._operator.watermark and (key, namespace) not in with_timers:
+                if fires_at_end and end > self._operator.watermark and (key, namespace) not in with_timers:
                     timers.register_event_time_timer(end)
                 self._register_cleanup(window)
 
