@@ -146,7 +146,7 @@ def plan(chain: Chain | None, changed: int, total: int) -> Plan:
         )
     least = base_bytes * SLICE_SHARE
     credit = max(chain.credit, least) if many_logs else chain.credit
-    if not chain.round.is_ready or credit < least:
+    if credit < least:
         return Plan(full=False, merge=merge, level=level)
     per_entry = max(1.0, base_bytes / max(chain.base_entries, 1))
     return Plan(full=False, merge=merge, level=level, slice_entries=max(1, int(credit / per_entry)))

@@ -194,7 +194,7 @@ class HashMapStateBackend:
         if chain is not None and chain.round is not None and decided.slice_entries:
             for table, keys, namespaces in chain.round.slice(chain.position, decided.slice_entries):
                 sliced.append(self._frozen(table, table.freeze_keys(keys, namespaces)))
-        started = Round(checkpoint_id, [(t, t.entries()) for t in tables]) if decided.start_round else None
+        started = Round(checkpoint_id, tables) if decided.start_round else None
         carried = [block for blocks in self._pending.values() for block in blocks]
         attempt = Attempt(
             checkpoint_id, self._owner, decided, chain, written, sliced, changes, started, carried, self._state_infos()

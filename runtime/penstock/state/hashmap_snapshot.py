@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 BACKEND = "hashmap"
 FORMAT = 1
+UPLOAD_THREADS = 4
 FILE_ELEMENTS = 200_000
 """Elements in one file of a full snapshot: some MB, so that a reader of few key groups does not read all."""
 
@@ -95,10 +98,9 @@ class Attempt:
         self._carried = carried
         self._states = states
         self._uploaded = 0
+        self._lock = Lock()
 
     def run(self, writer: StateFileWriter) -> dict[str, Any]:
-        if self._started is not None:
-            self._started.sort(self._owner.max_parallelism)
         chain = self._full(writer) if self._plan.full else self._incremental(writer)
         self.chain = chain
         self._written, self._sliced, self._carried = [], [], ()
@@ -115,15 +117,17 @@ class Attempt:
         }
 
     def _full(self, writer: StateFileWriter) -> Chain:
-        parts = list(_by_key_group(self._written, self._owner))
-        files = []
-        for index, part in enumerate(parts or [[]]):
-            segment = self._segment(part)
-            if index == 0:
-                self._carry(segment)
-            if not segment.is_empty:
-                files.append(self._write(writer, segment, "base"))
-        return Chain(base=tuple(files))
+        """One file is encoded while others are on their way."""
+        parts = list(_by_key_group(self._written, self._owner)) or [[]]
+        uploads: list[Future[StateFile]] = []
+        with ThreadPoolExecutor(UPLOAD_THREADS) as pool:
+            for index, part in enumerate(parts):
+                segment = self._segment(part)
+                if index == 0:
+                    self._carry(segment)
+                if not segment.is_empty:
+                    uploads.append(pool.submit(self._write, writer, segment, "base"))
+        return Chain(base=tuple(upload.result() for upload in uploads))
 
     def _incremental(self, writer: StateFileWriter) -> Chain:
         plan, parent = self._plan, self._parent
@@ -171,7 +175,8 @@ class Attempt:
 
     def _write(self, writer: StateFileWriter, segment: SegmentWriter, role: Any) -> StateFile:
         ref = writer.write(segment.finish())
-        self._uploaded += ref.size
+        with self._lock:
+            self._uploaded += ref.size
         return StateFile(ref, role, segment.groups, segment.elements, self.checkpoint_id)
 
 

@@ -36,6 +36,9 @@ Hashes = npt.NDArray[np.uint32]
 LONGEST_VECTORISED = 96
 """Bytes; longer strings are hashed one by one."""
 
+_CHUNK = 16_384
+"""Keys handled at once: longer calls into C would keep other threads from running."""
+
 _FEW = 16
 """For so few keys numpy costs more than it saves."""
 
@@ -222,7 +225,10 @@ def keys_hashes(keys: Sequence[Any]) -> Hashes:
     >>> keys_hashes(["sensor_1"]).tolist(), keys_hashes([("a", 1)]).tolist() == [stable_hash(("a", 1))]
     ([3830651709], True)
     """
-    return mix(_keys_checksums(keys))
+    if len(keys) <= _CHUNK:
+        return mix(_keys_checksums(keys))
+    parts = [_keys_checksums(keys[start : start + _CHUNK]) for start in range(0, len(keys), _CHUNK)]
+    return mix(np.concatenate(parts))
 
 
 def _keys_checksums(keys: Sequence[Any]) -> Hashes:

@@ -112,7 +112,15 @@ def plain_decimal(key: Decimal) -> Decimal | int | float:
     if key == key.to_integral_value():
         return int(key)
     as_float = float(key)
-    return as_float if as_float == key else key.normalize()
+    return as_float if as_float == key else _without_trailing_zeros(key)
+
+
+def _without_trailing_zeros(key: Decimal) -> Decimal:
+    """As `normalize`, which would round to the context's precision."""
+    sign, digits, exponent = key.as_tuple()
+    zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
+    assert isinstance(exponent, int)
+    return Decimal((sign, digits[: len(digits) - zeros], exponent + zeros))
 
 
 def _datetime(key: datetime) -> int:

@@ -118,12 +118,19 @@ class Rows:
             start = stop
 
 
+CHUNK = 16_384
+"""Elements handled by one call into C: a longer one would keep other threads from running."""
+
+
 def take(items: Sequence[Any] | None, order: list[int]) -> list[Any] | None:
+    """The items at these positions."""
     if items is None:
         return None
-    if len(order) < 2:
-        return [items[index] for index in order]
-    return list(itemgetter(*order)(items))
+    taken: list[Any] = []
+    for start in range(0, len(order), CHUNK):
+        part = order[start : start + CHUNK]
+        taken.extend(itemgetter(*part)(items) if len(part) > 1 else [items[part[0]]])
+    return taken
 
 
 def _take_flat(items: list[Any] | None, order: list[int], offsets: list[int] | None) -> list[Any] | None:

@@ -1,7 +1,7 @@
 """The hashmap backend's tables: Python objects in dictionaries, and what changed in them since the last snapshot.
 
 `spaces` maps a namespace to a dictionary key -> cell; the namespace None is always there and its dictionary is always
-the same object, as is the one of its changes, so that a handle can hold their methods. A cell is a value, a list of
+the same object, so that a handle can hold its methods. A cell is a value, a list of
 elements, or a dict of map entries.
 
 Changes are noted only once `track` was called: before the first snapshot everything is new anyway, and a job without
@@ -88,7 +88,7 @@ class Table(ABC):
     def track(self, *, on: bool) -> None:
         """Begin or stop to note changes; those noted so far are forgotten."""
         self.tracking = on
-        self._root_marks.clear()
+        self._root_marks = {}
         self._marks = {None: self._root_marks}
         self._dropped = set()
         self.mark_root = self._root_mark() if on else _mark_nothing
@@ -141,15 +141,11 @@ class Table(ABC):
     def take_changes(self) -> Changes:
         """The changes since the last call; the table starts afresh. Empty namespaces are forgotten."""
         marks = {namespace: marks for namespace, marks in self._marks.items() if marks}
-        if None in marks:
-            marks[None] = dict(self._root_marks)
-            self._root_marks.clear()
+        changes = Changes(marks, self._dropped)
         for namespace in marks:
             if namespace is not None and not self.spaces.get(namespace, True):
                 del self.spaces[namespace]
-        self._marks = {None: self._root_marks}
-        changes = Changes(marks, self._dropped)
-        self._dropped = set()
+        self.track(on=self.tracking)
         return changes
 
     def put_back(self, changes: Changes) -> None:

@@ -30,12 +30,6 @@ def log(entries: int, level: int | None = 0, checkpoint_id: int = 0) -> StateFil
 BASE = file(20 * MB, 1_000_000)
 
 
-def ready_round() -> Round:
-    started = Round(1, [])
-    started.sort(128)
-    return started
-
-
 @pytest.mark.parametrize(
     ("confirmed", "changed", "total"),
     [
@@ -72,16 +66,11 @@ def test_a_round_begins_when_there_are_many_logs_although_they_are_small() -> No
 
 
 def test_slices_are_written_in_proportion_to_the_logs() -> None:
-    under_way = Chain((BASE,), (log(1_000_000, None),), round=ready_round(), credit=MB)
+    under_way = Chain((BASE,), (log(1_000_000, None),), round=Round(1, []), credit=MB)
     decided = plan(under_way, 50_000, 1_000_000)
     assert decided.slice_entries == pytest.approx(50_000, rel=0.01)
-    little = Chain((BASE,), (log(1_000_000, None),), round=ready_round(), credit=MB // 10)
+    little = Chain((BASE,), (log(1_000_000, None),), round=Round(1, []), credit=MB // 10)
     assert plan(little, 5_000, 1_000_000).slice_entries == 0, "tiny slices would only make many files"
-
-
-def test_a_round_waits_until_its_keys_are_sorted() -> None:
-    unsorted = Chain((BASE,), (log(1_000_000, None),), round=Round(1, []), credit=10 * MB)
-    assert plan(unsorted, 5_000, 1_000_000).slice_entries == 0
 
 
 @pytest.mark.parametrize(

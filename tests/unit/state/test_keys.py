@@ -68,7 +68,7 @@ def test_bytes_are_equal_exactly_if_keys_are(a: Any, b: Any) -> None:
 @pytest.mark.parametrize(
     ("a", "b"),
     [
-        (1, True), (1, 1.0), (1, Decimal("1.00")), (0, -0.0), (2**70, float(2**70)), ((1, (2.0,)), (True, (2,))),
+        (1, True), (1, 1.0), (Decimal("0.10"), Decimal("0.1")), (Decimal("1E-40"), Decimal("1.000E-40")), (1, Decimal("1.00")), (0, -0.0), (2**70, float(2**70)), ((1, (2.0,)), (True, (2,))),
         (np.int8(5), 5), (np.str_("a"), "a"), (frozenset({1, 2}), frozenset({2.0, True})),
         (dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC), dt.datetime(2026, 1, 1, 17, tzinfo=dt.timezone(dt.timedelta(hours=5)))),
     ],
