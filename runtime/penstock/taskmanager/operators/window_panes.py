@@ -90,7 +90,7 @@ class PaneWindows:
                 at.key, at.namespace = key, namespace
                 if fires_at_end and end > self._operator.watermark and (key, namespace) not in with_timers:
                     timers.register_event_time_timer(end)
-                self._register_cleanup(window)
+                self._register_cleanup(self._cleanup_time(window))
 
     # --- records ----------------------------------------------------------------------------------------------
 
@@ -99,26 +99,30 @@ class PaneWindows:
     ) -> None:
         """Every record of a batch; `iterator` runs over `values`."""
         at, assign, assigner_ctx = self._at, self._assigner.assign_windows, self._assigner_ctx
+        operator = self._operator
+        contents_at: Namespace = ()
         stamps = [NO_TIMESTAMP] * len(values) if timestamps is None else timestamps
         for value, key, timestamp in zip(iterator, keys, stamps, strict=True):
             at.key = key
             at.namespace = None
             skipped = True
             for window in assign(value, timestamp, assigner_ctx):
-                if self._merging is None:
-                    if self._is_late(window):
-                        continue
-                    namespace = contents_at = self._to_namespace(window)
-                else:
+                if self._merging is not None:
                     window, contents_at = self._merging.add(window, self._on_merge)
-                    namespace = self._to_namespace(window)
-                    if self._is_late(window):
+                cleanup = self._cleanup_time(window)
+                namespace = self._to_namespace(window)
+                if self._event_time and cleanup <= operator.watermark:
+                    if self._merging is not None:
                         self._merging.retire(namespace)
-                        continue
+                    continue
+                if self._merging is None:
+                    contents_at = namespace
                 skipped = False
                 self._add(value, timestamp, window, namespace, contents_at)
+                at.namespace = namespace
+                self._register_cleanup(cleanup)
             if skipped and self._is_late_record(timestamp):
-                self._operator.late(value, None if timestamps is None else timestamp)
+                operator.late(value, None if timestamps is None else timestamp)
 
     def _add(self, value: Any, timestamp: int, window: Any, namespace: Namespace, contents_at: Namespace) -> None:
         at = self._at
@@ -128,8 +132,6 @@ class PaneWindows:
         result = self._trigger.on_element(value, timestamp, window, self._trigger_ctx)
         if result is not TriggerResult.CONTINUE:
             self._apply(result, window, namespace, contents_at)
-        at.namespace = namespace
-        self._register_cleanup(window)
 
     def _on_merge(self, merged: Any, gone: list[Any], state: Namespace, moved: list[Namespace]) -> None:
         at, ctx = self._at, self._trigger_ctx
@@ -244,14 +246,10 @@ class PaneWindows:
         end: int = window.max_timestamp()
         return min(end + self._operator.allowed_lateness, MAX_LONG) if self._event_time else end
 
-    def _is_late(self, window: Any) -> bool:
-        return self._event_time and self._cleanup_time(window) <= self._operator.watermark
-
     def _is_late_record(self, timestamp: int) -> bool:
         return self._event_time and timestamp + self._operator.allowed_lateness <= self._operator.watermark
 
-    def _register_cleanup(self, window: Any) -> None:
-        time = self._cleanup_time(window)
+    def _register_cleanup(self, time: int) -> None:
         if time == MAX_LONG:
             return
         if self._event_time:
