@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from penstock_operator.kube.cluster import Manifest
+    from penstock_operator.reconcile.loop import Transition
 
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 NAME = "weather"
@@ -75,6 +76,7 @@ class World:
         self.rest_down = False
         self.node_capacity = 100
         self.deaths = 0
+        self.watch: Callable[[Transition], None] = lambda transition: None
         self.two_masters: list[str] = []
         self.ports = Ports(
             self.cluster,
@@ -139,8 +141,10 @@ class World:
 
     async def operate(self, name: str = NAME, kind: str = "FlinkJob") -> None:
         """One pass of the operator; if it is killed, a new one takes its place at the next pass."""
-        make = JobLoop if kind == "FlinkJob" else SnapshotLoop
-        loop = self.loops.setdefault((kind, name), make("default", name, self.ports))
+        loop = self.loops.get((kind, name))
+        if loop is None:
+            job = JobLoop("default", name, self.ports, lambda transition: self.watch(transition))
+            loop = self.loops[kind, name] = job if kind == "FlinkJob" else SnapshotLoop("default", name, self.ports)
         try:
             await loop.reconcile()
         except Killed:

@@ -1,0 +1,136 @@
+"""Of several candidates exactly one acts, whatever clocks and networks do."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock_operator.errors import NotLeader, Unavailable
+from penstock_operator.kube.cluster import LEASE
+from penstock_operator.kube.lease import Leadership
+from tests.unit.operator.world.cluster import FakeCluster
+from tests.unit.operator.world.faults import Fault
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def cluster() -> FakeCluster:
+    return FakeCluster(Fault(), lambda: "2026-01-01T00:00:00Z")
+
+
+def candidate(name: str, clock: Clock) -> Leadership:
+    return Leadership("ns", "penstock-operator", name, clock=clock)
+
+
+def attempt(leadership: Leadership, kube: FakeCluster) -> bool:
+    return asyncio.run(leadership.attempt(kube))
+
+
+def test_the_first_takes_it_and_the_second_waits() -> None:
+    clock, kube = Clock(), cluster()
+    one, two = candidate("one", clock), candidate("two", clock)
+    assert attempt(one, kube)
+    assert not attempt(two, kube)
+    one.fence()
+    with pytest.raises(NotLeader):
+        two.fence()
+
+
+def test_a_holder_that_cannot_renew_stops_before_another_may_begin() -> None:
+    clock, kube = Clock(), cluster()
+    one, two = candidate("one", clock), candidate("two", clock)
+    attempt(one, kube)
+    attempt(two, kube)
+    clock.now = 10.5
+    assert not one.holds(), "given up after ten seconds"
+    assert not attempt(two, kube), "free only after fifteen"
+    clock.now = 15.5
+    assert attempt(two, kube)
+    assert not attempt(one, kube)
+
+
+def test_renewal_keeps_it_for_ever() -> None:
+    clock, kube = Clock(), cluster()
+    one, two = candidate("one", clock), candidate("two", clock)
+    attempt(one, kube)
+    for _ in range(50):
+        clock.now += 2
+        assert attempt(one, kube)
+        assert not attempt(two, kube)
+    lease = kube.one("Lease", "penstock-operator", "ns")
+    assert lease is not None
+    assert lease["spec"]["leaseTransitions"] == 0
+
+
+def test_a_released_lease_is_taken_at_once() -> None:
+    clock, kube = Clock(), cluster()
+    one, two = candidate("one", clock), candidate("two", clock)
+    attempt(one, kube)
+    asyncio.run(one.release(kube))
+    assert not one.holds()
+    assert attempt(two, kube)
+    lease = kube.one("Lease", "penstock-operator", "ns")
+    assert lease is not None
+    assert lease["spec"]["leaseTransitions"] == 1
+
+
+def test_the_clock_starts_when_the_request_is_sent_not_when_it_is_answered() -> None:
+    clock, kube = Clock(), cluster()
+    one = candidate("one", clock)
+    answer = kube.create
+
+    async def slowly(manifest: dict[str, object]) -> dict[str, object]:
+        result = await answer(manifest)
+        clock.now += 9
+        return result
+
+    kube.create = slowly  # type: ignore[method-assign]
+    assert attempt(one, kube)
+    clock.now += 2
+    assert not one.holds()
+
+
+def test_an_api_server_that_does_not_answer_is_no_loss_yet() -> None:
+    clock, kube = Clock(), cluster()
+    one = candidate("one", clock)
+    attempt(one, kube)
+
+    async def away(*_: object) -> None:
+        raise Unavailable("away")
+
+    kube.get = away  # type: ignore[assignment, method-assign]
+    clock.now = 5
+    assert attempt(one, kube)
+    clock.now = 11
+    assert not attempt(one, kube)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 6), st.floats(0.8, 1.25)), max_size=60))
+def test_never_two_at_once(turns: list[tuple[int, float, float]]) -> None:
+    """Candidates try in any order, with any pauses, and clocks that run up to a quarter too fast or too slow."""
+    kube = cluster()
+    clocks = [Clock(), Clock(), Clock()]
+    rates = [1.0, 0.9, 1.1]
+    candidates = [candidate(f"c{i}", clock) for i, clock in enumerate(clocks)]
+
+    async def play() -> None:
+        for who, pause, _ in turns:
+            for clock, rate in zip(clocks, rates, strict=True):
+                clock.now += pause * rate
+            await candidates[who].attempt(kube)
+            assert sum(c.holds() for c in candidates) <= 1
+            lease = await kube.get(LEASE, "ns", "penstock-operator")
+            holder = next((c.identity for c in candidates if c.holds()), None)
+            assert holder in (None, lease["spec"]["holderIdentity"])  # type: ignore[index]
+
+    asyncio.run(play())

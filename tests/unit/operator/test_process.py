@@ -1,0 +1,219 @@
+"""The parts around the loops: controller, configuration, metrics, credentials."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from penstock_operator.config import Config, ConfigError, from_environment
+from penstock_operator.controller import Controller
+from penstock_operator.errors import KubeError, NotLeader
+from penstock_operator.kube.credentials import find_credentials, from_kubeconfig
+from penstock_operator.metrics import Histogram, Metric, Metrics
+from tests.unit.operator.world import World, flinkjob, flinksnapshot
+from tests.unit.operator.world.scenarios import SCENARIOS, play, running
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_environment_is_read() -> None:
+    config = from_environment(
+        {
+            "PENSTOCK_WATCH_NAMESPACES": "a, b",
+            "PENSTOCK_RESYNC": "90s",
+            "PENSTOCK_PORT": "9000",
+            "PENSTOCK_LEADER_ELECTION": "false",
+        }
+    )
+    assert config.namespaces == ("a", "b")
+    assert config.settings.resync == timedelta(seconds=90)
+    assert (config.port, config.elect) == (9000, False)
+    assert from_environment({}).namespaces == Config().namespaces
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PENSTOCK_RESYNC", "soon"),
+        ("PENSTOCK_RESYNC", "0s"),
+        ("PENSTOCK_PORT", "eighty"),
+        ("PENSTOCK_PORT", "99999"),
+        ("PENSTOCK_LEADER_ELECTION", "perhaps"),
+        ("PENSTOCK_LOG_LEVEL", "LOUD"),
+        ("PENSTOCK_REST_URL", "http://{nme}"),
+    ],
+)
+def test_a_wrong_variable_is_named(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        from_environment({name: value})
+
+
+def test_a_kubeconfig_with_a_token(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u", "namespace": "n"}}],
+                "clusters": [{"name": "k", "cluster": {"server": "http://127.0.0.1:1"}}],
+                "users": [{"name": "u", "user": {"token": "t"}}],
+            }
+        )
+    )
+    found = find_credentials(str(path))
+    assert (found.server, found.namespace, found.headers()) == (
+        "http://127.0.0.1:1",
+        "n",
+        {"Authorization": "Bearer t"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"current-context": "other"}, "no entry 'other' in contexts"),
+        ({"users": [{"name": "u", "user": {"exec": {}}}]}, "credential plugin"),
+    ],
+)
+def test_kubeconfigs_that_cannot_be_used_say_why(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": {"server": "http://x"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(config | change))
+    with pytest.raises(KubeError, match=words):
+        from_kubeconfig(path)
+    with pytest.raises(KubeError, match="there is no kubeconfig"):
+        from_kubeconfig(tmp_path / "nowhere")
+
+
+def test_metrics_are_prometheus_text() -> None:
+    metric = Metric("x_total", "Things", ("kind",))
+    metric.add('a"\\\n')
+    metric.add('a"\\\n')
+    assert list(metric.lines()) == ["# HELP x_total Things", "# TYPE x_total counter", 'x_total{kind="a\\"\\\\\\n"} 2']
+    histogram = Histogram("d_seconds", "Durations", ("kind",), (0.5, 1))
+    for value in (0.1, 0.7, 5):
+        histogram.observe("a", value=value)
+    assert list(histogram.lines())[2:] == [
+        'd_seconds_bucket{kind="a",le="0.5"} 1',
+        'd_seconds_bucket{kind="a",le="1"} 2',
+        'd_seconds_bucket{kind="a",le="+Inf"} 3',
+        'd_seconds_sum{kind="a"} 5.8',
+        'd_seconds_count{kind="a"} 3',
+    ]
+
+
+def test_metrics_follow_a_flinkjob_and_forget_it() -> None:
+    async def scenario() -> Metrics:
+        world = World()
+        metrics = Metrics()
+        world.watch = metrics.note
+        await play(next(s for s in SCENARIOS if s.name == "upgrade"), world)
+        return metrics
+
+    metrics = asyncio.run(scenario())
+    page = metrics.render()
+    assert 'penstock_flinkjob_phase{namespace="default",name="weather",phase="Running"} 1' in page
+    assert 'penstock_flinkjob_ready{namespace="default",name="weather"} 1' in page
+    assert 'penstock_operation_seconds_count{kind="Upgrade",outcome="Succeeded"} 1' in page
+    assert 'penstock_operation_step_seconds_count{kind="Upgrade",step="Stop"} 1' in page
+    assert 'penstock_downtime_seconds_count{kind="Upgrade"} 1' in page
+    metrics.forget("default", "weather")
+    assert 'name="weather"' not in metrics.render()
+
+
+class Control:
+    """A controller on a world whose time is the test's."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.metrics = Metrics()
+        self.controller = Controller(self.world.ports, self.metrics, ["default"])
+
+    async def settle(self, turns: int = 30) -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0.02)
+            self.world.tick(0.5)
+            for name in ("weather",):
+                self.controller.wake("FlinkJob", "default", name)
+
+
+def test_the_controller_runs_what_it_is_woken_for_and_forgets_what_is_gone() -> None:
+    async def scenario() -> None:
+        control = Control()
+        control.world.apply(flinkjob())
+        control.controller.wake("FlinkJob", "default", "weather")
+        for _ in range(20):
+            await control.settle(20)
+            if running(control.world):
+                break
+        assert running(control.world)
+        control.world.delete()
+        for _ in range(20):
+            await control.settle(20)
+            if control.world.cluster.one("FlinkJob", "weather") is None:
+                break
+        await asyncio.sleep(0.5)
+        assert control.controller.size == 0
+        await control.controller.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_resync_finds_objects_whose_event_was_lost() -> None:
+    async def scenario() -> None:
+        control = Control()
+        control.world.apply(flinkjob())
+        control.world.apply(flinksnapshot("s"))
+        assert control.controller.size == 0
+        await control.controller.resync()
+        assert control.controller.size == 2
+        await control.controller.close()
+
+    asyncio.run(scenario())
+
+
+def test_errors_are_counted_and_tried_again() -> None:
+    async def scenario() -> None:
+        control = Control()
+        calls = 0
+
+        async def broken(*_: object) -> None:
+            nonlocal calls
+            calls += 1
+            raise ValueError("a defect")
+
+        control.world.cluster.get = broken  # type: ignore[assignment, method-assign]
+        control.controller.wake("FlinkJob", "default", "weather")
+        await asyncio.sleep(0.3)
+        assert calls >= 1
+        assert 'penstock_reconcile_errors_total{kind="FlinkJob",reason="ValueError"}' in control.metrics.render()
+        assert not control.controller.fatal.done()
+        await control.controller.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_process_that_does_not_lead_any_more_stops() -> None:
+    async def scenario() -> None:
+        control = Control()
+
+        async def fenced(*_: object) -> None:
+            raise NotLeader("another leads")
+
+        control.world.cluster.get = fenced  # type: ignore[assignment, method-assign]
+        control.controller.wake("FlinkJob", "default", "weather")
+        with pytest.raises(NotLeader):
+            await asyncio.wait_for(control.controller.fatal, 2)
+        await control.controller.close()
+
+    asyncio.run(scenario())

@@ -1,0 +1,194 @@
+"""What a job looks like in Kubernetes: golden files, and the promises of restricted pods."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from penstock_operator.api.status import Restore
+from penstock_operator.reconcile.plan import CreateSnapshot, Event, Incarnation
+from penstock_operator.reconcile.views import differs, drifted
+from penstock_operator.resources.children import OperatorIdentity, children, secret
+from penstock_operator.resources.configuration import configuration
+from penstock_operator.resources.deployments import check_pod, master_deployment, restore_option, worker_deployment
+from penstock_operator.resources.names import Owner
+from penstock_operator.resources.pods import merge
+from penstock_operator.resources.records import controller_revision, flink_snapshot, kube_event
+from tests.unit.operator.facts import NOW, SAVEPOINT, make_spec
+
+if TYPE_CHECKING:
+    from penstock_operator.api.flinkjob import FlinkJobSpec
+
+GOLDEN = Path(__file__).parent / "golden"
+OWNER = Owner("default", "weather", "0d8cbd3f-uid")
+LOST = timedelta(seconds=30)
+
+FULL: dict[str, Any] = {
+    "imagePullSecrets": [{"name": "registry"}],
+    "job": {"args": ["--output", "s3://bucket/out"], "allowNonRestoredState": ["dedup"], "parallelism": 3},
+    "storage": {"secretName": "s3-credentials"},
+    "podTemplate": {
+        "metadata": {"labels": {"team": "weather"}, "annotations": {"note": "x"}},
+        "spec": {
+            "nodeSelector": {"disk": "ssd"},
+            "containers": [
+                {"name": "penstock", "env": [{"name": "TZ", "value": "UTC"}]},
+                {"name": "logs", "image": "logger:1"},
+            ],
+            "volumes": [{"name": "extra", "configMap": {"name": "extra"}}],
+        },
+    },
+    "master": {"replicas": 2, "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "1Gi"}}},
+    "worker": {"slots": 2, "podTemplate": {"spec": {"tolerations": [{"key": "spot", "operator": "Exists"}]}}},
+    "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/weather"}},
+    "ingress": {"host": "weather.example.com", "className": "nginx", "tlsSecretName": "tls"},
+    "networkPolicy": {"restFrom": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}]},
+}
+
+
+def incarnation(spec: FlinkJobSpec, restore: Restore | None = None) -> Incarnation:
+    restore = restore or Restore(kind="Savepoint", path=SAVEPOINT)
+    allowed = spec.job.allow_non_restored_state
+    return Incarnation("weather-0123456789", spec, "c" * 32, restore, spec.job.parallelism, allowed)
+
+
+def everything(spec: FlinkJobSpec) -> list[dict[str, Any]]:
+    one = incarnation(spec)
+    return [
+        *children(OWNER, one, spec, OperatorIdentity()),
+        secret(OWNER, "rest-token-value", "spark-secret-value"),
+        master_deployment(OWNER, one, LOST),
+        worker_deployment(OWNER, one, 2, LOST),
+        check_pod(OWNER, spec, "weather-0123456789", "op12345678", SAVEPOINT, LOST),
+        controller_revision(OWNER, "weather-0123456789", spec, 3),
+        flink_snapshot(OWNER, CreateSnapshot("weather-upgrade-1", "upgrade", "savepoint", SAVEPOINT)),
+        kube_event("FlinkJob", OWNER, Event("Suspended", "set job.state to running", key="k"), NOW, "operator-0"),
+    ]
+
+
+@pytest.mark.parametrize(("name", "changes"), [("plain", {}), ("full", FULL)])
+def test_golden(name: str, changes: dict[str, Any]) -> None:
+    """After a wanted change: UPDATE_GOLDEN=1 pytest tests/unit/operator/test_resources.py, and read the difference."""
+    text = yaml.safe_dump_all(everything(make_spec(**changes)), sort_keys=False, width=110)
+    path = GOLDEN / f"{name}.yaml"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert path.read_text() == text
+
+
+def pods(spec: FlinkJobSpec) -> list[dict[str, Any]]:
+    found = []
+    for manifest in everything(spec):
+        if manifest["kind"] == "Deployment":
+            found.append(manifest["spec"]["template"])
+        if manifest["kind"] == "Pod":
+            found.append(manifest)
+    return found
+
+
+@pytest.mark.parametrize("changes", [{}, FULL], ids=["plain", "full"])
+def test_pods_are_restricted_whatever_the_template_says(changes: dict[str, Any]) -> None:
+    for pod in pods(make_spec(**changes)):
+        spec = pod["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not any(spec.get(field) for field in ("hostNetwork", "hostPID", "hostIPC"))
+        for container in [*spec["containers"], *spec.get("initContainers", [])]:
+            security = container["securityContext"]
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            if container["name"] == "penstock":
+                assert security["readOnlyRootFilesystem"] is True
+
+
+def test_only_masters_with_standbys_get_a_token_for_the_api() -> None:
+    def tokens(spec: FlinkJobSpec) -> list[bool]:
+        return [p["spec"]["automountServiceAccountToken"] for p in pods(spec)]
+
+    assert tokens(make_spec()) == [False, False, False]
+    assert tokens(make_spec(master={"replicas": 2})) == [True, False, False]
+
+
+def test_secrets_reach_pods_only_as_files() -> None:
+    for pod in pods(make_spec()):
+        container = pod["spec"]["containers"][0]
+        assert "envFrom" not in container
+        assert not any("secretKeyRef" in str(env) for env in container["env"])
+        assert "secrets/spark-secret" in str(pod["spec"]["volumes"])
+
+
+@pytest.mark.parametrize(
+    ("restore", "option"),
+    [
+        (Restore(kind="Fresh"), ["--fresh"]),
+        (Restore(kind="Savepoint", path="s3://b/s"), ["--restore", "s3://b/s"]),
+        (Restore(kind="Checkpoint", path="s3://b/c"), ["--restore", "s3://b/c"]),
+        (Restore(kind="Latest", path="s3://b/c"), ["--restore-latest"]),
+    ],
+)
+def test_the_master_is_told_exactly_one_way_to_start(restore: Restore, option: list[str]) -> None:
+    assert restore_option(restore) == option
+    template = master_deployment(OWNER, incarnation(make_spec(), restore), LOST)["spec"]["template"]
+    args = template["spec"]["containers"][0]["args"]
+    assert sum(a in ("--fresh", "--restore", "--restore-latest") for a in args) == 1
+    assert args[args.index("--job-id") + 1] == "c" * 32
+
+
+def test_what_the_operator_sets_wins_over_the_users_keys() -> None:
+    spec = make_spec().model_copy(
+        update={"configuration": {"parallelism.default": 99, "state.backend.type": "rocksdb"}}
+    )
+    keys = configuration(OWNER, spec, 4)
+    assert keys["parallelism.default"] == 4
+    assert keys["state.backend.type"] == "rocksdb"
+    assert keys["execution.checkpointing.interval"] == "30s"
+
+
+def test_a_rescale_changes_the_config_map_and_no_pod() -> None:
+    before, after = incarnation(make_spec()), incarnation(make_spec(job={"parallelism": 9}))
+    assert master_deployment(OWNER, before, LOST) == master_deployment(OWNER, after, LOST)
+    assert configuration(OWNER, before.spec, 2) != configuration(OWNER, after.spec, 9)
+
+
+def test_templates_merge_by_name() -> None:
+    base = {"containers": [{"name": "a", "env": [{"name": "X", "value": "1"}]}], "tolerations": [{"key": "t"}]}
+    over = {
+        "containers": [{"name": "b"}, {"name": "a", "env": [{"name": "Y"}]}],
+        "tolerations": [{"key": "u"}, {"key": "t"}],
+    }
+    merged = merge(base, over)
+    assert [c["name"] for c in merged["containers"]] == ["a", "b"]
+    assert [e["name"] for e in merged["containers"][0]["env"]] == ["X", "Y"]
+    assert [t["key"] for t in merged["tolerations"]] == ["t", "u"]
+    assert base["containers"][0]["env"] == [{"name": "X", "value": "1"}], "the base is not changed"
+
+
+def test_what_the_api_server_adds_is_no_difference() -> None:
+    wanted = {"ports": [{"port": 1}], "limits": {"cpu": "1000m"}, "empty": {}, "none": None}
+    live = {"ports": [{"port": 1, "protocol": "TCP"}], "limits": {"cpu": "1"}, "more": 1}
+    assert not differs(wanted, live)
+    assert differs({"ports": [{"port": 2}]}, live)
+    assert differs({"ports": []}, live)
+
+
+def test_drift_is_judged_only_by_the_version_that_made_it() -> None:
+    wanted = master_deployment(OWNER, incarnation(make_spec()), LOST)
+    live = yaml.safe_load(yaml.safe_dump(wanted))
+    assert not drifted(wanted, live)
+    live["spec"]["template"]["spec"]["containers"][0]["image"] = "evil:1"
+    assert drifted(wanted, live)
+    live["metadata"]["annotations"]["penstock.dev/applied"] = "made-by-an-older-operator"
+    assert not drifted(wanted, live)
+
+
+def test_one_event_however_often_it_is_told() -> None:
+    event = Event("Suspended", "text", key="k")
+    names = {
+        kube_event("FlinkJob", OWNER, event, NOW + timedelta(seconds=i), "o")["metadata"]["name"] for i in range(3)
+    }
+    assert len(names) == 1

@@ -1,0 +1,158 @@
+"""The operator's view of real checkpoints, written by the engine's own code."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from penstock.checkpoint.manifest import Manifest
+from penstock.checkpoint.recovery import take_over
+from penstock.checkpoint.retrying_store import Stores
+from penstock.checkpoint.savepoint import write_savepoint
+from penstock.checkpoint.storage import CheckpointStorage
+from penstock_operator.errors import StorageError
+from penstock_operator.storage import PenstockStorages, driver_options
+from tests.unit.operator.facts import make_spec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOB = "d" * 32
+
+
+def manifest(number: int, epoch: int) -> Manifest:
+    now = int(time.time() * 1000)
+    return Manifest(
+        format_version=1,
+        kind="checkpoint",
+        job_id=JOB,
+        job_name="weather",
+        checkpoint_id=number,
+        leader_epoch=epoch,
+        trigger_timestamp=now,
+        complete_timestamp=now,
+        parallelism=1,
+        max_parallelism=128,
+        graph_fingerprint="f",
+        operators=[],
+        sources={},
+        states={},
+    )
+
+
+class Stage:
+    """A job's checkpoints in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = f"file://{folder}/checkpoints"
+        self.savepoints = f"file://{folder}/savepoints"
+        self.folder = folder
+        self.job = CheckpointStorage(self.root, JOB)
+        self.recovery = take_over(self.job, name="test")
+        self.recovery.begin()
+        self.storage = PenstockStorages()(make_spec(), {})
+
+    def checkpoint(self, number: int) -> Manifest:
+        made = manifest(number, self.recovery.epoch)
+        self.recovery.leadership.publish(made)
+        return made
+
+    def savepoint(self, number: int) -> str:
+        copy = msgspec.structs.replace(self.checkpoint(number), kind="savepoint")
+        return write_savepoint(copy, self.job.url, self.savepoints, Stores({}))
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def test_the_newest_checkpoint(stage: Stage) -> None:
+    assert asyncio.run(stage.storage.newest_complete(stage.root, JOB)) is None
+    stage.checkpoint(1)
+    stage.checkpoint(2)
+    found = asyncio.run(stage.storage.newest_complete(stage.root, JOB))
+    assert found is not None
+    assert (found.checkpoint_id, found.job_id, found.torn) == (2, JOB, "")
+    assert found.path.endswith(f"{JOB}/chk-2")
+    assert found.time is not None
+
+
+def test_a_job_that_never_had_any(stage: Stage) -> None:
+    assert asyncio.run(stage.storage.newest_complete(stage.root, "e" * 32)) is None
+
+
+def test_a_torn_newest_one_is_reported_with_the_one_before(stage: Stage) -> None:
+    stage.checkpoint(1)
+    stage.checkpoint(2)
+    (stage.folder / "checkpoints" / JOB / "chk-2" / "_metadata").write_bytes(b'{"half')
+    found = asyncio.run(stage.storage.newest_complete(stage.root, JOB))
+    assert found is not None
+    assert found.torn
+    assert found.older is not None
+    assert found.older.endswith("chk-1")
+
+
+def test_savepoints_are_listed_verified_and_disposed_of(stage: Stage) -> None:
+    path = stage.savepoint(3)
+
+    async def ask() -> None:
+        [found] = await stage.storage.savepoints(stage.savepoints)
+        assert (found.path, found.checkpoint_id) == (path, 3)
+        verdict = await stage.storage.verify(path)
+        assert (verdict.ok, verdict.checkpoint_id) == (True, 3)
+        await stage.storage.dispose(path)
+        assert await stage.storage.savepoints(stage.savepoints) == []
+        await stage.storage.dispose(path)
+        gone = await stage.storage.verify(path)
+        assert not gone.ok
+        assert path in gone.reason
+
+    asyncio.run(ask())
+
+
+def test_an_empty_folder_has_no_savepoints(stage: Stage) -> None:
+    assert asyncio.run(stage.storage.savepoints(f"{stage.savepoints}/nothing/here")) == []
+
+
+def test_a_checkpoint_is_not_disposed_of_as_a_savepoint(stage: Stage) -> None:
+    stage.checkpoint(1)
+    with pytest.raises(StorageError, match="not a savepoint"):
+        asyncio.run(stage.storage.dispose(f"{stage.root}/{JOB}/chk-1"))
+
+
+def test_all_checkpoints_of_a_job_are_removed(stage: Stage) -> None:
+    stage.checkpoint(1)
+    savepoint = stage.savepoint(2)
+    asyncio.run(stage.storage.dispose_job(stage.root, JOB))
+    assert asyncio.run(stage.storage.newest_complete(stage.root, JOB)) is None
+    assert asyncio.run(stage.storage.verify(savepoint)).ok
+
+
+def test_a_scheme_without_a_driver_is_an_error_and_not_an_absence(stage: Stage) -> None:
+    with pytest.raises(StorageError):
+        asyncio.run(stage.storage.newest_complete("nosuchscheme://bucket/x", JOB))
+
+
+def test_driver_options() -> None:
+    spec = make_spec(configuration={"s3.endpoint": "http://s3:9000", "s3.endpoint.region": "eu-1"})
+    found = driver_options(spec, {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key", "AWS_SESSION_TOKEN": "t"})
+    assert found == {
+        "endpoint_url": "http://s3:9000",
+        "key": "id",
+        "secret": "key",
+        "token": "t",
+        "client_kwargs": {"region_name": "eu-1"},
+    }
+    assert driver_options(make_spec(), {}) == {}
+
+
+def test_the_folder_can_be_moved(stage: Stage) -> None:
+    path = stage.savepoint(4)
+    shutil.move(path.removeprefix("file://"), stage.folder / "savepoint-dddddd-0123456789ab")
+    assert asyncio.run(stage.storage.verify(f"file://{stage.folder}/savepoint-dddddd-0123456789ab")).ok
