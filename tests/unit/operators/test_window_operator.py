@@ -369,6 +369,13 @@ def test_allowed_lateness_reopens_a_session_that_has_fired() -> None:
     assert [(s, e, seen) for _, s, e, seen in run.watermark(29 * MINUTE).take()] == [(0, 29 * MINUTE, [0, 4, 14])]
 
 
+def test_a_merged_session_has_the_timers_of_one_window() -> None:
+    run = OperatorRun(WindowOperator(SESSIONS, Spec.reduce(add), KEY, allowed_lateness=1000))
+    run.push(*[("a", m) for m in (0, 30, 15, 5)], at=minutes(0, 30, 15, 5))
+    end = 45 * MINUTE - 1
+    assert sorted(timestamp for timestamp, _, _ in run.timers.event_time_timers()) == [end, end + 1000]
+
+
 def test_sessions_survive_a_restart() -> None:
     run = OperatorRun(WindowOperator(SESSIONS, Spec.process(gather), KEY))
     run.push(("a", 0), ("a", 20), at=minutes(0, 20))
