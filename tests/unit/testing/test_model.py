@@ -59,20 +59,23 @@ STEPS: dict[str, Callable[[Any], Any]] = {
     "sliding": lambda stream: stream.key_by(first).window(SlidingEventTimeWindows.of(100, 50)).reduce(add),
 }
 
-chains = st.lists(st.sampled_from(sorted(STEPS)), max_size=3)
+chains = st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=3)
 programs = st.lists(chains, min_size=1, max_size=2)
 pushes = st.tuples(st.just("push"), st.sampled_from(KEYS), st.integers(0, 20), st.integers(1, 120))
 disturbances = st.one_of(
     st.just(("run",)),
+    st.just(("run",)),
     st.just(("snapshot",)),
     st.just(("crash",)),
+    st.just(("crash",)),
     st.just(("crash mark",)),
+    st.tuples(st.just("rescale"), st.integers(1, 4)),
     st.tuples(st.just("rescale"), st.integers(1, 4)),
     st.tuples(st.just("restore"), st.integers(0, 9), st.integers(1, 4)),
 )
 events = st.lists(
     st.one_of(pushes, pushes, st.tuples(st.just("watermark"), st.integers(0, 100)), disturbances),
-    min_size=5,
+    min_size=15,
     max_size=40,
 )
 
@@ -127,7 +130,7 @@ def play(
         return [Counter(harness.outputs_with_timestamps(str(number))) for number in range(len(program))]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(programs, events, st.integers(1, 4), st.sampled_from(["hashmap", "rocksdb"]))
 def test_whatever_happens_to_a_job_its_outputs_are_those_of_an_undisturbed_one(
     program: list[list[str]], happenings: list[tuple[Any, ...]], parallelism: int, backend: str
