@@ -43,6 +43,8 @@ class Run:
     peak_mb: float
     load: float
     result: dict[str, Any] = field(default_factory=dict)
+    memory_mb: list[int] = field(default_factory=list)
+    """Of all processes, every half second between the first record and the end."""
 
     @property
     def cpu_us(self) -> float:
@@ -55,8 +57,13 @@ class Run:
         return self.records / self.wall_s
 
 
-def execute(command: list[str], environment: dict[str, str], records: int, log: Path) -> Run:
+def execute(
+    command: list[str], environment: dict[str, str], records: int, log: Path, *, keep_moments: bool = False
+) -> Run:
     """Run a program to its end.
+
+    Args:
+        keep_moments: leave `begin` and `end` in the result.
 
     Raises:
         RunFailed: it failed, or took more than 15 minutes.
@@ -83,7 +90,9 @@ def execute(command: list[str], environment: dict[str, str], records: int, log: 
     if process.returncode != 0 or not found:
         raise RunFailed(f"{' '.join(command)} ended with {process.returncode}: ...{text[-1500:]}")
     result = json.loads(found[-1])
-    begin, end = result.pop("begin"), result.pop("end")
+    begin, end = result["begin"], result["end"]
+    if not keep_moments:
+        del result["begin"], result["end"]
     return Run(
         records=records,
         cpu_s=tree.cpu_between(begin, end),
@@ -92,4 +101,5 @@ def execute(command: list[str], environment: dict[str, str], records: int, log: 
         peak_mb=tree.peak_bytes / 2**20,
         load=load,
         result=result,
+        memory_mb=[round(size / 2**20) for moment, size in tree.memory if begin <= moment <= end],
     )

@@ -72,7 +72,8 @@ class ProcessTree(threading.Thread):
         self._alive = {root}
         self._times: list[float] = []
         self._cpu: list[float] = []
-        self.peak_bytes = 0
+        self.memory: list[tuple[float, int]] = []
+        """Moment (s since the epoch) and bytes of all processes, every half second."""
         self._ended = threading.Event()
 
     def run(self) -> None:
@@ -81,7 +82,7 @@ class ProcessTree(threading.Thread):
             now = time.time()
             if now >= next_tree:
                 self._alive.update(descendants(self._root))
-                self.peak_bytes = max(self.peak_bytes, sum(map(memory, self._alive)))
+                self.memory.append((now, sum(map(memory, self._alive))))
                 next_tree = now + TREE_PERIOD_S
             self._sample()
             self._ended.wait(CPU_PERIOD_S)
@@ -89,6 +90,10 @@ class ProcessTree(threading.Thread):
     def stop(self) -> None:
         self._ended.set()
         self.join()
+
+    @property
+    def peak_bytes(self) -> int:
+        return max((size for _, size in self.memory), default=0)
 
     def cpu_between(self, begin: float, end: float) -> float:
         """CPU seconds used between two moments (s since the epoch)."""

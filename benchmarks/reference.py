@@ -31,11 +31,11 @@ def expected(workload: str, data: Path, shape: Shape) -> Any:
     with duckdb.connect(config={"threads": 1}) as db:
         if workload == "w1":
             celsius = "(temp - 32) * 5 / 9"
-            count, total = db.execute(f"select count(*), sum({celsius}) from {source} where {celsius} > 20").fetchone()  # type: ignore[misc]
+            count, total = db.execute(f"select count(*), sum({celsius}) from {source} where {celsius} > 20").fetchone()
             return {"count": count, "sum": total}
         if workload == "w2":
             counts = f"select count(*) c from {source} group by sensor_id"
-            count, total = db.execute(f"select sum(c), sum(c * (c + 1) / 2) from ({counts})").fetchone()  # type: ignore[misc]
+            count, total = db.execute(f"select sum(c), sum(c * (c + 1) / 2) from ({counts})").fetchone()
             return {"count": int(count), "sum": int(total)}
         if workload == "w3":
             rows = db.execute(

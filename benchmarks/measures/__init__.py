@@ -5,6 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.measures.checkpoint import checkpoint
+from benchmarks.measures.cores import cores
+from benchmarks.measures.epoch import epoch
+from benchmarks.measures.live import latency, memory, recovery, rescale
+
 Measure = Callable[[int | None, int], dict[str, Any]]
 
-MEASURES: dict[str, Measure] = {}
+MEASURES: dict[str, Measure] = {
+    "epoch": epoch,
+    "latency": latency,
+    "cores": cores,
+    "checkpoint": checkpoint,
+    "rescale": rescale,
+    "recovery": recovery,
+    "memory": memory,
+}

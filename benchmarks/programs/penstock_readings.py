@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -222,7 +222,7 @@ class Rising(KeyedProcessFunction):
         self.last = runtime_context.get_state(ValueStateDescriptor("last", float))
         self.due = runtime_context.get_state(ValueStateDescriptor("due", int))
 
-    def process_element(self, value: Any, ctx: Any) -> Iterator[Any] | None:
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
         alert = None
         sensor, ts, temp = value
         last, due = self.last.value(), self.due.value()

@@ -1,0 +1,78 @@
+"""Snapshots of a million keys in one subtask's backend, all of them against the 1 % that changed.
+
+The backend is driven as a task drives it. `pause`: how long processing stands still (the synchronous part); `time`: CPU
+time of everything, uploads to the local disk included.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from penstock.checkpoint.retrying_store import Stores
+from penstock.checkpoint.state_files import StateFileWriter
+from penstock.datastream.state import ValueStateDescriptor
+from penstock.state.backend import KeyContext, KeyedStateBackend
+from penstock.state.factory import create_backend
+from penstock.state.key_groups import key_group_range
+from penstock.taskmanager.worker import SystemClock
+
+CHANGED = 0.01
+MAX_PARALLELISM = 128
+
+
+def checkpoint(records: int | None, repetitions: int) -> dict[str, Any]:
+    keys = [f"s{key:07d}" for key in range(records or 1_000_000)]
+    figures = {backend: _measure(backend, keys, repetitions) for backend in ("hashmap", "rocksdb")}
+    return {
+        "keys": len(keys),
+        "changed": CHANGED,
+        "systems": figures,
+        "goal": {"bytes": 0.05, "time": 0.1, "pause_ms": 50},
+    }
+
+
+def _measure(kind: str, keys: list[str], repetitions: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as folder:
+        backend = create_backend(
+            kind,
+            key_group_range=key_group_range(0, 1, MAX_PARALLELISM),
+            max_parallelism=MAX_PARALLELISM,
+            key_context=KeyContext(),
+            clock=SystemClock(),
+            work_dir=f"{folder}/local",
+        )
+        root = Path(folder, "job").as_uri()
+        files = StateFileWriter(Stores().for_url(root), root)
+        table = backend.raw_table(ValueStateDescriptor("running", tuple[int, float]))
+        for key in keys:
+            table.put(key, (1, 20.5), None)
+        full = _snapshot(backend, files, 1)
+        part = keys[:: round(1 / CHANGED)]
+        changes = []
+        for number in range(max(1, repetitions)):
+            for key in part:
+                table.put(key, (number + 2, 21.5), None)
+            changes.append(_snapshot(backend, files, number + 2))
+        backend.close()
+    change = {name: statistics.median(one[name] for one in changes) for name in full}
+    return {
+        "full": full,
+        "changed": change,
+        "bytes": round(change["bytes"] / full["bytes"], 4),
+        "time": round(change["cpu_ms"] / full["cpu_ms"], 4),
+        "pause_ms": round(max(full["pause_ms"], change["pause_ms"]), 2),
+    }
+
+
+def _snapshot(backend: KeyedStateBackend, files: StateFileWriter, number: int) -> dict[str, float]:
+    began, cpu = time.perf_counter(), time.process_time()
+    upload = backend.snapshot(number)
+    pause_ms = (time.perf_counter() - began) * 1e3
+    handle = upload.run(files)
+    cpu_ms = (time.process_time() - cpu) * 1e3
+    backend.notify_checkpoint_complete(number)
+    return {"bytes": float(handle.get("bytes_uploaded", 0)), "cpu_ms": round(cpu_ms, 1), "pause_ms": round(pause_ms, 2)}

@@ -1,0 +1,118 @@
+"""Measures of a running job: latency, the output gap of a rescale and of a lost executor, memory."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.comparison import PROGRAMS, RUNTIME
+from benchmarks.execution import Run, execute
+
+Seconds = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """When records arrived at the sinks and when they were due (s since the epoch), in order of arrival."""
+
+    at: Seconds
+    due: Seconds
+
+    def between(self, begin: float, end: float) -> Arrivals:
+        inside = (self.at >= begin) & (self.at <= end)
+        return Arrivals(self.at[inside], self.due[inside])
+
+    def latencies_ms(self) -> Seconds:
+        return (self.at - self.due) * 1e3
+
+    def longest_gap_s(self) -> float:
+        """Longest time without any output."""
+        return float(np.diff(self.at).max()) if len(self.at) > 1 else float("inf")
+
+
+def read_arrivals(folder: Path) -> Arrivals:
+    """What the sinks of `penstock_live` left."""
+    parts = [np.frombuffer(path.read_bytes(), np.float64).reshape(-1, 2) for path in folder.glob("latency-*")]
+    pairs = np.concatenate(parts)
+    pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+    return Arrivals(pairs[:, 0], pairs[:, 1])
+
+
+@contextmanager
+def live(**options: Any) -> Iterator[tuple[Run, Arrivals]]:
+    """Run `penstock_live` with these options."""
+    out = Path(tempfile.mkdtemp(prefix="penstock-benchmark-live-"))
+    try:
+        arguments = [part for key, value in options.items() for part in (f"--{key.replace('_', '-')}", str(value))]
+        command = [sys.executable, str(PROGRAMS / "penstock_live.py"), "--out", str(out), *arguments]
+        records = max(1, int(options.get("rate", 1000) * options.get("seconds", 20)))
+        run = execute(command, {"PYTHONPATH": str(RUNTIME)}, records, out / "log.txt", keep_moments=True)
+        yield run, read_arrivals(out)
+    finally:
+        shutil.rmtree(out, ignore_errors=True)
+
+
+def latency(records: int | None, repetitions: int) -> dict[str, Any]:
+    """1,000 records per second with keyed state, from the moment a record is due to its arrival at the sink."""
+    figures: dict[str, Any] = {}
+    seconds = max(10, (records or 20_000) // 1000)
+    for _ in range(repetitions):
+        for runner in ("batched", "pipelined"):
+            with live(runner=runner, rate=1000, warm_up=10, seconds=seconds) as (run, arrivals):
+                found = arrivals.between(run.result["acted"], run.result["end"]).latencies_ms()
+                p50, p99 = np.percentile(found, [50, 99])
+                figures.setdefault(runner, []).append({"p50_ms": p50, "p99_ms": p99, "load": run.load})
+    medians = {
+        runner: {key: round(statistics.median(one[key] for one in found), 1) for key in found[0]}
+        for runner, found in figures.items()
+    }
+    return {
+        "systems": medians,
+        "goal": {"batched": {"p50_ms": 150, "p99_ms": 500}, "pipelined": {"p50_ms": 25, "p99_ms": 250}},
+    }
+
+
+def rescale(records: int | None, repetitions: int) -> dict[str, Any]:
+    """2 -> 4 subtasks with a million keys of state: the longest time without output around the change."""
+    keys = records or 1_000_000
+    gaps = []
+    for _ in range(repetitions):
+        rate = 50_000
+        with live(runner="batched", rate=rate, keys=keys, warm_up=keys / rate + 5, seconds=10, action="rescale:4") as (
+            run,
+            arrivals,
+        ):
+            gaps.append(arrivals.between(run.result["acted"] - 1, run.result["end"]).longest_gap_s())
+    return {"keys": keys, "gap_s": round(statistics.median(gaps), 2), "gaps_s": gaps, "goal_s": 5}
+
+
+def recovery(records: int | None, repetitions: int) -> dict[str, Any]:
+    """SIGKILL of an executor: until output resumes."""
+    gaps = []
+    for _ in range(repetitions):
+        with live(runner="batched", rate=1000, warm_up=10, seconds=30, action="kill") as (run, arrivals):
+            gaps.append(arrivals.between(run.result["acted"] - 1, run.result["end"]).longest_gap_s())
+    return {"gap_s": round(statistics.median(gaps), 2), "gaps_s": gaps, "goal_s": 10}
+
+
+def memory(records: int | None, repetitions: int) -> dict[str, Any]:
+    """Memory of a running job over `records` seconds (60 unless given): all processes, peak over start."""
+    seconds = records or 60
+    with live(runner="batched", rate=10_000, keys=1000, warm_up=10, seconds=seconds) as (run, _):
+        return {
+            "seconds": seconds,
+            "slots": 2,
+            "peak_mb_all_processes": round(run.peak_mb),
+            "series_mb": run.memory_mb,
+            "growth_mb": round(run.memory_mb[-1] - run.memory_mb[0]) if run.memory_mb else None,
+        }

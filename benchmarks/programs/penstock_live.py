@@ -1,0 +1,136 @@
+"""A job that does not end: paced records, counted by key, whose latency the sink notes; and what is done to it meanwhile.
+
+    python penstock_live.py --out DIR [--rate 1000] [--keys 1000] [--runner batched] [--seconds 30] [--action rescale:4]
+
+Actions, after `--warm-up` seconds: `none`, `rescale:N`, `kill` (SIGKILL of an executor). The sink appends pairs of doubles
+to `DIR/latency-*`: the moment a batch of records arrived, and the longest and shortest time since its records were due.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import struct
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from penstock.common.configuration import Configuration
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.sink import Sink, SinkWriter, WriterContext
+from penstock.datastream.functions import KeyedProcessFunction
+from penstock.datastream.state import ValueStateDescriptor
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+ARRIVAL = struct.Struct("<dd")
+"""Moment of arrival and moment at which the record was due, s since the epoch."""
+
+
+class Paced:
+    """Index -> (key, moment at which the record is due). A schedule begins with the first index a subtask reads."""
+
+    def __init__(self, rate: float, keys: int) -> None:
+        self.rate = rate
+        self.keys = keys
+        self.origin: float | None = None
+
+    def __call__(self, index: int) -> tuple[int, float]:
+        due = index / self.rate
+        if self.origin is None:
+            self.origin = time.time() - due
+        return index % self.keys, self.origin + due
+
+
+class Counting(KeyedProcessFunction):
+    def open(self, runtime_context: Any) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", int))
+
+    def process_element(self, value: tuple[int, float], ctx: Any) -> Iterator[tuple[float, int]]:
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        yield value[1], count
+
+
+class LatencySink(Sink):
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
+        return LatencyWriter(Path(self.folder, f"latency-{context.attempt}-{context.subtask}-{os.getpid()}"))
+
+
+class LatencyWriter(SinkWriter):
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab", buffering=0)
+
+    def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
+        now = time.time()
+        self._file.write(b"".join([ARRIVAL.pack(now, value[0]) for value in values]))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def executors() -> list[int]:
+    """Process ids of this job's executors."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                parent = int(Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            children.setdefault(parent, []).append(int(entry))
+    tree = [os.getpid()]
+    for pid in tree:
+        tree += children.get(pid, ())
+    return [pid for pid in tree if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--out", required=True)
+    arguments.add_argument("--rate", type=float, default=1000)
+    arguments.add_argument("--keys", type=int, default=1000)
+    arguments.add_argument("--runner", default="auto")
+    arguments.add_argument("--slots", type=int, default=2)
+    arguments.add_argument("--warm-up", type=float, default=10)
+    arguments.add_argument("--seconds", type=float, default=20)
+    arguments.add_argument("--action", default="none")
+    options = arguments.parse_args()
+    out = Path(options.out).resolve()
+    configuration = Configuration()
+    configuration.set_string("penstock.runner", options.runner)
+    configuration.set_string("execution.checkpointing.dir", (out / "checkpoints").as_uri())
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(options.slots)
+    env.enable_checkpointing(timedelta(seconds=1))
+    source = DataGeneratorSource(Paced(options.rate, options.keys), records_per_second=options.rate)
+    paced = env.from_source(source, WatermarkStrategy.no_watermarks(), "paced")
+    paced.key_by(lambda value: value[0]).process(Counting()).sink_to(LatencySink(str(out)))
+    client: Any = env.execute_async("live")
+    while not list(out.glob("latency-*")):
+        if client.get_job_status().result(10).name in ("FAILED", "FINISHED", "CANCELED"):
+            raise SystemExit("the job ended before its first record")
+        time.sleep(0.05)
+    begin = time.time()
+    time.sleep(options.warm_up)
+    acted = time.time()
+    if options.action.startswith("rescale:"):
+        client.rescale(int(options.action.partition(":")[2])).result(120)
+    elif options.action == "kill":
+        os.kill(executors()[0], signal.SIGKILL)
+    answered = time.time()
+    time.sleep(options.seconds)
+    end = time.time()
+    client.cancel().result(60)
+    print("RESULT " + json.dumps({"begin": begin, "end": end, "acted": acted, "answered": answered}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
