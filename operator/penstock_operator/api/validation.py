@@ -156,5 +156,5 @@ def quantity(value: str | int) -> float:
     (0.5, 1024.0, 2.0)
     """
     text = str(value)
-    number = text.rstrip("mkMGTi")
+    number = text.rstrip("mkKMGTi")
     return float(number) * _FACTORS[text[len(number) :]]

@@ -241,7 +241,9 @@ def test_any_pod_template_can_be_checked(template: Any) -> None:
     list(check_pod_template(template if isinstance(template, dict) else {"spec": template}, "t"))
 
 
-@pytest.mark.parametrize(("text", "value"), [("100m", 0.1), ("1", 1), (2, 2), ("1.5Gi", 1.5 * 2**30), ("3k", 3000)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("100m", 0.1), ("1", 1), (2, 2), ("1.5Gi", 1.5 * 2**30), ("3k", 3000), ("1Ki", 1024)]
+)
 def test_quantities(text: str | int, value: float) -> None:
     assert quantity(text) == pytest.approx(value)
 

@@ -1,0 +1,185 @@
+"""The chart: golden templates, rights that are on the allow-list, restricted pods, values that make no sense."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tools.devcluster import binaries
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "charts/penstock-operator"
+GOLDEN = Path(__file__).parent / "golden/chart"
+
+CASES: dict[str, list[str]] = {
+    "default": [],
+    "namespaced": ["watchNamespaces={team-a,team-b}", "replicas=1", "crds.install=false", "rbac.aggregate=false"],
+    "full": [
+        "image.digest=sha256:" + "a" * 64,
+        "metrics.serviceMonitor.enabled=true",
+        "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",
+        "serviceAccount.annotations.role=arn",
+        "env[0].name=AWS_REGION",
+        "env[0].value=eu-1",
+        "priorityClassName=system-cluster-critical",
+        "test.flinkJobSpec.image=job:1",
+    ],
+}
+
+ALLOWED: dict[tuple[str, str], set[str]] = {
+    ("penstock.dev", "flinkjobs"): {"get", "list", "watch", "patch"},
+    ("penstock.dev", "flinksnapshots"): {"get", "list", "watch", "create", "patch", "delete"},
+    ("penstock.dev", "flinkjobs/status"): {"update"},
+    ("penstock.dev", "flinksnapshots/status"): {"update"},
+    ("penstock.dev", "flinkjobs/finalizers"): {"update"},
+    ("penstock.dev", "flinksnapshots/finalizers"): {"update"},
+    ("apps", "deployments"): {"get", "list", "watch", "create", "patch"},
+    ("apps", "controllerrevisions"): {"get", "list", "create", "delete"},
+    ("", "pods"): {"get", "list", "watch", "create", "patch", "delete"},
+    ("", "pods/log"): {"get"},
+    ("", "services"): {"get", "list", "watch", "create", "patch"},
+    ("", "configmaps"): {"get", "create", "patch"},
+    ("", "serviceaccounts"): {"get", "create", "patch"},
+    ("", "secrets"): {"get", "create"},
+    ("", "events"): {"create"},
+    ("rbac.authorization.k8s.io", "roles"): {"get", "create", "patch"},
+    ("rbac.authorization.k8s.io", "rolebindings"): {"get", "create", "patch"},
+    ("coordination.k8s.io", "leases"): {"get", "create", "update", "patch"},
+    ("policy", "poddisruptionbudgets"): {"get", "create", "patch", "delete"},
+    ("networking.k8s.io", "networkpolicies"): {"get", "create", "patch", "delete"},
+    ("networking.k8s.io", "ingresses"): {"get", "create", "patch", "delete"},
+}
+"""All that the operator may do anywhere, and why it is in `templates/_helpers.tpl`. Think twice before adding to it."""
+
+
+@pytest.fixture(scope="session")
+def helm() -> Path:
+    return binaries.MODULE.ensure(["helm"]) / "helm"
+
+
+def template(helm: Path, *values: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    options = [part for value in values for part in ("--set", value)]
+    command = [helm, "template", "penstock", CHART, "--namespace", "penstock-system", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=check)
+
+
+def rendered(helm: Path, *values: str) -> list[dict[str, Any]]:
+    return [m for m in yaml.safe_load_all(template(helm, *values).stdout) if m]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_golden(helm: Path, case: str) -> None:
+    """After a wanted change: UPDATE_GOLDEN=1 pytest tests/unit/operator/test_chart.py, and read the difference."""
+    found = [m for m in rendered(helm, *CASES[case]) if m["kind"] != "CustomResourceDefinition"]
+    found.sort(key=lambda m: (m["kind"], m["metadata"].get("namespace", ""), m["metadata"]["name"]))
+    text = yaml.safe_dump_all(found, width=110)
+    path = GOLDEN / f"{case}.yaml"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert path.read_text() == text
+
+
+def rules_of_the_operator(manifests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rules of all Roles that a binding gives to the operator's account."""
+    bound = {
+        (b["roleRef"]["kind"], b["roleRef"]["name"])
+        for b in manifests
+        if b["kind"] in ("RoleBinding", "ClusterRoleBinding")
+        and any(s["name"] == "penstock-penstock-operator" for s in b["subjects"])
+    }
+    roles = [m for m in manifests if (m["kind"], m["metadata"]["name"]) in bound]
+    assert roles
+    return [rule for role in roles for rule in role["rules"]]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_operator_has_no_right_that_is_not_on_the_list(helm: Path, case: str) -> None:
+    for rule in rules_of_the_operator(rendered(helm, *CASES[case])):
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                assert "*" not in (group, resource), rule
+                extra = set(rule["verbs"]) - ALLOWED.get((group, resource), set())
+                assert not extra, f"{extra} on {group or 'core'}/{resource}"
+
+
+def test_the_operator_has_every_right_that_is_on_the_list(helm: Path) -> None:
+    held: dict[tuple[str, str], set[str]] = {}
+    for rule in rules_of_the_operator(rendered(helm)):
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                held.setdefault((group, resource), set()).update(rule["verbs"])
+    assert held == ALLOWED
+
+
+def test_with_a_list_of_namespaces_there_are_no_rights_elsewhere(helm: Path) -> None:
+    found = rendered(helm, *CASES["namespaced"])
+    assert not [m for m in found if m["kind"].startswith("ClusterRole")]
+    roles = [m for m in found if m["kind"] == "Role" and not m["metadata"]["name"].endswith(("-leader", "-test"))]
+    assert {m["metadata"]["namespace"] for m in roles} == {"team-a", "team-b"}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_pods_are_restricted(helm: Path, case: str) -> None:
+    for manifest in rendered(helm, *CASES[case]):
+        if manifest["kind"] not in ("Deployment", "Pod"):
+            continue
+        pod = manifest["spec"]["template"]["spec"] if manifest["kind"] == "Deployment" else manifest["spec"]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            security = container["securityContext"]
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["readOnlyRootFilesystem"] is True
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            assert container["resources"]["limits"]["memory"]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("replicas=0", "replicas"),
+        ("replica=2", "replica"),
+        ("image.digest=sha256:short", "digest"),
+        ("operator.resync=soon", "resync"),
+        ("operator.logLevel=LOUD", "logLevel"),
+        ("watchNamespaces={UPPER}", "watchNamespaces"),
+        ("securityContext.allowPrivilegeEscalation=true", "allowPrivilegeEscalation"),
+        ("podSecurityContext.runAsNonRoot=false", "runAsNonRoot"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(helm: Path, value: str, words: str) -> None:
+    done = template(helm, value, check=False)
+    assert done.returncode != 0
+    assert words in done.stderr
+
+
+def test_crds_come_with_the_chart_and_stay_without_it(helm: Path) -> None:
+    found = [m for m in rendered(helm) if m["kind"] == "CustomResourceDefinition"]
+    assert {m["metadata"]["name"] for m in found} == {"flinkjobs.penstock.dev", "flinksnapshots.penstock.dev"}
+    for manifest in found:
+        assert manifest["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+        original = yaml.safe_load((ROOT / "crds" / f"{manifest['metadata']['name']}.yaml").read_text())
+        assert manifest["spec"] == original["spec"]
+
+
+def test_artifacthub_annotations_are_valid() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    notes = chart["annotations"]
+    for key in ("images", "crds", "crdsExamples", "changes"):
+        assert isinstance(yaml.safe_load(notes[f"artifacthub.io/{key}"]), list)
+    assert notes["artifacthub.io/license"] == "Apache-2.0"
+    kinds = {c["kind"] for c in yaml.safe_load(notes["artifacthub.io/crds"])}
+    assert kinds == {e["kind"] for e in yaml.safe_load(notes["artifacthub.io/crdsExamples"])}
+
+
+def test_lint(helm: Path) -> None:
+    done = subprocess.run([helm, "lint", "--strict", CHART], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
