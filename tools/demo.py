@@ -54,7 +54,9 @@ def main() -> int:
     shutil.rmtree(BUILD, ignore_errors=True)
     BUILD.mkdir(parents=True)
     manifest = yaml.safe_load((EXAMPLE / "flinkjob.yaml").read_text())
-    print("penstock demo: starting a real S3 server and a cluster of two workers (this takes some seconds) …", flush=True)
+    print(
+        "penstock demo: starting a real S3 server and a cluster of two workers (this takes some seconds) …", flush=True
+    )
     with S3Server(BUILD / "s3") as s3:
         s3.create_bucket(BUCKET)
         os.environ.update(s3.env())
@@ -174,9 +176,11 @@ def compare(output: str, data: str = str(EXAMPLE / "data")) -> tuple[bool, dict[
     ):
         wanted = sorted(expected.execute(query).fetchall())
         got = sorted(got)
-        different = [
-            (w, g) for w, g in zip(wanted, got, strict=False) if not all(map(_same, w, g))
-        ] if len(wanted) == len(got) else [(len(wanted), len(got))]
+        different = (
+            [(w, g) for w, g in zip(wanted, got, strict=False) if not all(map(_same, w, g))]
+            if len(wanted) == len(got)
+            else [(len(wanted), len(got))]
+        )
         report[name] = {"expected": len(wanted), "got": len(got), "different": len(different)}
         if different:
             equal = False

@@ -138,8 +138,12 @@ class S3Server:
             process.wait()
 
     def pause(self) -> None:
-        """Freeze the server: connections are taken, nothing is answered, as when the network swallows packets."""
-        self._signal(signal.SIGSTOP)
+        """Freeze the server: connections are taken, nothing is answered, as when the network swallows packets.
+
+        It is frozen when this returns.
+        """
+        process = self._signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let a paused server go on; it then answers what it was asked meanwhile."""
@@ -222,7 +226,7 @@ class S3Server:
             remedy=f"see {self.log}",
         )
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal(self, number: signal.Signals) -> subprocess.Popen[bytes]:
         if self.external:
             raise ToolError(
                 f"the S3 server of {ENDPOINT_VARIABLE} is not ours to pause", remedy=f"unset {ENDPOINT_VARIABLE}"
@@ -230,6 +234,7 @@ class S3Server:
         if self.process is None or self.process.poll() is not None:
             raise NotRunning("the S3 server does not run", remedy=f"start it first; its log is {self.log}")
         self.process.send_signal(number)
+        return self.process
 
     def _check_external(self) -> None:
         try:

@@ -15,6 +15,7 @@ import pytest
 
 from tools import processes
 from tools.devcluster import Cluster, lifecycle
+from tools.devcluster.binaries import KUBERNETES
 from tools.devcluster.cluster import KubectlFailed
 from tools.errors import NotRunning, ToolError
 
@@ -90,6 +91,19 @@ def test_custom_resources_are_validated(control: Cluster) -> None:
     control.kubectl("delete", "crd", "valves.example.com")
 
 
+def test_helm_installs_a_chart(control: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: small\nversion: 0.1.0\nkubeVersion: '>=1.35'\n")
+    (tmp_path / "templates" / "config.yaml").write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {version: {{ .Capabilities.KubeVersion }}}\n"
+    )
+    control.helm("install", "release", str(tmp_path), "--wait")
+    assert control.kubectl("get", "configmap", "release", "--output", "jsonpath={.data.version}") == f"v{KUBERNETES}"
+    minor = KUBERNETES.rpartition(".")[0]
+    assert f"version: v{minor}.0" in control.helm("template", str(tmp_path))
+    control.helm("uninstall", "release")
+
+
 def test_access_is_controlled_by_roles(control: Cluster) -> None:
     with pytest.raises(KubectlFailed, match="kubectl auth can-i list secrets"):
         control.kubectl("auth", "can-i", "list", "secrets", "--as=nobody")
@@ -106,7 +120,7 @@ def test_killed_component_is_started_again(control: Cluster) -> None:
     before = control.pids()["kube-scheduler"]
     control.signal("kube-scheduler", signal.SIGKILL)
     wait_until(lambda: control.pids().get("kube-scheduler", before) != before)
-    with pytest.raises(NotRunning, match="there are: etcd"):
+    with pytest.raises(NotRunning, match="there are: etcd, kube-apiserver"):
         control.signal("kubelet", signal.SIGSTOP)
 
 

@@ -146,16 +146,12 @@ class Cluster:
 
     def pids(self) -> dict[str, int]:
         """The processes of the components by name, as this machine numbers them."""
-        running = self.plan
+        names = supervisor.recorded(self.plan)
         process = processes.load(lifecycle.process_file(self.root))
-        wanted = supervisor.recorded(running)
         if process is None:
             return {}
-        return {
-            wanted[inner]: pid
-            for pid in processes.children(process.pid)
-            if (inner := processes.innermost_pid(pid)) in wanted
-        }
+        inner = {processes.innermost_pid(pid): pid for pid in processes.children(process.pid)}
+        return {name: inner[pid] for pid, name in sorted(names.items(), key=lambda item: item[1]) if pid in inner}
 
     def signal(self, component: str, number: signal.Signals) -> None:
         """Send a component a signal: a stopped kubelet is a lost node, a killed API server one that restarts."""

@@ -74,8 +74,22 @@ def penstock(target: Path) -> Path:
         for name in ("runtime", "operator"):
             ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
             shutil.copytree(REPOSITORY / name, sources / name, ignore=ignored)
-        _pip("wheel", "--no-deps", "--wheel-dir", str(target), str(sources))
+        options = ["--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", str(target)]
+        _pip("wheel", *options, str(sources), path=_build_tools())
     return next(target.glob("penstock-*.whl"))
+
+
+def _build_tools() -> Path:
+    """A directory with what ``build-system.requires`` names: pip would fetch it again for every build."""
+    wanted: list[str] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["build-system"]["requires"]
+    key = hashlib.sha256("\n".join([PYTHON, *wanted]).encode()).hexdigest()[:20]
+    directory = cache_root() / "wheels" / f"build-{key}"
+    with file_lock(directory.with_suffix(".lock")):
+        if not directory.exists():
+            with tempfile.TemporaryDirectory(prefix=".build-", dir=directory.parent) as scratch:
+                _pip("install", "--target", f"{scratch}/tools", *wanted)
+                Path(scratch, "tools").rename(directory)
+    return directory
 
 
 def _pin(wheel: Path) -> str:
@@ -83,10 +97,12 @@ def _pin(wheel: Path) -> str:
     return f"{name}=={version}"
 
 
-def _pip(*arguments: str) -> None:
+def _pip(*arguments: str, path: Path | None = None) -> None:
+    """Run pip; ``path`` is a directory that it, and what it starts, find modules in first."""
+    found_first = {"PYTHONPATH": str(path)} if path else {}
     done = subprocess.run(
         [_python(), "-m", "pip", "--quiet", *arguments],
-        env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH},
+        env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH, **found_first},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
