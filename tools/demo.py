@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "airport_weather"
 BUILD = ROOT / "build" / "demo"
 BUCKET = "penstock"
-RECORDS_PER_EPOCH = 60
+RECORDS_PER_EPOCH = 50
 """Of one source subtask: a year of weather would be over in a second otherwise."""
 
 
