@@ -84,7 +84,8 @@ class Request:
     cause: str = ""
 
 
-TERMINAL = frozenset({"FINISHED", "CANCELED", "FAILED", "SUSPENDED"})
+TERMINAL = frozenset({"FINISHED", "CANCELED", "FAILED"})
+"""States that a job does not leave. SUSPENDED is not among them: that master has ended, the job goes on in another."""
 
 
 @dataclass(frozen=True)

@@ -81,8 +81,11 @@ def report(ctx: Context, decision: Decision) -> FlinkJobStatus:
 
 
 def _volatile(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
-    running, engine = status.running, ctx.seen.engine
+    running, engine, stored = status.running, ctx.seen.engine, ctx.seen.storage.newest
+    if running is not None and stored is not None and stored.job_id == running.job_id:
+        running = running.model_copy(update={"had_checkpoint": True})
     updates: dict[str, Any] = {
+        "running": running,
         "job_id": running.job_id if running else None,
         "parallelism": running.parallelism
         if running

@@ -581,6 +581,14 @@ def test_a_nonce_becomes_one_snapshot() -> None:
     assert action(decide(make_context(spec, seen=up(snapshots=(there,)), nonces=Nonces(savepoint_trigger=4)))) == ""
 
 
+def test_a_checkpoint_seen_on_storage_is_remembered() -> None:
+    """Else the job could be started empty when its checkpoints are lost later."""
+    running = make_running(had_checkpoint=False)
+    decision = decide(make_context(running=running, seen=up(engine=engine(None), storage=stored(chk()))))
+    assert decision.status.running is not None
+    assert decision.status.running.had_checkpoint
+
+
 def test_old_revisions_are_pruned_but_never_those_in_use() -> None:
     many = {f"weather-{i:010d}": make_spec().to_manifest() for i in range(14)}
     decision = decide(make_context(seen=up(revisions={**many, **knows()})))

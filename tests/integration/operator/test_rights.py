@@ -1,0 +1,83 @@
+"""The rights that the chart gives are enough for everything the operator does, and it runs with no others."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.integration.operator.conftest import ROOT
+from tools.devcluster import binaries
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.integration.operator.conftest import Site
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+RBAC = {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "ServiceAccount"}
+
+
+def install_rights(site: Site, *values: str) -> None:
+    """The RBAC part of the chart."""
+    helm = binaries.MODULE.ensure(["helm"]) / "helm"
+    options = [part for value in values for part in ("--set", value)]
+    command = [helm, "template", "penstock", ROOT / "charts/penstock-operator", "-n", site.namespace, *options]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = [m for m in yaml.safe_load_all(text) if m and m["kind"] in RBAC]
+    assert not [m for m in found if m["kind"].startswith("ClusterRole")], (
+        "a namespaced installation stays in its namespaces"
+    )
+    site.control.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(found))
+
+
+def kubeconfig_of(site: Site, account: str) -> Path:
+    """A kubeconfig with nothing but the account's token."""
+    token = site.kubectl("create", "token", account, "--duration=1h").strip()
+    config = yaml.safe_load(Path(site.control.kubeconfig).read_text())
+    config["users"] = [{"name": u["name"], "user": {"token": token}} for u in config["users"]]
+    path = site.folder / "restricted.kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def test_the_charts_rights_are_enough(play: Callable[[Callable[[Site], Awaitable[None]]], None]) -> None:
+    async def scenario(site: Site) -> None:
+        install_rights(site, f"watchNamespaces={{{site.namespace}}}", "rbac.aggregate=false")
+        config = kubeconfig_of(site, "penstock-penstock-operator")
+        site.start_operator(KUBECONFIG=str(config), PENSTOCK_LEASE="penstock-penstock-operator")
+        site.apply(everything_asked_for(site))
+        await site.until(site.running, "it is deployed")
+        await site.edit(image="job:2")
+        await site.until(lambda: site.running(image="job:2"), "it is upgraded")
+        await site.edit(job={"parallelism": 3, "savepointTriggerNonce": 1})
+        await site.until(lambda: site.running(parallelism=3), "it is scaled up")
+        await site.edit(job={"parallelism": 1}, ingress=None, networkPolicy={"enabled": False})
+        await site.until(lambda: site.running(parallelism=1), "it is scaled down")
+        await site.until(lambda: absent(site, "netpol,ingress"), "what is not wanted any more is removed")
+        await site.edit(job={"state": "suspended"})
+        await asyncio.sleep(5)
+        site.kubectl("delete", "fsnap", "--all", "--wait=false")
+        site.kubectl("delete", "fj/weather", "--timeout=60s")
+        await site.until(lambda: absent(site, "fsnap"), "the snapshots are disposed of")
+        log = (site.folder / "operator-0.log").read_text()
+        assert "forbidden" not in log, log[-2000:]
+        assert "Traceback" not in log, log[-2000:]
+
+    play(scenario)
+
+
+def everything_asked_for(site: Site) -> dict[str, Any]:
+    manifest = site.manifest()
+    manifest["spec"]["ingress"] = {"host": "weather.example.com"}
+    manifest["spec"]["snapshots"] = {"periodic": {"interval": "5s"}, "retention": {"count": 2}}
+    return manifest
+
+
+async def absent(site: Site, kinds: str) -> bool:
+    return site.kubectl("get", kinds, "-o", "name").strip() == ""
