@@ -30,7 +30,7 @@ class Run:
     """What was measured.
 
     Attributes:
-        cpu_s: CPU time of all processes from the first record to the end.
+        cpu_s: CPU time of all processes from the first record to the end; jvm_cpu_s: of these, of Java processes.
         wall_s: from the first record to the end.
         startup_s: from the start of the process to the first record.
         load: load average when the run began.
@@ -38,6 +38,7 @@ class Run:
 
     records: int
     cpu_s: float
+    jvm_cpu_s: float
     wall_s: float
     startup_s: float
     peak_mb: float
@@ -96,6 +97,7 @@ def execute(
     return Run(
         records=records,
         cpu_s=tree.cpu_between(begin, end),
+        jvm_cpu_s=tree.jvm_cpu_between(begin, end),
         wall_s=end - begin,
         startup_s=begin - started,
         peak_mb=tree.peak_bytes / 2**20,

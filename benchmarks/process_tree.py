@@ -19,8 +19,9 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Status(NamedTuple):
-    """Of one process: its parent, user and system seconds, start in clock ticks (tells a pid's users apart)."""
+    """Of one process: its program, parent, user and system seconds, start in clock ticks (tells a pid's users apart)."""
 
+    program: str
     parent: int
     cpu_s: float
     started: int
@@ -29,10 +30,11 @@ class Status(NamedTuple):
 def status(pid: int) -> Status | None:
     """None: the process is gone."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        head, _, tail = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
     except OSError:
         return None
-    return Status(int(fields[1]), (int(fields[11]) + int(fields[12])) / _TICK, int(fields[19]))
+    fields = tail.split()
+    return Status(head.partition("(")[2], int(fields[1]), (int(fields[11]) + int(fields[12])) / _TICK, int(fields[19]))
 
 
 def descendants(root: int) -> list[int]:
@@ -69,6 +71,8 @@ class ProcessTree(threading.Thread):
         super().__init__(name="process-tree", daemon=True)
         self._root = root
         self._used: dict[tuple[int, int], float] = {}
+        self._jvms: set[tuple[int, int]] = set()
+        self._jvm_cpu: list[float] = []
         self._alive = {root}
         self._times: list[float] = []
         self._cpu: list[float] = []
@@ -97,7 +101,11 @@ class ProcessTree(threading.Thread):
 
     def cpu_between(self, begin: float, end: float) -> float:
         """CPU seconds used between two moments (s since the epoch)."""
-        return self._cpu_at(end) - self._cpu_at(begin)
+        return self._at(end, self._cpu) - self._at(begin, self._cpu)
+
+    def jvm_cpu_between(self, begin: float, end: float) -> float:
+        """Of these, what Java processes used."""
+        return self._at(end, self._jvm_cpu) - self._at(begin, self._jvm_cpu)
 
     def _sample(self) -> None:
         for pid in list(self._alive):
@@ -106,15 +114,18 @@ class ProcessTree(threading.Thread):
                 self._alive.discard(pid)
             else:
                 self._used[pid, found.started] = found.cpu_s
+                if found.program == "java":
+                    self._jvms.add((pid, found.started))
         self._times.append(time.time())
         self._cpu.append(sum(self._used.values()))
+        self._jvm_cpu.append(sum(self._used[process] for process in self._jvms))
 
-    def _cpu_at(self, moment: float) -> float:
+    def _at(self, moment: float, cpu: list[float]) -> float:
         at = bisect_right(self._times, moment)
         if at == 0:
             return 0.0
         if at == len(self._times):
-            return self._cpu[-1]
+            return cpu[-1]
         before, after = self._times[at - 1], self._times[at]
         share = (moment - before) / (after - before)
-        return self._cpu[at - 1] + share * (self._cpu[at] - self._cpu[at - 1])
+        return cpu[at - 1] + share * (cpu[at] - cpu[at - 1])

@@ -19,7 +19,7 @@ QUERIES = {
     "w2": "SELECT sensor_id, count(*), max(temp) FROM readings GROUP BY sensor_id",
     "w3": (
         "SELECT sensor_id, UNIX_TIMESTAMP(CAST(window_start AS STRING)) * 1000, avg(temp), count(*) "
-        "FROM TABLE(TUMBLE(TABLE readings, DESCRIPTOR(at), INTERVAL '5' SECOND)) "
+        "FROM TABLE(TUMBLE(TABLE readings, DESCRIPTOR(happened), INTERVAL '5' SECOND)) "
         "GROUP BY sensor_id, window_start, window_end"
     ),
 }
@@ -53,7 +53,7 @@ def main() -> None:
     tables.get_config().set("table.local-time-zone", "UTC")
     event_time = ""
     if options.workload == "w3":
-        event_time = ", at AS TO_TIMESTAMP_LTZ(ts, 3), WATERMARK FOR at AS at - INTERVAL '10' SECOND"
+        event_time = ", happened AS TO_TIMESTAMP_LTZ(ts, 3), WATERMARK FOR happened AS happened - INTERVAL '10' SECOND"
     files = f"'connector'='filesystem','path'='file://{Path(options.data).resolve()}/big','format'='json'"
     tables.execute_sql(f"CREATE TABLE readings (sensor_id STRING, ts BIGINT, temp DOUBLE{event_time}) WITH ({files})")
     columns, connector = RESULTS[options.workload]

@@ -285,6 +285,8 @@ def main() -> None:
     configuration = Configuration()
     configuration.set_string("execution.checkpointing.dir", Path(options.out, "checkpoints").resolve().as_uri())
     configuration.set_string("restart-strategy.type", "none")
+    # Throughput matters here, not latency: epochs as long as the checkpoint interval.
+    configuration.set_string("penstock.epoch.target", "1s")
     for setting in options.setting:
         configuration.set_string(*setting.split("=", 1))
     env = StreamExecutionEnvironment.get_execution_environment(configuration)

@@ -9,19 +9,25 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from itertools import cycle
-from typing import Any
+from itertools import compress, cycle
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.graph.job_graph import ExchangeSpec
 from penstock.graph.transformation import Exchange
-from penstock.state.key_groups import KeyGroupCache, column_key_groups, subtask_for_key_group
+from penstock.state.key_groups import column_key_groups, keys_key_groups, subtask_for_key_group
 from penstock.taskmanager.batch import MIN_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.taskmanager.rows import encode_buffer, retarget
 
 BUFFER_RECORDS = 20_000
+
+_TARGETS_BY_MASK = 8
+_KEYS_KNOWN = 1 << 17
+_LEAST_TO_HASH = 1000
+_BATCHES_TO_HASH = 64
+"""Batches whose keys are all hashed after one with mostly new keys."""
 
 Emit = Callable[[int, bytes], None]
 """(slot, row): hands a row to the runner."""
@@ -135,6 +141,46 @@ class GlobalWriter(SingleTargetWriter):
         return range(self._targets)
 
 
+class KeyTargets:
+    """key -> target subtask, for many keys at once.
+
+    Keys that come again are looked up; what is new is hashed by column. Looking up in a large table costs more than hashing,
+    so while most keys of a batch are new, all of them are hashed and none is kept.
+
+    Args:
+        targets: the subtask of every key group.
+    """
+
+    def __init__(self, targets: list[int]) -> None:
+        self._max_parallelism = len(targets)
+        self._of_group = np.array(targets, np.int64)
+        self._known: dict[Any, int] = {}
+        self._batches_to_hash = 0
+
+    def of(self, keys: list[Any]) -> list[int]:
+        """The target of every key."""
+        if self._batches_to_hash:
+            self._batches_to_hash -= 1
+            return self._hashed(keys)
+        known = self._known
+        found = list(map(known.get, keys))
+        if None not in found:
+            return cast("list[int]", found)
+        fresh = list(dict.fromkeys(compress(keys, [target is None for target in found])))
+        if len(fresh) > len(keys) // 2 and len(keys) >= _LEAST_TO_HASH:
+            self._batches_to_hash = _BATCHES_TO_HASH
+            return self._hashed(keys)
+        if len(known) + len(fresh) > _KEYS_KNOWN:
+            known.clear()
+            fresh = list(dict.fromkeys(keys))
+        known.update(zip(fresh, self._hashed(fresh), strict=True))
+        return list(map(known.__getitem__, keys))
+
+    def _hashed(self, keys: list[Any]) -> list[int]:
+        targets: list[int] = self._of_group[keys_key_groups(keys, self._max_parallelism)].tolist()
+        return targets
+
+
 class KeyGroupWriter(ExchangeWriter):
     """key -> key group -> subtask. A columnar key is hashed by column, once per distinct value."""
 
@@ -145,9 +191,11 @@ class KeyGroupWriter(ExchangeWriter):
         self._selector = selector
         self._field = spec.partitioning.key_field
         groups = spec.max_parallelism
-        self._target_of = [subtask_for_key_group(g, self._targets, groups) for g in range(groups)]
-        self._target_array = np.array(self._target_of, np.int64)
-        self._groups = KeyGroupCache(groups)
+        target_of = [subtask_for_key_group(group, self._targets, groups) for group in range(groups)]
+        self._target_array = np.array(target_of, np.int64)
+        self._key_targets = KeyTargets(target_of)
+        few = range(self._targets) if self._targets <= _TARGETS_BY_MASK else ()
+        self._masks = [bytes(int(n == target) for n in range(256)) for target in few]
 
     def write(self, batch: Batch) -> None:
         if isinstance(batch, ColumnBatch) and self._field is not None:
@@ -157,10 +205,9 @@ class KeyGroupWriter(ExchangeWriter):
                 return
         rows = batch.rows()
         values, timestamps = rows.values, rows.timestamps
-        groups, target_of = self._groups, self._target_of
-        chosen = [target_of[groups[key]] for key in map(self._selector, values)]
-        if self._targets == 2:
-            self._split_two(values, timestamps, chosen)
+        chosen = self._key_targets.of(list(map(self._selector, values)))
+        if self._masks:
+            self._split_by_mask(values, timestamps, bytes(chosen))
             return
         split: list[list[Any]] = [[] for _ in range(self._targets)]
         for value, target in zip(values, chosen, strict=True):
@@ -174,21 +221,13 @@ class KeyGroupWriter(ExchangeWriter):
             if part:
                 self._append(target, part, None if stamps is None else stamps[target])
 
-    def _split_two(self, values: list[Any], timestamps: list[int] | None, chosen: list[int]) -> None:
-        """Two targets are common on small machines, and list comprehensions beat a loop of appends there."""
-        ones = [v for v, t in zip(values, chosen, strict=True) if t]
-        zeros = [v for v, t in zip(values, chosen, strict=True) if not t]
-        if timestamps is None:
-            stamps: tuple[list[int] | None, list[int] | None] = (None, None)
-        else:
-            stamps = (
-                [s for s, t in zip(timestamps, chosen, strict=True) if not t],
-                [s for s, t in zip(timestamps, chosen, strict=True) if t],
-            )
-        if zeros:
-            self._append(0, zeros, stamps[0])
-        if ones:
-            self._append(1, ones, stamps[1])
+    def _split_by_mask(self, values: list[Any], timestamps: list[int] | None, chosen: bytes) -> None:
+        """With few targets, going over the records once per target in C beats a loop of appends."""
+        for target, mask in enumerate(self._masks):
+            selected = chosen.translate(mask)
+            part = list(compress(values, selected))
+            if part:
+                self._append(target, part, None if timestamps is None else list(compress(timestamps, selected)))
 
     def _write_columns(self, batch: ColumnBatch, column: pa.Array) -> None:
         targets = self._target_array[column_key_groups(column, self.spec.max_parallelism)]
@@ -257,7 +296,9 @@ class BroadcastWriter(ExchangeWriter):
 class ChosenTargetWriter(ExchangeWriter):
     """Shuffle (uniform random) and the user's partitioner: a target per record."""
 
-    def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit, choose: Callable[[list[Any]], Iterator[int]]) -> None:
+    def __init__(
+        self, spec: ExchangeSpec, sender: int, emit: Emit, choose: Callable[[list[Any]], Iterator[int]]
+    ) -> None:
         super().__init__(spec, sender, emit)
         self._choose = choose
 
