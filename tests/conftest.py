@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.jobmanager.requests import Operation
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -32,6 +34,17 @@ def executor(runner: str) -> Iterator[EmbeddedExecutor]:
     executor.session.on_line = None
     yield executor
     executor.stop()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_runs_on(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that failed must not leave its job in the slots of the tests after it."""
+    yield
+    if "executor" in request.fixturenames and "runner" in request.fixturenames:
+        for master in request.getfixturevalue("executor").session.dispatcher.jobs():
+            if not master.is_done:
+                master.request(Operation("cancel"))
+                master.wait(30)
 
 
 @pytest.fixture(scope="session")

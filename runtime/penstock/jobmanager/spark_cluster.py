@@ -172,6 +172,7 @@ class SparkCluster:
             "spark.storage.blockManagerHeartbeatTimeoutMs": "20000",
             "spark.rpc.askTimeout": "30s",
             "spark.python.worker.reuse": "true",
+            "spark.python.daemon.module": "penstock.jobmanager.python_daemon",
             "spark.cleaner.periodicGC.interval": "10min",
             "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
             "spark.executorEnv.PYTHONPATH": os.pathsep.join(self._python_path()),

@@ -24,6 +24,8 @@ from penstock.taskmanager.protocol import EpochCommand, LevelAck, decode_ack, en
 from penstock.taskmanager.rows import ACK, COMMAND
 from penstock.taskmanager.worker import LevelFunction
 
+WATCH_S = 0.5
+"""How often the executors of a running Spark job are looked at."""
 _COMMAND_PREFIX = bytes((COMMAND,))
 _LENGTH = struct.Struct(">i")
 
@@ -152,6 +154,10 @@ class SparkRunner:
         group = f"{attempt.job_id}-{attempt.number}-{commands[0].epoch}"
         with self._lock:
             self._group = group
+        ended = threading.Event()
+        lost: list[str] = []
+        watch = threading.Thread(target=self._watch, args=(group, ended, lost), name="penstock-watch", daemon=True)
+        watch.start()
         try:
             return self._cluster.run_epoch(
                 b"".join(block),
@@ -161,7 +167,24 @@ class SparkRunner:
                 group=group,
             )
         except Exception as error:
-            raise EpochFailed(_cause(error), remedy="the job fails over by itself") from error
+            raise EpochFailed("".join(lost) or _cause(error), remedy="the job fails over by itself") from error
+        finally:
+            ended.set()
+            watch.join()
+
+    def _watch(self, group: str, ended: threading.Event, lost: list[str]) -> None:
+        """End the Spark job when an executor is lost that it runs on.
+
+        Spark would not count that as a failure of the task: it waits out the locality wait, for an executor that does not
+        come back, and then starts the task where its state is not.
+        """
+        while not ended.wait(WATCH_S):
+            try:
+                self._check_placement()
+            except EpochFailed as error:
+                lost.append(error.message)
+                self._cluster.cancel(group)
+                return
 
     def end_attempt(self) -> None:
         """Tasks of this runner end with their epoch."""

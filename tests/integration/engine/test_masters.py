@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-PLAN = Plan(per_key=700)
+PLAN = Plan(per_key=2_000)
 
 
 def test_a_killed_jobmanager_is_started_again(

@@ -21,7 +21,7 @@ AWAY_S = 6.0
 
 
 def test_the_store_is_away_for_some_seconds(executor: EmbeddedExecutor, runner: str, s3: S3Server) -> None:
-    plan = Plan(per_key=500)
+    plan = Plan(per_key=1_200)
     folder = f"s3://engine/{uuid.uuid4().hex}"
     settings = configuration(
         runner,

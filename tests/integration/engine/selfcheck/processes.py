@@ -47,7 +47,7 @@ def executor(workers: Iterable[int], executor_id: str) -> int:
 def python_workers(roots: Iterable[int]) -> list[int]:
     """Process ids of the Python workers (children of PySpark's daemons) under these Spark workers or executors."""
     found = descendants(roots)
-    daemons = {p.pid for p in found if "pyspark.daemon" in p.command}
+    daemons = {p.pid for p in found if "python_daemon" in p.command}
     return [p.pid for p in found if p.parent in daemons]
 
 
