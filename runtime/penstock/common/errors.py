@@ -1,30 +1,30 @@
 """Errors of Penstock. Every class says who must act and carries a stable code.
 
-    PenstockError
-    ├── JobError                     the job's author must act
-    │   ├── InvalidJob               the program cannot be built or started; nothing was touched
-    │   ├── KeyedStateNotAvailable   keyed state or timers without key_by
-    │   ├── StateNameConflict        one name, two states
-    │   ├── StateTypeError           a value that cannot be encoded
-    │   ├── StateSchemaIncompatible  restored state cannot become what the program declares
-    │   ├── RecordFormatError        a malformed input record
-    │   ├── UserFunctionError        the user's code raised; its frame comes first
-    │   └── RestoreRefused           the snapshot does not fit the job
-    ├── PlatformError                whoever operates the platform must act
-    │   ├── SourceError              an input cannot be read
-    │   ├── SinkError                an output cannot be written
-    │   ├── StorageError             checkpoint storage cannot be used
-    │   │   ├── ConditionalWritesUnsupported
-    │   │   ├── SnapshotNotFound
-    │   │   ├── SnapshotTorn         no manifest, or files it names are missing
-    │   │   ├── CorruptStateFile     checksum or size differ
-    │   │   └── StateFormatUnsupported
-    │   ├── NotEnoughSlots
-    │   └── ClusterError             Spark, Java or a worker process cannot be started or was lost
-    └── RecoverableError             nobody: the engine fails over by itself
-        ├── EpochFailed
-        ├── StateNotLocal
-        └── Fenced                   another JobManager has taken over; this one stops
+PenstockError
+├── JobError                     the job's author must act
+│   ├── InvalidJob               the program cannot be built or started; nothing was touched
+│   ├── KeyedStateNotAvailable   keyed state or timers without key_by
+│   ├── StateNameConflict        one name, two states
+│   ├── StateTypeError           a value that cannot be encoded
+│   ├── StateSchemaIncompatible  restored state cannot become what the program declares
+│   ├── RecordFormatError        a malformed input record
+│   ├── UserFunctionError        the user's code raised; its frame comes first
+│   └── RestoreRefused           the snapshot does not fit the job
+├── PlatformError                whoever operates the platform must act
+│   ├── SourceError              an input cannot be read
+│   ├── SinkError                an output cannot be written
+│   ├── StorageError             checkpoint storage cannot be used
+│   │   ├── ConditionalWritesUnsupported
+│   │   ├── SnapshotNotFound
+│   │   ├── SnapshotTorn         no manifest, or files it names are missing
+│   │   ├── CorruptStateFile     checksum or size differ
+│   │   └── StateFormatUnsupported
+│   ├── NotEnoughSlots
+│   └── ClusterError             Spark, Java or a worker process cannot be started or was lost
+└── RecoverableError             nobody: the engine fails over by itself
+    ├── EpochFailed
+    ├── StateNotLocal
+    └── Fenced                   another JobManager has taken over; this one stops
 """
 
 from __future__ import annotations
@@ -58,9 +58,7 @@ class PenstockError(Exception):
         )
 
 
-def _rebuild(
-    cls: type[PenstockError], message: str, remedy: str, operator: str, location: str
-) -> PenstockError:
+def _rebuild(cls: type[PenstockError], message: str, remedy: str, operator: str, location: str) -> PenstockError:
     return cls(message, remedy=remedy, operator=operator, location=location)
 
 

@@ -48,9 +48,7 @@ class StreamTask:
         self._flushed = time.monotonic()
         self._ticked = self._flushed
         self._reported = False
-        self._direct = {
-            e.id for e in task.graph.exchanges if task.graph.stages[e.source_stage].level == task.level - 1
-        }
+        self._direct = {e.id for e in task.graph.exchanges if task.graph.stages[e.source_stage].level == task.level - 1}
         """Exchanges whose buffers come straight from their sender; the others were passed on by this slot."""
 
     def run(self, rows: Iterator[bytes]) -> Iterator[Row]:

@@ -41,9 +41,7 @@ def test_recovers_from(
     verify(LONG, output)
 
 
-def test_subtasks_in_the_wrong_place_say_so(
-    executor: EmbeddedExecutor, settings: dict[str, str], output: str
-) -> None:
+def test_subtasks_in_the_wrong_place_say_so(executor: EmbeddedExecutor, settings: dict[str, str], output: str) -> None:
     driver = start(executor, LONG, output, {**settings, "penstock.runner": "batched"}).running()
     driver.hurt(driver.misplace)
     assert any("state after epoch" in failure for failure in driver.failures), driver.failures

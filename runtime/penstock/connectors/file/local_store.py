@@ -104,7 +104,9 @@ class LocalStore(RecoverableStore):
         with explained(committable["temp"], "remove", SinkError), contextlib.suppress(FileNotFoundError):
             os.unlink(committable["temp"])
 
-    def discard_unreferenced(self, base_path: str, owner: str, keep: list[dict[str, Any]], below: int | None = None) -> None:
+    def discard_unreferenced(
+        self, base_path: str, owner: str, keep: list[dict[str, Any]], below: int | None = None
+    ) -> None:
         kept = {piece["temp"] for piece in keep if "temp" in piece}
         ours = in_progress_of(owner, below)
         with explained(base_path, "clean up", SinkError):

@@ -75,7 +75,9 @@ class ObjectStore(RecoverableStore):
         with explained(committable["temp"], "remove", SinkError), contextlib.suppress(FileNotFoundError):
             self._fs.rm_file(committable["temp"])
 
-    def discard_unreferenced(self, base_path: str, owner: str, keep: list[dict[str, Any]], below: int | None = None) -> None:
+    def discard_unreferenced(
+        self, base_path: str, owner: str, keep: list[dict[str, Any]], below: int | None = None
+    ) -> None:
         strip = self._fs._strip_protocol
         kept = {strip(piece["temp"]) for piece in keep if "temp" in piece}
         ours = in_progress_of(owner, below)

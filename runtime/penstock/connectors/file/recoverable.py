@@ -79,7 +79,9 @@ class RecoverableStore(ABC):
         """Remove a closed part that will not be committed; nothing is done if it is gone."""
 
     @abstractmethod
-    def discard_unreferenced(self, base_path: str, owner: str, keep: list[dict[str, Any]], below: int | None = None) -> None:
+    def discard_unreferenced(
+        self, base_path: str, owner: str, keep: list[dict[str, Any]], below: int | None = None
+    ) -> None:
         """Remove the invisible pieces of an owner below a path that none of the committables names.
 
         Args:

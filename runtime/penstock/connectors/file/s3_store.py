@@ -182,7 +182,9 @@ class S3Store(RecoverableStore):
     def abort(self, committable: dict[str, Any]) -> None:
         self._abort_upload(committable["path"], committable["upload"])
 
-    def discard_unreferenced(self, base_path: str, owner: str, keep: list[dict[str, Any]], below: int | None = None) -> None:
+    def discard_unreferenced(
+        self, base_path: str, owner: str, keep: list[dict[str, Any]], below: int | None = None
+    ) -> None:
         kept = {piece["upload"] for piece in keep if piece.get("upload")}
         ours = finished_of(owner, below)
         bucket = split_url(base_path)[0]

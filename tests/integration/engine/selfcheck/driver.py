@@ -104,7 +104,9 @@ class Driver:
         began = time.monotonic()
         while not condition():
             if self.master.is_done:
-                raise AssertionError(f"the job ended as {self.master.history.status.value} before {what}: {self.told()}")
+                raise AssertionError(
+                    f"the job ended as {self.master.history.status.value} before {what}: {self.told()}"
+                )
             if time.monotonic() - began > patience_s:
                 raise AssertionError(f"waited {patience_s:.0f} s in vain for {what}: {self.told()}")
             time.sleep(0.02)

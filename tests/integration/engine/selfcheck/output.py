@@ -50,9 +50,7 @@ def _numbers(plan: Plan, records: list[dict[str, int]], *, complete: bool) -> li
     seen = Counter((r["key"], r["number"]) for r in records)
     highest = {key: max((n for k, n in seen if k == key), default=-1) for key in range(plan.keys)}
     expected = {
-        (key, number)
-        for key in range(plan.keys)
-        for number in range(plan.per_key if complete else highest[key] + 1)
+        (key, number) for key in range(plan.keys) for number in range(plan.per_key if complete else highest[key] + 1)
     }
     torn = [r for r in records if r["last"] != r["number"] - 1 or r["count"] != r["number"] + 1]
     return _differences("number", expected, seen) + _told("state that does not fit its record", torn)
