@@ -42,6 +42,9 @@ class Storage(Protocol):
     async def savepoints(self, directory: str) -> list[StoredSnapshot]:
         """Complete savepoints directly in a folder, newest first."""
 
+    async def fence(self, root: str, job_id: str) -> None:
+        """Make sure that no master of an incarnation can complete a checkpoint any more."""
+
     async def dispose(self, path: str) -> None:
         """Delete a savepoint; one that is gone is fine."""
 
@@ -112,6 +115,10 @@ class PenstockStorage:
         """See `Storage`."""
         return await self._run(lambda: self._savepoints(directory))
 
+    async def fence(self, root: str, job_id: str) -> None:
+        """See `Storage`."""
+        await self._run(lambda: self._fence(root, job_id))
+
     async def dispose(self, path: str) -> None:
         """See `Storage`."""
         await self._run(lambda: self._dispose(path))
@@ -180,6 +187,12 @@ class PenstockStorage:
             for info in found
             if info.is_usable
         ]
+
+    def _fence(self, root: str, job_id: str) -> None:
+        from penstock.checkpoint.fencing import Leadership
+        from penstock.checkpoint.storage import CheckpointStorage
+
+        Leadership.take(CheckpointStorage(root, job_id, stores=self._shared()), "penstock-operator")
 
     def _dispose(self, path: str) -> None:
         from penstock.checkpoint.savepoint import dispose

@@ -137,6 +137,8 @@ class Operation(Api):
     """Job id of the incarnation that is being stopped."""
     restore: Restore | None = None
     """What the started incarnation gets its state from."""
+    fenced: bool = False
+    """The incarnation that was stopped cannot complete a checkpoint any more, even if a pod of it lives on somewhere."""
     take_newest: bool = False
     """Once the pods are gone, a checkpoint newer than `restore` is taken instead of it."""
     fallback_revision: str | None = None
@@ -164,6 +166,17 @@ class Checkpoint(Api):
     """When it was completed."""
     snapshot: str | None = None
     """The FlinkSnapshot that stands for it."""
+
+
+class Superseded(Api):
+    """An incarnation whose checkpoints are removed once the one that runs has proved itself."""
+
+    job_id: str
+    """Its job id."""
+    failures: int = 0
+    """Failed attempts to remove them."""
+    retry_at: Time | None = None
+    """When the next attempt is made."""
 
 
 class Rejected(Api):
@@ -259,6 +272,8 @@ class FlinkJobStatus(Api):
     """Newest completed checkpoint; refreshed at most once a minute."""
     last_savepoint: Checkpoint | None = None
     """Newest savepoint that the operator made and verified."""
+    superseded: tuple[Superseded, ...] = ()
+    """Former incarnations whose checkpoints are still on storage."""
     next_restore: Restore | None = None
     """What the job would be restored from if it had to be started now."""
     nonces: Nonces = Field(default_factory=Nonces)

@@ -94,7 +94,8 @@ class HttpEngine:
         """See `EngineClient`."""
         body = await self._call("GET", f"/jobs/{job_id}/checkpoints")
         counts = body.get("counts") or {}
-        newest = (body.get("latest") or {}).get("completed") or {}
+        latest = body.get("latest") or {}
+        newest, failed = latest.get("completed") or {}, latest.get("failed") or {}
         at = newest.get("latest_ack_timestamp")
         return Checkpoints(
             completed=int(counts.get("completed", 0)),
@@ -103,6 +104,7 @@ class HttpEngine:
             latest_id=newest.get("id"),
             latest_path=newest.get("external_path"),
             latest_at=datetime.fromtimestamp(at / 1000, UTC).replace(microsecond=0) if at else None,
+            failure=first_lines(str(failed.get("failure_message") or "")),
         )
 
     async def exception(self, job_id: str) -> str:

@@ -105,9 +105,10 @@ class HttpCluster:
         response = await self._send("PATCH", kind, path, body=patch, params=params, content=content)
         return None if response is None else response.json()
 
-    async def delete(self, kind: Kind, namespace: str, name: str) -> None:
+    async def delete(self, kind: Kind, namespace: str, name: str, *, force: bool = False) -> None:
         """See `Cluster`."""
-        await self._send("DELETE", kind, kind.path(namespace, name), body={"propagationPolicy": "Background"})
+        body: Manifest = {"propagationPolicy": "Background"} | ({"gracePeriodSeconds": 0} if force else {})
+        await self._send("DELETE", kind, kind.path(namespace, name), body=body)
 
     async def log(self, namespace: str, pod: str, limit: int) -> str | None:
         """See `Cluster`."""

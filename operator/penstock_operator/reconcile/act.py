@@ -126,6 +126,11 @@ class Actor:
         for name in (self._owner.master, self._owner.worker):
             await self._scale(name, 0)
 
+    async def force_delete(self, action: plan.ForceDelete) -> None:
+        """A Deployment that recreates would wait for them for ever."""
+        for name in action.names:
+            await self._ports.cluster.delete(POD, self._owner.namespace, name, force=True)
+
     async def scale_workers(self, action: plan.ScaleWorkers) -> None:
         """Only the number changes, never the template: a new version of the operator must not restart pods."""
         await self._mark_busy(action.busy)
@@ -198,6 +203,13 @@ class Actor:
         """Its own loop removes the files, then the object."""
         await self._ports.cluster.delete(FLINKSNAPSHOT, self._owner.namespace, action.name)
 
+    async def fence_incarnation(self, action: plan.FenceIncarnation) -> None:
+        """Taking a further number does no harm."""
+        spec = effective_spec(self._ctx)
+        if spec is not None:
+            storage = await open_storage(self._ports, self._owner.namespace, spec)
+            await storage.fence(spec.storage.checkpoints, action.job_id)
+
     async def dispose_job_storage(self, action: plan.DisposeJobStorage) -> None:
         """All checkpoints of an incarnation."""
         spec = effective_spec(self._ctx)
@@ -216,6 +228,7 @@ _HANDLERS: Mapping[type[Any], Callable[[Any, Any], Awaitable[str | None]]] = {
     plan.ApplyChildren: Actor.apply_children,
     plan.ApplyPods: Actor.apply_pods,
     plan.ScaleDown: Actor.scale_down,
+    plan.ForceDelete: Actor.force_delete,
     plan.ScaleWorkers: Actor.scale_workers,
     plan.ApplyParallelism: Actor.apply_parallelism,
     plan.StopWithSavepoint: Actor.stop_with_savepoint,
@@ -223,6 +236,7 @@ _HANDLERS: Mapping[type[Any], Callable[[Any, Any], Awaitable[str | None]]] = {
     plan.Rescale: Actor.rescale,
     plan.CreateSnapshot: Actor.create_snapshot,
     plan.DeleteSnapshot: Actor.delete_snapshot,
+    plan.FenceIncarnation: Actor.fence_incarnation,
     plan.DisposeJobStorage: Actor.dispose_job_storage,
 }
 """Each handler takes the very action it is listed under, which the type of the table cannot say."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.api.status import ErrorInfo, HistoryEntry, Operation
+from penstock_operator.api.status import ErrorInfo, HistoryEntry, Operation, Superseded
 from penstock_operator.reconcile.observation import Observation
 from penstock_operator.reconcile.plan import Action, Decision, Event
 from penstock_operator.reconcile.spec_diff import revision_hash
@@ -37,6 +37,9 @@ FLOWS: dict[str, tuple[StepName, ...]] = {
     "Delete": ("Stop", "Seal", "Teardown", "Dispose"),
 }
 """The steps of every operation, in order."""
+
+SUPERSEDED_KEPT = 20
+"""Incarnations that are remembered for removal of their checkpoints; more than that never pile up by themselves."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,16 @@ class Context:
     def with_op(self, **changes: Any) -> Context:
         """The same context with a changed operation."""
         return self.with_status(operation=self.op.model_copy(update=changes))
+
+    def retire(self, successor: str | None = None) -> Context:
+        """The same context with the running incarnation among those whose checkpoints can go later."""
+        running = self.status.running
+        known = {s.job_id for s in self.status.superseded}
+        if running is None or running.job_id == successor or running.job_id in known:
+            return self
+        return self.with_status(
+            superseded=(*self.status.superseded, Superseded(job_id=running.job_id))[-SUPERSEDED_KEPT:]
+        )
 
     def tell(self, reason: str, message: str, *, warning: bool = False, key: str = "") -> Context:
         """The same context with one more event."""

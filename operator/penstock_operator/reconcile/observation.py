@@ -72,6 +72,8 @@ class Checkpoints:
     latest_id: int | None = None
     latest_path: str | None = None
     latest_at: datetime | None = None
+    failure: str = ""
+    """Why the last one that failed did."""
 
 
 @dataclass(frozen=True)

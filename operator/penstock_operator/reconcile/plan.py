@@ -107,6 +107,13 @@ class ScaleDown:
 
 
 @dataclass(frozen=True)
+class ForceDelete:
+    """Remove pods from the API although nobody can say that they have ended; only after they were fenced off."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ScaleWorkers:
     """Set the number of worker pods; idle ones go first."""
 
@@ -168,6 +175,13 @@ class DeleteSnapshot:
 
 
 @dataclass(frozen=True)
+class FenceIncarnation:
+    """Take the next number in an incarnation's folder, so that none of its masters can complete a checkpoint any more."""
+
+    job_id: str
+
+
+@dataclass(frozen=True)
 class DisposeJobStorage:
     """Delete the checkpoints of an incarnation."""
 
@@ -184,6 +198,7 @@ Action = (
     | ApplyChildren
     | ApplyPods
     | ScaleDown
+    | ForceDelete
     | ScaleWorkers
     | ApplyParallelism
     | StopWithSavepoint
@@ -191,6 +206,7 @@ Action = (
     | Rescale
     | CreateSnapshot
     | DeleteSnapshot
+    | FenceIncarnation
     | DisposeJobStorage
 )
 

@@ -241,9 +241,10 @@ def _checkpoints(ctx: Context, status: FlinkJobStatus) -> _Finding:
         return _Finding("Unknown", "NoInterval", "execution.checkpointing.interval is not set")
     if ctx.now - since <= window:
         return _Finding("True", "Completing")
-    failed = ctx.seen.engine.checkpoints.failed
+    points = ctx.seen.engine.checkpoints
+    why = f": {points.failure}" if points.failure else ""
     remedy = "Look at the job's exceptions and at its access to storage.checkpoints"
-    text = f"no checkpoint has completed for more than {format_duration(window)}; {failed} failed. {remedy}"
+    text = f"no checkpoint has completed for more than {format_duration(window)}; {points.failed} failed{why}. {remedy}"
     return _Finding("False", "Overdue", text)
 
 

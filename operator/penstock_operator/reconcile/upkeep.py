@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.cron import due
@@ -11,6 +12,7 @@ from penstock_operator.reconcile.plan import (
     CreateSnapshot,
     DeleteCheck,
     DeleteSnapshot,
+    DisposeJobStorage,
     PruneRevisions,
     ScaleDown,
 )
@@ -21,10 +23,14 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Literal
 
+    from penstock_operator.api.status import Superseded
     from penstock_operator.reconcile.context import Context
+    from penstock_operator.reconcile.observation import ActionResult
     from penstock_operator.reconcile.plan import Action, Decision
 
 REVISIONS_KEPT = 10
+SWEEP_ATTEMPTS = 5
+SWEEP_PAUSE = timedelta(minutes=10)
 
 
 def upkeep(ctx: Context) -> Decision | None:
@@ -36,6 +42,7 @@ def upkeep(ctx: Context) -> Decision | None:
         or _clock(ctx)
         or _record_savepoint(ctx)
         or _retention(ctx)
+        or _sweep(ctx)
         or _revisions(ctx)
     )
 
@@ -149,6 +156,40 @@ def _retention(ctx: Context) -> Decision | None:
     protected = protected_paths(ctx.status, spec.job.initial_savepoint_path)
     surplus = expired(ctx.seen.snapshots, spec.snapshots.retention, protected, ctx.now)
     return ctx.done(DeleteSnapshot(surplus[0])) if surplus else None
+
+
+def _sweep(ctx: Context) -> Decision | None:
+    """Remove the checkpoints of former incarnations, once the one that runs has its own and nothing goes back."""
+    running, waiting = ctx.status.running, ctx.status.superseded
+    spec = effective_spec(ctx)
+    if running is None or not (running.stable and running.had_checkpoint) or not waiting or spec is None:
+        return None
+    first, last = waiting[0], ctx.seen.last
+    if last is not None and last.action == "DisposeJobStorage":
+        return _swept(ctx, first, last)
+    protected = protected_paths(ctx.status, spec.job.initial_savepoint_path)
+    folder = f"{spec.storage.checkpoints}/{first.job_id}/"
+    if first.job_id == running.job_id or any(path.startswith(folder) for path in protected):
+        return None
+    if first.retry_at is not None and ctx.now < first.retry_at:
+        return None
+    return ctx.done(DisposeJobStorage(first.job_id))
+
+
+def _swept(ctx: Context, first: Superseded, result: ActionResult) -> Decision:
+    rest = ctx.status.superseded[1:]
+    if result.ok:
+        return ctx.with_status(superseded=rest).done(after=ctx.settings.progress)
+    failures = first.failures + 1
+    if failures >= SWEEP_ATTEMPTS:
+        text = f"checkpoints of the former incarnation {first.job_id} could not be removed and stay: {result.message}"
+        return (
+            ctx.tell("CheckpointsKept", text, warning=True, key=first.job_id)
+            .with_status(superseded=rest)
+            .done(after=ctx.settings.progress)
+        )
+    later = first.model_copy(update={"failures": failures, "retry_at": ctx.now + SWEEP_PAUSE * failures})
+    return ctx.with_status(superseded=(*rest, later)).done(after=ctx.settings.progress)
 
 
 def _revisions(ctx: Context) -> Decision | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock_operator.api.status import Nonces, Rejected, Restore
+from penstock_operator.api.status import Nonces, Rejected, Restore, Superseded
 from penstock_operator.errors import Problem
 from penstock_operator.reconcile import plan
 from penstock_operator.reconcile.context import FLOWS, Context
@@ -384,19 +384,41 @@ def test_pods_go_and_are_waited_for() -> None:
     second = decide(in_step("Upgrade", "Teardown", up(**down), restore=restore, take_newest=True))
     assert (step(second), action(second)) == ("Upgrade/Teardown", "")
     third = decide(in_step("Upgrade", "Teardown", up(**down, pods=()), restore=restore, take_newest=True))
-    assert step(third) == "Upgrade/Start"
+    assert isinstance(third.action, plan.FenceIncarnation)
+    fenced = up(**down, pods=(), last=ActionResult("FenceIncarnation", ok=True))
+    fourth = decide(in_step("Upgrade", "Teardown", fenced, restore=restore, take_newest=True))
+    assert (step(fourth), action(fourth)) == ("Upgrade/Teardown", ""), "storage is read once more, after the fence"
+    fifth = decide(in_step("Upgrade", "Teardown", up(**down, pods=()), restore=restore, take_newest=True, fenced=True))
+    assert step(fifth) == "Upgrade/Start"
 
 
-@pytest.mark.parametrize(("since", "goes_on"), [(60, False), (600, True)])
-def test_pods_on_a_lost_node_are_given_up_after_a_while(since: float, goes_on: bool) -> None:
-    lost = pod(terminating=True, node_lost=True, ready=False)
-    down = {"master": deployment(replicas=0), "worker": deployment("worker", replicas=0), "pods": (lost,)}
-    ctx = in_step(
-        "Upgrade", "Teardown", up(**down), restore=Restore(kind="Savepoint", path=SAVEPOINT), step_since=ago(since)
-    )
-    decision = decide(ctx)
-    assert (step(decision) == "Upgrade/Start") is goes_on
-    assert ("PodsAbandoned" in reasons(decision)) is goes_on
+LOST = pod(terminating=True, node_lost=True, ready=False)
+DOWN: dict[str, Any] = {"master": deployment(replicas=0), "worker": deployment("worker", replicas=0), "pods": (LOST,)}
+
+
+def tearing_down(seen: Observation, since: float = 600, **op: Any) -> Decision:
+    restore = Restore(kind="Savepoint", path=SAVEPOINT)
+    return decide(in_step("Upgrade", "Teardown", seen, restore=restore, step_since=ago(since), **op))
+
+
+def test_pods_on_a_lost_node_are_fenced_off_before_they_are_given_up() -> None:
+    assert action(tearing_down(up(**DOWN), since=60)) == "", "they may still come back"
+    assert action(tearing_down(up(**DOWN))) == "FenceIncarnation"
+    done = tearing_down(up(**DOWN, last=ActionResult("FenceIncarnation", ok=True)))
+    assert "PodsAbandoned" in reasons(done)
+    forced = tearing_down(up(**DOWN), fenced=True)
+    assert isinstance(forced.action, plan.ForceDelete)
+    assert forced.action.names == (LOST.name,)
+
+
+@pytest.mark.parametrize(("pods", "goes_on"), [((LOST,), False), ((), True)])
+def test_without_a_fence_only_pods_that_were_seen_to_end_are_left_behind(pods: Any, goes_on: bool) -> None:
+    refused = ActionResult("FenceIncarnation", ok=False, code="StorageUnavailable", message="AccessDenied")
+    decision = tearing_down(up(**{**DOWN, "pods": pods, "last": refused}))
+    op = decision.status.operation
+    assert op is not None
+    assert op.fenced is goes_on
+    assert (op.blocked == "StorageUnavailable") is not goes_on
 
 
 def test_the_job_id_of_the_next_incarnation_is_written_before_its_pods_exist() -> None:
@@ -569,6 +591,46 @@ def test_what_is_repaired(seen: Observation, expected: str) -> None:
 def test_a_finished_job_lets_its_pods_go() -> None:
     decision = decide(make_context(running=make_running(finished_at=ago(5)), seen=up(engine=engine("FINISHED"))))
     assert action(decision) == "ScaleDown"
+
+
+def superseded(*ids: str) -> dict[str, Any]:
+    return {"superseded": tuple(Superseded(job_id=i) for i in ids)}
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, "DisposeJobStorage"),
+        ({"running": make_running(stable=False)}, ""),
+        ({"running": make_running(job_id="b" * 32)}, ""),
+        (
+            {
+                "running": make_running(
+                    stable=False,
+                    restored_from=Restore(kind="Checkpoint", path=f"s3://bucket/checkpoints/{'b' * 32}/chk-1"),
+                )
+            },
+            "",
+        ),
+    ],
+    ids=["proved", "not-yet-proved", "never-its-own", "restored-from-it"],
+)
+def test_checkpoints_of_former_incarnations_are_removed_when_nothing_needs_them(
+    status: dict[str, Any], expected: str
+) -> None:
+    seen = up(engine=replace(engine(), checkpoints=replace(engine().checkpoints, completed=0)))
+    assert action(decide(make_context(seen=seen, **superseded("b" * 32), **status))) == expected
+
+
+def test_what_cannot_be_removed_is_tried_again_and_then_told() -> None:
+    failed = ActionResult("DisposeJobStorage", ok=False, code="StorageUnavailable", message="AccessDenied")
+    again = decide(make_context(seen=up(last=failed), **superseded("b" * 32)))
+    assert again.status.superseded[0].retry_at == NOW + timedelta(minutes=10)
+    assert action(decide(make_context(superseded=again.status.superseded))) == ""
+    tired = (Superseded(job_id="b" * 32, failures=4),)
+    last = decide(make_context(seen=up(last=failed), superseded=tired))
+    assert last.status.superseded == ()
+    assert "CheckpointsKept" in reasons(last)
 
 
 def test_a_nonce_becomes_one_snapshot() -> None:

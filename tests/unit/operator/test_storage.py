@@ -15,6 +15,7 @@ from penstock.checkpoint.recovery import take_over
 from penstock.checkpoint.retrying_store import Stores
 from penstock.checkpoint.savepoint import write_savepoint
 from penstock.checkpoint.storage import CheckpointStorage
+from penstock.common.errors import Fenced
 from penstock_operator.errors import StorageError
 from penstock_operator.storage import PenstockStorages, driver_options
 from tests.unit.operator.facts import make_spec
@@ -150,6 +151,16 @@ def test_driver_options() -> None:
         "client_kwargs": {"region_name": "eu-1"},
     }
     assert driver_options(make_spec(), {}) == {}
+
+
+def test_a_fenced_incarnation_completes_no_checkpoint_any_more(stage: Stage) -> None:
+    stage.checkpoint(1)
+    asyncio.run(stage.storage.fence(stage.root, JOB))
+    with pytest.raises(Fenced):
+        stage.checkpoint(2)
+    found = asyncio.run(stage.storage.newest_complete(stage.root, JOB))
+    assert found is not None
+    assert (found.checkpoint_id, found.torn) == (1, ""), "what it wrote before still counts"
 
 
 def test_the_folder_can_be_moved(stage: Stage) -> None:

@@ -58,6 +58,8 @@ def test_a_round_begins_when_the_logs_have_the_size_of_the_base() -> None:
     assert not plan(half, 10_000, 1_000_000).start_round
     assert plan(whole, 10_000, 1_000_000).start_round
     assert not plan(whole, 0, 1_000_000).start_round
+    assert plan(whole, 300_000, 1_000_000).full, "a round of three large slices would cost more than writing everything"
+    assert not plan(half, 300_000, 1_000_000).full
 
 
 def test_a_round_begins_when_there_are_many_logs_although_they_are_small() -> None:

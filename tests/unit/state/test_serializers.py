@@ -152,6 +152,35 @@ def test_tuples_of_scalars_take_the_fast_way() -> None:
     assert codec.encode_column(frozen)[0] == TUPLES
 
 
+@dataclass(frozen=True)
+class Frozen:
+    a: int
+    b: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HalfFrozen:
+    a: list[int]
+
+
+@pytest.mark.parametrize(
+    ("type_info", "value", "at_once"),
+    [
+        (int, 1, False), (str, "a", False), (tuple[int, str], (1, "a"), False), (Frozen, Frozen(1, ("x",)), False),
+        (Colour, Colour.RED, False), (HalfFrozen, HalfFrozen([1]), True), (list[int], [1], True), (Acc, Acc(1), True),
+        (None, (1, [2]), True), (None, (1, "a"), False), (Types.ROW([Types.INT()]), Row(1), True),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_only_what_can_change_is_encoded_while_processing_stands_still(
+    type_info: Any, value: Any, at_once: bool
+) -> None:
+    codec = codec_for(type_info, state="s")
+    frozen = codec.freeze([value])
+    assert (type(frozen[0]) is msgspec.Raw) == at_once
+    assert codec.decode_column(*codec.encode_column(frozen)) == [value]
+
+
 @pytest.mark.parametrize(("type_info", "value"), [(None, [1]), (Acc, Acc(1)), (list[int], [1]), (dict, {})], ids=repr)
 def test_what_changes_after_the_freeze_does_not_show(type_info: Any, value: Any) -> None:
     codec = codec_for(type_info, state="s")

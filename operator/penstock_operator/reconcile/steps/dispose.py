@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.plan import Decision
 
 DISPOSE_TIMEOUT = timedelta(minutes=2)
+ATTEMPTS = 3
 
 
 def delete(ctx: Context) -> Decision:
@@ -44,16 +45,19 @@ def delete(ctx: Context) -> Decision:
 
 def dispose(ctx: Context) -> Decision:
     """Delete the checkpoints if the spec says so; then let the object go, whatever happened."""
-    spec, running, op = effective_spec(ctx), ctx.status.running, ctx.op
-    wanted = spec is not None and spec.deletion.storage == "Delete" and running is not None
-    last = ctx.seen.last
-    disposed = last is not None and last.action == "DisposeJobStorage" and last.ok
-    if wanted and running is not None and not disposed and not ctx.past_deadline:
-        failure = failed_action(ctx, "DisposeJobStorage")
-        if failure is not None and op.attempt >= 3:
-            ctx = ctx.tell("StorageKept", f"checkpoints could not be deleted and stay: {failure.message}", warning=True)
-            return ctx.act(RemoveFinalizer())
-        if failure is not None:
-            return ctx.with_op(attempt=op.attempt + 1).wait(f"deleting checkpoints: {failure.message}")
-        return ctx.act(DisposeJobStorage(running.job_id), "deleting checkpoints")
-    return ctx.act(RemoveFinalizer(), "letting the FlinkJob go")
+    spec, op, last = effective_spec(ctx), ctx.op, ctx.seen.last
+    if spec is None or spec.deletion.storage != "Delete" or ctx.past_deadline:
+        return ctx.act(RemoveFinalizer(), "letting the FlinkJob go")
+    done = last is not None and last.action == "DisposeJobStorage" and last.ok
+    ctx = ctx.retire()
+    left = ctx.status.superseded[1:] if done else ctx.status.superseded
+    ctx = ctx.with_status(superseded=left, running=None)
+    if not left:
+        return ctx.act(RemoveFinalizer(), "letting the FlinkJob go")
+    failure = failed_action(ctx, "DisposeJobStorage")
+    if failure is not None and op.attempt >= ATTEMPTS:
+        ctx = ctx.tell("StorageKept", f"checkpoints could not be deleted and stay: {failure.message}", warning=True)
+        return ctx.act(RemoveFinalizer())
+    if failure is not None:
+        return ctx.with_op(attempt=op.attempt + 1).wait(f"deleting checkpoints: {failure.message}")
+    return ctx.act(DisposeJobStorage(left[0].job_id), "deleting checkpoints")

@@ -108,6 +108,7 @@ def _started(ctx: Context, incarnation: Incarnation) -> Decision:
             }
             nonces = nonces.model_copy(update=triggers)
     source = incarnation.restore.path or ("empty" if incarnation.restore.kind == "Fresh" else "its newest checkpoint")
+    ctx = ctx.retire(successor=running.job_id)
     ctx = ctx.with_status(running=running, nonces=nonces, next_restore=incarnation.restore)
     ctx = ctx.tell("Started", f"{running.revision} starts with parallelism {running.parallelism} from {source}")
     patience = (ctx.spec or spec).rollback.after
@@ -134,7 +135,7 @@ def watch(ctx: Context) -> Decision:
         return _unstable(ctx, f"the master does not stay up: {why}")
     if ctx.past_deadline:
         state = engine.state if ours else "without an answer from its master"
-        checkpoint = "no checkpoint completed" if not completed else "checkpoints complete"
+        checkpoint = _checkpoints(ctx, completed=completed)
         troubles = "; ".join(str(t) for t in ctx.seen.troubles)
         return _unstable(
             ctx, f"not stable in time: the job is {state}, {checkpoint}{'; ' + troubles if troubles else ''}"
@@ -148,6 +149,13 @@ def watch(ctx: Context) -> Decision:
         trigger = ctx.digest(op.id, "first-checkpoint")
         return ctx.with_op(trigger_id=trigger).act(TriggerCheckpoint(running.job_id, trigger))
     return ctx.wait(_waiting_for(ctx), blocked=op.blocked)
+
+
+def _checkpoints(ctx: Context, *, completed: bool) -> str:
+    if completed:
+        return "checkpoints complete"
+    failure = ctx.seen.engine.checkpoints.failure
+    return f"no checkpoint completed ({failure})" if failure else "no checkpoint completed"
 
 
 def _waiting_for(ctx: Context) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Checkpoint, Restore
-from penstock_operator.reconcile.plan import ScaleDown, StopWithSavepoint
+from penstock_operator.reconcile.plan import FenceIncarnation, ForceDelete, ScaleDown, StopWithSavepoint
 from penstock_operator.reconcile.restore import Lost, Unknown, from_savepoint, incarnation_restore
 from penstock_operator.reconcile.steps.prove import storage_silent
 from penstock_operator.reconcile.steps.shared import effective_spec, explain, failed_action
@@ -174,12 +174,37 @@ def teardown(ctx: Context) -> Decision:
     left = [p for p in seen.pods if not (overdue and p.terminating and p.node_lost)]
     if left:
         return ctx.wait(f"waiting for {len(left)} pods to go: {', '.join(p.name for p in left[:3])}")
+    running = ctx.status.running
+    if running is not None and not op.fenced:
+        return _fence(ctx, running.job_id)
     if seen.pods:
-        names = ", ".join(p.name for p in seen.pods[:3])
-        ctx = ctx.tell(
-            "PodsAbandoned", f"{names} are on a node that does not answer; storage fences them off", warning=True
-        )
+        return ctx.act(ForceDelete(tuple(p.name for p in seen.pods)), "removing pods of a node that does not answer")
     return _settle(ctx)
+
+
+def _fence(ctx: Context, job_id: str) -> Decision:
+    """A pod that cannot be seen may still run: on a node that does not answer, or deleted by force.
+
+    The next incarnation has a folder of its own, so the engine's fencing, which works within a folder, does not stop
+    the former one. This does: what it wrote until now counts, what it writes from now on never will.
+    """
+    last, lost = ctx.seen.last, [p.name for p in ctx.seen.pods]
+    if last is None or last.action != "FenceIncarnation":
+        return ctx.act(FenceIncarnation(job_id), "making sure that the former incarnation writes no more")
+    if lost and not last.ok:
+        return ctx.wait(
+            f"{lost[0]} is on a node that does not answer and cannot be fenced off: {last.message}. Give the operator "
+            "write access to storage.checkpoints, or delete the node when it is off",
+            blocked="StorageUnavailable",
+            after=ctx.settings.backoff_first,
+        )
+    if not last.ok:
+        ctx = ctx.tell("NotFenced", f"{last.message}; all pods have gone, so this is not waited for", warning=True)
+    if lost:
+        ctx = ctx.tell(
+            "PodsAbandoned", f"{', '.join(lost[:3])}: the node does not answer; they are fenced off", warning=True
+        )
+    return ctx.with_op(fenced=True).done()
 
 
 def _settle(ctx: Context) -> Decision:
@@ -232,4 +257,4 @@ def _suspended(ctx: Context) -> Decision:
     where = restore.path if restore and restore.path else "nothing: it will start empty"
     ctx = ctx.tell("Suspended", f"set job.state to running to go on from {where}")
     ctx = ctx.end("Succeeded", f"suspended; resumes from {where}")
-    return ctx.with_status(running=None, next_restore=restore, error=None).done()
+    return ctx.retire().with_status(running=None, next_restore=restore, error=None).done()

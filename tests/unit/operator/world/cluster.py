@@ -97,11 +97,14 @@ class FakeCluster:
         await asyncio.sleep(0)
         return clone(self.objects.get(key))
 
-    async def delete(self, kind: Kind, namespace: str, name: str) -> None:
+    async def delete(self, kind: Kind, namespace: str, name: str, *, force: bool = False) -> None:
         call = f"delete {kind.name} {name}"
         self.fault.before(call)
         self.writes.append(call)
-        self.remove(kind.name, namespace, name)
+        if force:
+            self.drop(kind.name, namespace, name)
+        else:
+            self.remove(kind.name, namespace, name)
         self.fault.after(call)
         await asyncio.sleep(0)
 

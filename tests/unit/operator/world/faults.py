@@ -34,5 +34,5 @@ class Fault:
         self.struck = f"{self.mode} of call {self.at}: {call}"
         if self.mode.startswith("die"):
             raise Killed(self.struck)
-        failures = {"rest": EngineUnreachable, "dispose": StorageError}
+        failures = {"rest": EngineUnreachable, "storage": StorageError}
         raise failures.get(call.split()[0], Unavailable)(f"injected: {self.struck}")

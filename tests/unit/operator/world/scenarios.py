@@ -292,6 +292,11 @@ SCENARIOS = [
         images={"job:1": Image(fails_after=60)},
         settle_first=62,
     ),
+    Scenario(
+        "upgrade-with-a-lost-node",
+        lambda w: (w.lose_node(), w.edit(image="job:2"))[-1],
+        lambda w: running(w, image="job:2"),
+    ),
     Scenario("delete", lambda w: w.delete(), gone),
     Scenario(
         "delete-with-savepoint", lambda w: w.delete(), gone, manifest=spec(deletion={"savepoint": True}), savepoints=1
@@ -340,7 +345,10 @@ def judge(scenario: Scenario, world: World) -> None:
     if scenario.exact:
         assert not world.sink.lost, f"{world.sink.lost}\n{story}"
         assert not world.sink.repeated, f"{world.sink.repeated}\n{story}"
+    if not gone(world) and world.settled() and world.status()["phase"] == "Running":
+        folders = {p.split("/")[4] for p in world.storage.found if p.startswith(f"{world.storage.root}/")}
+        assert folders <= {world.status()["jobId"]}, f"checkpoints of former incarnations are left: {folders}\n{story}"
     if gone(world):
-        left = [key for key in world.cluster.objects if key[0] not in ("Event", "FlinkSnapshot")]
+        left = [key for key in world.cluster.objects if key[0] not in ("Event", "FlinkSnapshot", "Lease")]
         assert not left, f"{left}\n{story}"
     scenario.check(world)

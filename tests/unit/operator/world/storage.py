@@ -81,17 +81,23 @@ class FakeStorage:
         ]
         return [StoredSnapshot(s.path, s.id, s.job_id, s.time) for s in sorted(inside, key=lambda s: -s.id)]
 
+    async def fence(self, root: str, job_id: str) -> None:
+        self._check()
+        self.fault.before(f"storage fence {job_id}")
+        self.leaders[job_id] = self.leaders.get(job_id, 0) + 1
+        self.fault.after(f"storage fence {job_id}")
+
     async def dispose(self, path: str) -> None:
         self._check()
-        self.fault.before(f"dispose {path}")
+        self.fault.before(f"storage dispose {path}")
         self.found.pop(path, None)
         self.disposed.append(path)
-        self.fault.after(f"dispose {path}")
+        self.fault.after(f"storage dispose {path}")
 
     async def dispose_job(self, root: str, job_id: str) -> None:
         self._check()
-        self.fault.before(f"dispose job {job_id}")
+        self.fault.before(f"storage dispose-job {job_id}")
         for snapshot in self.of_job(job_id):
             del self.found[snapshot.path]
         self.disposed.append(job_id)
-        self.fault.after(f"dispose job {job_id}")
+        self.fault.after(f"storage dispose-job {job_id}")

@@ -76,6 +76,8 @@ class World:
         self.rest_down = False
         self.node_capacity = 100
         self.deaths = 0
+        self.zombies: set[str] = set()
+        """Uids of masters' pods that live on where nobody sees them."""
         self.watch: Callable[[Transition], None] = lambda transition: None
         self.two_masters: list[str] = []
         self.ports = Ports(
@@ -328,6 +330,15 @@ class World:
         for pod in self.cluster.select("Pod", None, {JOB: name, ROLE: "master"}):
             self.jobs.pop(pod["metadata"]["uid"], None)
 
+    def lose_node(self, role: str = "master", name: str = NAME) -> None:
+        """The node of a pod does not answer any more; what runs on it goes on, unseen."""
+        for pod in self.cluster.select("Pod", None, {JOB: name, ROLE: role}):
+            unknown = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+            lost = {**pod["status"], "conditions": [unknown]}
+            self.cluster.edit(
+                "Pod", "default", pod["metadata"]["name"], lambda m, s=lost: m.update({"x-lost": True, "status": s})
+            )
+
     def kill_pod(self, role: str, name: str = NAME) -> None:
         """The pod is gone at once."""
         pod = self.cluster.select("Pod", None, {JOB: name, ROLE: role})[0]
@@ -335,13 +346,15 @@ class World:
         self.cluster.drop("Pod", "default", pod["metadata"]["name"])
 
     def _master_alive(self, uid: str) -> bool:
-        return any(p["metadata"]["uid"] == uid for p in self.cluster.select("Pod", None, {ROLE: "master"}))
+        return uid in self.zombies or any(
+            p["metadata"]["uid"] == uid for p in self.cluster.select("Pod", None, {ROLE: "master"})
+        )
 
     def leading(self, name: str) -> FakeJob | None:
         """The job that answers at the REST Service."""
         for pod in self.cluster.select("Pod", None, {JOB: name, ROLE: "master"}):
             job = self.jobs.get(pod["metadata"]["uid"])
-            if job is not None and "deletionTimestamp" not in pod["metadata"]:
+            if job is not None and "deletionTimestamp" not in pod["metadata"] and not pod.get("x-lost"):
                 return job
         return None
 
