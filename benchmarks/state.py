@@ -28,6 +28,7 @@ from penstock.state.key_groups import KeyGroupCache, column_key_groups, keys_key
 MAX_PARALLELISM = 128
 VALUE = ValueStateDescriptor("value", int)
 PAIR = ValueStateDescriptor("pair")
+TYPED_PAIR = ValueStateDescriptor("typed", tuple[int, float])
 
 
 class Clock:
@@ -209,7 +210,8 @@ def checkpoints(kind: str, work_dir: Path, keys: int) -> dict[str, Any]:
     result: dict[str, Any] = {"keys": keys}
     for name, descriptor, value_of in (
         ("numbers", VALUE, lambda i: i),
-        ("tuples", PAIR, lambda i: (i, 0.5)),
+        ("typed_tuples", TYPED_PAIR, lambda i: (i, 0.5)),
+        ("untyped_tuples", PAIR, lambda i: (i, 0.5)),
     ):
         run = Checkpoints(kind, work_dir, keys, descriptor, value_of)
         full = run.take()

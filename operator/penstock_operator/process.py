@@ -14,6 +14,7 @@ from penstock_operator.controller import Controller
 from penstock_operator.engine.client import HttpEngine
 from penstock_operator.errors import KubeError
 from penstock_operator.handlers import watch
+from penstock_operator.kube.access import check_access
 from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT
 from penstock_operator.kube.http import HttpCluster
 from penstock_operator.kube.lease import Leadership
@@ -87,6 +88,7 @@ class Process:
             self.controller = Controller(ports, self.metrics, self.config.namespaces)
             try:
                 await self._kinds(unfenced)
+                await check_access(unfenced, self.config.namespaces or (self.config.operator_namespace,))
                 return await self._work(self.controller, unfenced)
             finally:
                 await self.controller.close()

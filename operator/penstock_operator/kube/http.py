@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from penstock_operator.kube.credentials import Credentials
 
 FIELD_MANAGER = "penstock-operator"
+RULES = Kind("authorization.k8s.io/v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews")
+Rules = list[dict[str, Any]]
 _APPLY = {"fieldManager": FIELD_MANAGER, "force": "true"}
 
 
@@ -125,6 +127,18 @@ class HttpCluster:
         resources = response.json().get("resources", ()) if response is not None else ()
         return any(r.get("name") == kind.plural for r in resources)
 
+    async def own_rules(self, namespace: str) -> Rules:
+        """What this process may do in a namespace, as far as the authorizers tell."""
+        path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectRulesReview",
+            "spec": {"namespace": namespace},
+        }
+        response = await self._send("POST", RULES, path, body=body, verb="review", fenced=False)
+        found: Rules = response.json().get("status", {}).get("resourceRules") or [] if response is not None else []
+        return found
+
     async def _send(
         self,
         method: str,
@@ -135,8 +149,9 @@ class HttpCluster:
         params: Mapping[str, str] | None = None,
         content: str = "application/json",
         verb: str = "",
+        fenced: bool = True,
     ) -> httpx.Response | None:
-        if method != "GET":
+        if method != "GET" and fenced:
             self._fence()
         self._count(verb or method.lower(), kind.name)
         headers = self._credentials.headers() | ({"Content-Type": content} if body is not None else {})

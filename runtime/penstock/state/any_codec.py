@@ -117,9 +117,13 @@ class ScalarCodec(AnyCodec):
         return float(value) if self._scalar is float else value
 
     def freeze(self, values: list[Any]) -> list[Any]:
-        if set(map(type, values)) <= {self._scalar}:
-            return values
-        return list(map(self._checked, values))
+        """Scalars cannot change; what is none is refused when it is encoded."""
+        return values
+
+    def encode_column(self, frozen: Sequence[Any]) -> tuple[int, bytes]:
+        if not set(map(type, frozen)) <= {self._scalar}:
+            frozen = list(map(self._checked, frozen))
+        return super().encode_column(frozen)
 
     def decode_column(self, code: int, data: bytes | memoryview) -> list[Any]:
         if self._scalar is float:

@@ -36,6 +36,9 @@ FULL_SHARE = 0.5
 """From this share of changed entries on, a full snapshot costs about as much as the log and its later slices."""
 LOGS_PER_BASE = 1.0
 """Bytes of logs over bytes of base at which a round begins."""
+FAST_SHARE = 0.2
+"""From this share of changed entries on a round would be over in a few checkpoints, each much dearer than the others:
+everything is written at once instead, which pauses processing less."""
 SLICE_SHARE = 0.03
 """Slices are at least this share of the base, to keep their number down; with 1 % change no checkpoint exceeds 4 %."""
 MOST_LOGS = 128
@@ -138,12 +141,10 @@ def plan(chain: Chain | None, changed: int, total: int) -> Plan:
     base_bytes = max(chain.base_bytes, 1)
     many_logs = len(chain.logs) - merge > MOST_LOGS
     if chain.round is None:
-        return Plan(
-            full=False,
-            merge=merge,
-            level=level,
-            start_round=bool(changed) and (many_logs or chain.log_bytes >= base_bytes * LOGS_PER_BASE),
-        )
+        is_due = bool(changed) and (many_logs or chain.log_bytes >= base_bytes * LOGS_PER_BASE)
+        if is_due and changed >= total * FAST_SHARE:
+            return Plan(full=True)
+        return Plan(full=False, merge=merge, level=level, start_round=is_due)
     least = base_bytes * SLICE_SHARE
     credit = max(chain.credit, least) if many_logs else chain.credit
     if credit < least:

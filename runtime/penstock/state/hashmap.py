@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import StateSchemaIncompatible
 from penstock.state.chain import Chain, StateFile, plan
+from penstock.state.collection_tables import ListTable, MapTable
 from penstock.state.folding_handles import FoldingAggregatingState, FoldingReducingState
 from penstock.state.hashmap_handles import HashMapListState, HashMapMapState, HashMapRawTable, HashMapValueState
 from penstock.state.hashmap_snapshot import BACKEND, Attempt, FrozenState, Ownership
 from penstock.state.keys import KeyCodec
 from penstock.state.registry import Registration, key_schema
-from penstock.state.restoring import apply_block, chain_files, handles_for_range, stored_blocks
+from penstock.state.restoring import apply_block, chain_files, handles_for_range, stored_blocks, without_collection
 from penstock.state.schema import ANY, incompatibility
 from penstock.state.segment import StateInfo
 from penstock.state.slices import Round
 from penstock.state.sweeper import TableSweeper
-from penstock.state.tables import ListTable, MapTable, Table, ValueTable
+from penstock.state.table import Table
+from penstock.state.tables import CellTable, ValueTable
 from penstock.state.timer_table import TimerTable
 from penstock.state.ttl_handles import TtlListState, TtlMapState, TtlValueState
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.state.segment import StoredBlock
     from penstock.state.ttl import Clock
 
-_TABLES: dict[str, type[Table]] = {"value": ValueTable, "list": ListTable, "map": MapTable}
+_TABLES: dict[str, type[CellTable]] = {"value": ValueTable, "list": ListTable, "map": MapTable}
 TIMER_INFO = StateInfo("timer", "timer", {"type": "int"})
 TIMER_TABLES = ("event-time", "processing-time")
 """Names under which snapshots hold timers."""
@@ -71,7 +73,7 @@ class HashMapStateBackend:
         self._owner = Ownership(
             key_group_range, max_parallelism, KeyCodec(key_type, "keys", operator_name), key_schema(key_type)
         )
-        self._registered: dict[str, tuple[Registration, Table]] = {}
+        self._registered: dict[str, tuple[Registration, CellTable]] = {}
         self._sweepers: dict[str, TableSweeper] = {}
         self._pending: dict[str, list[StoredBlock]] = {}
         self._chain: Chain | None = None
@@ -105,7 +107,7 @@ class HashMapStateBackend:
             raise TypeError(f"a raw table is for value state without time-to-live, not for {descriptor!r}")
         return HashMapRawTable(table)
 
-    def _register(self, descriptor: StateDescriptor) -> tuple[Registration, Table]:
+    def _register(self, descriptor: StateDescriptor) -> tuple[Registration, CellTable]:
         new = Registration.of(descriptor, self.operator_name, self.clock)
         known = self._registered.get(new.name)
         if known is not None:
@@ -130,12 +132,13 @@ class HashMapStateBackend:
         """Make a restored state's objects, now that its type is known."""
         blocks = self._pending[registration.name]
         codecs: list[tuple[StateInfo, Codec]] = []
-        for block in blocks:
-            codec = next((codec for info, codec in codecs if info is block.info), None)
-            if codec is None:
-                codec = registration.reader(block.info)
-                codecs.append((block.info, codec))
-            self._apply(table, block, codec)
+        with without_collection():
+            for block in blocks:
+                codec = next((codec for info, codec in codecs if info is block.info), None)
+                if codec is None:
+                    codec = registration.reader(block.info)
+                    codecs.append((block.info, codec))
+                self._apply(table, block, codec)
         del self._pending[registration.name]
         as_stored = all(registration.is_as_stored(info) for info, _ in codecs)
         if self._chain is not None:

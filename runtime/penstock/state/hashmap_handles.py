@@ -10,7 +10,8 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from penstock.datastream.state import ListState, MapState, ValueState
-from penstock.state.tables import ABSENT, ListTable, MapTable, ValueTable
+from penstock.state.collection_tables import ListTable, MapTable
+from penstock.state.tables import ABSENT, ValueTable
 from penstock.state.tagged import SCALARS
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.state.rows import Rows
     from penstock.state.segment import StoredBlock
     from penstock.state.slices import Round
-    from penstock.state.tables import Changes, Table
+    from penstock.state.table import Changes, Table
 
 BACKEND = "hashmap"
 FORMAT = 1

@@ -12,11 +12,13 @@ import msgspec
 
 from penstock.state.any_codec import AnyCodec
 from penstock.state.backend import KeyGroupRange
+from penstock.state.collection_tables import ListTable, MapTable
 from penstock.state.hashmap import TIMER_TABLES
 from penstock.state.keys import UNTYPED_KEYS
 from penstock.state.restoring import apply_block, check_format, handles_for_range, stored_blocks
 from penstock.state.segment import StateInfo
-from penstock.state.tables import ListTable, MapTable, Table, ValueTable
+from penstock.state.table import Table
+from penstock.state.tables import ValueTable
 from penstock.state.tagged import StructKey
 from penstock.state.timer_table import TimerTable
 from penstock.state.ttl import TtlCodec

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import StateFormatUnsupported
@@ -19,9 +22,21 @@ if TYPE_CHECKING:
     from penstock.state.codec import Codec
     from penstock.state.keys import KeyCodec
     from penstock.state.segment import StoredBlock
-    from penstock.state.tables import Table
+    from penstock.state.table import Table
 
 READ_THREADS = 8
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """While millions of objects are made that all stay, the garbage collector would look at them again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def overlap(a: KeyGroupRange, b: KeyGroupRange) -> KeyGroupRange:

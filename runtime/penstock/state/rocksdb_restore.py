@@ -11,6 +11,7 @@ import msgspec
 
 from penstock.state.backend import FileRef, KeyGroupRange
 from penstock.state.codec import EncodedCodec
+from penstock.state.collection_tables import ListTable, MapTable
 from penstock.state.hashmap_snapshot import BACKEND as HASHMAP
 from penstock.state.key_groups import keys_key_groups
 from penstock.state.keys import UNTYPED_KEYS, KeyCodec
@@ -20,7 +21,8 @@ from penstock.state.rocksdb_rows import NUMBER, family_name, group_prefix, sized
 from penstock.state.rocksdb_snapshot import BACKEND, PACK
 from penstock.state.rocksdb_timers import FAMILY
 from penstock.state.segment import StateInfo
-from penstock.state.tables import ListTable, MapTable, Table, ValueTable
+from penstock.state.table import Table
+from penstock.state.tables import ValueTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -36,15 +36,10 @@ def write_timers(
     changes = timers.take_changes()
     for start, stop in _fired_ranges(changes.dropped, timers.first()):
         batch.delete_range(timer_prefix(domain, start), timer_prefix(domain, stop), handle)
-    for timestamp, pairs in changes.marks.items():
-        bucket = timers.spaces.get(timestamp, {})
-        prefix = timer_prefix(domain, timestamp)
-        for key, namespace in pairs:
-            row = prefix + addresses.of(key, namespace)
-            if (key, namespace) in bucket:
-                batch.put(row, b"", handle)
-            else:
-                batch.delete(row, handle)
+    for timestamp, pair in changes.deleted:
+        batch.delete(timer_prefix(domain, timestamp) + addresses.of(*pair), handle)
+    for timestamp, pair in changes.registered:
+        batch.put(timer_prefix(domain, timestamp) + addresses.of(*pair), b"", handle)
     database.write(batch)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock.state.tables import Table
+    from penstock.state.table import Table
 
 
 class Round:

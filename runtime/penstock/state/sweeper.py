@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from penstock.state.tables import ListTable, MapTable
+from penstock.state.collection_tables import ListTable, MapTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.state.tables import Table
+    from penstock.state.tables import CellTable
     from penstock.state.ttl import Lifetime
 
 
@@ -21,7 +21,7 @@ class TableSweeper:
         table: whose cells are (expiry time, value).
     """
 
-    def __init__(self, table: Table, lifetime: Lifetime) -> None:
+    def __init__(self, table: CellTable, lifetime: Lifetime) -> None:
         self._table = table
         self._lifetime = lifetime
         self._entries: Iterator[tuple[Any, Any]] = iter(())

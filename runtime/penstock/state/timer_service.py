@@ -77,7 +77,12 @@ class TimerService:
     def _fire_bucket(self, table: TimerTable, timestamp: int, on_timer: OnTimer) -> None:
         """Every timer of one timestamp; stops when a callback registered an earlier one, which comes first."""
         at, heap = self._at, table.heap
-        bucket = table.spaces[timestamp]
+        bucket: Any = table.spaces[timestamp]
+        if type(bucket) is tuple:
+            table.drop(timestamp)
+            at.key, at.namespace = pair = bucket[0]
+            on_timer(timestamp, *pair)
+            return
         table.firing.add(timestamp)
         for pair in list(bucket):
             if pair not in bucket:

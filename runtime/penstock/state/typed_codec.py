@@ -55,6 +55,7 @@ class TypedCodec(Codec):
         self._encode = Encoder(enc_hook=_enc_hook).encode
         self._tagger = compile_tagger(self._info)
         self._classes = _classes(annotation)
+        self._is_immutable = self._classes is not None and is_immutable(self._info)
 
     def encode(self, value: Any) -> bytes:
         data = self._encode_unchecked(value)
@@ -96,13 +97,16 @@ class TypedCodec(Codec):
         return value if self._conversion is None else self._conversion.from_storable(value)
 
     def freeze(self, values: list[Any]) -> list[Any]:
-        if self._tagger is None and self._conversion is None and are_frozen(values):
+        if self._tagger is None and self._conversion is None and (self._is_immutable or are_frozen(values)):
             return values
         encode = self._encode_unchecked
         return [Raw(encode(value)) for value in values]
 
     def encode_column(self, frozen: Sequence[Any]) -> tuple[int, bytes]:
         """Decodes what it encoded: a value that would not come back must fail this checkpoint, not a restore."""
+        classes = self._classes
+        if self._is_immutable and classes is not None and not classes.issuperset(map(type, frozen)):
+            return join_column([self._encode_frozen(value) for value in frozen])
         try:
             data = self._encode(frozen)
             self._list_decoder.decode(data)
@@ -154,6 +158,56 @@ def _classes(annotation: Any) -> frozenset[type] | None:
     if not isinstance(cls, type) or getattr(cls, "__total__", None) is not None:
         return None
     return frozenset({cls, int}) if cls is float else frozenset({cls})
+
+
+_IMMUTABLE = (
+    mi.NoneType,
+    mi.BoolType,
+    mi.IntType,
+    mi.FloatType,
+    mi.StrType,
+    mi.BytesType,
+    mi.DateTimeType,
+    mi.DateType,
+    mi.TimeType,
+    mi.TimeDeltaType,
+    mi.UUIDType,
+    mi.DecimalType,
+    mi.EnumType,
+    mi.LiteralType,
+)
+
+
+def is_immutable(info: mi.Type, outer: tuple[Any, ...] = ()) -> bool:
+    """Whether nothing in a value of that type can change.
+
+    Args:
+        outer: classes around it, for types that contain themselves.
+
+    >>> is_immutable(mi.type_info(tuple[str, float | None])), is_immutable(mi.type_info(tuple[list[int], int]))
+    (True, False)
+    """
+    if isinstance(info, _IMMUTABLE):
+        return True
+    if isinstance(info, mi.Metadata):
+        return is_immutable(info.type, outer)
+    if isinstance(info, mi.TupleType):
+        return all(is_immutable(item, outer) for item in info.item_types)
+    if isinstance(info, mi.VarTupleType | mi.FrozenSetType):
+        return is_immutable(info.item_type, outer)
+    if isinstance(info, mi.UnionType):
+        return all(is_immutable(member, outer) for member in info.types)
+    if not isinstance(info, mi.StructType | mi.DataclassType | mi.NamedTupleType):
+        return False
+    if info.cls in outer:
+        return True
+    if isinstance(info, mi.StructType) and not info.cls.__struct_config__.frozen:
+        return False
+    if isinstance(info, mi.DataclassType) and not getattr(
+        getattr(info.cls, "__dataclass_params__", None), "frozen", False
+    ):
+        return False
+    return all(is_immutable(field.type, (*outer, info.cls)) for field in info.fields)
 
 
 def _is_substitute(value: Any) -> bool:

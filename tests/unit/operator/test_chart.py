@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from penstock_operator.kube.access import REQUIRED
 from tools.devcluster import binaries
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -32,31 +33,6 @@ CASES: dict[str, list[str]] = {
         "test.flinkJobSpec.image=job:1",
     ],
 }
-
-ALLOWED: dict[tuple[str, str], set[str]] = {
-    ("penstock.dev", "flinkjobs"): {"get", "list", "watch", "patch"},
-    ("penstock.dev", "flinksnapshots"): {"get", "list", "watch", "create", "patch", "delete"},
-    ("penstock.dev", "flinkjobs/status"): {"update"},
-    ("penstock.dev", "flinksnapshots/status"): {"update"},
-    ("penstock.dev", "flinkjobs/finalizers"): {"update"},
-    ("penstock.dev", "flinksnapshots/finalizers"): {"update"},
-    ("apps", "deployments"): {"get", "list", "watch", "create", "patch"},
-    ("apps", "controllerrevisions"): {"get", "list", "create", "delete"},
-    ("", "pods"): {"get", "list", "watch", "create", "patch", "delete"},
-    ("", "pods/log"): {"get"},
-    ("", "services"): {"get", "list", "watch", "create", "patch"},
-    ("", "configmaps"): {"get", "create", "patch"},
-    ("", "serviceaccounts"): {"get", "create", "patch"},
-    ("", "secrets"): {"get", "create"},
-    ("", "events"): {"create"},
-    ("rbac.authorization.k8s.io", "roles"): {"get", "create", "patch"},
-    ("rbac.authorization.k8s.io", "rolebindings"): {"get", "create", "patch"},
-    ("coordination.k8s.io", "leases"): {"get", "create", "update", "patch"},
-    ("policy", "poddisruptionbudgets"): {"get", "create", "patch", "delete"},
-    ("networking.k8s.io", "networkpolicies"): {"get", "create", "patch", "delete"},
-    ("networking.k8s.io", "ingresses"): {"get", "create", "patch", "delete"},
-}
-"""All that the operator may do anywhere, and why it is in `templates/_helpers.tpl`. Think twice before adding to it."""
 
 
 @pytest.fixture(scope="session")
@@ -106,7 +82,7 @@ def test_the_operator_has_no_right_that_is_not_on_the_list(helm: Path, case: str
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
                 assert "*" not in (group, resource), rule
-                extra = set(rule["verbs"]) - ALLOWED.get((group, resource), set())
+                extra = set(rule["verbs"]) - REQUIRED.get((group, resource), frozenset())
                 assert not extra, f"{extra} on {group or 'core'}/{resource}"
 
 
@@ -116,7 +92,7 @@ def test_the_operator_has_every_right_that_is_on_the_list(helm: Path) -> None:
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
                 held.setdefault((group, resource), set()).update(rule["verbs"])
-    assert held == ALLOWED
+    assert held == REQUIRED
 
 
 def test_with_a_list_of_namespaces_there_are_no_rights_elsewhere(helm: Path) -> None:

@@ -1,0 +1,105 @@
+"""Who may import what: kopf in one module, nothing impure in the pure core, and an allow-list of rights that stays small."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock_operator.kube.access import REQUIRED, missing
+
+PACKAGE = Path(__file__).parents[3] / "operator/penstock_operator"
+MODULES = {p.relative_to(PACKAGE).with_suffix("").as_posix(): p for p in PACKAGE.rglob("*.py")}
+
+PURE = [
+    name
+    for name in MODULES
+    if name.startswith(("api/", "resources/", "reconcile/steps/"))
+    or name in {f"reconcile/{m}" for m in (
+        "begin", "context", "decide", "observation", "plan", "questions", "report", "restore", "retention",
+        "spec_diff", "stopping", "troubles", "upkeep", "views",
+    )}
+    or name in ("snapshot/decide", "cron", "settings", "errors")
+]  # fmt: skip
+IMPURE = {
+    "asyncio",
+    "httpx",
+    "aiohttp",
+    "kopf",
+    "socket",
+    "random",
+    "secrets",
+    "threading",
+    "time",
+    "os",
+    "subprocess",
+    "ssl",
+}
+
+
+def imports(path: Path, *, runtime: bool) -> set[str]:
+    """Modules that a module imports; with `runtime` without those under TYPE_CHECKING."""
+    tree = ast.parse(path.read_text())
+    guarded = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
+        for node in ast.walk(block)
+    }
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if runtime and id(node) in guarded:
+            continue
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_kopf_is_known_to_one_module(name: str) -> None:
+    knows = any(m.split(".")[0] == "kopf" for m in imports(MODULES[name], runtime=False))
+    assert knows is (name == "handlers")
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_the_engine_is_known_to_one_module(name: str) -> None:
+    knows = any(m.split(".")[0] == "penstock" for m in imports(MODULES[name], runtime=False))
+    assert knows is (name == "storage")
+
+
+@pytest.mark.parametrize("name", sorted(PURE))
+def test_the_core_is_pure(name: str) -> None:
+    if name == "api/generate":
+        return
+    roots = {m.split(".")[0] for m in imports(MODULES[name], runtime=True)}
+    assert not roots & IMPURE
+    assert not {m for m in imports(MODULES[name], runtime=True) if m.startswith("penstock_operator.kube.http")}
+
+
+@pytest.mark.parametrize("name", sorted(n for n in MODULES if n.startswith("api/")))
+def test_the_kinds_know_nothing_but_pydantic(name: str) -> None:
+    allowed = {"pydantic", "yaml", "penstock_operator", *sys.stdlib_module_names}
+    assert {m.split(".")[0] for m in imports(MODULES[name], runtime=False)} <= allowed
+    inner = {m for m in imports(MODULES[name], runtime=False) if m.startswith("penstock_operator.")}
+    assert inner <= {m for m in inner if m.split(".")[1] in ("api", "errors", "cron")}
+
+
+def test_secrets_are_read_by_name_only_and_nothing_reaches_for_power() -> None:
+    assert REQUIRED["", "secrets"] == {"get", "create"}
+    verbs = set().union(*REQUIRED.values())
+    assert not verbs & {"*", "escalate", "bind", "impersonate", "deletecollection"}
+    assert not {r for _, r in REQUIRED} & {"*", "nodes", "namespaces", "clusterroles", "clusterrolebindings"}
+
+
+def test_missing_rights_are_named() -> None:
+    everything = [{"apiGroups": [g], "resources": [r], "verbs": sorted(v)} for (g, r), v in REQUIRED.items()]
+    assert missing(everything) == []
+    assert missing([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]) == []
+    less = [rule for rule in everything if rule["resources"] != ["pods/log"]]
+    assert missing(less) == ["get pods/log"]
+    named = [{**rule, "resourceNames": ["x"]} if rule["resources"] == ["secrets"] else rule for rule in everything]
+    assert missing(named) == ["create secrets", "get secrets"]
