@@ -6,12 +6,11 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import lupa
 import pytest
 
 from tests.unit.operator.world import World, flinkjob
 from tests.unit.operator.world.scenarios import SCENARIOS, Scenario, play, running
-
-lupa = pytest.importorskip("lupa")
 
 SCRIPT = (Path(__file__).parents[3] / "docs/operator/argocd-health.lua").read_text()
 

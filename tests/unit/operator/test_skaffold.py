@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
@@ -13,13 +14,11 @@ CONFIG = yaml.safe_load((ROOT / "skaffold.yaml").read_text())
 
 
 def test_it_fits_the_schema() -> None:
-    jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads((Path(__file__).parent / "schemas/skaffold-v4beta13.json").read_text())
     jsonschema.Draft7Validator(schema).validate(CONFIG)
 
 
 def test_the_schema_finds_mistakes() -> None:
-    jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads((Path(__file__).parent / "schemas/skaffold-v4beta13.json").read_text())
     broken = {**CONFIG, "build": {**CONFIG["build"], "artefacts": []}}
     with pytest.raises(jsonschema.ValidationError):
