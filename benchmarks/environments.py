@@ -12,6 +12,7 @@ from pathlib import Path
 REQUIREMENTS = {
     "bytewax": ["bytewax==0.21.1", "orjson==3.*"],
     "flink": ["apache-flink==2.3.0", "orjson==3.*", "setuptools<81"],
+    "spark": ["pyspark==4.3.0", "pandas==2.*", "pyarrow==22.*", "protobuf==6.*"],
 }
 _READY = ".ready"
 
@@ -22,7 +23,7 @@ def cache() -> Path:
 
 
 def python_of(peer: str) -> Path:
-    """The peer's Python interpreter; PySpark is Penstock's own.
+    """The peer's Python interpreter; Penstock's is this one.
 
     Raises:
         subprocess.CalledProcessError: its packages cannot be installed.

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +24,7 @@ import pyarrow.compute as pc
 from penstock.common.configuration import Configuration
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.formats.encode import CsvEncoder
-from penstock.connectors.sink import Committer, Sink, SinkWriter, WriterContext
+from penstock.connectors.sink import Sink, SinkWriter, WriterContext
 from penstock.datastream.connectors.file_system import FileSink, FileSource
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.formats.json import JsonLinesFormat
@@ -39,6 +41,24 @@ class Reading(NamedTuple):
     sensor_id: str
     ts: int
     temp: float
+
+
+class NotedJsonLines(JsonLinesFormat):
+    """JSON lines whose readers leave behind when they began: the job's first moment of work.
+
+    Args:
+        folder: where to.
+    """
+
+    def __init__(self, folder: str, record: str | None) -> None:
+        self.folder = ""
+        super().__init__(Reading, record=record)
+        self.folder = folder
+
+    def decoder(self, header: bytes) -> Any:
+        if self.folder:
+            Path(self.folder, f"begin-{os.getpid()}-{time.time_ns()}").touch()
+        return super().decoder(header)
 
 
 class SummarySink(Sink):
@@ -63,7 +83,6 @@ class SummaryWriter(SinkWriter):
     def __init__(self, sink: SummarySink, context: WriterContext) -> None:
         self._path = Path(sink.folder, f"summary-{context.subtask}.json")
         self._column, self._position = sink.column, sink.position
-        self._begin = time.time()
         self._count = 0
         self._sum: float = 0
 
@@ -80,34 +99,22 @@ class SummaryWriter(SinkWriter):
         self._sum += sum([value[position] for value in values])
 
     def prepare_commit(self, checkpoint_id: int) -> list[Any]:
-        self._path.write_text(json.dumps({"begin": self._begin, "count": self._count, "sum": self._sum}))
+        self._path.write_text(json.dumps({"count": self._count, "sum": self._sum}))
         return []
 
 
-class BeginningSink(Sink):
-    """Another sink that leaves behind when its first writer was made."""
+@dataclass(frozen=True)
+class Input:
+    """Where readings come from: the files of `data`; `out` learns when the first was opened."""
 
-    def __init__(self, sink: Sink, folder: str) -> None:
-        self.sink = sink
-        self.folder = folder
+    env: StreamExecutionEnvironment
+    data: str
+    out: str
 
-    def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
-        Path(self.folder, f"summary-{context.subtask}.json").write_text(json.dumps({"begin": time.time()}))
-        return self.sink.create_writer(context, restored)
-
-    def create_committer(
-        self, object_store_options: dict[str, Any], *, job_id: str = "", uid: str = ""
-    ) -> Committer | None:
-        return self.sink.create_committer(object_store_options, job_id=job_id, uid=uid)
-
-    def validate(self) -> None:
-        self.sink.validate()
-
-
-def readings(env: StreamExecutionEnvironment, data: str, strategy: WatermarkStrategy, record: str | None) -> DataStream:
-    lines = JsonLinesFormat(Reading, record=record)
-    source = FileSource.for_record_stream_format(lines, f"{data}/big").build()
-    return env.from_source(source, strategy, "readings")
+    def readings(self, strategy: WatermarkStrategy, record: str | None) -> DataStream:
+        lines = NotedJsonLines(self.out, record)
+        source = FileSource.for_record_stream_format(lines, f"{self.data}/big").build()
+        return self.env.from_source(source, strategy, "readings")
 
 
 def no_time() -> WatermarkStrategy:
@@ -126,13 +133,13 @@ def celsius_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(2, "temp", celsius)
 
 
-def w1_columns(env: StreamExecutionEnvironment, data: str) -> DataStream:
-    return readings(env, data, no_time(), "tuple").map_batches(celsius_columns).filter(pc.field("temp") > 20.0)
+def w1_columns(source: Input) -> DataStream:
+    return source.readings(no_time(), "tuple").map_batches(celsius_columns).filter(pc.field("temp") > 20.0)
 
 
-def w1_functions(env: StreamExecutionEnvironment, data: str) -> DataStream:
+def w1_functions(source: Input) -> DataStream:
     return (
-        readings(env, data, no_time(), "tuple")
+        source.readings(no_time(), "tuple")
         .map(lambda reading: (reading[0], reading[1], (reading[2] - 32) * 5 / 9))
         .filter(lambda reading: reading[2] > 20.0)
     )
@@ -141,9 +148,9 @@ def w1_functions(env: StreamExecutionEnvironment, data: str) -> DataStream:
 # --- W2: running count and maximum by key -------------------------------------------------------------------------
 
 
-def w2_columns(env: StreamExecutionEnvironment, data: str) -> DataStream:
+def w2_columns(source: Input) -> DataStream:
     both = FieldAggregate.of(FieldAggregate.count(), FieldAggregate.max("temp"))
-    return readings(env, data, no_time(), None).key_by("sensor_id").aggregate(both)
+    return source.readings(no_time(), None).key_by("sensor_id").aggregate(both)
 
 
 def combine(total: tuple[str, int, float], reading: tuple[str, int, float]) -> tuple[str, int, float]:
@@ -151,9 +158,9 @@ def combine(total: tuple[str, int, float], reading: tuple[str, int, float]) -> t
     return total[0], total[1] + 1, highest if highest >= temp else temp
 
 
-def w2_functions(env: StreamExecutionEnvironment, data: str) -> DataStream:
+def w2_functions(source: Input) -> DataStream:
     return (
-        readings(env, data, no_time(), "tuple")
+        source.readings(no_time(), "tuple")
         .map(lambda reading: (reading[0], 1, reading[2]), output_type=tuple[str, int, float])
         .key_by(0)
         .reduce(combine)
@@ -174,8 +181,8 @@ class Running(KeyedProcessFunction):
         yield value[0], *state
 
 
-def w2_process(env: StreamExecutionEnvironment, data: str) -> DataStream:
-    return readings(env, data, no_time(), "tuple").key_by(0).process(Running())
+def w2_process(source: Input) -> DataStream:
+    return source.readings(no_time(), "tuple").key_by(0).process(Running())
 
 
 # --- W3: mean of five seconds of event time by key ----------------------------------------------------------------
@@ -201,14 +208,14 @@ class Mean(AggregateFunction):
         return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
 
 
-def w3_columns(env: StreamExecutionEnvironment, data: str) -> DataStream:
+def w3_columns(source: Input) -> DataStream:
     both = FieldAggregate.of(FieldAggregate.mean("temp"), FieldAggregate.count())
-    stream = readings(env, data, event_time(timedelta(seconds=10)), None).key_by("sensor_id")
+    stream = source.readings(event_time(timedelta(seconds=10)), None).key_by("sensor_id")
     return stream.window(TumblingEventTimeWindows.of(WINDOW)).aggregate(both, WithStart())
 
 
-def w3_functions(env: StreamExecutionEnvironment, data: str) -> DataStream:
-    stream = readings(env, data, event_time(timedelta(seconds=10)), "tuple").key_by(0)
+def w3_functions(source: Input) -> DataStream:
+    stream = source.readings(event_time(timedelta(seconds=10)), "tuple").key_by(0)
     return stream.window(TumblingEventTimeWindows.of(WINDOW)).aggregate(Mean(), WithStart())
 
 
@@ -247,8 +254,8 @@ class Rising(KeyedProcessFunction):
         yield ctx.get_current_key(), timestamp
 
 
-def w4_functions(env: StreamExecutionEnvironment, data: str) -> DataStream:
-    return readings(env, data, event_time(timedelta(0)), "tuple").key_by(0).process(Rising())
+def w4_functions(source: Input) -> DataStream:
+    return source.readings(event_time(timedelta(0)), "tuple").key_by(0).process(Rising())
 
 
 PROGRAMS = {
@@ -266,11 +273,11 @@ SUMMARIES = {"w1": ("temp", 2), "w2": ("count", 1)}
 
 def build(env: StreamExecutionEnvironment, workload: str, style: str, data: str, out: str) -> None:
     """The job of a workload."""
-    results = PROGRAMS[workload, style](env, data)
+    results = PROGRAMS[workload, style](Input(env, data, out))
     if workload in SUMMARIES:
         results.sink_to(SummarySink(out, *SUMMARIES[workload]))
         return
-    results.sink_to(BeginningSink(FileSink.for_row_format(f"{out}/results", CsvEncoder()).build(), out))
+    results.sink_to(FileSink.for_row_format(f"{out}/results", CsvEncoder()).build())
 
 
 def main() -> None:
@@ -296,7 +303,8 @@ def main() -> None:
     env.execute(options.workload)
     end = time.time()
     summaries = [json.loads(path.read_text()) for path in Path(options.out).glob("summary-*.json")]
-    result = {"begin": min(summary["begin"] for summary in summaries), "end": end}
+    begin = min(int(path.name.rpartition("-")[2]) for path in Path(options.out).glob("begin-*")) / 1e9
+    result = {"begin": begin, "end": end}
     if options.workload in SUMMARIES:
         result |= {name: sum(summary[name] for summary in summaries) for name in ("count", "sum")}
     print("RESULT " + json.dumps(result), flush=True)
