@@ -8,6 +8,7 @@ compiled. The engine's modules are imported here once, before workers are forked
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 
@@ -21,6 +22,8 @@ def prefer_installed(path: list[str]) -> list[str]:
 
 
 def main() -> None:
+    # Written from a thread (see `jvm/StreamRunner.java`), read without one: a reading thread would cost switches.
+    os.environ.pop("SPARK_PIPELINED_UDF", None)
     sys.path[:] = prefer_installed(sys.path)
     importlib.import_module("penstock.taskmanager.worker")
     importlib.import_module("pyspark.daemon").manager()

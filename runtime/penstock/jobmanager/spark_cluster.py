@@ -181,7 +181,8 @@ class SparkCluster:
             "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
         }
         if config.pipelined:
-            conf["spark.buffer.size"] = "64"
+            # A row leaves for the worker when it is there, by a thread of its own (see `jvm/StreamRunner.java`).
+            conf |= {"spark.buffer.size": "64", "spark.python.udf.pipelined.enabled": "true"}
         if config.driver_port:
             conf["spark.driver.port"] = str(config.driver_port)
         if config.block_manager_port:

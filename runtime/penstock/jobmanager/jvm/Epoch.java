@@ -32,17 +32,20 @@ public class Epoch {
     Partitioner partitioner = new PythonPartitioner(locations.length, 0L);
     SlotExchange[] exchanges = new SlotExchange[levels.length - 1];
     context.setJobGroup(group, group, false);
-    RDD rows = new PythonRDD(
-        context.makeRDD(placed, ClassTag$.MODULE$.apply(byte[].class)), levels[0], true, false);
-    for (int level = 1; level < levels.length; level++) {
-      exchanges[level - 1] = new SlotExchange(new PairwiseRDD(rows), partitioner, locations, pipelined);
-      rows = new PythonRDD(exchanges[level - 1], levels[level], true, false);
+    RDD rows = level(context.makeRDD(placed, ClassTag$.MODULE$.apply(byte[].class)), levels[0], pipelined);
+    for (int i = 1; i < levels.length; i++) {
+      exchanges[i - 1] = new SlotExchange(new PairwiseRDD(rows), partitioner, locations, pipelined);
+      rows = level(exchanges[i - 1], levels[i], pipelined);
     }
     try {
       return join((byte[][]) rows.collect());
     } finally {
       forget(context, exchanges);
     }
+  }
+
+  private static RDD level(RDD input, PythonFunction function, boolean pipelined) {
+    return pipelined ? new StreamLevel(input, function) : new PythonRDD(input, function, true, false);
   }
 
   /** Drops the epoch's shuffle files now; the garbage collector would do it minutes later. */

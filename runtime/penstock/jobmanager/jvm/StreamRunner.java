@@ -1,0 +1,39 @@
+package penstock;
+
+import org.apache.spark.TaskContext;
+import org.apache.spark.api.python.ChainedPythonFunctions;
+import org.apache.spark.api.python.PythonEvalType;
+import org.apache.spark.api.python.PythonFunction;
+import org.apache.spark.api.python.PythonRunner;
+import scala.None$;
+import scala.Option;
+import scala.collection.Iterator;
+
+/**
+ * A PythonRunner whose input is written by a thread of its own.
+ *
+ * Spark's feeds the Python worker and reads from it in turns, on the task's thread: while the input has nothing, nothing
+ * that the worker makes is read. A stage in the middle of a stream must not wait like that. Spark has a runner with a
+ * writer thread, for SQL functions only (spark.python.udf.pipelined.enabled): it asks for the kind of function when it
+ * decides, on the task's thread, and again when it tells the worker, on the writer's. The worker is told the truth.
+ */
+public class StreamRunner extends PythonRunner {
+  private transient volatile Thread deciding;
+
+  public StreamRunner(PythonFunction function) {
+    super(Lists.of(new ChainedPythonFunctions(Lists.of(function))), (Option) None$.MODULE$);
+  }
+
+  public Iterator compute(Iterator rows, int partition, TaskContext context) {
+    this.deciding = Thread.currentThread();
+    try {
+      return super.compute(rows, partition, context);
+    } finally {
+      this.deciding = null;
+    }
+  }
+
+  public int evalType() {
+    return Thread.currentThread() == this.deciding ? PythonEvalType.SQL_BATCHED_UDF() : PythonEvalType.NON_UDF();
+  }
+}
