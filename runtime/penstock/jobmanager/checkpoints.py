@@ -21,6 +21,7 @@ from penstock.checkpoint.storage import CheckpointStorage
 from penstock.common.errors import RestoreRefused
 from penstock.common.job_status import JobStatus
 from penstock.graph.job_graph import JobGraph
+from penstock.jobmanager.job_result import keep_result, read_result
 from penstock.jobmanager.settings import JobSettings
 from penstock.taskmanager.protocol import RestoreCommand, SubtaskRestore
 
@@ -81,6 +82,14 @@ class JobCheckpoints:
                     f"the job is to start fresh, but {self.storage.url} holds checkpoint {ids[-1]} of it",
                     remedy="start it with --restore-latest, or under another job id",
                 )
+
+    def result(self) -> JobStatus | None:
+        """How the job ended, if it has."""
+        return read_result(self.storage)
+
+    def keep_result(self, status: JobStatus, now_ms: int) -> None:
+        """Note how it ended; before `close`."""
+        keep_result(self.storage, status, now_ms)
 
     def take_over(self) -> Recovery:
         """Claim the next epoch of leadership and find what the attempt starts from; nothing else is touched."""

@@ -50,7 +50,7 @@ class DispatcherGateway:
     def readiness(self) -> facts.Readiness:
         for job in self._dispatcher.jobs():
             status = job.history.status
-            if status in (JobStatus.FAILED, JobStatus.SUSPENDED):
+            if status is JobStatus.SUSPENDED:  # of one that has failed people must be able to ask why
                 return facts.Readiness(False, f"job {job.program.name!r} is {status.value}")
         return facts.Readiness(True)
 

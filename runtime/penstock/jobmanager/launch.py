@@ -6,10 +6,8 @@ import os
 import runpy
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -30,17 +28,17 @@ from penstock.common.executor import Executor, executing_on
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
-from penstock.common.job_status import JobStatus
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.checkpoints import operator_infos
 from penstock.jobmanager.embedded import EmbeddedExecutor
 from penstock.jobmanager.job_master import JobMaster
-from penstock.jobmanager.master_cluster import MasterClusterProvider
+from penstock.jobmanager.master_cluster import MasterClusterProvider, executor_memory_mb
+from penstock.jobmanager.master_process import log_to_stdout, run_master_process
 from penstock.jobmanager.session import Session, SubmitOptions
-from penstock.jobmanager.spark_cluster import EXECUTOR_MEMORY_MB
 from penstock.jobmanager.spark_worker import start_worker
+from penstock.jobmanager.worker_process import Child, WorkerProcess
 
 MASTER_PORT = 7077
 
@@ -109,58 +107,42 @@ def run_master(
 ) -> int:
     """Be the JobManager of one job until it ends; returns the exit code (0: finished or cancelled)."""
     settings = Configuration({**load_configuration().to_dict(), **configuration})
-    provider = MasterClusterProvider(settings)
     submit = SubmitOptions(
         job_id=job_id or JobID.generate().digits,
         restore_path=restore or "",
         fresh=fresh,
         allow_non_restored=list(allow_non_restored_state),
+        keep_result=True,
     )
-    session = Session(provider, submit)
-    session.on_line = None
-    server = session.serve(settings)
 
-    def leave(signum: int, frame: object) -> None:
-        # The pod is to go: what runs is given up without touching its checkpoints; the next master goes on from them.
-        for master in session.dispatcher.jobs():
-            master.suspend()
-
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, leave)
-    try:
+    def program(session: Session) -> None:
         run_script_on(session, entry, args, command_line(configuration, parallelism))
-    finally:
-        if server is not None:
-            server.stop()
-        session.stop()
-    ended = [master.history.status for master in session.dispatcher.jobs()]
-    return 0 if ended and all(s in (JobStatus.FINISHED, JobStatus.CANCELED) for s in ended) else 1
+
+    return run_master_process(MasterClusterProvider(settings), submit, settings, program)
 
 
 def run_worker(*, master: str, slots: int) -> int:
-    """Be a TaskManager of the master at `host:port` until it ends; returns the exit code."""
+    """Be a TaskManager of the master at `host:port` until it is told to end; returns the exit code."""
+    log_to_stdout()
     settings = load_configuration()
     work_dir = settings.get(options.TMP_DIRECTORIES) or tempfile.mkdtemp(prefix="penstock-worker-")
-    memory = int(settings.to_dict().get("penstock.executor.memory-mb", EXECUTOR_MEMORY_MB))
-    process = start_worker(
-        master,
-        slots=slots,
-        host=own_address(master),
-        work_dir=os.path.join(work_dir, "spark"),
-        executor_memory_mb=memory,
-        log="/dev/stdout",
-        secret=read_secret(settings),
-    )
+    memory = executor_memory_mb(settings)
 
-    def end(signum: int, frame: object) -> None:
-        process.terminate()
+    def start(address: str) -> Child:
+        return start_worker(
+            address,
+            slots=slots,
+            host=own_address(address),
+            work_dir=os.path.join(work_dir, "spark"),
+            executor_memory_mb=memory,
+            log="/dev/stdout",
+            secret=read_secret(settings),
+        )
 
-    signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGINT, end)
-    try:
-        return process.wait()
-    finally:
-        subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
+    worker = WorkerProcess(master, start)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, worker.end)
+    return worker.run()
 
 
 def check(

@@ -9,7 +9,7 @@ from penstock.common.configuration import Configuration
 from penstock.jobmanager.pipelined_runner import create_runner
 from penstock.jobmanager.runner import Runner
 from penstock.jobmanager.settings import JobSettings
-from penstock.jobmanager.spark_cluster import ClusterConfig, SparkCluster
+from penstock.jobmanager.spark_cluster import EXECUTOR_MEMORY_MB, ClusterConfig, SparkCluster
 
 MASTER_PORT = 7077
 DRIVER_PORT = 7078
@@ -32,10 +32,9 @@ class MasterClusterProvider:
                 ClusterConfig(
                     host=values.get("jobmanager.rpc.address") or _address(),
                     master_port=int(values.get("jobmanager.rpc.port", MASTER_PORT)),
-                    driver_port=int(values.get("penstock.driver.port", DRIVER_PORT)),
-                    block_manager_port=int(values.get("penstock.driver.block-manager-port", BLOCK_MANAGER_PORT)),
-                    cores_per_slot=levels if pipelined else 1,
-                    pipelined=pipelined,
+                    driver_port=int(values.get("spark.driver.port", DRIVER_PORT)),
+                    block_manager_port=int(values.get("spark.blockManager.port", BLOCK_MANAGER_PORT)),
+                    executor_memory_mb=executor_memory_mb(Configuration(values)),
                     python_path=settings.python_path,
                     secret=Path(secret_file).read_text().strip() if secret_file else "",
                     extra_conf={k: v for k, v in settings.configuration.items() if k.startswith("spark.")},
@@ -51,6 +50,11 @@ class MasterClusterProvider:
         if self.cluster is not None:
             self.cluster.stop()
             self.cluster = None
+
+
+def executor_memory_mb(settings: Configuration) -> int:
+    """Heap of an executor, MB: master and workers must agree on it."""
+    return int(settings.to_dict().get("penstock.executor.memory-mb", EXECUTOR_MEMORY_MB))
 
 
 def _address() -> str:

@@ -1,0 +1,62 @@
+"""How a job ended, kept beside its checkpoints: a master that starts again must not run a job that is over.
+
+The checkpoints of a job that ended may be gone, and the arguments of its pod still say how it was first started. Only a
+record tells the two apart: *not yet run* and *over* (a job stopped with a savepoint is over, too: another incarnation goes
+on from it, and what this one would write after it would be written twice).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.checkpoint.object_store import ObjectMissing
+from penstock.checkpoint.storage import CheckpointStorage
+from penstock.common.errors import SnapshotTorn
+from penstock.common.job_status import JobStatus
+
+RESULT = "result"
+
+
+class ResultRecord(msgspec.Struct, frozen=True):
+    """Content of `<root>/<job-id>/result`. `ended_at` in ms since the epoch."""
+
+    status: str
+    ended_at: int
+
+
+def keep_result(storage: CheckpointStorage, status: JobStatus, ended_at_ms: int) -> None:
+    """Note how the job ended, before its checkpoints are deleted. The first word counts.
+
+    >>> storage = CheckpointStorage("memory://doc/result", "job-1")
+    >>> keep_result(storage, JobStatus.FINISHED, 7)
+    >>> keep_result(storage, JobStatus.CANCELED, 8)
+    >>> read_result(storage)
+    <JobStatus.FINISHED: 'FINISHED'>
+
+    Raises:
+        StorageError: it is not known whether the record was stored.
+    """
+    storage.put_if_absent(RESULT, msgspec.json.encode(ResultRecord(status.value, ended_at_ms)))
+
+
+def read_result(storage: CheckpointStorage) -> JobStatus | None:
+    """How the job ended; None: it has not.
+
+    >>> read_result(CheckpointStorage("memory://doc/result", "job-2")) is None
+    True
+
+    Raises:
+        SnapshotTorn: the record cannot be read.
+        StorageError: the store does not answer.
+    """
+    try:
+        content = storage.read(RESULT)
+    except ObjectMissing:
+        return None
+    try:
+        return JobStatus(msgspec.json.decode(content, type=ResultRecord).status)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise SnapshotTorn(
+            f"{storage.url_of(RESULT)} is not a readable record ({len(content)} bytes): {error}",
+            remedy="it says how the job ended; remove it only if the job is to run again under this id",
+        ) from error

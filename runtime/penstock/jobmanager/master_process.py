@@ -1,0 +1,121 @@
+"""The process of a deployed JobManager (`penstock master`): one program, one job, until it is told to leave.
+
+It outlives its job when `execution.shutdown-on-application-finish` is false, as the operator sets it: who asks how the job
+ended must get an answer, and a container that ends is started again. SIGTERM leaves the job as it is, with its
+checkpoints; the next master goes on from them.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from penstock.common import options
+from penstock.common.configuration import Configuration
+from penstock.common.errors import InvalidJob, PenstockError
+from penstock.common.job_status import JobStatus
+from penstock.jobmanager.session import ClusterProvider, Session, SubmitOptions
+
+LEAVE_S = 20.0
+"""How long a job may take to come to an epoch's end when the process is to go."""
+_ENDED_WELL = (JobStatus.FINISHED, JobStatus.CANCELED)
+
+logger = logging.getLogger(__name__)
+
+
+def run_master_process(
+    provider: ClusterProvider,
+    submit: SubmitOptions,
+    settings: Configuration,
+    program: Callable[[Session], None],
+    told: threading.Event | None = None,
+) -> int:
+    """Serve REST, run the program, stay as long as the settings say; returns the exit code (0: it ended well).
+
+    Args:
+        program: runs the user's program; its jobs go to the session.
+        told: set when the process is to leave; SIGTERM does it, too.
+    """
+    log_to_stdout()
+    session = Session(provider, submit)
+    session.on_line = None
+    told = told or threading.Event()
+    server = session.serve(settings)
+    try:
+        with _leaving_on_sigterm(session, told):
+            failure = _run(session, program)
+            if session.dispatcher.jobs() and not settings.get(options.SHUTDOWN_ON_FINISH):
+                told.wait()
+    finally:
+        _suspend(session)
+        if server is not None:
+            server.stop()
+        provider.stop()
+    ended = [master.history.status for master in session.dispatcher.jobs()]
+    return 0 if failure is None and ended and all(status in _ENDED_WELL for status in ended) else 1
+
+
+def log_to_stdout() -> None:
+    """The engine's own words, one line each, where `kubectl logs` shows them."""
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stdout, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
+    for name in ("py4j", "botocore", "aiobotocore", "s3fs", "fsspec", "asyncio"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _run(session: Session, program: Callable[[Session], None]) -> BaseException | None:
+    """Run it; what it raised is told, and returned if a job of it is there to be asked about.
+
+    Raises:
+        What the program raised before it started a job: there is nothing to stay for.
+    """
+    try:
+        program(session)
+    except Exception as error:
+        if not session.dispatcher.jobs():
+            raise
+        if isinstance(error, PenstockError):
+            logger.error("the program ended: %s", error)
+        else:
+            traceback.print_exc()
+        return error
+    if not session.dispatcher.jobs():
+        raise InvalidJob("the program has ended without a job", remedy="end the program with env.execute(...)")
+    for master in session.dispatcher.jobs():
+        logger.info("job %r (%s) is %s", master.program.name, master.job_id, master.history.status.value)
+    return None
+
+
+@contextmanager
+def _leaving_on_sigterm(session: Session, told: threading.Event) -> Iterator[None]:
+    """On SIGTERM: what runs is suspended; a process that has no job yet ends at once."""
+
+    def leave(signum: int, frame: object) -> None:
+        told.set()
+        if not session.dispatcher.jobs():
+            raise SystemExit(0)
+        for master in session.dispatcher.jobs():
+            master.suspend()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _suspend(session: Session) -> None:
+    """Never cancel: that might delete the checkpoints that the next master goes on from."""
+    for master in session.dispatcher.jobs():
+        if not master.is_done:
+            master.suspend()
+            master.wait(LEAVE_S)

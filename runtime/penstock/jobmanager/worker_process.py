@@ -1,0 +1,142 @@
+"""The process of a deployed TaskManager (`penstock worker`): a Spark Worker for as long as its master lives.
+
+Spark's Worker is patient: a master that does not listen yet is asked again after 5 to 15 s, and one that has gone is
+waited for in the same way, under an address that was looked up once. So the Worker is started when the master listens, and
+when the master has gone it is ended, with its executors, which are of no use to the next master; then all begins anew. That
+the master has gone is told by a connection of its own, which ends with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+LOOK_S = 0.25
+"""Between two looks for a master that does not listen."""
+CONNECT_S = 2.0
+WATCH_S = 0.5
+
+logger = logging.getLogger(__name__)
+
+
+class Child(Protocol):
+    """The Worker's process, in a session of its own."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def terminate(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+class WorkerProcess:
+    """Runs Workers one after the other.
+
+    Args:
+        master: `host:port`; the host is looked up anew each time.
+        start: starts a Worker for a master at `address:port`.
+        linger_s: how long a Worker may take to end before it is killed.
+    """
+
+    def __init__(self, master: str, start: Callable[[str], Child], linger_s: float = 5.0) -> None:
+        host, _, port = master.removeprefix("spark://").rpartition(":")
+        self._host, self._port = host, int(port)
+        self._start = start
+        self._linger_s = linger_s
+        self._ending = False
+
+    def end(self, *_: object) -> None:
+        """Come to an end; also a signal's handler."""
+        self._ending = True
+
+    def run(self) -> int:
+        """Until `end` (0), or until a Worker ends by itself while its master is there (its exit code, 1 at least)."""
+        waiting = False
+        while not self._ending:
+            connection = self._connect()
+            if connection is None:
+                if not waiting:
+                    logger.info("waiting for the master at %s:%d", self._host, self._port)
+                waiting = True
+                time.sleep(LOOK_S)
+                continue
+            waiting = False
+            with connection:
+                address = connection.getpeername()[0]
+                logger.info("the master listens at %s:%d", address, self._port)
+                child = self._start(f"{address}:{self._port}")
+                try:
+                    if not self._watch(child, connection):
+                        return child.wait() or 1
+                finally:
+                    self._stop(child)
+            if not self._ending:
+                logger.info("the master at %s has gone", address)
+        return 0
+
+    def _connect(self) -> socket.socket | None:
+        try:
+            for family, kind, proto, _, where in socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM):
+                connection = socket.socket(family, kind, proto)
+                connection.settimeout(CONNECT_S)
+                try:
+                    connection.connect(where)
+                except OSError:
+                    connection.close()
+                    continue
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+                return connection
+        except OSError:
+            return None
+        return None
+
+    def _watch(self, child: Child, connection: socket.socket) -> bool:
+        """Until the master has gone or the end was asked for (True), or the Worker has ended (False)."""
+        while not self._ending:
+            readable, _, _ = select.select([connection], [], [], WATCH_S)
+            if readable:
+                try:
+                    if not connection.recv(4096):
+                        return True
+                except OSError:
+                    return True
+            if child.poll() is not None:
+                return self._ending
+        return True
+
+    def _stop(self, child: Child) -> None:
+        """End the Worker, then whatever is left of its session: executors and their Python workers."""
+        if child.poll() is None:
+            child.terminate()
+            try:
+                child.wait(self._linger_s)
+            except subprocess.TimeoutExpired:
+                os.kill(child.pid, signal.SIGKILL)
+                child.wait()
+        kill_session(child.pid)
+
+
+def kill_session(session: int) -> None:
+    """SIGKILL every process of a session."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                if int(fields[3]) == session:
+                    os.kill(int(folder.name), signal.SIGKILL)
+            except (OSError, IndexError):
+                continue  # it has just ended

@@ -1,0 +1,163 @@
+"""A deployed JobManager's process: how it ends, and that a job which is over is never run again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.common.configuration import Configuration
+from penstock.common.errors import InvalidJob
+from penstock.common.executor import executing_on
+from penstock.common.job_status import JobStatus
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.jobmanager.in_process import InProcessRunner
+from penstock.jobmanager.launch import run_script_on
+from penstock.jobmanager.master_process import run_master_process
+from penstock.jobmanager.session import Session, SubmitOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PROGRAM = """
+from pathlib import Path
+from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+def note(value):
+    with Path({notes!r}).open("a") as out:
+        out.write(f"{{value}}\\n")
+    {then}
+    return value
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2, 3]).uid("in").map(note).uid("note").print().uid("out")
+env.execute("noted")
+"""
+
+
+class OneCluster:
+    """Slots in this process."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+
+    def runner_for(self, *_: Any, **__: Any) -> InProcessRunner:
+        return InProcessRunner()
+
+    def available_slots(self) -> int:
+        return 64
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+class Place:
+    """A folder with a program and the settings of its masters."""
+
+    def __init__(self, folder: Path, then: str = "pass") -> None:
+        self.notes = folder / "notes"
+        self.script = folder / "job.py"
+        self.script.write_text(PROGRAM.format(notes=str(self.notes), then=then))
+        self.job_id = uuid.uuid4().hex
+        self.settings = {
+            "rest.port": "-1",
+            "execution.checkpointing.dir": f"file://{folder}/checkpoints",
+            "execution.checkpointing.interval": "50 ms",
+            "restart-strategy.type": "none",
+        }
+        self.sessions: list[Session] = []
+
+    def master(self, told: threading.Event | None = None) -> int:
+        settings = self.settings | {"execution.shutdown-on-application-finish": str(told is None).lower()}
+
+        def program(session: Session) -> None:
+            self.sessions.append(session)
+            run_script_on(session, str(self.script), [], settings)
+
+        submit = SubmitOptions(job_id=self.job_id, fresh=True, keep_result=True)
+        return run_master_process(OneCluster(), submit, Configuration(settings), program, told)
+
+    @property
+    def seen(self) -> list[str]:
+        return self.notes.read_text().split() if self.notes.exists() else []
+
+    def job(self) -> Any:
+        return self.sessions[-1].dispatcher.job(self.job_id)
+
+
+def test_job_that_is_over_is_not_run_again_by_a_master_with_the_same_arguments(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    assert place.master() == 0
+    assert place.seen == ["1", "2", "3"]
+    assert place.master() == 0
+    assert place.job().history.status is JobStatus.FINISHED
+    assert place.seen == ["1", "2", "3"]
+
+
+def test_master_stays_to_be_asked_until_it_is_told_to_go(tmp_path: Path) -> None:
+    place, told = Place(tmp_path), threading.Event()
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(place.master(told)))
+    thread.start()
+    deadline = time.monotonic() + 20
+    while not (place.sessions and place.job() and place.job().is_done) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    assert thread.is_alive()
+    told.set()
+    thread.join(20)
+    assert codes == [0]
+
+
+def test_failed_job_makes_a_bad_exit_code_and_may_be_tried_again(tmp_path: Path) -> None:
+    place = Place(tmp_path, then="raise ValueError('refused')")
+    assert place.master() == 1
+    assert place.job().history.status is JobStatus.FAILED
+    assert place.master() == 1
+    assert len(place.seen) == 2
+
+
+def test_program_without_a_job_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidJob, match="without a job"):
+        run_master_process(OneCluster(), SubmitOptions(), Configuration({"rest.port": "-1"}), lambda session: None)
+
+
+def test_job_that_runs_when_the_process_leaves_is_suspended_and_not_cancelled(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    kept = f"checkpoints/{place.job_id}/chk-*/_metadata"
+    cluster = OneCluster()
+
+    def program(session: Session) -> None:
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration(place.settings))
+        env.from_source(NumberSequenceSource(0, 10**9), WatermarkStrategy.no_watermarks(), "numbers").uid(
+            "in"
+        ).print().uid("out")
+        place.sessions.append(session)
+        with executing_on(session):
+            env.execute_async("endless")
+        place.job().request(Operation("checkpoint")).wait(20)
+
+    submit = SubmitOptions(job_id=place.job_id, fresh=True, keep_result=True)
+    settings = Configuration(place.settings)
+    assert run_master_process(cluster, submit, settings, program) == 1
+    assert place.job().history.status is JobStatus.SUSPENDED
+    assert list(tmp_path.glob(kept))
+    assert not (tmp_path / "checkpoints" / place.job_id / "result").exists()
+    assert cluster.stopped
