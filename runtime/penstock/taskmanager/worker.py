@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 from pyspark import cloudpickle
 
+from penstock.common.errors import InvalidJob
 from penstock.graph.job_graph import JobGraph
 from penstock.taskmanager.control import ControlConnection, Hello
 from penstock.taskmanager.level import BatchTask, LevelTask, Row
@@ -72,10 +73,38 @@ class ManualClock:
 
 
 def encode_payload(graph: JobGraph, settings: TaskSettings) -> bytes:
-    """The job as it goes to the workers. Code travels by cloudpickle between processes of one job; never to storage."""
+    """The job as it goes to the workers. Code travels by cloudpickle between processes of one job; never to storage.
+
+    Raises:
+        InvalidJob: something in it cannot be sent; names the operator it belongs to.
+    """
+    try:
+        return _pickled((graph, settings))
+    except Exception as error:
+        raise _not_sendable(graph, error) from error
+
+
+def _pickled(value: Any) -> bytes:
     out = io.BytesIO()
-    _PayloadPickler(out, pickle.HIGHEST_PROTOCOL).dump((graph, settings))
+    _PayloadPickler(out, pickle.HIGHEST_PROTOCOL).dump(value)
     return out.getvalue()
+
+
+def _not_sendable(graph: JobGraph, error: Exception) -> InvalidJob:
+    """What to tell the author: which operator is the first that cannot be pickled."""
+    name = location = ""
+    for node in graph.operators:
+        try:
+            _pickled(node.operator)
+        except Exception as of_node:
+            name, location, error = node.name, node.user_location, of_node
+            break
+    return InvalidJob(
+        f"the job cannot be sent to the workers: {error}",
+        remedy="functions, and the globals they use, must be picklable: make connections, locks and the like in `open`",
+        operator=name,
+        location=location,
+    )
 
 
 class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
