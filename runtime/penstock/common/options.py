@@ -300,9 +300,9 @@ S3_REGION = text_option("s3.endpoint.region", None, "Region to sign requests for
 RUNNER = choice_option(
     "penstock.runner",
     ("batched", "pipelined", "auto"),
-    "batched",
-    "How an epoch is carried out: short epochs over Spark's shuffle, or epochs of a checkpoint's length over its pipelined "
-    "one; auto: pipelined if a source is unbounded.",
+    "auto",
+    "How an epoch is carried out: batched, a Spark job for each; pipelined, one Spark job over pipelined shuffles with the "
+    "epochs as markers in the stream; auto: pipelined if a source is unbounded.",
 )
 EPOCH_TARGET = duration_option(
     "penstock.epoch.target",

@@ -32,9 +32,7 @@ class LocalClusterProvider:
         pipelined = settings.uses_pipelined(bounded=bounded)
         if self.cluster is None:
             conf = Configuration(settings.configuration)
-            config = ClusterConfig(
-                cores_per_slot=levels if pipelined else 1, pipelined=pipelined, python_path=settings.python_path
-            )
+            config = ClusterConfig(python_path=settings.python_path)
             config.extra_conf = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
             self.cluster = LocalCluster(slots_per_worker=conf.get(options.TASK_SLOTS), config=config)
             self.cluster.start()

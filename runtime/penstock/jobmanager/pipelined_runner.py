@@ -6,6 +6,7 @@ through every level and all tasks have answered. Between two calls records flow 
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -13,10 +14,12 @@ import time
 from penstock.common.errors import EpochFailed
 from penstock.jobmanager.control_server import ControlServer
 from penstock.jobmanager.runner import Attempt
-from penstock.jobmanager.spark_cluster import SparkCluster
+from penstock.jobmanager.spark_cluster import MAX_PIPELINED_LEVELS, SparkCluster
 from penstock.jobmanager.spark_runner import SparkRunner
 from penstock.taskmanager.control import Hello
 from penstock.taskmanager.protocol import EpochCommand, LevelAck, SnapshotAck, decode_ack, encode_command
+
+log = logging.getLogger(__name__)
 
 END_PATIENCE_S = 3.0
 """How long the tasks of an attempt may take to end by themselves before their Spark job is cancelled."""
@@ -141,10 +144,9 @@ class PipelinedRunner(SparkRunner):
 
 
 def create_runner(cluster: SparkCluster, *, pipelined: bool, levels: int) -> SparkRunner:
-    """The runner a job asks for; the batched one where the cluster was laid out for a job of fewer levels.
-
-    A slot of the pipelined runner needs a core per level, and the cores of an executor are settled when the cluster starts.
-    """
-    if pipelined and cluster.config.pipelined and cluster.config.cores_per_slot >= levels:
+    """The runner a job asks for; the batched one for a job of more levels than an executor has cores for."""
+    if pipelined and levels <= MAX_PIPELINED_LEVELS:
         return PipelinedRunner(cluster)
+    if pipelined:
+        log.warning("%d levels are more than the pipelined runner's %d: the batched one", levels, MAX_PIPELINED_LEVELS)
     return SparkRunner(cluster)

@@ -22,8 +22,9 @@ def prefer_installed(path: list[str]) -> list[str]:
 
 
 def main() -> None:
-    # Written from a thread (see `jvm/StreamRunner.java`), read without one: a reading thread would cost switches.
+    # `jvm/StreamRunner.java` says both for its own side. A thread that reads ahead would cost switches here.
     os.environ.pop("SPARK_PIPELINED_UDF", None)
+    os.environ.pop("SPARK_BUFFER_SIZE", None)
     sys.path[:] = prefer_installed(sys.path)
     importlib.import_module("penstock.taskmanager.worker")
     importlib.import_module("pyspark.daemon").manager()

@@ -24,21 +24,17 @@ from penstock.jobmanager.java import find_java
 EXECUTOR_MEMORY_MB = 512
 DRIVER_MEMORY_MB = 640
 
+MAX_PIPELINED_LEVELS = 16
+"""Tasks that an executor, which is a slot, may run at once: the pipelined runner has one for each level."""
 
 @dataclass
 class ClusterConfig:
-    """How the cluster is laid out.
-
-    `cores_per_slot`: one for the batched runner, one per level for the pipelined one, whose stages run at once.
-    """
+    """How the cluster is laid out."""
 
     host: str = "127.0.0.1"
     master_port: int = 0
     driver_port: int = 0
     block_manager_port: int = 0
-    cores_per_slot: int = 1
-    pipelined: bool = False
-    """Flush every row to the Python workers."""
     executor_memory_mb: int = EXECUTOR_MEMORY_MB
     driver_memory_mb: int = DRIVER_MEMORY_MB
     secret: str = ""
@@ -151,7 +147,11 @@ class SparkCluster:
             "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xss512k -XX:TieredStopAtLevel=1",
             "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -Xss512k -XX:TieredStopAtLevel=1",
             "spark.executor.memory": f"{config.executor_memory_mb}m",
-            "spark.executor.cores": str(config.cores_per_slot),
+            "spark.executor.cores": str(MAX_PIPELINED_LEVELS),
+            "spark.rpc.netty.dispatcher.numThreads": "2",
+            "spark.rpc.io.threads": "2",
+            "spark.shuffle.io.clientThreads": "2",
+            "spark.shuffle.io.serverThreads": "2",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.eventLog.enabled": "false",
@@ -180,9 +180,6 @@ class SparkCluster:
             "spark.executorEnv.OMP_NUM_THREADS": "1",
             "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
         }
-        if config.pipelined:
-            # A row leaves for the worker when it is there, by a thread of its own (see `jvm/StreamRunner.java`).
-            conf |= {"spark.buffer.size": "64", "spark.python.udf.pipelined.enabled": "true"}
         if config.driver_port:
             conf["spark.driver.port"] = str(config.driver_port)
         if config.block_manager_port:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyspark.core.rdd import _wrap_function
-from pyspark.serializers import NoOpSerializer, Serializer, SpecialLengths, read_int, write_int
+from pyspark.serializers import NoOpSerializer, Serializer, SpecialLengths, read_int
 
 from penstock.common.errors import EpochFailed, NotEnoughSlots
 from penstock.jobmanager.runner import Attempt
@@ -34,9 +34,9 @@ class FlushingSerializer(Serializer):  # type: ignore[misc]
     """Length-prefixed byte strings, flushed one by one: a row leaves the Python worker when it is made."""
 
     def dump_stream(self, iterator: Iterable[bytes], stream: Any) -> None:
+        pack = _LENGTH.pack
         for item in iterator:
-            write_int(len(item), stream)
-            stream.write(item)
+            stream.write(pack(len(item)) + item)
             stream.flush()
 
     def load_stream(self, stream: Any) -> Iterator[bytes]:

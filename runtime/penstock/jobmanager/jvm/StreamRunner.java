@@ -14,10 +14,13 @@ import scala.collection.Iterator;
  *
  * Spark's feeds the Python worker and reads from it in turns, on the task's thread: while the input has nothing, nothing
  * that the worker makes is read. A stage in the middle of a stream must not wait like that. Spark has a runner with a
- * writer thread, for SQL functions only (spark.python.udf.pipelined.enabled): it asks for the kind of function when it
- * decides, on the task's thread, and again when it tells the worker, on the writer's. The worker is told the truth.
+ * writer thread, for SQL functions only: it asks for the kind of function when it decides, on the task's thread, and
+ * again when it tells the worker, on the writer's. The worker is told the truth.
  */
 public class StreamRunner extends PythonRunner {
+  /** What is written goes out when it has this size (bytes): every row, a tick of five bytes too. */
+  private static final int SMALLEST_ROW = 4;
+
   private transient volatile Thread deciding;
 
   public StreamRunner(PythonFunction function) {
@@ -31,6 +34,14 @@ public class StreamRunner extends PythonRunner {
     } finally {
       this.deciding = null;
     }
+  }
+
+  public boolean pipelinedEnabled() {
+    return true;
+  }
+
+  public int bufferSize() {
+    return SMALLEST_ROW;
   }
 
   public int evalType() {
