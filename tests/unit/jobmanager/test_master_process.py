@@ -152,7 +152,9 @@ def test_job_that_runs_when_the_process_leaves_is_suspended_and_not_cancelled(tm
         place.sessions.append(session)
         with executing_on(session):
             env.execute_async("endless")
-        place.job().request(Operation("checkpoint")).wait(20)
+        deadline = time.monotonic() + 20
+        while not list(tmp_path.glob(kept)) and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     submit = SubmitOptions(job_id=place.job_id, fresh=True, keep_result=True)
     settings = Configuration(place.settings)
