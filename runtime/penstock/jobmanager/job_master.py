@@ -80,10 +80,10 @@ class JobMasterOptions:
     stabilization_s: float = 3.0
     """How long the adaptive scheduler waits for lost slots before it goes on with fewer."""
     sink: ResultSink = field(default_factory=ResultSink)
-
-
     keep_result: bool = False
     """Note how the job ended beside its checkpoints, and never run one that has ended (`job_result`)."""
+
+
 class JobMaster:
     """Runs one job. `start()` begins; `wait()` returns the final status.
 
@@ -210,11 +210,11 @@ class JobMaster:
     def open(self) -> None:
         """Before the first attempt: look at the checkpoint storage."""
         self.history.move(JobStatus.INITIALIZING, self._now())
-        self.checkpoints.open(fresh=self.options.fresh)
-
         ended = self.checkpoints.result() if self.options.keep_result else None
         if ended is not None:
             raise _Stopped(ended)
+        self.checkpoints.open(fresh=self.options.fresh)
+
     def begin_rescaled_attempt(self) -> None:
         """After `Rescaled`: note the new parallelism for the attempt to come."""
         operation = self.parts.exclusive
@@ -295,10 +295,10 @@ class JobMaster:
             for source in self.parts.sources.values():
                 source.close()
             self.parts.commits.close()
-            self.checkpoints.close(status, self._now())
-        except Exception as error:  # the job's outcome stands; what could not be tidied up is recorded
             if self.options.keep_result and status in (JobStatus.FINISHED, JobStatus.CANCELED):
                 self.checkpoints.keep_result(status, self._now())
+            self.checkpoints.close(status, self._now())
+        except Exception as error:  # the job's outcome stands; what could not be tidied up is recorded
             self._record_failure(error)
         self.history.move(status, self._now())
         stopping = self.parts.exclusive

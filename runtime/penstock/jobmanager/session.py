@@ -51,9 +51,9 @@ class SubmitOptions:
     restore_path: str = ""
     fresh: bool = False
     allow_non_restored: bool | list[str] = False
-
     keep_result: bool = False
     """See `JobMasterOptions.keep_result`."""
+
 
 class Session:
     """Runs programs; see the module's head. Thread-safe."""
@@ -76,8 +76,8 @@ class Session:
             fresh=asked.fresh,
             allow_non_restored=asked.allow_non_restored or settings.ignore_unclaimed or settings.allow_dropped or False,
             sink=ResultSink(on_results, self.on_line),
-        )
             keep_result=asked.keep_result,
+        )
         master = JobMaster(program, asked.job_id or JobID.generate().digits, settings, SystemClock(), master_options)
         graph = master.graph
         master.attach(
