@@ -6,6 +6,7 @@ The format version is read before anything else, so that a newer manifest is ref
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,9 +16,13 @@ from penstock.checkpoint.manifest import FORMAT_VERSION, Manifest
 from penstock.common.errors import SnapshotTorn, StateFormatUnsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from penstock.checkpoint.manifest import SourceState
 
 _OLDEST_READABLE = 1
+STAGED_FILE = "staged_file"
+"""Key under which a committable names the file its content was written to."""
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Manifest)
 
@@ -89,6 +94,25 @@ def handle_files(handle: dict[str, Any]) -> Iterator[NamedFile]:
         yield NamedFile(file["path"], int(file["size"]), str(file.get("checksum", "")))
 
 
+def source_files(sources: Mapping[str, SourceState]) -> Iterator[NamedFile]:
+    """The files that splits are read from."""
+    for source in sources.values():
+        for split in source.splits:
+            yield from handle_files({"files": split.files})
+
+
+def staged_files(committables: Iterable[Any]) -> Iterator[NamedFile]:
+    """The files of committables whose content was too large for the manifest.
+
+    >>> file = {"path": "shared/a", "size": 3, "checksum": "crc32:00000000"}
+    >>> [file.path for file in staged_files([{STAGED_FILE: file}, "another sink's", {"x": 1}])]
+    ['shared/a']
+    """
+    for committable in committables:
+        if isinstance(committable, dict) and isinstance(file := committable.get(STAGED_FILE), dict):
+            yield from handle_files({"files": [file]})
+
+
 def files_of(manifest: Manifest) -> list[NamedFile]:
     """Every file the manifest names, once, ordered by path."""
     found: dict[str, NamedFile] = {}
@@ -96,4 +120,6 @@ def files_of(manifest: Manifest) -> list[NamedFile]:
         for handle in state.keyed:
             for file in handle_files(handle or {}):
                 found[file.path] = file
+    for file in chain(source_files(manifest.sources), *map(staged_files, manifest.commits.values())):
+        found[file.path] = file
     return [found[path] for path in sorted(found)]

@@ -33,7 +33,9 @@ class CommitLedger:
     {'sink': ['a', 'b']}
     >>> ledger.add(3, "sink", ["c"]); ledger.for_manifest(3)
     {'sink': ['a', 'b', 'c']}
-    >>> ledger.confirm(2); ledger.for_manifest(3)
+    >>> ledger.confirm(2)
+    ['a', 'b']
+    >>> ledger.for_manifest(3)
     {'sink': ['c']}
     """
 
@@ -56,9 +58,11 @@ class CommitLedger:
             entry.handed_out_with = checkpoint_id
         return _by_uid(due)
 
-    def confirm(self, checkpoint_id: int) -> None:
-        """What was handed out with this checkpoint has been committed."""
+    def confirm(self, checkpoint_id: int) -> list[Any]:
+        """What was handed out with this checkpoint has been committed; returns it."""
+        done = [entry for entry in self._entries if entry.handed_out_with == checkpoint_id]
         self._entries = [entry for entry in self._entries if entry.handed_out_with != checkpoint_id]
+        return [committable for entry in done for committable in entry.committables]
 
     def clear(self) -> None:
         """The attempt is over; the restored manifest says what is still to be committed."""

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import __version__
 from penstock.checkpoint.attempt import Attempt
 from penstock.checkpoint.cleaner import Cleaner
+from penstock.checkpoint.codec import NamedFile, source_files, staged_files
 from penstock.checkpoint.commits import CommitLedger
 from penstock.checkpoint.events import (
     Ack,
@@ -55,6 +56,7 @@ from penstock.checkpoint.termination import ShutdownReport, delete_checkpoints
 from penstock.common.errors import EpochFailed, Fenced, PenstockError, StorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from concurrent.futures import Executor
 
     from penstock.checkpoint.manifest import Manifest, SourceState
@@ -225,7 +227,9 @@ class CheckpointCoordinator:
         """The epoch that took the snapshot has ended; the positions the sources stood at, by uid."""
         with self._lock:
             pending = self._pending(checkpoint_id)
-            if pending is not None:
+            if pending is not None and self._attempt is not None:
+                paths = [file.path for file in source_files(sources)]
+                self._attempt.completed.registry.register(pending.holder, paths)
                 pending.sources = dict(sources)
 
     def on_ack(self, ack: Ack, now: int) -> None:
@@ -237,20 +241,26 @@ class CheckpointCoordinator:
             pending = self._pending(ack.checkpoint_id)
             if pending is None:
                 if attempt.take_late_answer(ack):
-                    self._ledger.add(ack.checkpoint_id, ack.uid, list(ack.committables))
+                    self._note_commits(attempt, ack)
                 return
             key = (ack.uid, ack.subtask)
             if not pending.is_expected(key):
                 logger.warning("unexpected answer of %s for checkpoint %d is ignored", key, ack.checkpoint_id)
                 return
             pending.answered.add(key)
-            self._ledger.add(ack.checkpoint_id, ack.uid, list(ack.committables))
+            self._note_commits(attempt, ack)
             problem = ack.error or attempt.take_files(pending, ack)
             if problem:
                 self._abandon(attempt, f"{ack.uid} ({ack.subtask}) declined: {problem}", now)
                 return
             pending.acks[key] = ack
             self.history.acknowledged(ack, attempt.job, now)
+
+    def _note_commits(self, attempt: Attempt, ack: Ack) -> None:
+        """Files of committables are needed until their commit is confirmed, whatever becomes of this checkpoint."""
+        self._ledger.add(ack.checkpoint_id, ack.uid, list(ack.committables))
+        for file in staged_files(ack.committables):
+            attempt.completed.registry.register(_commit_of(file), [file.path])
 
     def on_failed(self, checkpoint_id: int, reason: str, now: int, *, was_taken: bool = True) -> None:
         """The snapshot failed as a whole. `was_taken` False: no subtask ever saw the request, none will answer."""
@@ -262,7 +272,30 @@ class CheckpointCoordinator:
     def on_committed(self, checkpoint_id: int) -> None:
         """The commits that came with this checkpoint (or with the restored one) have been carried out."""
         with self._lock:
-            self._ledger.confirm(checkpoint_id)
+            committed = self._ledger.confirm(checkpoint_id)
+            if self._attempt is not None:
+                for file in staged_files(committed):
+                    garbage = self._attempt.completed.registry.release(_commit_of(file))
+                    self._attempt.cleaner.discard_files(garbage)
+
+    # --- files of others than the subtasks ------------------------------------------------------------------------
+
+    def expect_files(self, prefix: str) -> None:
+        """Files of this attempt with such names are being written: leave them alone until they are held."""
+        with self._lock:
+            if self._attempt is not None:
+                self._attempt.completed.registry.expect(prefix)
+
+    def hold_files(self, holder: str, paths: Iterable[str]) -> None:
+        """Keep these files of `shared/` until `release_files`, or the end of the attempt; checkpoints count on their own."""
+        with self._lock:
+            if self._attempt is not None:
+                self._attempt.completed.registry.register(holder, paths)
+
+    def release_files(self, holder: str) -> None:
+        with self._lock:
+            if self._attempt is not None:
+                self._attempt.cleaner.discard_files(self._attempt.completed.registry.release(holder))
 
     # --- time and outcomes ----------------------------------------------------------------------------------------
 
@@ -458,6 +491,11 @@ class CheckpointCoordinator:
     def _pending(self, checkpoint_id: int) -> PendingCheckpoint | None:
         pending = self._attempt.pending if self._attempt is not None else None
         return pending if pending is not None and pending.id == checkpoint_id else None
+
+
+def _commit_of(file: NamedFile) -> str:
+    """Holder of a file until the commit it is for is confirmed."""
+    return f"commit-{file.path}"
 
 
 __all__ = ["CheckpointCoordinator", "ShutdownReport"]

@@ -36,6 +36,8 @@ class SplitPosition(msgspec.Struct, frozen=True):
     size: int = 0
     generator: Any = None
     """State of the split's watermark generator, so that the clock goes on where it stood."""
+    files: list[dict[str, Any]] = []
+    """What the split is read from, where that lies beside the state: {"path", "size", "checksum"} as in a keyed handle."""
 
 
 class SourceState(msgspec.Struct, frozen=True):

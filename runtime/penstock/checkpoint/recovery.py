@@ -107,7 +107,9 @@ def _look(storage: CheckpointStorage, leadership: Leadership, restore_path: str 
     else:
         token = _newest_token(bases)
         snapshot = _newest(storage, found, unreadable)
-    first_id = next_checkpoint_id([*(id.checkpoint_id for id in manifests), *unreadable], bases)
+    # Also past a restored savepoint's: sinks that remember the last number they wrote must not meet it again.
+    restored_id = [snapshot.manifest.checkpoint_id] if snapshot is not None else []
+    first_id = next_checkpoint_id([*(id.checkpoint_id for id in manifests), *unreadable, *restored_id], bases)
     base = _base_of(storage, snapshot, leadership.epoch, first_id, token)
     bases_after = {**bases, leadership.epoch: base}
     after = history(manifests, bases_after)

@@ -38,6 +38,7 @@ class SharedStateRegistry:
         self._held: dict[Holder, set[str]] = {}
         self._counts: Counter[str] = Counter()
         self._gone: OrderedDict[str, None] = OrderedDict()
+        self._expected: tuple[str, ...] = ()
 
     def register(self, holder: Holder, paths: Iterable[str]) -> None:
         """The holder needs these files, besides those it named before.
@@ -73,9 +74,14 @@ class SharedStateRegistry:
                 self._gone.popitem(last=False)
             return sorted(garbage)
 
+    def expect(self, prefix: str) -> None:
+        """Files whose names begin so are being written; whoever writes them will register them, or give them up."""
+        with self._lock:
+            self._expected = (*self._expected, prefix)
+
     def is_needed(self, path: str) -> bool:
         with self._lock:
-            return path in self._counts
+            return path in self._counts or path.startswith(self._expected)
 
     def holders(self) -> list[Holder]:
         with self._lock:

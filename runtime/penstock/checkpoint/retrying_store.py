@@ -157,6 +157,10 @@ class Stores:
         self.policy = policy
         self._by_scheme: dict[str, RetryingStore] = {}
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Another process opens connections of its own."""
+        return (Stores, (self.options, self.policy))
+
     def for_url(self, url: str) -> RetryingStore:
         scheme = scheme_of(url)
         found = self._by_scheme.get(scheme)

@@ -27,8 +27,9 @@ class StateFileWriter:
         self._store = store
         self._job_url = job_url
 
-    def write(self, content: bytes) -> FileRef:
-        path = new_shared_path()
+    def write(self, content: bytes, path: str = "") -> FileRef:
+        """`path`: a name under `shared/` that nobody else chooses; a new one if it is not given."""
+        path = path or new_shared_path()
         self._store.put(join_url(self._job_url, path), content)
         return FileRef(path, len(content), checksum_of(content))
 

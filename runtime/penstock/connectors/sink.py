@@ -15,6 +15,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.checkpoint.state_files import StateFileReader
+    from penstock.connectors.source import SparkAccess
     from penstock.taskmanager.batch import Batch
     from penstock.taskmanager.operator import OperatorContext
 
@@ -29,6 +33,29 @@ class WriterContext:
     object_store_options: dict[str, Any] = field(default_factory=dict)
     operator: OperatorContext | None = None
     """The task's context: clock, metrics, `print_line`, `results`; None where a writer is used without a task."""
+
+
+@dataclass(frozen=True)
+class StagedCommittable:
+    """A committable with a content too large for the manifest: rows that wait for their commit.
+
+    The task writes the content to a file of the job's checkpoint folder, behind the barrier, and the manifest names it: the
+    committable becomes `about` with `staged_file`, {"path", "size", "checksum"}; or with `content` in base64 where the file
+    could not be written, which fails the checkpoint but must not lose the rows.
+    """
+
+    about: dict[str, Any]
+    content: Callable[[], bytes]
+    """Called from another thread."""
+
+
+@dataclass(frozen=True)
+class CommitEnvironment:
+    """What the JobManager gives a committer that needs more than its committables."""
+
+    files: StateFileReader
+    """Reads staged files."""
+    spark: SparkAccess | None = None
 
 
 class SinkWriter(ABC):
@@ -47,7 +74,8 @@ class SinkWriter(ABC):
         """The vote of the two-phase commit: after it, commit must succeed even after a crash (K7).
 
         Every committable is returned once. Those of a checkpoint that was abandoned while the job went on belong to the
-        next one: the coordinator carries them over (a lost completion notice loses nothing).
+        next one: the coordinator carries them over (a lost completion notice loses nothing). A `StagedCommittable` is
+        taken as well.
         """
         return []
 
@@ -72,6 +100,9 @@ class SinkWriter(ABC):
 class Committer(ABC):
     """Runs in the JobManager. Every method may be called again with the same arguments (idempotent)."""
 
+    environment: CommitEnvironment | None = None
+    """Set by the JobManager before each `commit`."""
+
     @abstractmethod
     def commit(self, committables: list[Any]) -> None: ...
 
@@ -89,6 +120,9 @@ class Committer(ABC):
 
 class Sink(ABC):
     """What a user passes to `stream.sink_to`. Picklable."""
+
+    needs_spark: bool = False
+    """True: runs DataFrames on the job's cluster, which only the batched runner leaves room for."""
 
     @abstractmethod
     def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:

@@ -15,9 +15,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from contextlib import AbstractContextManager
+
+    from penstock.checkpoint.storage import CheckpointStorage
     from penstock.taskmanager.batch import Batch
     from penstock.taskmanager.operator import OperatorContext
 
@@ -30,6 +34,44 @@ class Split:
     properties: dict[str, Any] = field(default_factory=dict)
     size: int = 0
     """Bytes or records, to balance the assignment; 0 = unknown."""
+    files: list[dict[str, Any]] = field(default_factory=list)
+    """State files the split is read from ({"path", "size", "checksum"}); snapshots name and keep them."""
+    root: str = ""
+    """URL that the files' paths are relative to; the JobMaster sets it."""
+
+
+class FileHolds(Protocol):
+    """Keeps files of the job's `shared/` folder that no checkpoint names yet (`checkpoint.coordinator`)."""
+
+    def expect_files(self, prefix: str) -> None: ...
+
+    def hold_files(self, holder: str, paths: Iterable[str]) -> None: ...
+
+    def release_files(self, holder: str) -> None: ...
+
+
+class SparkAccess(Protocol):
+    """The Spark cluster that the job runs on, for DataFrames at its borders."""
+
+    def session(self) -> Any:
+        """The SparkSession."""
+        ...
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Hold the cluster's slots: no epoch runs meanwhile, so that no task of Spark's stands where state is needed."""
+        ...
+
+
+@dataclass(frozen=True)
+class EnumeratorContext:
+    """What the JobManager gives an enumerator that needs more than its source."""
+
+    uid: str
+    storage: CheckpointStorage
+    """The job's folder of checkpoints."""
+    holds: FileHolds
+    spark: SparkAccess | None = None
+    """None where the job does not run on Spark (`penstock.testing`)."""
 
 
 class SplitEnumerator(ABC):
@@ -40,6 +82,11 @@ class SplitEnumerator(ABC):
     parallelism: int = 1
     """How many subtasks will read; the JobMaster sets it before the first `discover`, so that a source that can be cut
     anywhere (a range of numbers) makes as many splits. Splits stay as they are when the job is rescaled."""
+    forgets_finished: bool = False
+    """True: a split that was read to its end is never found again, so nobody needs to remember it."""
+
+    def start(self, context: EnumeratorContext) -> None:
+        """Called once, before `restore` and the first `discover`."""
 
     @abstractmethod
     def discover(self) -> list[Split]:
@@ -149,6 +196,8 @@ class Source(ABC):
     """What a user passes to `env.from_source`. Picklable; holds no open resources."""
 
     bounded: bool = True
+    needs_spark: bool = False
+    """True: runs DataFrames on the job's cluster, which only the batched runner leaves room for."""
 
     def with_object_store_options(self, options: dict[str, Any]) -> Source:
         """This source with what the job's configuration says of object stores (keys of `fsspec`), for `validate` and

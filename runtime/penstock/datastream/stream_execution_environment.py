@@ -337,17 +337,30 @@ class StreamExecutionEnvironment:
         return self.from_source(input_format, None, type(input_format).__name__, type_info)
 
     def from_spark(
-        self, df_factory: Callable[[Any], Any], source_name: str = "Spark Source", type_info: Any = None
+        self,
+        df_factory: Callable[[Any], Any],
+        source_name: str = "Spark Source",
+        type_info: Any = None,
+        *,
+        watermark_strategy: WatermarkStrategy | None = None,
+        bounded: bool = False,
     ) -> DataStream:
-        """The rows of a Spark DataFrame, streaming or not, as Rows.
+        """The rows of a Spark DataFrame as Rows: of any batch or Structured Streaming source, exactly once.
+
+        The job runs on the batched runner; docs/connectors.md says how the DataFrame and the job share the cluster.
 
         Args:
-            df_factory: called with the SparkSession in the JobManager; gives the DataFrame.
+            df_factory: called with the SparkSession in the JobManager; gives the DataFrame. A streaming one may select,
+                filter and join with tables; it must not keep state of its own.
+            watermark_strategy: applied to each micro-batch's parts; `assign_timestamps_and_watermarks` applies one to the
+                whole stream, which keeps the clock over all batches.
+            bounded: a streaming DataFrame is read up to what is there at the start. One that does not stream always ends.
         """
         from penstock.connectors.spark import SparkSource
 
         checked_function(df_factory, operation="from_spark", arguments=1)
-        return self.from_source(SparkSource(df_factory), None, source_name, type_info)
+        source = SparkSource(df_factory, bounded=bounded)
+        return self.from_source(source, watermark_strategy, source_name, type_info)
 
     # --- execution --------------------------------------------------------------------------------------------
 

@@ -48,6 +48,11 @@ class OperatorNode:
     input_count: int = 0
     description: str = ""
 
+    @property
+    def needs_spark(self) -> bool:
+        """Runs DataFrames on the job's cluster."""
+        return any(border is not None and border.needs_spark for border in (self.source, self.sink))
+
 
 @dataclass
 class ExchangeTarget:
@@ -108,6 +113,10 @@ class JobGraph:
     @property
     def bounded(self) -> bool:
         return all(node.source.bounded for node in self.operators if node.source is not None)
+
+    @property
+    def needs_spark(self) -> bool:
+        return any(node.needs_spark for node in self.operators)
 
     def stages_on(self, level: int) -> list[Stage]:
         return [stage for stage in self.stages if stage.level == level]

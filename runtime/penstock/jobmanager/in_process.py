@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from penstock.common.errors import EpochFailed
+from penstock.connectors.source import SparkAccess
 from penstock.jobmanager.runner import Attempt
 from penstock.taskmanager.operator import Clock
 from penstock.taskmanager.protocol import EpochCommand, LevelAck, decode_ack, encode_command
@@ -29,6 +30,7 @@ class InProcessRunner:
 
     name = "in-process"
     streaming = False
+    spark: SparkAccess | None = None
 
     def __init__(self, slots: int = 64, clock: Clock | None = None) -> None:
         self._capacity = slots

@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from penstock.checkpoint.manifest import SourceState
 from penstock.common.errors import Fenced, NotEnoughSlots, PenstockError
 from penstock.common.job_status import JobStatus
+from penstock.connectors.sink import CommitEnvironment
+from penstock.connectors.source import EnumeratorContext
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.graph.stream_graph import JobGraphBuilder
@@ -336,10 +338,18 @@ class JobMaster:
         plans = self.checkpoints.plan(graph, recovery, self.options.allow_non_restored)
         recovery.begin()
         referenced = self.checkpoints.referenced(recovery)
-        self.parts.commits.begin_attempt(graph, recovery.commits, referenced, self.attempt)
+        restored_root = recovery.snapshot.base_url if recovery.snapshot is not None else ""
+        self.parts.commits.begin_attempt(
+            graph,
+            recovery.commits,
+            referenced,
+            self.attempt,
+            self._commit_environment(),
+            self._commit_environment(restored_root),
+        )
         self.parts.commits.abort(self.checkpoints.take_unconfirmed(), referenced)
         self.checkpoints.begin_attempt(recovery, graph, self._now())
-        self._begin_sources(graph, self.checkpoints.source_states())
+        self._begin_sources(graph, self.checkpoints.source_states(), restored_root)
         settings = self.settings
         payload = encode_payload(
             graph,
@@ -447,15 +457,24 @@ class JobMaster:
             object_store_options=self.settings.object_store_options,
         ).build()
 
-    def _begin_sources(self, graph: JobGraph, states: dict[str, SourceState]) -> None:
+    def _commit_environment(self, root: str = "") -> CommitEnvironment:
+        return CommitEnvironment(self.checkpoints.storage.reader(root or None), self.runner.spark)
+
+    def _begin_sources(self, graph: JobGraph, states: dict[str, SourceState], restored_root: str) -> None:
         for node in graph.operators:
             if node.source is not None:
                 coordinator = self.parts.sources.get(node.uid)
                 if coordinator is None:
                     coordinator = self.parts.sources[node.uid] = SourceCoordinator(
-                        node.uid, node.source, self.settings.object_store_options
+                        node.uid,
+                        node.source,
+                        self.settings.object_store_options,
+                        name=node.name,
+                        location=node.user_location,
                     )
-                coordinator.start_attempt(node.parallelism, states.get(node.uid))
+                storage, holds = self.checkpoints.storage, self.checkpoints.coordinator
+                context = EnumeratorContext(node.uid, storage, holds, self.runner.spark)
+                coordinator.start_attempt(node.parallelism, states.get(node.uid), context, restored_root)
 
     # --- requests ---------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from penstock.connectors.source import SparkAccess
 from penstock.taskmanager.protocol import EpochCommand, LevelAck
 
 
@@ -29,6 +30,11 @@ class Runner(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def spark(self) -> SparkAccess | None:
+        """DataFrames on the cluster; None without Spark."""
+        ...
 
     def available_slots(self) -> int:
         """Slots that could take a subtask now."""

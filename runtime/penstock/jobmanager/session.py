@@ -15,12 +15,13 @@ from typing import Any, Protocol
 from penstock.common import options
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.configuration import Configuration
-from penstock.common.errors import ClusterError, PenstockError
+from penstock.common.errors import ClusterError, InvalidJob, PenstockError
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.connectors.collect import decode_collected
+from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.jobmanager.dispatcher import Dispatcher
 from penstock.jobmanager.epoch_loop import JobFailed, ResultSink, failure_of
@@ -80,8 +81,11 @@ class Session:
         )
         master = JobMaster(program, asked.job_id or JobID.generate().digits, settings, SystemClock(), master_options)
         graph = master.graph
+        check_runner(graph, settings)
+        # DataFrames need slots that an epoch gives back at its end.
+        batched = graph.bounded or graph.needs_spark
         master.attach(
-            self.cluster.runner_for(graph.slots, graph.levels, settings, bounded=graph.bounded),
+            self.cluster.runner_for(graph.slots, graph.levels, settings, bounded=batched),
             self.dispatcher.metric_store,
         )
         self.dispatcher.add(master)
@@ -247,6 +251,21 @@ def raise_if_failed(master: JobMaster) -> None:
         return
     is_told = isinstance(master.error, JobFailed | PenstockError)
     raise failure_of(master.error) from None if is_told else master.error
+
+
+def check_runner(graph: JobGraph, settings: JobSettings) -> None:
+    """
+    Raises:
+        InvalidJob: `from_spark` or `to_spark` with the pipelined runner, whose tasks never give their slots back.
+    """
+    node = next((node for node in graph.operators if node.needs_spark), None)
+    if node is not None and settings.runner == "pipelined":
+        raise InvalidJob(
+            "from_spark and to_spark need slots between two epochs, and the pipelined runner holds them all the time",
+            remedy="set penstock.runner to batched, or leave it at auto",
+            operator=node.name,
+            location=node.user_location,
+        )
 
 
 def result_of(master: JobMaster) -> JobExecutionResult:

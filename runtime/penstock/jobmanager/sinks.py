@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from penstock.common.errors import SinkError
-from penstock.connectors.sink import Committer
+from penstock.connectors.sink import CommitEnvironment, Committer
 from penstock.graph.job_graph import JobGraph
 
 Committables = Mapping[str, list[Any]]
@@ -28,13 +28,23 @@ class SinkCommits:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="penstock-commit")
         self._running: list[tuple[int, Future[None]]] = []
 
-    def begin_attempt(self, graph: JobGraph, promised: Committables, referenced: Committables, attempt: int) -> None:
+    def begin_attempt(
+        self,
+        graph: JobGraph,
+        promised: Committables,
+        referenced: Committables,
+        attempt: int,
+        environment: CommitEnvironment,
+        restored: CommitEnvironment | None = None,
+    ) -> None:
         """Commit once more what the restored manifest promised, and discard what no snapshot names.
 
         Args:
             promised: committables of the restored manifest, by uid.
             referenced: committables of every snapshot that may still be restored.
             attempt: leader epoch of the attempt that begins; pieces of later ones are not ours to remove.
+            environment: for the commits of this attempt.
+            restored: for what is promised, whose files lie with the restored manifest.
 
         Raises:
             SinkError: a promised commit cannot be carried out.
@@ -46,7 +56,9 @@ class SinkCommits:
                 if committer is not None:
                     self._committers[node.uid] = committer
                     self._names[node.uid] = node.name
+        self._set_environment(restored or environment)
         self.commit_now(promised)
+        self._set_environment(environment)
         for uid, committer in self._committers.items():
             try:
                 committer.discard_unreferenced(list(referenced.get(uid, ())), attempt)
@@ -56,6 +68,10 @@ class SinkCommits:
                     remedy="check that the target can be written",
                     operator=self._names[uid],
                 ) from error
+
+    def _set_environment(self, environment: CommitEnvironment) -> None:
+        for committer in self._committers.values():
+            committer.environment = environment
 
     def commit(self, checkpoint_id: int, commits: Committables) -> None:
         """Commit in the background what a completed checkpoint promised."""

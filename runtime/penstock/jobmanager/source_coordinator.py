@@ -7,11 +7,15 @@ assigns every unfinished split anew, from its position, at whatever parallelism 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.checkpoint.layout import new_shared_path
 from penstock.checkpoint.manifest import SourceState, SplitPosition
-from penstock.connectors.source import Source, Split, SplitEnumerator
+from penstock.checkpoint.object_store import join_url
+from penstock.checkpoint.storage import CheckpointStorage
+from penstock.common.errors import PenstockError
+from penstock.connectors.source import EnumeratorContext, Source, Split, SplitEnumerator
 from penstock.taskmanager.protocol import SourceProgress, SplitAssignment
 
 
@@ -23,29 +27,49 @@ class _Tracked:
     watermark: int | None = None
     generator: Any = None
     finished: bool = False
+    files: list[dict[str, Any]] = field(default_factory=list)
 
 
 class SourceCoordinator:
     """One per source of the job; called from the JobMaster's thread."""
 
-    def __init__(self, uid: str, source: Source, object_store_options: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        uid: str,
+        source: Source,
+        object_store_options: dict[str, Any] | None = None,
+        *,
+        name: str = "",
+        location: str = "",
+    ) -> None:
         self.uid = uid
+        self._name = name
+        self._location = location
         self.source = source.with_object_store_options(object_store_options or {})
         self._enumerator: SplitEnumerator = self.source.create_enumerator()
         self._splits: dict[str, _Tracked] = {}
         self._discovered_at: int | None = None
         self._load: list[int] = [0]
         self._parallelism = 1
+        self._root = ""
         self._subtasks: dict[int, SourceProgress] = {}
 
     # --- attempts ---------------------------------------------------------------------------------------------
 
-    def start_attempt(self, parallelism: int, restored: SourceState | None) -> None:
+    def start_attempt(
+        self,
+        parallelism: int,
+        restored: SourceState | None,
+        context: EnumeratorContext | None = None,
+        restored_root: str = "",
+    ) -> None:
         """All unfinished splits are to be assigned again, from the positions given.
 
         Args:
             restored: from the manifest; None: from the beginning.
+            restored_root: URL that the manifest's paths are relative to.
         """
+        self._root = context.storage.url if context is not None else ""
         self._parallelism = parallelism
         self._load = [0] * parallelism
         self._subtasks = {}
@@ -54,6 +78,8 @@ class SourceCoordinator:
         self._enumerator.close()
         self._enumerator = self.source.create_enumerator()
         self._enumerator.parallelism = parallelism
+        if context is not None:
+            self._enumerator.start(context)
         if restored is None:
             return
         enumerator = restored.enumerator or {}
@@ -67,15 +93,24 @@ class SourceCoordinator:
                 watermark=position.watermark,
                 generator=position.generator,
                 finished=position.finished,
+                files=position.files,
             )
+            if position.files and context is not None and restored_root not in ("", self._root):
+                self._splits[position.id].files = _adopted(position.files, context.storage, restored_root)
 
     def discover(self, now_ms: int) -> None:
         """Ask the enumerator for new splits, when it is due."""
         interval = self._enumerator.discovery_interval_ms
         if self._discovered_at is not None and (interval is None or now_ms < self._discovered_at + interval):
             return
-        for split in self._enumerator.discover():
-            self._splits.setdefault(split.id, _Tracked(split))
+        try:
+            found = self._enumerator.discover()
+        except PenstockError as error:
+            error.operator = error.operator or self._name
+            error.location = error.location or self._location
+            raise
+        for split in found:
+            self._splits.setdefault(split.id, _Tracked(split, files=split.files))
         self._discovered_at = now_ms
 
     def next_discovery(self) -> int | None:
@@ -105,6 +140,8 @@ class SourceCoordinator:
                     position=tracked.position,
                     watermark=tracked.watermark,
                     generator=tracked.generator,
+                    files=tracked.files,
+                    root=self._root,
                 )
             )
         return assignments
@@ -120,6 +157,8 @@ class SourceCoordinator:
             tracked.generator = progress.generators.get(split_id, tracked.generator)
         for split_id in progress.finished:
             self._splits[split_id].finished = True
+            if self._enumerator.forgets_finished:
+                del self._splits[split_id]
             self._enumerator.on_split_finished(split_id)
 
     @property
@@ -153,6 +192,7 @@ class SourceCoordinator:
                     watermark=t.watermark,
                     generator=t.generator,
                     finished=t.finished,
+                    files=t.files,
                 )
                 for t in self._splits.values()
                 if keep_finished or not t.finished
@@ -162,3 +202,15 @@ class SourceCoordinator:
 
     def close(self) -> None:
         self._enumerator.close()
+
+
+def _adopted(files: list[dict[str, Any]], storage: CheckpointStorage, root: str) -> list[dict[str, Any]]:
+    """Copies of a savepoint's files, or another job's: no checkpoint of this job may refer to what is not its own."""
+    adopted = []
+    for file in files:
+        path = new_shared_path()
+        source = join_url(root, file["path"])
+        target = storage.url_of(path)
+        storage.stores.for_url(source).copy(source, target, storage.store)
+        adopted.append(file | {"path": path})
+    return adopted

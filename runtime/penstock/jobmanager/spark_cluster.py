@@ -20,12 +20,13 @@ from typing import Any
 from penstock.common.errors import ClusterError
 from penstock.jobmanager import jvm as jvm_package
 from penstock.jobmanager.java import find_java
+from penstock.jobmanager.spark_sql import SparkSql
 
 EXECUTOR_MEMORY_MB = 512
 DRIVER_MEMORY_MB = 640
-
 MAX_PIPELINED_LEVELS = 16
 """Tasks that an executor, which is a slot, may run at once: the pipelined runner has one for each level."""
+
 
 @dataclass
 class ClusterConfig:
@@ -73,6 +74,8 @@ class SparkCluster:
         self.master_url = ""
         self._epochs: Any = None
         self._executors: Any = None
+        self.sql = SparkSql(self)
+        """DataFrames on this cluster."""
 
     def start(self) -> None:
         """Start JVM, Master and SparkContext.
@@ -111,7 +114,9 @@ class SparkCluster:
         self._master = started._1()
         self.master_url = f"spark://{self.config.host}:{self._master.address().port()}"
         conf.setMaster(self.master_url)
-        conf.set("spark.jars", str(jar))
+        # The launcher has looked up what `spark.jars` and `spark.jars.packages` name.
+        given = jvm.java.lang.System.getProperty("spark.jars") or ""
+        conf.set("spark.jars", ",".join(filter(None, [str(jar), given])))
         self.context = SparkContext(gateway=gateway, conf=conf)
         self.context.setLogLevel("OFF")
         self._gateway = gateway
@@ -144,8 +149,8 @@ class SparkCluster:
             "spark.driver.host": config.host,
             "spark.driver.bindAddress": config.host,
             "spark.driver.memory": f"{config.driver_memory_mb}m",
-            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xss512k -XX:TieredStopAtLevel=1",
-            "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -Xss512k -XX:TieredStopAtLevel=1",
+            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
             "spark.executor.memory": f"{config.executor_memory_mb}m",
             "spark.executor.cores": str(MAX_PIPELINED_LEVELS),
             "spark.rpc.netty.dispatcher.numThreads": "2",

@@ -59,6 +59,7 @@ class SparkRunner:
 
     def __init__(self, cluster: SparkCluster) -> None:
         self._cluster = cluster
+        self.spark = cluster.sql
         self.task_settings: dict[str, str] = {}
         self._attempt: Attempt | None = None
         self._placement: list[ExecutorInfo] = []
@@ -115,18 +116,19 @@ class SparkRunner:
             level,
             is_last=level == attempt.levels - 1,
         )
-        if not self.streaming:
-            return _wrap_function(context, function, NoOpSerializer(), NoOpSerializer())
-        context.environment["PENSTOCK_LEVEL"] = str(level)
+        # Spark pools Python workers by environment: those that hold state are never lent to functions of DataFrames.
+        context.environment["PENSTOCK_LEVEL"] = str(level) if self.streaming else "all"
+        serializer = FlushingSerializer() if self.streaming else NoOpSerializer()
         try:
-            return _wrap_function(context, function, FlushingSerializer(), FlushingSerializer())
+            return _wrap_function(context, function, serializer, serializer)
         finally:
             del context.environment["PENSTOCK_LEVEL"]
 
     def run_epoch(self, commands: list[EpochCommand]) -> list[LevelAck]:
         attempt = self._attempt
         assert attempt is not None
-        acks = _split(self._submit(commands))
+        with self.spark.turns.shared():
+            acks = _split(self._submit(commands))
         if len(acks) != attempt.slots * attempt.levels:
             raise EpochFailed(f"epoch {commands[0].epoch}: {len(acks)} acks of {attempt.slots * attempt.levels}")
         return acks

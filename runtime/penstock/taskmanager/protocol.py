@@ -20,6 +20,8 @@ class SplitAssignment(msgspec.Struct):
     position: Any = None
     watermark: int | None = None
     generator: Any = None
+    files: list[dict[str, Any]] = []
+    root: str = ""
 
 
 class SubtaskRestore(msgspec.Struct):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.checkpoint.codec import STAGED_FILE
 from penstock.checkpoint.state_files import StateFileReader, StateFileWriter
+from penstock.connectors.sink import StagedCommittable
 from penstock.graph.job_graph import JobGraph, OperatorNode, Stage
 from penstock.graph.transformation import Exchange
 from penstock.metrics.task import TaskMetrics
@@ -267,19 +270,20 @@ class Subtask:
             taken = self._operators[index].snapshot(command.checkpoint_id)
             backend = self._backends.get(index)
             upload = None if backend is None or files is None else backend.snapshot(command.checkpoint_id)
+            staged = [c for c in taken.committables if isinstance(c, StagedCommittable)]
             ack = SnapshotAck(
                 checkpoint_id=command.checkpoint_id,
                 uid=context.uid,
                 subtask=self.index,
                 operator=context.operator_state.snapshot(),
-                committables=taken.committables,
+                committables=[c for c in taken.committables if not isinstance(c, StagedCommittable)],
                 sync_ms=(time.perf_counter() - started) * 1e3,
             )
-            if upload is None:
+            if upload is None and not staged:
                 future: Future[SnapshotAck] = Future()
                 future.set_result(ack)
             else:
-                future = uploads.submit(_upload, upload, ack, files)
+                future = uploads.submit(_upload, upload, staged, ack, files)
             futures.append(future)
         return futures
 
@@ -306,15 +310,32 @@ class Subtask:
         return metrics
 
 
-def _upload(upload: SnapshotUpload, ack: SnapshotAck, files: StateFileWriter | None) -> SnapshotAck:
-    assert files is not None
+def _upload(
+    upload: SnapshotUpload | None, staged: list[StagedCommittable], ack: SnapshotAck, files: StateFileWriter | None
+) -> SnapshotAck:
     started = time.perf_counter()
+    ack.committables += [_stage(committable, ack, files) for committable in staged]
     try:
-        ack.keyed = upload.run(files)
+        if upload is not None and files is not None and not ack.error:
+            ack.keyed = upload.run(files)
+            ack.bytes_uploaded += int(ack.keyed.get("bytes_uploaded", 0))
+            ack.state_bytes += sum(int(f["size"]) for f in ack.keyed.get("files", ()))
     except Exception as error:  # the checkpoint fails, not the job
         ack.error = f"{type(error).__name__}: {error}"
-        return ack
     ack.async_ms = (time.perf_counter() - started) * 1e3
-    ack.bytes_uploaded = int(ack.keyed.get("bytes_uploaded", 0))
-    ack.state_bytes = sum(int(f["size"]) for f in ack.keyed.get("files", ()))
     return ack
+
+
+def _stage(committable: StagedCommittable, ack: SnapshotAck, files: StateFileWriter | None) -> dict[str, Any]:
+    """Write the content to a file, or keep it in the committable when that fails: it belongs to the next checkpoint."""
+    content = committable.content()
+    if files is not None:
+        try:
+            ref = files.write(content)
+        except Exception as error:
+            ack.error = f"{type(error).__name__}: {error}"
+        else:
+            ack.bytes_uploaded += ref.size
+            file = {"path": ref.path, "size": ref.size, "checksum": ref.checksum}
+            return committable.about | {STAGED_FILE: file}
+    return committable.about | {"content": base64.b64encode(content).decode("ascii")}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from penstock.checkpoint.codec import files_of
 from penstock.checkpoint.coordinator import CheckpointCoordinator
 from penstock.checkpoint.events import (
     CheckpointAborted,
@@ -646,3 +647,71 @@ def test_counts_and_latest_in_the_shape_of_flinks_rest_api(bench: Bench, tmp_pat
     assert overview["latest"]["savepoint"]["checkpoint_type"] == "SAVEPOINT"
     assert [entry["status"] for entry in overview["history"]] == ["IN_PROGRESS", "COMPLETED", "FAILED", "COMPLETED"]
     assert overview["summary"]["state_size"]["max"] == 3
+
+
+class TestFilesOfOthers:
+    """Files that splits and committables name are kept as state files are, for as long as somebody needs them."""
+
+    @staticmethod
+    def written(bench: Bench) -> dict[str, Any]:
+        ref = bench.storage.writer().write(b"rows")
+        return {"path": ref.path, "size": ref.size, "checksum": ref.checksum}
+
+    def test_a_staged_commit_keeps_its_file_until_it_is_confirmed(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path)
+        file = self.written(bench)
+        request = bench.trigger()
+        bench.coordinator.on_barrier(request.checkpoint_id, SOURCES)
+        committables = [{"checkpoint": 1, "staged_file": file}]
+        info = bench.description.operators[0]
+        bench.coordinator.on_ack(ack(request, info.uid, 0, committables=committables), bench.now)
+        bench.coordinator.on_failed(request.checkpoint_id, "a subtask declined", bench.now)
+        bench.settle()
+        assert bench.files() == [file["path"]], "an abandoned checkpoint's rows belong to the next one"
+        for other in bench.description.operators:
+            for subtask in range(other.parallelism):
+                if (other.uid, subtask) != (info.uid, 0):
+                    bench.coordinator.on_ack(ack(request, other.uid, subtask), bench.now)
+        second = bench.complete()
+        assert second.commits == {info.uid: committables}
+        bench.coordinator.on_committed(second.checkpoint_id)
+        bench.settle()
+        assert bench.files() == [file["path"]], "the retained manifest promises it"
+        bench.complete()
+        bench.settle()
+        assert bench.files() == []
+
+    def test_a_split_keeps_its_file_while_a_checkpoint_names_it(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path)
+        file = self.written(bench)
+        bench.coordinator.hold_files("batch-1", [file["path"]])
+        request = bench.trigger()
+        sources = {"in": SourceState([SplitPosition("1-0", {}, files=[file])])}
+        for info in bench.description.operators:
+            for subtask in range(info.parallelism):
+                bench.coordinator.on_ack(ack(request, info.uid, subtask), bench.now)
+        bench.coordinator.on_barrier(request.checkpoint_id, sources)
+        bench.coordinator.release_files("batch-1")
+        url = only(bench.settle(), CheckpointCompleted).manifest
+        assert [named.path for named in files_of(url)] == [file["path"]]
+        assert bench.files() == [file["path"]]
+        bench.complete()
+        bench.settle()
+        assert bench.files() == []
+
+    def test_files_that_are_being_written_are_left_alone(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path)
+        bench.coordinator.expect_files("shared/batch-")
+        registry = bench.coordinator._attempt.completed.registry  # type: ignore[union-attr]
+        assert registry.is_needed("shared/batch-0-1")
+        assert not registry.is_needed("shared/other")
+
+
+def test_numbers_go_on_behind_a_savepoints(tmp_path: Path) -> None:
+    first = bench_with(tmp_path / "first")
+    for _ in range(3):
+        completed = first.complete()
+    url = first.storage.url_of(f"chk-{completed.checkpoint_id}")
+    storage, _ = faulty_storage(tmp_path / "second")
+    recovery = take_over(storage, restore_path=url)
+    assert recovery.base.first_checkpoint_id == completed.checkpoint_id + 1

@@ -64,9 +64,8 @@ class SourceOperator(Operator):
         assert self._reader is not None
         for assignment in assignments:
             with self.context.named_in_errors():
-                reader = self._reader.open_split(
-                    Split(assignment.id, assignment.properties, assignment.size), assignment.position
-                )
+                split = Split(assignment.id, assignment.properties, assignment.size, assignment.files, assignment.root)
+                reader = self._reader.open_split(split, assignment.position)
             generator = (
                 None
                 if self.strategy is None

@@ -7,18 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.common.errors import ClusterError, InvalidJob, SinkError
+from penstock.common.errors import InvalidJob
 from penstock.connectors.collect import CollectSink, decode_collected, encode_collected
 from penstock.connectors.print import PrintSink
-from penstock.connectors.source import ReaderContext
-from penstock.connectors.spark import SparkCommitter, SparkSink, SparkSource, from_ipc, to_ipc
-from penstock.taskmanager.batch import ColumnBatch
-from penstock.taskmanager.operators.columns import rows_as_tuples
-from tests.unit.connectors.support import snapshot, writer_context
+from tests.unit.connectors.support import writer_context
 
 
 def lines_of(sink: PrintSink, subtask: int, parallelism: int) -> list[str]:
@@ -81,53 +76,3 @@ except Exception as error:
 def test_what_cannot_be_collected_is_named() -> None:
     with pytest.raises(InvalidJob, match="cannot be collected"):
         encode_collected(lambda: None)
-
-
-def test_rows_for_spark_come_back_once_per_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[Any] = []
-    session = SimpleNamespace(createDataFrame=lambda table: table)
-    monkeypatch.setattr("penstock.connectors.spark._session", lambda: session)
-    sink = SparkSink(lambda frame, checkpoint_id: taken.append((checkpoint_id, frame.to_pylist())))
-    writers = [sink.create_writer(writer_context(n, 2), []) for n in range(2)]
-    writers[0].write([{"id": "a", "n": 1}], None, 0)
-    writers[1].write([{"id": "b", "n": None}], None, 0)
-    writers[1].write_batch(ColumnBatch(pa.record_batch({"id": ["c"], "n": [3]}), None, rows_as_tuples), 0)
-    committables = [piece for writer in writers for piece in snapshot(writer, 4)[0]]
-    assert snapshot(writers[0], 5) == ([], [])
-    committer = sink.create_committer({})
-    assert committer is not None
-    committer.commit(committables)
-    assert taken == [(4, [{"id": "a", "n": 1}, {"id": "b", "n": None}, {"id": "c", "n": 3}])]
-
-
-def test_an_error_of_the_function_for_spark_is_a_sink_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = SparkSink(lambda frame, checkpoint_id: 1 // 0)
-    writer = sink.create_writer(writer_context(), [])
-    writer.write([(1,)], None, 0)
-    committables, _ = snapshot(writer, 1)
-    with pytest.raises(ClusterError, match="no Spark session"):
-        SparkCommitter(sink.function).commit(committables)
-    monkeypatch.setattr(
-        "penstock.connectors.spark._session", lambda: SimpleNamespace(createDataFrame=lambda table: table)
-    )
-    with pytest.raises(SinkError, match="checkpoint 1"):
-        SparkCommitter(sink.function).commit(committables)
-
-
-def test_tables_travel_compressed() -> None:
-    table = pa.table({"text": ["x" * 1000] * 1000})
-    assert len(to_ipc(table)) < 20_000
-    assert from_ipc(to_ipc(table)).equals(table)
-
-
-def test_a_spark_source_only_describes() -> None:
-    source = SparkSource(lambda session: session.frame)
-    frame = SimpleNamespace(isStreaming=True)
-    assert source.data_frame(SimpleNamespace(frame=frame)) is frame
-    with pytest.raises(InvalidJob, match="not a DataFrame"):
-        source.data_frame(SimpleNamespace(frame=5))
-    batch = source.batch(pa.record_batch({"id": ["a"]}))
-    assert batch.rows().values[0].id == "a"
-    for call in (source.create_enumerator, lambda: source.create_reader(ReaderContext(0, 1, "s"))):
-        with pytest.raises(InvalidJob, match="driven by Spark"):
-            call()

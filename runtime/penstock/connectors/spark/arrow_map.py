@@ -1,0 +1,34 @@
+"""`DataFrame.mapInArrow` without pandas.
+
+PySpark asks for pandas at every function that takes Arrow batches, also where no pandas object is made. The function is
+the same; only the question is left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+
+def map_in_arrow(
+    frame: Any, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: Any
+) -> Any:
+    """The DataFrame that the function makes of each partition.
+
+    Args:
+        function: picklable; called on the executors.
+        schema: a StructType or its DDL.
+    """
+    from pyspark.sql.classic.dataframe import DataFrame
+    from pyspark.sql.udf import UserDefinedFunction
+    from pyspark.util import PythonEvalType
+
+    udf = UserDefinedFunction(
+        function, schema, name=type(function).__name__, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+    )
+    column = udf(*[frame[name] for name in frame.columns])
+    return DataFrame(frame._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)

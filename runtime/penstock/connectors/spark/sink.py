@@ -1,0 +1,152 @@
+"""`to_spark`: the rows of each completed checkpoint as a DataFrame.
+
+A sink subtask holds the rows since the last barrier as columns; behind the barrier they become a staged file, which is what
+it votes with. When the checkpoint is complete the JobManager calls the user's function once, with a DataFrame over the files
+of all subtasks and the checkpoint's id. Within one JobManager a checkpoint is committed once; after the loss of the
+JobManager the call may be repeated with the same id and the same rows: like `foreachBatch`, a function that remembers the
+last id it wrote is exactly-once.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.checkpoint.codec import STAGED_FILE
+from penstock.common.errors import ClusterError, PenstockError, SinkError
+from penstock.connectors.sink import Committer, Sink, SinkWriter, StagedCommittable, WriterContext
+from penstock.connectors.spark.arrow_map import map_in_arrow
+from penstock.connectors.spark.staged import file_ref, from_ipc, to_ipc
+from penstock.taskmanager.batch import Batch, ColumnBatch
+from penstock.taskmanager.operators.columns import columns_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.checkpoint.state_files import StateFileReader
+
+ROWS_AT_ONCE = 10_000
+"""Of a staged file, in one Arrow batch on its way into a DataFrame."""
+_PIECES_SCHEMA = "path string, size long, checksum string, content binary"
+
+
+class SparkSink(Sink):
+    """Calls `function(data_frame, checkpoint_id)` in the JobManager for each completed checkpoint that has rows."""
+
+    needs_spark = True
+
+    def __init__(self, function: Callable[[Any, int], Any]) -> None:
+        self.function = function
+
+    def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
+        return SparkWriter()
+
+    def create_committer(self, object_store_options: dict[str, Any], *, job_id: str = "", uid: str = "") -> Committer:
+        return SparkCommitter(self.function)
+
+
+class SparkWriter(SinkWriter):
+    """Holds the rows since the last barrier as columns."""
+
+    def __init__(self) -> None:
+        self._held: list[pa.RecordBatch] = []
+
+    def write_batch(self, batch: Batch, watermark: int) -> None:
+        if len(batch):
+            self._held.append(batch.columns if isinstance(batch, ColumnBatch) else columns_of(batch.values))
+
+    def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
+        if values:
+            self._held.append(columns_of(values))
+
+    def prepare_commit(self, checkpoint_id: int) -> list[Any]:
+        held, self._held = self._held, []
+        if not held:
+            return []
+        schema = _unified([batch.schema for batch in held])
+        about = {"checkpoint": checkpoint_id, "schema": base64.b64encode(schema.serialize()).decode("ascii")}
+        return [StagedCommittable(about, lambda: to_ipc(_as(schema, held)))]
+
+
+class SparkCommitter(Committer):
+    """Calls the function, once per checkpoint, in their order."""
+
+    def __init__(self, function: Callable[[Any, int], Any]) -> None:
+        self._function = function
+        self._committed: set[int] = set()
+
+    def commit(self, committables: list[Any]) -> None:
+        pieces: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        for piece in committables:
+            pieces[piece["checkpoint"]].append(piece)
+        environment = self.environment
+        if environment is None or environment.spark is None:
+            raise ClusterError("to_spark found no Spark cluster in this process", remedy="run the job on a cluster")
+        for checkpoint_id in sorted(pieces.keys() - self._committed):
+            try:
+                with environment.spark.exclusive():
+                    session = environment.spark.session()
+                    self._function(data_frame(session, pieces[checkpoint_id], environment.files), checkpoint_id)
+            except PenstockError:
+                raise
+            except Exception as error:
+                raise SinkError(
+                    f"the function of to_spark raised {type(error).__name__} for checkpoint {checkpoint_id}: "
+                    f"{str(error).strip()[:2000]}",
+                    remedy="correct the function or make its target writable; it is called again with the same rows",
+                ) from error
+            self._committed.add(checkpoint_id)
+
+
+def data_frame(session: Any, pieces: list[dict[str, Any]], files: StateFileReader) -> Any:
+    """A DataFrame over staged pieces, read where Spark runs it; a partition for each piece."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema = _unified([pa.ipc.read_schema(pa.py_buffer(base64.b64decode(piece["schema"]))) for piece in pieces])
+    named = []
+    for piece in pieces:
+        file = piece.get(STAGED_FILE)
+        content = None if file is not None else base64.b64decode(piece["content"])
+        named.append(("", 0, "", content) if file is None else (file["path"], file["size"], file["checksum"], None))
+    rows = session.sparkContext.parallelize(named, len(named))
+    frame = session.createDataFrame(rows, _PIECES_SCHEMA)
+    return map_in_arrow(frame, ReadPieces(files, schema), from_arrow_schema(schema))
+
+
+class ReadPieces:
+    """What `mapInArrow` runs: rows of `_PIECES_SCHEMA` in, the rows of the pieces out."""
+
+    def __init__(self, files: StateFileReader, schema: pa.Schema) -> None:
+        self._files = files
+        self._schema = schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for piece in batch.to_pylist():
+                content = piece["content"]
+                table = from_ipc(self._files.read(file_ref(piece)) if content is None else content)
+                yield from _as(self._schema, table.to_batches()).to_batches(ROWS_AT_ONCE)
+
+
+def _unified(schemas: list[pa.Schema]) -> pa.Schema:
+    """
+    Raises:
+        SinkError: a field is of types that have no common one.
+    """
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise SinkError(
+            f"the rows for to_spark have no common schema: {error}",
+            remedy="give all records of the stream the same fields with the same types",
+        ) from error
+
+
+def _as(schema: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Table:
+    """The batches as one table of a schema that covers each of theirs."""
+    tables = [schema.empty_table(), *(pa.Table.from_batches([batch]) for batch in batches)]
+    return pa.concat_tables(tables, promote_options="permissive").cast(schema)

@@ -1,0 +1,191 @@
+"""`from_spark`: the rows of a DataFrame as the splits of a source.
+
+A micro-batch is staged, then given out, a split per file, and the next one is asked for when all of it was read: batches
+enter in order, and a slow job holds the query back. A checkpoint has the splits that are being read with their positions
+(they name their files) and the query's log as of the last batch given out. So after a failure the rows of that batch come
+from its files, in the same order, and every batch behind it is made anew by the query from the same offsets.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from penstock.checkpoint.layout import SHARED
+from penstock.checkpoint.retrying_store import Stores
+from penstock.checkpoint.state_files import StateFileReader
+from penstock.common.errors import InvalidJob, PenstockError
+from penstock.connectors.source import (
+    EnumeratorContext,
+    ReaderContext,
+    Source,
+    SourceReader,
+    SparkAccess,
+    Split,
+    SplitEnumerator,
+    SplitReader,
+)
+from penstock.connectors.spark import query_log
+from penstock.connectors.spark.arrow_map import map_in_arrow
+from penstock.connectors.spark.feed import Feed, QueryFeed, TableFeed
+from penstock.connectors.spark.staged import FILES_SCHEMA, StagedReader, StageRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LOOK_MS = 20
+"""How often the JobMaster asks whether the next batch is there."""
+
+
+class SparkSource(Source):
+    """The rows of a DataFrame, as Rows.
+
+    Args:
+        df_factory: called in the JobManager with its SparkSession; returns the DataFrame, streaming or not.
+        bounded: a streaming DataFrame is read up to what is there at the start, and the job ends. One that does not
+            stream always ends.
+    """
+
+    needs_spark = True
+
+    def __init__(self, df_factory: Callable[[Any], Any], *, bounded: bool = False) -> None:
+        self.df_factory = df_factory
+        self.bounded = bounded
+
+    def data_frame(self, session: Any) -> Any:
+        """The DataFrame.
+
+        Raises:
+            InvalidJob: the factory raised, or gave something else.
+        """
+        try:
+            frame = self.df_factory(session)
+        except PenstockError:
+            raise
+        except Exception as error:
+            raise InvalidJob(
+                f"the function of from_spark raised {type(error).__name__}: {str(error).strip()[:2000]}",
+                remedy="correct the function; it is called with the SparkSession of the job's cluster",
+            ) from error
+        if not hasattr(frame, "isStreaming"):
+            raise InvalidJob(
+                f"from_spark got {frame!r}, not a DataFrame", remedy="return a DataFrame from the function"
+            )
+        return frame
+
+    def create_enumerator(self) -> SparkEnumerator:
+        return SparkEnumerator(self)
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        return StagedSplits(context)
+
+
+class StagedSplits(SourceReader):
+    """Opens staged files."""
+
+    def __init__(self, context: ReaderContext) -> None:
+        self._stores = Stores(context.object_store_options)
+
+    def open_split(self, split: Split, position: Any) -> SplitReader:
+        return StagedReader(StateFileReader(self._stores, split.root), split.files[0], position)
+
+
+class SparkEnumerator(SplitEnumerator):
+    """Gives out a batch when the one before was read."""
+
+    discovery_interval_ms = LOOK_MS
+    forgets_finished = True
+
+    def __init__(self, source: SparkSource) -> None:
+        self._source = source
+        self._context: EnumeratorContext | None = None
+        self._feed: Feed | None = None
+        self._batch = -1
+        self._log = ""
+        self._unread: set[str] = set()
+        self._done = False
+        self._prefix = ""
+
+    def start(self, context: EnumeratorContext) -> None:
+        self._context = context
+        self._prefix = f"{SHARED}/{uuid.uuid4().hex}-"
+        context.holds.expect_files(self._prefix)
+
+    def discover(self) -> list[Split]:
+        if self._done or self._unread:
+            return []
+        if self._feed is None:
+            self._feed = self._open()
+        batch = self._feed.take()
+        if batch is None:
+            self._done = self._feed.is_ended
+            return []
+        self._batch, self._log = batch.id, batch.log
+        if isinstance(self._feed, TableFeed):
+            self._done = True
+        splits = [
+            Split(f"{batch.id}-{number}", size=int(file["rows"]), files=[_handle(file)])
+            for number, file in enumerate(batch.files)
+        ]
+        self._unread = {split.id for split in splits}
+        assert self._context is not None
+        self._context.holds.hold_files(self._holder, [file["path"] for file in batch.files])
+        return splits
+
+    def _open(self) -> Feed:
+        spark = self._spark()
+        frame = self._source.data_frame(spark.session())
+        if not frame.isStreaming:
+            return TableFeed(frame, self._stage)
+        return QueryFeed(frame, self._stage, log=self._log, taken=self._batch, ends=self._source.bounded)
+
+    def _spark(self) -> SparkAccess:
+        if self._context is None or self._context.spark is None:
+            raise InvalidJob(
+                "from_spark needs a Spark cluster, and this job runs without one",
+                remedy="run the job on a cluster; in penstock.testing use a collection source with the same rows",
+            )
+        return self._context.spark
+
+    def _stage(self, frame: Any, batch_id: int) -> list[dict[str, Any]]:
+        assert self._context is not None
+        stage = StageRows(self._context.storage, f"{self._prefix}{batch_id}-")
+        with self._spark().exclusive():
+            rows = map_in_arrow(frame, stage, FILES_SCHEMA).collect()
+        return sorted((row.asDict() for row in rows), key=lambda file: str(file["path"]))
+
+    @property
+    def _holder(self) -> str:
+        assert self._context is not None
+        return f"batch-{self._context.uid}-{self._batch}"
+
+    def is_finished(self) -> bool:
+        return self._done
+
+    def on_split_finished(self, split_id: str) -> None:
+        self._unread.discard(split_id)
+        if not self._unread and self._context is not None:
+            self._context.holds.release_files(self._holder)
+
+    def snapshot(self) -> Any:
+        return {
+            "batch": self._batch,
+            "unread": sorted(self._unread),
+            "done": self._done,
+            "offsets": query_log.offsets(self._log) if self._log else "",
+            "log": self._log,
+        }
+
+    def restore(self, state: Any) -> None:
+        if state:
+            self._batch, self._log, self._done = state["batch"], state["log"], state["done"]
+            self._unread = set(state["unread"])
+
+    def close(self) -> None:
+        if self._feed is not None:
+            self._feed.close()
+            self._feed = None
+
+
+def _handle(file: dict[str, Any]) -> dict[str, Any]:
+    return {name: file[name] for name in ("path", "size", "checksum")}

@@ -1,0 +1,107 @@
+"""Staged files: rows of a DataFrame as a compressed Arrow stream, under `shared/` of the job's checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.connectors.source import ReadBounds, SplitReader
+from penstock.state.backend import FileRef
+from penstock.taskmanager.batch import ColumnBatch
+from penstock.taskmanager.operators.columns import rows_as_rows
+
+if TYPE_CHECKING:
+    from penstock.checkpoint.state_files import StateFileReader
+    from penstock.checkpoint.storage import CheckpointStorage
+
+FILE_BYTES = 16 * 1024 * 1024
+"""A file ends when it holds that much (uncompressed): a reader has one in memory."""
+FILES_SCHEMA = "path string, size long, checksum string, rows long"
+_FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("checksum", pa.string()), ("rows", pa.int64())])
+
+
+def to_ipc(table: pa.Table) -> bytes:
+    """A table as a compressed Arrow stream."""
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return bytes(out.getvalue())
+
+
+def from_ipc(data: bytes) -> pa.Table:
+    """The table of `to_ipc`."""
+    return pa.ipc.open_stream(data).read_all()
+
+
+def file_ref(file: dict[str, Any]) -> FileRef:
+    return FileRef(file["path"], int(file["size"]), file["checksum"])
+
+
+class StageRows:
+    """What `mapInArrow` runs for every partition: writes its rows, gives a row for each file (`FILES_SCHEMA`).
+
+    Args:
+        storage: the job's folder of checkpoints.
+        prefix: of the files' names; nobody else uses it.
+    """
+
+    def __init__(self, storage: CheckpointStorage, prefix: str) -> None:
+        self._storage = storage
+        self._prefix = prefix
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        held: list[pa.RecordBatch] = []
+        count = 0
+        for batch in batches:
+            if batch.num_rows:
+                held.append(batch)
+            if sum(b.nbytes for b in held) >= FILE_BYTES:
+                yield self._write(held, f"{self._prefix}{partition}-{count}")
+                held = []
+                count += 1
+        if held:
+            yield self._write(held, f"{self._prefix}{partition}-{count}")
+
+    def _write(self, batches: list[pa.RecordBatch], path: str) -> pa.RecordBatch:
+        table = pa.Table.from_batches(batches)
+        ref = self._storage.writer().write(to_ipc(table), path)
+        return pa.RecordBatch.from_pydict(
+            {"path": [ref.path], "size": [ref.size], "checksum": [ref.checksum], "rows": [table.num_rows]}, _FILES
+        )
+
+
+class StagedReader(SplitReader):
+    """The rows of one staged file. A position is the number of rows that were read."""
+
+    def __init__(self, files: StateFileReader, file: dict[str, Any], position: Any) -> None:
+        self._rows = from_ipc(files.read(file_ref(file))).combine_chunks()
+        self._next = 0 if position is None else int(position)
+
+    def read(self, bounds: ReadBounds) -> ColumnBatch | None:
+        rest = self._rows.num_rows - self._next
+        if not rest:
+            return None
+        fits = max(1, rest * bounds.max_bytes // max(1, self._rows.nbytes))
+        part = self._rows.slice(self._next, max(1, min(rest, bounds.max_records, fits)))
+        self._next += part.num_rows
+        # One chunk per column, so one batch; of an empty schema none is made.
+        columns = part.to_batches()
+        batch = columns[0] if columns else pa.RecordBatch.from_pydict({})
+        return ColumnBatch(batch, None, rows_as_rows)
+
+    @property
+    def position(self) -> int:
+        return self._next
+
+    @property
+    def finished(self) -> bool:
+        return self._next >= int(self._rows.num_rows)
+
+    def lag(self) -> int:
+        return int(self._rows.num_rows) - self._next

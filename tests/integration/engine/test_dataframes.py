@@ -1,0 +1,169 @@
+"""Spark's DataFrames at the borders of a job, on real processes: nothing lost, nothing twice, whatever happens between."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.common.errors import InvalidJob
+from penstock.common.executor import executing_on
+from penstock.common.types import Row
+from penstock.datastream.functions import KeyedProcessFunction
+from penstock.datastream.state import ValueStateDescriptor
+from penstock.jobmanager.session import SubmitOptions
+from tests.integration.engine.selfcheck.driver import Driver, environment
+
+if TYPE_CHECKING:
+    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from penstock.jobmanager.embedded import EmbeddedExecutor
+
+pytestmark = pytest.mark.spark
+
+KEYS = 5
+PER_FILE = 4
+"""Numbers of each key in one file, which is one micro-batch."""
+
+
+class CheckSequence(KeyedProcessFunction):
+    """Next to each number the one before it, as state remembers it."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.last = runtime_context.get_state(ValueStateDescriptor("last", int))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        last = self.last.value()
+        self.last.update(value.number)
+        yield Row(key=value.key, number=value.number, last=-1 if last is None else last)
+
+
+class Target:
+    """Where `to_spark` writes: a file per checkpoint, which a repeated call replaces."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        self.calls: Counter[int] = Counter()
+
+    def write(self, frame: Any, checkpoint_id: int) -> None:
+        self.calls[checkpoint_id] += 1
+        rows = [row.asDict() for row in frame.collect()]
+        draft = self.folder / f".{checkpoint_id}"
+        draft.write_text(json.dumps(rows))
+        draft.replace(self.folder / f"{checkpoint_id}.json")
+
+    def rows(self) -> list[dict[str, int]]:
+        return [row for file in self.folder.glob("*.json") for row in json.loads(file.read_text())]
+
+
+def write_files(folder: Path, files: int) -> None:
+    folder.mkdir()
+    for n in range(files):
+        numbers = range(n * PER_FILE, (n + 1) * PER_FILE)
+        draft = folder / f".{n}"
+        draft.write_text("\n".join(json.dumps({"key": key, "number": i}) for i in numbers for key in range(KEYS)))
+        os.utime(draft, (1_700_000_000 + n, 1_700_000_000 + n))
+        draft.replace(folder / f"{n:04}.json")
+
+
+def program(env: StreamExecutionEnvironment, folder: Path, target: Target) -> None:
+    def numbers(spark: Any) -> Any:
+        lines = spark.readStream.schema("key long, number long").option("maxFilesPerTrigger", 1)
+        return lines.json(str(folder)).where("number >= 0")
+
+    stream = env.from_spark(numbers, bounded=True).uid("numbers")
+    stream.key_by(lambda row: row.key).process(CheckSequence()).uid("check").to_spark(target.write).uid("out")
+
+
+def run(
+    executor: EmbeddedExecutor,
+    settings: dict[str, str],
+    folder: Path,
+    target: Target,
+    restore_path: str = "",
+) -> Driver:
+    env = environment(settings | {"penstock.runner": "auto"}, 2)
+    program(env, folder, target)
+    executor.session.submit_options = SubmitOptions(restore_path=restore_path)
+    try:
+        with executing_on(executor):
+            client = env.execute_async("data frames")
+    finally:
+        executor.session.submit_options = SubmitOptions()
+    master = executor.session.dispatcher.job(client.get_job_id().digits)
+    assert master is not None
+    return Driver(executor, master)
+
+
+def verify(rows: list[dict[str, int]], files: int) -> None:
+    found = sorted((row["key"], row["number"], row["last"]) for row in rows)
+    assert found == [(key, n, n - 1) for key in range(KEYS) for n in range(files * PER_FILE)]
+
+
+def test_no_row_is_lost_or_repeated_over_lost_processes(
+    executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
+) -> None:
+    files = 40
+    write_files(tmp_path / "in", files)
+    target = Target(tmp_path / "out")
+    driver = run(executor, settings, tmp_path / "in", target).running(2)
+    assert driver.master.runner.name == "batched"
+    driver.hurt(driver.kill_executor)
+    driver.running(1)
+    driver.hurt(driver.kill_python_worker)
+    driver.finished()
+    verify(target.rows(), files)
+    assert set(target.calls.values()) == {1}
+    assert driver.master.history.restarts >= 2
+    staged = [path for path in (tmp_path / "checkpoints").rglob("shared/*") if path.is_file()]
+    assert len(staged) <= 12, "staged files go when nobody needs them"
+
+
+def test_a_savepoint_takes_the_rows_that_wait_with_it(
+    executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
+) -> None:
+    files = 25
+    write_files(tmp_path / "in", files)
+    target = Target(tmp_path / "out")
+    driver = run(executor, settings, tmp_path / "in", target).running(2)
+    operation = driver.ask("stop")
+    driver.finished()
+    assert operation.location is not None
+    moved = tmp_path / "moved"
+    Path(operation.location.removeprefix("file://")).rename(moved)
+    before = max(target.calls)
+    run(executor, settings, tmp_path / "in", target, f"file://{moved}").finished()
+    assert max(target.calls) > before, "numbers of checkpoints go on behind the savepoint's"
+    verify(target.rows(), files)
+
+
+def test_a_table_is_read_once(executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path) -> None:
+    env = environment(settings | {"penstock.runner": "auto"}, 2)
+    rows = env.from_spark(lambda spark: spark.range(0, 10_000, 1, 3).selectExpr("id", "id % 7 as key"))
+    with (
+        executing_on(executor),
+        rows.key_by(lambda row: row.key).map(lambda row: row.id).execute_and_collect() as found,
+    ):
+        assert sorted(found) == list(range(10_000))
+
+
+def test_the_pipelined_runner_is_refused_at_once(executor: EmbeddedExecutor, settings: dict[str, str]) -> None:
+    env = environment(settings | {"penstock.runner": "pipelined"}, 1)
+    env.from_spark(lambda spark: spark.range(1), "rows").print()
+    with executing_on(executor), pytest.raises(InvalidJob, match="pipelined runner holds them") as caught:
+        env.execute("refused")
+    assert caught.value.operator == "rows"
+    assert "test_dataframes.py" in caught.value.location
+
+
+def test_a_query_with_state_of_its_own_is_refused(executor: EmbeddedExecutor, settings: dict[str, str]) -> None:
+    env = environment(settings | {"penstock.runner": "batched"}, 1)
+    env.from_spark(lambda spark: spark.readStream.format("rate").load().groupBy("value").count(), "counts").print()
+    with executing_on(executor), pytest.raises(InvalidJob, match="keeps state of its own") as caught:
+        env.execute("refused")
+    assert caught.value.operator == "counts"
+    assert "key_by" in caught.value.remedy
