@@ -32,7 +32,7 @@ def build_registry(controller: Controller, credentials: Credentials) -> kopf.Ope
     registry = kopf.OperatorRegistry()
 
     def login(settings: kopf.OperatorSettings, **kwargs: Any) -> Any:
-        if credentials.token_file is not None:
+        if credentials.in_cluster:
             return kopf.login_with_service_account(settings=settings, **kwargs)
         return kopf.login_with_kubeconfig(settings=settings, **kwargs)
 
@@ -81,7 +81,7 @@ async def watch(
     ready: asyncio.Event,
 ) -> None:
     """Watch until `stop`; `ready` is set when the watch streams are being opened."""
-    if credentials.token_file is None and "KUBECONFIG" not in os.environ:
+    if not credentials.in_cluster and "KUBECONFIG" not in os.environ:
         log.info("watching with the default kubeconfig")
     await kopf.operator(
         registry=build_registry(controller, credentials),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -73,11 +74,33 @@ def test_a_kubeconfig_with_a_token(tmp_path: Path) -> None:
     )
 
 
+def test_a_kubeconfig_with_a_credential_plugin(tmp_path: Path) -> None:
+    answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "made"}}
+    user = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "echo",
+        "args": [json.dumps(answer)],
+        "interactiveMode": "Never",
+    }
+    path = tmp_path / "config"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+                "clusters": [{"name": "k", "cluster": {"server": "http://127.0.0.1:1"}}],
+                "users": [{"name": "u", "user": {"exec": user}}],
+            }
+        )
+    )
+    assert find_credentials(str(path)).headers() == {"Authorization": "Bearer made"}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"current-context": "other"}, "no entry 'other' in contexts"),
-        ({"users": [{"name": "u", "user": {"exec": {}}}]}, "credential plugin"),
+        ({"current-context": "other"}, "Expected object with name other in .*contexts list"),
+        ({"clusters": []}, "Expected object with name k in .*clusters list"),
     ],
 )
 def test_kubeconfigs_that_cannot_be_used_say_why(tmp_path: Path, change: dict[str, Any], words: str) -> None:
