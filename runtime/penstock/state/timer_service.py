@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from penstock.state.ttl import Clock
 
 MIN_WATERMARK = -(2**63)
+MAX_TIME = 2**63 - 1
+"""A timer for later fires then: with the final watermark."""
 
 
 class TimerService:
@@ -48,17 +50,17 @@ class TimerService:
 
     def register_event_time_timer(self, timestamp: int) -> None:
         at = self._at
-        self._register_event(timestamp, (at.key, at.namespace))
+        self._register_event(timestamp if timestamp < MAX_TIME else MAX_TIME, (at.key, at.namespace))
 
     def register_processing_time_timer(self, timestamp: int) -> None:
         at = self._at
-        self._register_processing(timestamp, (at.key, at.namespace))
+        self._register_processing(timestamp if timestamp < MAX_TIME else MAX_TIME, (at.key, at.namespace))
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        self._event_time.delete(timestamp, (self._at.key, self._at.namespace))
+        self._event_time.delete(min(timestamp, MAX_TIME), (self._at.key, self._at.namespace))
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        self._processing_time.delete(timestamp, (self._at.key, self._at.namespace))
+        self._processing_time.delete(min(timestamp, MAX_TIME), (self._at.key, self._at.namespace))
 
     def advance_watermark(self, timestamp: int) -> None:
         self.current_watermark = timestamp

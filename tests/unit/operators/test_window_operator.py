@@ -624,3 +624,21 @@ def test_window_join_pairs_within_a_window_only() -> None:
     left = [("k", "left", n) for n in range(2)]
     run.push(*left, *[("k", "right", n) for n in range(3)], at=10 * hour).end()
     assert len(run.values) == 6
+
+
+@pytest.mark.parametrize(
+    ("assigner", "windows"),
+    [
+        (TumblingEventTimeWindows.of(100), 1),
+        (SlidingEventTimeWindows.of(90, 30), 3),
+        (EventTimeSessionWindows.with_gap(10), 1),
+    ],
+)
+def test_windows_end_with_time_itself(assigner: Any, windows: int, grouping: str) -> None:
+    """What a count window gives has the latest of all timestamps."""
+    run = OperatorRun(WindowOperator(assigner, Spec.reduce(add), KEY, allowed_lateness=50, grouping=grouping))
+    run.push(("a", 1), at=[MAX_TIMESTAMP]).watermark(1_000).push(("a", 2), at=[MAX_TIMESTAMP])
+    run.snapshot()
+    assert run.results == []
+    run.end()
+    assert run.results == [(("a", 3), MAX_TIMESTAMP - 1)] * windows

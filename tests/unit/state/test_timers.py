@@ -201,3 +201,15 @@ def test_timers_that_came_and_went_between_snapshots_cost_nothing(tmp_path: Path
         timers.event(f"k{i}", 5)
         timers.service.advance_watermark(5)
     assert backends.snapshot(timers.backend, 2)["bytes_uploaded"] < 200
+
+
+@pytest.mark.parametrize("name", ["hashmap", "rocksdb"])
+def test_a_timer_for_later_than_time_itself_fires_with_the_final_watermark(name: str, tmp_path: Path) -> None:
+    timers = Timers(Backends(name, tmp_path).create())
+    timers.event("a", 2**63 + 5)
+    timers.event("b", 2**63 + 7)
+    timers.delete("b", 2**63 + 7)
+    timers.service.advance_watermark(2**63 - 2)
+    assert timers.take() == []
+    timers.service.advance_watermark(2**63 - 1)
+    assert timers.take() == [(2**63 - 1, "a")]

@@ -52,7 +52,7 @@ class _EventTimeSessions(_SessionAssigner):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> list[TimeWindow]:
-        return [TimeWindow(event_time_of(timestamp), timestamp + self.gap_ms(element))]
+        return [TimeWindow.of_length(event_time_of(timestamp), self.gap_ms(element))]
 
     def get_default_trigger(self, env: object = None) -> Trigger[Any, TimeWindow]:
         return EventTimeTrigger()

@@ -8,7 +8,7 @@ from penstock.common.errors import InvalidJob
 from penstock.common.time import TimeLike, as_millis
 from penstock.datastream.windowing.assigner import WindowAssigner, event_time_of, positive_millis
 from penstock.datastream.windowing.trigger import EventTimeTrigger, ProcessingTimeTrigger, Trigger
-from penstock.datastream.windowing.windows import TimeWindow
+from penstock.datastream.windowing.windows import MAX_LONG, TimeWindow
 
 
 def _aligned(size: TimeLike, slide: TimeLike, offset: TimeLike | None, what: str) -> tuple[int, int, int]:
@@ -32,6 +32,8 @@ class _TimeAssigner(WindowAssigner[Any, TimeWindow]):
         """All windows that hold `timestamp`, the latest first; none if it falls between two windows (T29)."""
         size = self.size_ms
         last = timestamp - (timestamp - self.offset_ms) % self.slide_ms
+        if last > MAX_LONG - size:
+            return [TimeWindow.of_length(start, size) for start in range(last, timestamp - size, -self.slide_ms)]
         return [TimeWindow(start, start + size) for start in range(last, timestamp - size, -self.slide_ms)]
 
     def __repr__(self) -> str:

@@ -59,6 +59,18 @@ class TimeWindow(Window):
         return TimeWindow(min(self.start, other.start), max(self.end, other.end))
 
     @staticmethod
+    def of_length(start: int, length: int) -> TimeWindow:
+        """The window that begins at `start`; it ends with time itself at the latest.
+
+        What a count or global window gives has the latest of all timestamps, and may go into time windows.
+
+        >>> TimeWindow.of_length(MAX_LONG - 5, 10).end == MAX_LONG
+        True
+        """
+        end = start + length
+        return TimeWindow(start, end if end < MAX_LONG else MAX_LONG)
+
+    @staticmethod
     def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
         """Start (ms) of the epoch-aligned window of `window_size` that holds `timestamp`; negative times work too.
 

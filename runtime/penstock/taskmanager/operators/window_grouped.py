@@ -87,6 +87,8 @@ class GroupedWindows:
             self._offset = MIN_TIMESTAMP
         else:
             self._size, self._slide, self._offset = assigner.size_ms, assigner.slide_ms, assigner.offset_ms
+        self._last = MAX_TIMESTAMP if self._is_global else MAX_TIMESTAMP - 1
+        """No window reaches further."""
         self._slice = gcd(self._size, self._slide)
         self._lateness = operator.allowed_lateness if assigner.is_event_time() else 0
         self._fold = Fold(spec)
@@ -193,16 +195,20 @@ class GroupedWindows:
         if start not in self._due:
             self._schedule(start)
         table = self._table.borrow(keys, self._namespace(start))
-        return _Window(start, table, has_fired=self._event_time and start + self._size - 1 <= self._operator.watermark)
+        return _Window(start, table, has_fired=self._event_time and self._end(start) <= self._operator.watermark)
 
     def close_window(self, window: _Window) -> None:
         self._table.give_back(window.table, window.changed, self._namespace(window.start))
 
     def _namespace(self, start: int) -> Namespace:
-        return (0,) if self._is_global else (start, start + self._size)
+        return (0,) if self._is_global else (start, self._end(start) + 1)
 
     def _window(self, start: int) -> Window:
-        return GlobalWindow.get() if self._is_global else TimeWindow(start, start + self._size)
+        return GlobalWindow.get() if self._is_global else TimeWindow.of_length(start, self._size)
+
+    def _end(self, start: int) -> int:
+        """The last timestamp that belongs to the window."""
+        return min(start + self._size - 1, self._last)
 
     # --- clocks -----------------------------------------------------------------------------------------------
 
@@ -220,7 +226,7 @@ class GroupedWindows:
         return None if self._event_time or not self._due else self._next_due
 
     def _schedule(self, start: int) -> None:
-        end = start + self._size - 1
+        end = self._end(start)
         has_fired = self._event_time and end <= self._operator.watermark
         self._due[start] = due = end + self._lateness if has_fired else end
         self._next_due = min(self._next_due, due)
@@ -229,7 +235,7 @@ class GroupedWindows:
         """Fire and clean up what is due, in order of time."""
         while now >= self._next_due:
             for due, start in sorted((due, start) for start, due in self._due.items() if due <= now):
-                end = start + self._size - 1
+                end = self._end(start)
                 if due == end and self._lateness:
                     self._fire(start, self._table.items(self._namespace(start)))
                     self._due[start] = end + self._lateness
@@ -253,7 +259,7 @@ class GroupedWindows:
             fold = self._fold.result
             values = [accumulator if self._fold.is_reduce else fold(accumulator) for _, accumulator in items]
             results.values.extend(values)
-            results.timestamps.extend(repeat(start + self._size - 1, len(values)))
+            results.timestamps.extend(repeat(self._end(start), len(values)))
         else:
             for key, accumulator in items:
                 self._fire_pane(start, key, accumulator)
