@@ -49,12 +49,12 @@ def read_arrivals(folder: Path) -> Arrivals:
 
 
 @contextmanager
-def live(**options: Any) -> Iterator[tuple[Run, Arrivals]]:
-    """Run `penstock_live` with these options."""
+def live(program: str = "penstock_live.py", **options: Any) -> Iterator[tuple[Run, Arrivals]]:
+    """Run `penstock_live`, or another program of its kind, with these options."""
     out = Path(tempfile.mkdtemp(prefix="penstock-benchmark-live-"))
     try:
         arguments = [part for key, value in options.items() for part in (f"--{key.replace('_', '-')}", str(value))]
-        command = [sys.executable, str(PROGRAMS / "penstock_live.py"), "--out", str(out), *arguments]
+        command = [sys.executable, str(PROGRAMS / program), "--out", str(out), *arguments]
         records = max(1, int(options.get("rate", 1000) * options.get("seconds", 20)))
         run = execute(command, {"PYTHONPATH": str(RUNTIME)}, records, out / "log.txt", keep_moments=True)
         yield run, read_arrivals(out)
@@ -88,21 +88,24 @@ def rescale(records: int | None, repetitions: int) -> dict[str, Any]:
     gaps = []
     for _ in range(repetitions):
         rate = 50_000
-        with live(runner="batched", rate=rate, keys=keys, warm_up=keys / rate + 5, seconds=10, action="rescale:4") as (
-            run,
-            arrivals,
-        ):
+        options = {"rate": rate, "keys": keys, "warm_up": keys / rate + 5, "seconds": 10, "worker_slots": 4}
+        with live(runner="batched", action="rescale:4", **options) as (run, arrivals):
             gaps.append(arrivals.between(run.result["acted"] - 1, run.result["end"]).longest_gap_s())
     return {"keys": keys, "gap_s": round(statistics.median(gaps), 2), "gaps_s": gaps, "goal_s": 5}
 
 
 def recovery(records: int | None, repetitions: int) -> dict[str, Any]:
-    """SIGKILL of an executor: until output resumes."""
-    gaps = []
+    """SIGKILL of an executor, and of the JobManager with another one started at once: until output resumes."""
+    executor, job_manager = [], []
     for _ in range(repetitions):
-        with live(runner="batched", rate=1000, warm_up=10, seconds=30, action="kill") as (run, arrivals):
-            gaps.append(arrivals.between(run.result["acted"] - 1, run.result["end"]).longest_gap_s())
-    return {"gap_s": round(statistics.median(gaps), 2), "gaps_s": gaps, "goal_s": 10}
+        with live(runner="batched", rate=1000, warm_up=10, seconds=20, action="kill") as (run, arrivals):
+            executor.append(arrivals.between(run.result["acted"] - 1, run.result["end"]).longest_gap_s())
+        with live("penstock_takeover.py", runner="batched", rate=1000, warm_up=10, seconds=5) as (run, _):
+            job_manager.append(run.result["resumed"] - run.result["acted"])
+    return {
+        name: {"gap_s": round(statistics.median(gaps), 2), "gaps_s": [round(gap, 2) for gap in gaps], "goal_s": goal}
+        for name, gaps, goal in (("executor", executor, 10), ("jobmanager", job_manager, 20))
+    }
 
 
 def memory(records: int | None, repetitions: int) -> dict[str, Any]:

@@ -3,7 +3,8 @@
     python penstock_live.py --out DIR [--rate 1000] [--keys 1000] [--runner batched] [--seconds 30] [--action rescale:4]
 
 Actions, after `--warm-up` seconds: `none`, `rescale:N`, `kill` (SIGKILL of an executor). The sink appends pairs of doubles
-to `DIR/latency-*`: the moment a batch of records arrived, and the longest and shortest time since its records were due.
+to `DIR/latency-*`, one per record: the moment it arrived and the moment it was due. A job with an id goes on from its last
+checkpoint. SIGTERM cancels the job.
 """
 
 from __future__ import annotations
@@ -12,27 +13,31 @@ import argparse
 import json
 import os
 import signal
-import struct
+import sys
 import time
+from array import array
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from penstock.common.configuration import Configuration
+from penstock.common.executor import executing_on
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.datagen import DataGeneratorSource
 from penstock.connectors.sink import Sink, SinkWriter, WriterContext
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-
-ARRIVAL = struct.Struct("<dd")
-"""Moment of arrival and moment at which the record was due, s since the epoch."""
+from penstock.jobmanager.embedded import EmbeddedExecutor
+from penstock.jobmanager.session import SubmitOptions
 
 
 class Paced:
-    """Index -> (key, moment at which the record is due). A schedule begins with the first index a subtask reads."""
+    """Index -> (key, moment at which the record is due).
+
+    A subtask's schedule is the earliest that its records fit: the first ones may come late, none comes early.
+    """
 
     def __init__(self, rate: float, keys: int) -> None:
         self.rate = rate
@@ -41,8 +46,9 @@ class Paced:
 
     def __call__(self, index: int) -> tuple[int, float]:
         due = index / self.rate
-        if self.origin is None:
-            self.origin = time.time() - due
+        origin = time.time() - due
+        if self.origin is None or origin < self.origin:
+            self.origin = origin
         return index % self.keys, self.origin + due
 
 
@@ -70,7 +76,10 @@ class LatencyWriter(SinkWriter):
 
     def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
         now = time.time()
-        self._file.write(b"".join([ARRIVAL.pack(now, value[0]) for value in values]))
+        pairs = array("d")
+        for value in values:
+            pairs.extend((now, value[0]))
+        self._file.write(pairs.tobytes())
 
     def close(self) -> None:
         self._file.close()
@@ -99,21 +108,37 @@ def main() -> None:
     arguments.add_argument("--keys", type=int, default=1000)
     arguments.add_argument("--runner", default="auto")
     arguments.add_argument("--slots", type=int, default=2)
+    arguments.add_argument("--worker-slots", type=int, default=1, help="slots of each worker")
     arguments.add_argument("--warm-up", type=float, default=10)
     arguments.add_argument("--seconds", type=float, default=20)
     arguments.add_argument("--action", default="none")
+    arguments.add_argument("--job-id", default="")
     options = arguments.parse_args()
     out = Path(options.out).resolve()
     configuration = Configuration()
     configuration.set_string("penstock.runner", options.runner)
     configuration.set_string("execution.checkpointing.dir", (out / "checkpoints").as_uri())
+    configuration.set_string("taskmanager.numberOfTaskSlots", str(options.worker_slots))
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(options.slots)
     env.enable_checkpointing(timedelta(seconds=1))
     source = DataGeneratorSource(Paced(options.rate, options.keys), records_per_second=options.rate)
     paced = env.from_source(source, WatermarkStrategy.no_watermarks(), "paced")
     paced.key_by(lambda value: value[0]).process(Counting()).sink_to(LatencySink(str(out)))
-    client: Any = env.execute_async("live")
+    executor = EmbeddedExecutor(SubmitOptions(job_id=options.job_id))
+    with executing_on(executor):
+        client: Any = env.execute_async("live")
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        moments = act(client, out, options)
+    finally:
+        client.cancel().result(60)
+        executor.stop()
+    print("RESULT " + json.dumps(moments), flush=True)
+
+
+def act(client: Any, out: Path, options: argparse.Namespace) -> dict[str, float]:
+    """Do what is asked for; when the job began, when it was done, when it was answered, the end (s since the epoch)."""
     while not list(out.glob("latency-*")):
         if client.get_job_status().result(10).name in ("FAILED", "FINISHED", "CANCELED"):
             raise SystemExit("the job ended before its first record")
@@ -127,9 +152,7 @@ def main() -> None:
         os.kill(executors()[0], signal.SIGKILL)
     answered = time.time()
     time.sleep(options.seconds)
-    end = time.time()
-    client.cancel().result(60)
-    print("RESULT " + json.dumps({"begin": begin, "end": end, "acted": acted, "answered": answered}), flush=True)
+    return {"begin": begin, "end": time.time(), "acted": acted, "answered": answered}
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.common.errors import ClusterError
+from penstock.jobmanager import class_archive
 from penstock.jobmanager import jvm as jvm_package
 from penstock.jobmanager.java import find_java
 from penstock.jobmanager.spark_sql import SparkSql
@@ -144,13 +145,14 @@ class SparkCluster:
 
     def _conf(self) -> dict[str, str]:
         config = self.config
+        jvm_options = " ".join(class_archive.jvm_options(find_java()))
         conf = {
             "spark.app.name": config.app_name,
             "spark.driver.host": config.host,
             "spark.driver.bindAddress": config.host,
             "spark.driver.memory": f"{config.driver_memory_mb}m",
-            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-            "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "spark.driver.extraJavaOptions": jvm_options,
+            "spark.executor.extraJavaOptions": jvm_options,
             "spark.executor.memory": f"{config.executor_memory_mb}m",
             "spark.executor.cores": str(MAX_PIPELINED_LEVELS),
             "spark.rpc.netty.dispatcher.numThreads": "2",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyspark
 
+from penstock.jobmanager import class_archive
 from penstock.jobmanager.java import find_java
 
 _CORES_PER_SLOT = 64
@@ -32,8 +33,7 @@ def worker_command(
         "SPARK_SCALA_VERSION": "2.13",
         "SPARK_LOCAL_DIRS": work_dir,
     }
-    options = ["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k"]
-    options.append("-Dspark.worker.cleanup.enabled=true")
+    options = ["-Xmx192m", "-Xss512k", *class_archive.jvm_options(java_home), "-Dspark.worker.cleanup.enabled=true"]
     if secret:
         environment["SPARK_AUTH_SECRET"] = secret
         options += [
@@ -46,7 +46,7 @@ def worker_command(
         os.path.join(java_home, "bin", "java"),
         *options,
         "-cp",
-        f"{spark_home}/jars/*",
+        class_archive.class_path(),
         "org.apache.spark.deploy.worker.Worker",
         "--cores",
         str(slots * _CORES_PER_SLOT),

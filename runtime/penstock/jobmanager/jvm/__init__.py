@@ -24,7 +24,8 @@ def _sources() -> dict[str, str]:
     return {f.name: f.read_text() for f in sorted(folder.iterdir(), key=lambda f: f.name) if f.name.endswith(".java")}
 
 
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
+    """Where what was made for the JVMs is kept; it is there when this returns."""
     root = os.environ.get("PENSTOCK_CACHE") or os.path.join(os.path.expanduser("~"), ".cache", "penstock")
     folder = Path(root) / "jvm"
     try:
@@ -42,7 +43,7 @@ def build_jar(gateway: Any) -> Path:
     packaged = Path(__file__).parent / f"penstock-{digest}.jar"
     if packaged.exists():
         return packaged
-    jar = _cache_folder() / f"penstock-{digest}.jar"
+    jar = cache_folder() / f"penstock-{digest}.jar"
     if not jar.exists():
         classes = _compile(gateway, sources)
         handle, temporary = tempfile.mkstemp(dir=jar.parent)

@@ -1,0 +1,64 @@
+"""A job of ten records on an embedded cluster, and the moments of its start.
+
+    python penstock_startup.py --started 1795000000.0
+
+`--started`: when the process was started (s since the epoch).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from typing import Any
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--started", type=float, required=True)
+    options = arguments.parse_args()
+    moments = {"started": options.started, "python": time.time()}
+
+    from penstock.common.executor import executing_on
+    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from penstock.jobmanager.embedded import LocalClusterProvider
+    from penstock.jobmanager.local_cluster import LocalCluster
+    from penstock.jobmanager.session import Session
+
+    moments["engine imported"] = time.time()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    import pyspark.java_gateway
+
+    moments["pyspark imported"] = time.time()
+    noted(moments, pyspark.java_gateway, "launch_gateway", "driver's JVM")
+    noted(moments, LocalCluster, "start", "Master and SparkContext")
+    noted(moments, LocalClusterProvider, "runner_for", "workers and executors")
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(2)
+    env.from_collection([(n % 2, n) for n in range(10)]).key_by(0).reduce(lambda total, one: one).print()
+    session = Session(LocalClusterProvider())
+    with executing_on(session):
+        env.execute("ten records")
+    moments["job"] = time.time()
+    session.stop()
+    moments["stopped"] = time.time()
+    print("RESULT " + json.dumps({"begin": options.started, "end": time.time(), "moments": moments}), flush=True)
+
+
+def noted(moments: dict[str, float], owner: Any, name: str, what: str) -> None:
+    """Note when a call returns."""
+    call = getattr(owner, name)
+
+    def calling(*arguments: Any, **named: Any) -> Any:
+        try:
+            return call(*arguments, **named)
+        finally:
+            moments[what] = time.time()
+
+    setattr(owner, name, calling)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""JVMs start faster with an archive of their classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.jobmanager.class_archive import jvm_options, make_archive
+from penstock.jobmanager.java import find_java
+from penstock.jobmanager.local_cluster import LocalCluster
+from tests.integration.engine.selfcheck import processes
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+def test_every_jvm_of_a_cluster_maps_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
+    assert not any("SharedArchiveFile" in option for option in jvm_options(find_java()))
+    archive = make_archive()
+    assert archive.parent == tmp_path / "jvm"
+    assert list(archive.parent.glob("penstock-classes-*")) == []
+
+    cluster = LocalCluster()
+    cluster.start()
+    try:
+        cluster.ensure_slots(1)
+        [worker] = cluster.workers.values()
+        jvms = {
+            cluster.spark.driver_pid,
+            worker,
+            *(p.pid for p in processes.descendants([worker]) if "java" in p.command),
+        }
+        assert len(jvms) == 3
+        for pid in jvms:
+            assert str(archive) in Path(f"/proc/{pid}/maps").read_text()
+    finally:
+        cluster.stop()
