@@ -24,10 +24,12 @@ from pathlib import Path
 
 from penstock.cli.client import RestClient
 from penstock.common.errors import PenstockError
-from tests.integration.engine.selfcheck import Plan, problems_of, processes
+from tests.integration.engine.selfcheck import processes
 from tests.integration.engine.selfcheck.driver import configuration
+from tests.integration.engine.selfcheck.job import Plan
 from tests.integration.engine.selfcheck.main import REST, argument
 from tests.integration.engine.selfcheck.masters import Master, latest_checkpoint
+from tests.integration.engine.selfcheck.output import problems_of
 
 RATE = 1_000
 """Records per second."""

@@ -7,9 +7,18 @@ compiled. The engine's modules are imported here once, before workers are forked
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
+
+PRELOADED = (
+    "penstock.taskmanager.worker",
+    "penstock.datastream",
+    "penstock.datastream.window",
+    "penstock.datastream.connectors.file_system",
+)
+"""What nearly every job imports. A job's own modules are left to its workers: what a module opens must not be shared."""
 
 
 def prefer_installed(path: list[str]) -> list[str]:
@@ -26,7 +35,9 @@ def main() -> None:
     os.environ.pop("SPARK_PIPELINED_UDF", None)
     os.environ.pop("SPARK_BUFFER_SIZE", None)
     sys.path[:] = prefer_installed(sys.path)
-    importlib.import_module("penstock.taskmanager.worker")
+    for name in PRELOADED:
+        importlib.import_module(name)
+    gc.freeze()
     importlib.import_module("pyspark.daemon").manager()
 
 

@@ -1,9 +1,9 @@
 """The batched runner, and what both runners on Spark share: placement, shipping of the job, one Spark job of all levels.
 
 *batched*: regular shuffles; a level starts when the one before has ended; an epoch is one Spark job. *pipelined*
-(`pipelined_runner`): pipelined shuffles; all levels run at once in Python workers of their own (Spark pools workers by
-environment, so each level gets a variable of its own). Placement is the same in both: slot i's partitions name slot i's
-executor as their only preferred location, and the locality wait is longer than any task of the batched runner takes.
+(`pipelined_runner`): pipelined shuffles; all levels run at once, each in a Python worker of its own. Placement is the same in
+both: slot i's partitions name slot i's executor as their only preferred location, and the locality wait is longer than any
+task of the batched runner takes.
 """
 
 from __future__ import annotations
@@ -117,12 +117,12 @@ class SparkRunner:
             is_last=level == attempt.levels - 1,
         )
         # Spark pools Python workers by environment: those that hold state are never lent to functions of DataFrames.
-        context.environment["PENSTOCK_LEVEL"] = str(level) if self.streaming else "all"
+        context.environment["PENSTOCK_TASKS"] = "1"
         serializer = FlushingSerializer() if self.streaming else NoOpSerializer()
         try:
             return _wrap_function(context, function, serializer, serializer)
         finally:
-            del context.environment["PENSTOCK_LEVEL"]
+            del context.environment["PENSTOCK_TASKS"]
 
     def run_epoch(self, commands: list[EpochCommand]) -> list[LevelAck]:
         attempt = self._attempt

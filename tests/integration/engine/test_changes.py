@@ -8,7 +8,9 @@ import pytest
 
 from penstock.common.job_status import JobStatus
 from penstock.jobmanager.session import SubmitOptions
-from tests.integration.engine.selfcheck import Plan, start, verify
+from tests.integration.engine.selfcheck.driver import start
+from tests.integration.engine.selfcheck.job import Plan
+from tests.integration.engine.selfcheck.output import verify
 
 if TYPE_CHECKING:
     from penstock.jobmanager.embedded import EmbeddedExecutor

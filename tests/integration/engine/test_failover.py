@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.engine.selfcheck import Driver, Plan, start, verify
+from tests.integration.engine.selfcheck.driver import Driver, start
+from tests.integration.engine.selfcheck.job import Plan
+from tests.integration.engine.selfcheck.output import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable

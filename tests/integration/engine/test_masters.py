@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.engine.selfcheck import Plan, verify
+from tests.integration.engine.selfcheck.job import Plan
 from tests.integration.engine.selfcheck.main import argument
 from tests.integration.engine.selfcheck.masters import Master, latest_checkpoint, wait_for_checkpoint
+from tests.integration.engine.selfcheck.output import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.common.executor import executing_on
-from tests.integration.engine.selfcheck import Plan, start, verify
-from tests.integration.engine.selfcheck.driver import environment
-from tests.integration.engine.selfcheck.job import checked
+from tests.integration.engine.selfcheck.driver import environment, start
+from tests.integration.engine.selfcheck.job import Plan, checked
+from tests.integration.engine.selfcheck.output import verify
 
 if TYPE_CHECKING:
     from penstock.jobmanager.embedded import EmbeddedExecutor

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.engine.selfcheck import Plan, start, verify
-from tests.integration.engine.selfcheck.driver import configuration
+from tests.integration.engine.selfcheck.driver import configuration, start
+from tests.integration.engine.selfcheck.job import Plan
+from tests.integration.engine.selfcheck.output import verify
 
 if TYPE_CHECKING:
     from penstock.jobmanager.embedded import EmbeddedExecutor
