@@ -16,6 +16,7 @@ from benchmarks.environments import cache, python_of, site_packages
 from benchmarks.execution import Run, RunFailed, execute
 from benchmarks.readings import Shape
 
+LEAST_RECORDS = 50_000
 PROGRAMS = Path(__file__).parent / "programs"
 RUNTIME = Path(__file__).parents[1] / "runtime"
 
@@ -28,7 +29,7 @@ class System:
         peer: whose environment.
         program: file in `programs/`.
         workloads: which of them it has.
-        share: of the records; slow systems get fewer, for their cost per record is the same.
+        share: of the records, by name of the benchmark; slow systems get fewer, for their cost per record is the same.
         goal: most that Penstock may cost, as a multiple of this system's cost, by name of the benchmark.
     """
 
@@ -37,7 +38,7 @@ class System:
     program: str
     workloads: tuple[str, ...]
     arguments: tuple[str, ...] = ()
-    share: float = 1.0
+    share: Callable[[str], float] = lambda name: 1.0
     goal: Callable[[str], float] | None = None
 
     def environment(self) -> dict[str, str]:
@@ -72,9 +73,14 @@ SYSTEMS = [
     System("penstock-process", "penstock", "penstock_readings.py", ("w2",), ("--style", "process")),
     System("bytewax", "bytewax", "bytewax_readings.py", _ALL, goal=lambda name: 1.0),
     System("flink-sql", "flink", "flink_sql_readings.py", _COLUMNS, goal=lambda name: 1.0),
-    System("pyflink", "flink", "pyflink_readings.py", _ALL, share=0.25, goal=lambda name: 0.1),
+    System("pyflink", "flink", "pyflink_readings.py", _ALL, share=lambda name: 0.2, goal=lambda name: 0.1),
     System(
-        "spark", "spark", "spark_readings.py", ("w2",), share=0.2, goal=lambda name: 0.005 if name == "w2-1m" else 0.05
+        "spark",
+        "spark",
+        "spark_readings.py",
+        ("w2",),
+        share=lambda name: 0.01 if name == "w2-1m" else 0.1,
+        goal=lambda name: 0.005 if name == "w2-1m" else 0.05,
     ),
 ]
 
@@ -89,7 +95,9 @@ def compare(name: str, records: int, repetitions: int, only: Sequence[str] = ())
     systems = [
         system for system in SYSTEMS if benchmark.workload in system.workloads and (not only or system.name in only)
     ]
-    inputs = {system.name: _input(benchmark, max(100_000, int(records * system.share))) for system in systems}
+    inputs = {
+        system.name: _input(benchmark, max(LEAST_RECORDS, int(records * system.share(name)))) for system in systems
+    }
     runs: dict[str, list[Run]] = {system.name: [] for system in systems}
     problems: dict[str, str] = {}
     for repetition in range(repetitions):

@@ -46,6 +46,8 @@ class Run:
     result: dict[str, Any] = field(default_factory=dict)
     memory_mb: list[int] = field(default_factory=list)
     """Of all processes, every half second between the first record and the end."""
+    workers_mb: list[int] = field(default_factory=list)
+    """Of these, without the program itself and its driver."""
 
     @property
     def cpu_us(self) -> float:
@@ -104,4 +106,9 @@ def execute(
         load=load,
         result=result,
         memory_mb=[round(size / 2**20) for moment, size in tree.memory if begin <= moment <= end],
+        workers_mb=[
+            round((size - own) / 2**20)
+            for (moment, size), own in zip(tree.memory, tree.coordinator_memory, strict=True)
+            if begin <= moment <= end
+        ],
     )

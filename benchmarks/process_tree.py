@@ -49,6 +49,14 @@ def descendants(root: int) -> list[int]:
     return tree
 
 
+def is_driver(pid: int) -> bool:
+    """Spark's driver: the JVM of a JobManager."""
+    try:
+        return b"SparkSubmit" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
 def memory(pid: int) -> int:
     """Bytes a process uses, its share of what is shared (PSS); 0 if it is gone."""
     try:
@@ -78,6 +86,8 @@ class ProcessTree(threading.Thread):
         self._cpu: list[float] = []
         self.memory: list[tuple[float, int]] = []
         """Moment (s since the epoch) and bytes of all processes, every half second."""
+        self.coordinator_memory: list[int] = []
+        """Of these, bytes of the program itself and its drivers."""
         self._ended = threading.Event()
 
     def run(self) -> None:
@@ -86,7 +96,11 @@ class ProcessTree(threading.Thread):
             now = time.time()
             if now >= next_tree:
                 self._alive.update(descendants(self._root))
-                self.memory.append((now, sum(map(memory, self._alive))))
+                sizes = {pid: memory(pid) for pid in self._alive}
+                self.memory.append((now, sum(sizes.values())))
+                self.coordinator_memory.append(
+                    sum(size for pid, size in sizes.items() if pid == self._root or is_driver(pid))
+                )
                 next_tree = now + TREE_PERIOD_S
             self._sample()
             self._ended.wait(CPU_PERIOD_S)

@@ -9,6 +9,7 @@ from benchmarks.measures.checkpoint import checkpoint
 from benchmarks.measures.cores import cores
 from benchmarks.measures.epoch import epoch
 from benchmarks.measures.live import latency, memory, recovery, rescale
+from benchmarks.measures.startup import startup
 
 Measure = Callable[[int | None, int], dict[str, Any]]
 
@@ -20,4 +21,5 @@ MEASURES: dict[str, Measure] = {
     "rescale": rescale,
     "recovery": recovery,
     "memory": memory,
+    "startup": startup,
 }

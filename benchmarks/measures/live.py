@@ -109,13 +109,21 @@ def recovery(records: int | None, repetitions: int) -> dict[str, Any]:
 
 
 def memory(records: int | None, repetitions: int) -> dict[str, Any]:
-    """Memory of a running job over `records` seconds (60 unless given): all processes, peak over start."""
-    seconds = records or 60
-    with live(runner="batched", rate=10_000, keys=1000, warm_up=10, seconds=seconds) as (run, _):
+    """Memory of a running job over `records` seconds (60 unless given): of a slot at the start, and growth.
+
+    A slot's share is what all processes use but the JobManager's: Spark workers, executors, Python workers.
+    """
+    seconds, slots = records or 60, 2
+    with live(runner="batched", rate=10_000, keys=1000, warm_up=10, seconds=seconds, slots=slots) as (run, _):
+        quarter = max(1, len(run.workers_mb) // 4)
         return {
             "seconds": seconds,
-            "slots": 2,
+            "slots": slots,
+            "per_slot_at_start_mb": round(run.workers_mb[0] / slots),
+            "per_slot_at_end_mb": round(run.workers_mb[-1] / slots),
+            "goal_mb": 600,
             "peak_mb_all_processes": round(run.peak_mb),
-            "series_mb": run.memory_mb,
-            "growth_mb": round(run.memory_mb[-1] - run.memory_mb[0]) if run.memory_mb else None,
+            "growth_mb": round(run.memory_mb[-1] - run.memory_mb[0]),
+            "growth_in_last_quarter_mb": round(run.memory_mb[-1] - run.memory_mb[-quarter]),
+            "series_mb": run.memory_mb[:: max(1, len(run.memory_mb) // 60)],
         }

@@ -1,0 +1,39 @@
+"""A job of ten records: how long it takes from the start of the process, and where the time goes."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from benchmarks.comparison import PROGRAMS, RUNTIME
+from benchmarks.execution import execute
+from penstock.jobmanager.class_archive import find_archive
+from penstock.jobmanager.java import find_java
+
+
+def startup(records: int | None, repetitions: int) -> dict[str, Any]:
+    """Seconds until the job is done and until the process has ended, CPU seconds, and seconds of each part."""
+    done, ended, cpu = [], [], []
+    parts: dict[str, list[float]] = {}
+    for _ in range(repetitions):
+        with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as folder:
+            command = [sys.executable, str(PROGRAMS / "penstock_startup.py"), "--started", str(time.time())]
+            run = execute(command, {"PYTHONPATH": str(RUNTIME)}, 10, Path(folder, "log.txt"))
+        moments = run.result["moments"]
+        done.append(moments["job"] - moments["started"])
+        ended.append(run.wall_s)
+        cpu.append(run.cpu_s)
+        for (_, before), (what, after) in pairwise(moments.items()):
+            parts.setdefault(what, []).append(after - before)
+    return {
+        "class_archive": find_archive(find_java()) is not None,
+        "job_done_s": round(statistics.median(done), 2),
+        "ended_s": round(statistics.median(ended), 2),
+        "cpu_s": round(statistics.median(cpu), 2),
+        "parts_s": {what: round(statistics.median(times), 2) for what, times in parts.items()},
+    }
