@@ -289,7 +289,7 @@ TASK_CANCELLATION_INTERVAL = duration_option(
     "task.cancellation.interval", timedelta(seconds=30), "Time between two attempts to stop a task."
 )
 TASK_CANCELLATION_TIMEOUT = duration_option(
-    "task.cancellation.timeout", timedelta(minutes=3), "After that a task that does not stop has its process killed."
+    "task.cancellation.timeout", timedelta(seconds=10), "After that a task that does not stop has its process killed."
 )
 S3_ENDPOINT = text_option("s3.endpoint", None, "URL of an S3 server other than Amazon's.")
 S3_ACCESS_KEY = text_option("s3.access-key", None, "Access key; not set: the environment's or the pod's identity.")

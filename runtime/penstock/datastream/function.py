@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.common.errors import PenstockError, UserFunctionError
 
 if TYPE_CHECKING:
+    from penstock.common.accumulators import Accumulator
     from penstock.datastream.state import (
         AggregatingState,
         AggregatingStateDescriptor,
@@ -79,6 +80,14 @@ class RuntimeContext(KeyedStateStore):
     @abstractmethod
     def get_metrics_group(self) -> MetricSink:
         """Register counters, gauges, meters and distributions here, in `open`."""
+
+    @abstractmethod
+    def add_accumulator(self, name: str, accumulator: Accumulator) -> None:
+        """Count something for `JobExecutionResult`; in `open`. Same names in all subtasks are one result."""
+
+    @abstractmethod
+    def get_accumulator(self, name: str) -> Accumulator:
+        """One that was added."""
 
     @abstractmethod
     def get_job_id(self) -> str: ...

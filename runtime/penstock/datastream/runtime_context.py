@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.common.accumulators import Accumulator, is_known
 from penstock.common.errors import InvalidJob, KeyedStateNotAvailable
 from penstock.datastream.function import RuntimeContext
 from penstock.datastream.state import (
@@ -56,6 +57,26 @@ class RuntimeContextImpl(RuntimeContext):
 
             self._context.metrics = TaskMetrics().operator_group(self._context.uid, self._context.name)
         return self._context.metrics
+
+    def add_accumulator(self, name: str, accumulator: Accumulator) -> None:
+        known = self._context.accumulators
+        if not isinstance(accumulator, Accumulator) or not is_known(accumulator):
+            raise self._refusal(
+                f"{accumulator!r} is no accumulator of penstock.common.accumulators",
+                "use IntCounter, LongCounter, DoubleCounter, AverageAccumulator, ListAccumulator or Histogram",
+            )
+        if known.get(name, accumulator) is not accumulator:
+            raise self._refusal(f"there is an accumulator {name!r} already", "give each a name of its own")
+        known[name] = accumulator
+
+    def get_accumulator(self, name: str) -> Accumulator:
+        if name not in self._context.accumulators:
+            have = ", ".join(map(repr, self._context.accumulators)) or "none"
+            raise self._refusal(f"there is no accumulator {name!r}; there is {have}", "add_accumulator in open()")
+        return self._context.accumulators[name]
+
+    def _refusal(self, message: str, remedy: str) -> InvalidJob:
+        return InvalidJob(message, remedy=remedy, operator=self._context.name, location=self._context.user_location)
 
     def get_job_id(self) -> str:
         return self._context.job_id

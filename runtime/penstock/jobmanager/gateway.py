@@ -64,15 +64,15 @@ class DispatcherGateway:
         for job in self._dispatcher.jobs():
             if job.is_done:
                 continue
-            for slot, worker in sorted(job.metrics.workers_by_slot().items()):
+            for slot, (host, rss_bytes) in sorted(job.metrics.memory_by_slot().items()):
                 used += 1
-                managers[f"{worker.host}-{slot}"] = facts.TaskManager(
-                    id=f"{worker.host}-{slot}",
-                    host=worker.host,
+                managers[f"{host}-{slot}"] = facts.TaskManager(
+                    id=f"{host}-{slot}",
+                    host=host,
                     slots=1,
                     free_slots=0,
                     last_heartbeat=job.metrics.last_epoch_at,
-                    memory_used=worker.rss_bytes,
+                    memory_used=rss_bytes,
                     slots_by_job={job.job_id: 1},
                 )
         free = max(0, total - used)
@@ -237,6 +237,9 @@ def _describe(job: JobMaster) -> facts.Job:
         failures=[facts.Failure(**asdict(failure)) for failure in list(history.failures)],
         rescales=[facts.Rescale(**asdict(rescale)) for rescale in list(history.rescales)],
         events=[facts.Event(event["timestamp"], event["text"]) for event in list(history.events)],
+        accumulators=[
+            facts.Accumulator(name, kind, str(value)) for name, (kind, value) in metrics.accumulators().items()
+        ],
         bounded=job.graph.bounded,
     )
 

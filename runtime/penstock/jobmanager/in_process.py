@@ -90,6 +90,9 @@ class InProcessRunner:
     def request_barrier(self) -> None:
         """Epochs of this runner are short."""
 
+    def cancel(self) -> None:
+        """Nobody can end a function in one's own process."""
+
     def close(self) -> None:
         for slot in self._slots.values():
             slot.close()

@@ -130,6 +130,7 @@ class JobMaster:
         self._restart = settings.restart_strategy()
         self._thread: threading.Thread | None = None
         self._done = threading.Event()
+        self._insisting: threading.Thread | None = None
 
     @property
     def metrics(self) -> JobMetrics:
@@ -160,12 +161,31 @@ class JobMaster:
         self._requests.put(operation)
         self.parts.wake.set()
         self.runner.request_barrier()
+        if operation.kind == "cancel":
+            self._insist()
         return operation
 
     def suspend(self) -> None:
         """Leave the job as it is, with its checkpoints: another JobManager will go on."""
         self._requests.put(Operation("suspend"))
         self.parts.wake.set()
+        self._insist()
+
+    def _insist(self) -> None:
+        """A user's function that never returns must not keep its job alive: end the epoch, and its Python workers."""
+
+        def run() -> None:
+            patience_ms = self.settings.cancellation_timeout_ms
+            while not self._done.wait(patience_ms / 1000):
+                patience_ms = self.settings.cancellation_interval_ms
+                try:
+                    self.runner.cancel()
+                except Exception as error:  # the cluster is going down as well
+                    logger.info("job %s could not be ended by force: %s", self.job_id, error)
+
+        if self._insisting is None:
+            self._insisting = threading.Thread(target=run, name="penstock-cancel", daemon=True)
+            self._insisting.start()
 
     def wait(self, timeout_s: float | None = None) -> JobStatus:
         self._done.wait(timeout_s)
@@ -196,6 +216,8 @@ class JobMaster:
                 except (_Stopped, Fenced):
                     raise
                 except Exception as error:
+                    if self._insisting is not None:
+                        self._handle_while_down()
                     self._wait_to_restart(self.fail_over(error))
         except _Stopped as stopped:
             status = stopped.status
@@ -302,6 +324,11 @@ class JobMaster:
             self.checkpoints.close(status, self._now())
         except Exception as error:  # the job's outcome stands; what could not be tidied up is recorded
             self._record_failure(error)
+        try:
+            self.runner.close()
+        except Exception as error:  # the cluster has gone before
+            logger.info("the runner of job %s was not closed: %s", self.job_id, error)
+        self.metrics.forget_task_managers()
         self.history.move(status, self._now())
         stopping = self.parts.exclusive
         if stopping is not None and not stopping.is_done:

@@ -6,7 +6,9 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
+from penstock.common.accumulators import merge_accumulators
 from penstock.graph.job_graph import JobGraph
 from penstock.metrics.reading import JobScope, TaskManagerScope
 from penstock.metrics.store import MetricStore, SubtaskReport
@@ -60,6 +62,8 @@ class JobMetrics:
         self.records_total = 0
         self.subtasks: dict[tuple[int, int], SubtaskProgress] = {}
         self.workers: dict[tuple[int, int], WorkerProgress] = {}
+        self._accumulators: dict[str, tuple[str, dict[tuple[int, int], Any]]] = {}
+        self._task_managers: set[str] = set()
         self._graph: JobGraph | None = None
         self._recent: deque[EpochStat] = deque(maxlen=256)
         self._last_epoch_at = 0
@@ -71,6 +75,8 @@ class JobMetrics:
             self.attempt = attempt
             self.subtasks = {}
             self.workers = {}
+            self._accumulators = {}
+        self.forget_task_managers()
         self.store.describe_job(self.job_id, self.job_name, {str(s.id): (s.name, s.parallelism) for s in graph.stages})
 
     def on_epoch(self, epoch: int, acks: list[LevelAck], duration_ms: float, lag: int | None) -> None:
@@ -94,6 +100,9 @@ class JobMetrics:
                     progress.busy_ratio = min(1.0, vertex.busy_ms / duration_ms) if duration_ms else 0.0
                     progress.watermark = vertex.watermark
                     progress.host = ack.host
+                    for name, (kind, parts) in vertex.accumulators.items():
+                        _, by_subtask = self._accumulators.setdefault(name, (kind, {}))
+                        by_subtask[stage_id, ack.slot] = parts
                     if graph.stages[stage_id].level == 0:
                         records += vertex.records_in
             self.records_total += records
@@ -103,6 +112,7 @@ class JobMetrics:
     def _report(self, acks: list[LevelAck], duration_ms: float) -> None:
         for ack in acks:
             tm_id = f"{ack.host}-{ack.slot}"
+            self._task_managers.add(tm_id)
             for stage_id, vertex in ack.vertices.items():
                 self.store.report(
                     SubtaskReport(
@@ -116,6 +126,7 @@ class JobMetrics:
                             "numBytesIn": vertex.bytes_in,
                             "numBytesOut": vertex.bytes_out,
                             "busyTimeMs": vertex.busy_ms,
+                            "backPressuredTimeMs": vertex.blocked_ms,
                         },
                         gauges={"currentInputWatermark": vertex.watermark} if vertex.watermark is not None else {},
                         user=vertex.user,
@@ -123,7 +134,8 @@ class JobMetrics:
                         tm_id=tm_id,
                     )
                 )
-            self.store.set_facts(TaskManagerScope(tm_id), {"Status.Python.Memory.RSS": ack.rss_bytes})
+        for slot, (host, rss_bytes) in self.memory_by_slot().items():
+            self.store.set_facts(TaskManagerScope(f"{host}-{slot}"), {"Status.Python.Memory.RSS": rss_bytes})
         facts: dict[str, float] = {"lastEpochDuration": duration_ms, "numEpochs": self.epochs}
         if self.lag is not None:
             facts["lag"] = self.lag
@@ -134,10 +146,27 @@ class JobMetrics:
         """ms since the epoch; 0 before the first."""
         return self._last_epoch_at
 
-    def workers_by_slot(self) -> dict[int, WorkerProgress]:
-        """The worker that answered last for each slot."""
+    def memory_by_slot(self) -> dict[int, tuple[str, int]]:
+        """Host, and resident bytes of all Python workers, by slot."""
         with self._lock:
-            return {worker.slot: worker for worker in self.workers.values()}
+            found: dict[int, tuple[str, int]] = {}
+            for worker in self.workers.values():
+                found[worker.slot] = (worker.host, found.get(worker.slot, ("", 0))[1] + worker.rss_bytes)
+            return found
+
+    def accumulators(self) -> dict[str, tuple[str, Any]]:
+        """Kind and result of all subtasks of this attempt, by name."""
+        with self._lock:
+            return {
+                name: (kind, merge_accumulators(kind, by_subtask.values()))
+                for name, (kind, by_subtask) in sorted(self._accumulators.items())
+            }
+
+    def forget_task_managers(self) -> None:
+        """The attempt that ran on them is over."""
+        for tm_id in self._task_managers:
+            self.store.forget_task_manager(tm_id)
+        self._task_managers.clear()
 
     def of_stage(self, stage_id: int) -> dict[int, SubtaskProgress]:
         """By subtask."""

@@ -210,7 +210,7 @@ class SessionJobClient(JobClient):
         return self._ask(Operation("rescale", {"parallelism": parallelism}), lambda operation: int(operation.result))
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
-        return CompletableFuture.completed({})
+        return CompletableFuture.completed(_accumulators_of(self._master))
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         def wait() -> JobExecutionResult:
@@ -261,7 +261,7 @@ def check_runner(graph: JobGraph, settings: JobSettings) -> None:
     node = next((node for node in graph.operators if node.needs_spark), None)
     if node is not None and settings.runner == "pipelined":
         raise InvalidJob(
-            "from_spark and to_spark need slots between two epochs, and the pipelined runner holds them all the time",
+            "from_spark and to_spark run between two epochs, and the tasks of the pipelined runner run all the time",
             remedy="set penstock.runner to batched, or leave it at auto",
             operator=node.name,
             location=node.user_location,
@@ -271,7 +271,11 @@ def check_runner(graph: JobGraph, settings: JobSettings) -> None:
 def result_of(master: JobMaster) -> JobExecutionResult:
     started = master.history.started_at
     ended = master.history.timestamps.get(master.history.status.value, started)
-    return JobExecutionResult(JobID(master.job_id), ended - started)
+    return JobExecutionResult(JobID(master.job_id), ended - started, _accumulators_of(master))
+
+
+def _accumulators_of(master: JobMaster) -> dict[str, Any]:
+    return {name: value for name, (_, value) in master.metrics.accumulators().items()}
 
 
 def _print(line: str) -> None:

@@ -46,6 +46,8 @@ class JobSettings:
     chaining: bool = True
     require_uids: bool = False
     work_dir: str = ""
+    cancellation_timeout_ms: int = 10_000
+    cancellation_interval_ms: int = 30_000
     ha: str = "none"
     python_path: list[str] = field(default_factory=list)
     """Folders and files that the program's own modules are in; for the Python workers."""
@@ -85,6 +87,8 @@ class JobSettings:
             auto_watermark_interval_ms=_ms(conf.get(options.AUTO_WATERMARK_INTERVAL)),
             chaining=conf.get(options.OPERATOR_CHAINING),
             require_uids=not conf.get(options.AUTO_GENERATE_UIDS),
+            cancellation_timeout_ms=_ms(conf.get(options.TASK_CANCELLATION_TIMEOUT)),
+            cancellation_interval_ms=_ms(conf.get(options.TASK_CANCELLATION_INTERVAL)),
             work_dir=conf.get(options.TMP_DIRECTORIES) or "",
             ha=conf.get(options.HIGH_AVAILABILITY),
             python_path=[os.path.abspath(path) for path in conf.get(options.PYTHON_FILES)],

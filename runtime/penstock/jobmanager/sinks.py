@@ -7,7 +7,7 @@ the job over, which commits again from the manifest that promised it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from penstock.common.errors import SinkError
@@ -123,6 +123,8 @@ class SinkCommits:
         for _, future in self._running:
             future.result()
 
-    def close(self) -> None:
-        self.wait()
-        self._pool.shutdown(wait=True)
+    def close(self, patience_s: float = 30.0) -> None:
+        """Wait for running commits, but not for ever: what is not confirmed keeps its checkpoint."""
+        wait([future for _, future in self._running], patience_s)
+        self._running = []
+        self._pool.shutdown(wait=False, cancel_futures=True)

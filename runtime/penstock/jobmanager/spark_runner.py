@@ -66,6 +66,7 @@ class SparkRunner:
         self._functions: Any = None
         self._broadcast: Any = None
         self._group = ""
+        self._cancelled = threading.Event()
         self._lock = threading.Lock()
 
     @property
@@ -99,6 +100,7 @@ class SparkRunner:
             else:
                 placement.append(free.pop(0))
         self._placement = placement
+        self._cancelled.clear()
         if self._broadcast is not None:
             self._broadcast.unpersist(blocking=False)
         context = self._cluster.context
@@ -127,7 +129,9 @@ class SparkRunner:
     def run_epoch(self, commands: list[EpochCommand]) -> list[LevelAck]:
         attempt = self._attempt
         assert attempt is not None
-        with self.spark.turns.shared():
+        with self.spark.turns.shared(lambda: not self._cancelled.is_set()) as has_turn:
+            if not has_turn:
+                raise EpochFailed("the epoch was cancelled while a DataFrame had the cluster")
             acks = _split(self._submit(commands))
         if len(acks) != attempt.slots * attempt.levels:
             raise EpochFailed(f"epoch {commands[0].epoch}: {len(acks)} acks of {attempt.slots * attempt.levels}")
@@ -195,7 +199,8 @@ class SparkRunner:
         """Sources look at the clock: an epoch ends by itself within its bound."""
 
     def cancel(self) -> None:
-        """End the running epoch; `run_epoch` then raises EpochFailed."""
+        """End the running epoch; `run_epoch` then raises EpochFailed. Spark kills Python workers that do not answer."""
+        self._cancelled.set()
         with self._lock:
             group = self._group
         if group:

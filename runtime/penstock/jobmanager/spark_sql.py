@@ -1,7 +1,7 @@
 """DataFrames beside epochs on one cluster: the session, and whose turn it is.
 
-A slot has one core per stage that runs at the same time, and an epoch's task must run where its state is. A task of a
-DataFrame in its place would send it elsewhere after the locality wait. So they take turns: epochs share the cluster with
+An epoch's task must run where its state is. If tasks of a DataFrame had taken all of its executor's cores, it would be
+sent elsewhere after the locality wait. So they take turns: epochs share the cluster with
 each other (`shared`), a DataFrame has it alone (`exclusive`). Whoever waits for it alone goes first, or a job of short
 epochs would never let it in.
 """
@@ -88,8 +88,10 @@ class SparkSql:
             return self._session
 
     def _defaults(self) -> dict[str, str]:
+        slots = str(max(1, len(self._cluster.executors())))
         return {
-            "spark.sql.shuffle.partitions": str(max(1, len(self._cluster.executors()))),
+            "spark.sql.shuffle.partitions": slots,
+            "spark.sql.leafNodeDefaultParallelism": slots,
             "spark.sql.streaming.stopTimeout": "20s",
             # Listing files is the driver's work: it must not take a slot while an epoch runs.
             "spark.sql.sources.parallelPartitionDiscovery.threshold": str(2**31 - 1),

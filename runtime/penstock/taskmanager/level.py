@@ -172,6 +172,11 @@ class LevelTask:
         finally:
             subtask.metrics.busy_ms += (time.perf_counter() - started) * 1e3
 
+    def blocked(self, seconds: float) -> None:
+        """A row of this level's output was taken after so long."""
+        for subtask in self._subtasks:
+            subtask.metrics.blocked_ms += seconds * 1e3
+
     def next_record_at(self) -> int | None:
         """When the next record of any source is due (ms); None = unknown."""
         times = [source.next_record_at() for subtask in self._subtasks for source in subtask.sources.values()]

@@ -28,6 +28,7 @@ from penstock.common.errors import PenstockError
 from penstock.taskmanager.batch import MIN_TIMESTAMP, Batch
 
 if TYPE_CHECKING:
+    from penstock.common.accumulators import Accumulator
     from penstock.state.backend import KeyedStateBackend, OperatorStateBackend
     from penstock.state.timers import InternalTimerService
 
@@ -91,6 +92,8 @@ class OperatorContext:
     is_restored: bool = False
     print_line: Callable[[str], None] | None = None
     """Where print sinks write; None = the process's stdout."""
+    accumulators: dict[str, Accumulator] = field(default_factory=dict)
+    """Of this operator's functions, by name."""
     results: Callable[[str, list[Any]], None] | None = None
     """Hands values to the JobManager with the epoch's ack (execute_and_collect)."""
     auto_watermark_interval_ms: int = 200

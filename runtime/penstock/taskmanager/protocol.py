@@ -94,8 +94,12 @@ class VertexMetrics(msgspec.Struct):
     bytes_in: int = 0
     bytes_out: int = 0
     busy_ms: float = 0.0
+    blocked_ms: float = 0.0
+    """Waited for those behind to take what was made."""
     watermark: int | None = None
     user: dict[str, Any] = {}
+    accumulators: dict[str, list[Any]] = {}
+    """Name -> [kind, parts]; those of the subtask so far."""
 
 
 class SnapshotAck(msgspec.Struct):

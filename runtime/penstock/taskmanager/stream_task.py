@@ -52,11 +52,12 @@ class StreamTask:
         """Exchanges whose buffers come straight from their sender; the others were passed on by this slot."""
 
     def run(self, rows: Iterator[bytes]) -> Iterator[Row]:
+        clock = time.perf_counter
         try:
-            if self._task.level == 0:
-                yield from self._run_sources(rows)
-            else:
-                yield from self._run_deeper(rows)
+            for row in self._run_sources(rows) if self._task.level == 0 else self._run_deeper(rows):
+                made = clock()
+                yield row
+                self._task.blocked(clock() - made)
         finally:
             self._control.close()
 

@@ -306,6 +306,11 @@ class Subtask:
         if metrics.watermark == MAX_TIMESTAMP:
             metrics.watermark = None
         metrics.user = self._task_metrics.snapshot()
+        metrics.accumulators = {
+            name: [accumulator.kind, accumulator.parts()]
+            for context in self._contexts.values()
+            for name, accumulator in context.accumulators.items()
+        }
         self.metrics = VertexMetrics(watermark=metrics.watermark)
         return metrics
 

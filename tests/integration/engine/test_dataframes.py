@@ -154,7 +154,7 @@ def test_a_table_is_read_once(executor: EmbeddedExecutor, settings: dict[str, st
 def test_the_pipelined_runner_is_refused_at_once(executor: EmbeddedExecutor, settings: dict[str, str]) -> None:
     env = environment(settings | {"penstock.runner": "pipelined"}, 1)
     env.from_spark(lambda spark: spark.range(1), "rows").print()
-    with executing_on(executor), pytest.raises(InvalidJob, match="pipelined runner holds them") as caught:
+    with executing_on(executor), pytest.raises(InvalidJob, match="the tasks of the pipelined runner") as caught:
         env.execute("refused")
     assert caught.value.operator == "rows"
     assert "test_dataframes.py" in caught.value.location

@@ -25,10 +25,10 @@ from tests.unit.connectors.support import writer_context
 
 
 class Spark:
-    """No session, all turns."""
+    """Runs nothing, has all turns."""
 
     def session(self) -> Any:
-        return "session"
+        return SimpleNamespace(interruptTag=lambda tag: [])
 
     def exclusive(self) -> Any:
         return nullcontext()

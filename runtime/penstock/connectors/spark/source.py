@@ -105,6 +105,8 @@ class SparkEnumerator(SplitEnumerator):
         self._unread: set[str] = set()
         self._done = False
         self._prefix = ""
+        self._tag = f"penstock-{uuid.uuid4().hex}"
+        """Of this attempt's Spark jobs."""
 
     def start(self, context: EnumeratorContext) -> None:
         self._context = context
@@ -150,8 +152,13 @@ class SparkEnumerator(SplitEnumerator):
     def _stage(self, frame: Any, batch_id: int) -> list[dict[str, Any]]:
         assert self._context is not None
         stage = StageRows(self._context.storage, f"{self._prefix}{batch_id}-")
+        session = self._spark().session()
         with self._spark().exclusive():
-            rows = map_in_arrow(frame, stage, FILES_SCHEMA).collect()
+            session.addTag(self._tag)
+            try:
+                rows = map_in_arrow(frame, stage, FILES_SCHEMA).collect()
+            finally:
+                session.removeTag(self._tag)
         return sorted((row.asDict() for row in rows), key=lambda file: str(file["path"]))
 
     @property
@@ -183,6 +190,7 @@ class SparkEnumerator(SplitEnumerator):
 
     def close(self) -> None:
         if self._feed is not None:
+            self._spark().session().interruptTag(self._tag)
             self._feed.close()
             self._feed = None
 

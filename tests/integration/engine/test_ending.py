@@ -1,0 +1,87 @@
+"""How jobs end: in bounded time, whatever their functions do, and with everything given back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.common.accumulators import Histogram, LongCounter
+from penstock.common.executor import executing_on
+from penstock.common.job_status import JobStatus
+from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.datastream.functions import MapFunction
+from penstock.jobmanager.requests import Operation
+from penstock.metrics.reading import TaskManagerScope
+from tests.integration.engine.selfcheck.driver import environment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.jobmanager.embedded import EmbeddedExecutor
+
+pytestmark = pytest.mark.spark
+
+
+class Counts(MapFunction):
+    def open(self, runtime_context: Any) -> None:
+        self.seen, self.digits = LongCounter(), Histogram()
+        runtime_context.add_accumulator("seen", self.seen)
+        runtime_context.add_accumulator("digits", self.digits)
+
+    def map(self, value: int) -> int:
+        self.seen.add(1)
+        self.digits.add(value % 10)
+        return value
+
+
+def control_threads() -> int:
+    return sum(1 for thread in threading.enumerate() if thread.name in ("penstock-control", "penstock-stream"))
+
+
+def test_a_job_gives_back_what_it_had_and_says_what_it_counted(
+    executor: EmbeddedExecutor, settings: dict[str, str]
+) -> None:
+    before = control_threads()
+    env = environment(settings, 2)
+    env.from_source(NumberSequenceSource(1, 100), None, "numbers").map(Counts()).rebalance().map(str).print()
+    with executing_on(executor):
+        result = env.execute("counted")
+    assert result.get_accumulator_result("seen") == 100
+    assert result.get_accumulator_result("digits") == dict.fromkeys(range(10), 10)
+    assert control_threads() == before
+    master = executor.session.dispatcher.jobs()[-1]
+    managers = [f"{host}-{slot}" for slot, (host, rss) in master.metrics.memory_by_slot().items() if rss > 10_000_000]
+    assert len(managers) == 2
+    store = executor.session.dispatcher.metric_store
+    assert all(not store.values(TaskManagerScope(tm)) for tm in managers)
+
+
+def test_a_function_that_hangs_does_not_keep_its_job_alive(
+    executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
+) -> None:
+    reached = tmp_path / "reached"
+
+    def hang(value: int) -> int:
+        reached.touch()
+        time.sleep(3600)
+        return value
+
+    env = environment(settings | {"restart-strategy.type": "none"}, 2)
+    env.from_source(NumberSequenceSource(1, 100), None, "numbers").rebalance().map(hang).print()
+    with executing_on(executor):
+        client = env.execute_async("hangs")
+    master = executor.session.dispatcher.job(client.get_job_id().digits)
+    assert master is not None
+    patience = time.monotonic() + 120
+    while not reached.exists():
+        assert time.monotonic() < patience
+        time.sleep(0.05)
+    master.request(Operation("cancel"))
+    assert master.wait(60) is JobStatus.CANCELED
+    again = environment(settings, 2)
+    numbers = again.from_source(NumberSequenceSource(1, 10), None, "numbers")
+    with executing_on(executor), numbers.execute_and_collect() as found:
+        assert sorted(found) == list(range(1, 11))
