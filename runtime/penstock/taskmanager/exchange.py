@@ -1,8 +1,10 @@
 """Sending side of an exchange: which record goes to which subtask, and when a buffer is cut.
 
-A writer collects records per target and cuts a buffer at `buffer_records` or when the task asks for a flush (the end of
-an epoch, or the buffer timeout of the pipelined runner). Every buffer carries the watermark of its sender as it stands
-*after* its records, so the receiver never sees a watermark before the records it covers (T6).
+A writer collects records per target and cuts a buffer at `BUFFER_RECORDS`, when the task asks for a flush (the end of an
+epoch, or the buffer timeout of the pipelined runner), and between records that a watermark stands between. Every buffer
+carries the watermark of its sender as it stands *after* its records. So the receiver never sees a watermark before the
+records it covers, and never a record before the watermarks that were emitted ahead of it (T6): what is late behind a
+punctuated watermark is late in every subtask, wherever buffers happen to end.
 """
 
 from __future__ import annotations
@@ -80,6 +82,7 @@ class ExchangeWriter:
 
     def _append(self, target: int, values: list[Any], timestamps: list[int] | None) -> None:
         """Take records for a target; a change between with and without timestamps cuts a buffer."""
+        self._tell_watermark(target)
         rows = self._rows[target]
         stamps = self._stamps[target]
         if rows and (stamps is None) != (timestamps is None):
@@ -96,6 +99,14 @@ class ExchangeWriter:
         self.pending += len(values)
         if len(rows) >= BUFFER_RECORDS:
             self._cut(target)
+
+    def _tell_watermark(self, target: int) -> None:
+        """Called before a target gets records: it must know the watermarks that were emitted ahead of them."""
+        if self._sent[target][0] != self._watermark:
+            if self._rows[target]:
+                self._cut(target)
+            else:
+                self._send(target, None)
 
     def _cut(self, target: int) -> None:
         batch = RowBatch(self._rows[target], self._stamps[target])
@@ -124,6 +135,7 @@ class SingleTargetWriter(ExchangeWriter):
 
     def write(self, batch: Batch) -> None:
         if isinstance(batch, ColumnBatch):
+            self._tell_watermark(self._target)
             if self._rows[self._target]:
                 self._cut(self._target)
             self._send(self._target, batch)
@@ -235,6 +247,7 @@ class KeyGroupWriter(ExchangeWriter):
             indices = np.flatnonzero(targets == target)
             if not len(indices):
                 continue
+            self._tell_watermark(target)
             if self._rows[target]:
                 self._cut(target)
             part = batch.columns.take(pa.array(indices))
@@ -276,6 +289,10 @@ class BroadcastWriter(ExchangeWriter):
         elif self._sent[0] != (self._watermark, self._idle):
             self._send_all(None)
         self.pending = 0
+
+    def _tell_watermark(self, target: int) -> None:
+        if self._sent[0][0] != self._watermark:
+            self.flush()
 
     def _cut(self, target: int) -> None:
         batch = RowBatch(self._rows[0], self._stamps[0])
