@@ -113,7 +113,7 @@ def compare(name: str, records: int, repetitions: int, only: Sequence[str] = ())
             runs[system.name].append(run)
             print(
                 f"{name} {system.name} #{repetition + 1}: {run.cpu_us:.2f} µs CPU per record, {run.rate:,.0f} records/s, "
-                f"load {run.load:.1f}",
+                f"load {run.load:.1f}, others {run.others:.2f} cores",
                 file=sys.stderr,
             )
     figures = {name: summary(found) for name, found in runs.items() if found}
@@ -161,6 +161,7 @@ def summary(runs: Sequence[Run]) -> dict[str, Any]:
         "startup_s": round(statistics.median(run.startup_s for run in runs), 1),
         "peak_mb": round(max(run.peak_mb for run in runs)),
         "load": round(statistics.median(run.load for run in runs), 1),
+        "others_cores": round(statistics.median(run.others for run in runs), 2),
         "wrong": [run.result["wrong"] for run in runs if "wrong" in run.result],
         "runs": [round(run.cpu_us, 3) for run in runs],
     }

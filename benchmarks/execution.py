@@ -34,6 +34,7 @@ class Run:
         wall_s: from the first record to the end.
         startup_s: from the start of the process to the first record.
         load: load average when the run began.
+        others: cores that other processes of the machine kept busy meanwhile, in the mean.
     """
 
     records: int
@@ -43,6 +44,7 @@ class Run:
     startup_s: float
     peak_mb: float
     load: float
+    others: float
     result: dict[str, Any] = field(default_factory=dict)
     memory_mb: list[int] = field(default_factory=list)
     """Of all processes, every half second between the first record and the end."""
@@ -104,6 +106,7 @@ def execute(
         startup_s=begin - started,
         peak_mb=tree.peak_bytes / 2**20,
         load=load,
+        others=tree.others_between(begin, end) / (end - begin),
         result=result,
         memory_mb=[round(size / 2**20) for moment, size in tree.memory if begin <= moment <= end],
         workers_mb=[

@@ -37,6 +37,12 @@ def status(pid: int) -> Status | None:
     return Status(head.partition("(")[2], int(fields[1]), (int(fields[11]) + int(fields[12])) / _TICK, int(fields[19]))
 
 
+def machine_cpu_s() -> float:
+    """CPU seconds of all processes of the machine since it was started."""
+    user, nice, system, _, _, interrupts, soft_interrupts = map(int, Path("/proc/stat").read_text().split()[1:8])
+    return (user + nice + system + interrupts + soft_interrupts) / _TICK
+
+
 def descendants(root: int) -> list[int]:
     """The process and everything under it."""
     children: dict[int, list[int]] = {}
@@ -81,6 +87,7 @@ class ProcessTree(threading.Thread):
         self._used: dict[tuple[int, int], float] = {}
         self._jvms: set[tuple[int, int]] = set()
         self._jvm_cpu: list[float] = []
+        self._machine_cpu: list[float] = []
         self._alive = {root}
         self._times: list[float] = []
         self._cpu: list[float] = []
@@ -121,6 +128,11 @@ class ProcessTree(threading.Thread):
         """Of these, what Java processes used."""
         return self._at(end, self._jvm_cpu) - self._at(begin, self._jvm_cpu)
 
+    def others_between(self, begin: float, end: float) -> float:
+        """CPU seconds that other processes of the machine used."""
+        everything = self._at(end, self._machine_cpu) - self._at(begin, self._machine_cpu)
+        return max(0.0, everything - self.cpu_between(begin, end))
+
     def _sample(self) -> None:
         for pid in list(self._alive):
             found = status(pid)
@@ -131,6 +143,7 @@ class ProcessTree(threading.Thread):
                 if found.program == "java":
                     self._jvms.add((pid, found.started))
         self._times.append(time.time())
+        self._machine_cpu.append(machine_cpu_s())
         self._cpu.append(sum(self._used.values()))
         self._jvm_cpu.append(sum(self._used[process] for process in self._jvms))
 
