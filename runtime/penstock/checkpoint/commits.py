@@ -69,6 +69,11 @@ class CommitLedger:
         self._entries = []
 
     @property
+    def promised(self) -> list[Any]:
+        """What completed checkpoints promise and is not confirmed."""
+        return [item for entry in self._entries if entry.handed_out_with is not None for item in entry.committables]
+
+    @property
     def unconfirmed(self) -> dict[str, list[Any]]:
         return _by_uid(self._sorted())
 

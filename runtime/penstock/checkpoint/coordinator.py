@@ -475,7 +475,7 @@ class CheckpointCoordinator:
         """
         with self._lock:
             attempt = self._attempt
-            unconfirmed = self._ledger.unconfirmed
+            promised = self._ledger.promised
             self.end_attempt(f"the job has ended: {state}", now)
         if attempt is None:
             return ShutdownReport(kept=True, reason="the job never ran under this JobManager")
@@ -483,9 +483,8 @@ class CheckpointCoordinator:
             return ShutdownReport(kept=True, reason="another JobManager has taken over")
         if self.settings.keeps_checkpoints(state):
             return ShutdownReport(kept=True, reason=f"retained: {self.settings.retention}, {state}")
-        if unconfirmed:
-            pieces = sum(map(len, unconfirmed.values()))
-            return ShutdownReport(kept=True, reason=f"{pieces} commits of sinks were not confirmed")
+        if promised:
+            return ShutdownReport(kept=True, reason=f"{len(promised)} commits of sinks were not confirmed")
         return delete_checkpoints(self.storage, attempt.recovery.leadership, attempt.next_id, self._executor)
 
     def _pending(self, checkpoint_id: int) -> PendingCheckpoint | None:

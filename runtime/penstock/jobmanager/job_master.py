@@ -20,6 +20,7 @@ import time
 import traceback
 from dataclasses import dataclass, field
 
+from penstock.checkpoint.events import CheckpointCompleted
 from penstock.checkpoint.manifest import SourceState
 from penstock.common.errors import Fenced, NotEnoughSlots, PenstockError
 from penstock.common.job_status import JobStatus
@@ -318,7 +319,7 @@ class JobMaster:
             self.runner.end_attempt()
             for source in self.parts.sources.values():
                 source.close()
-            self.parts.commits.close()
+            self._settle_commits(status)
             if self.options.keep_result and status in (JobStatus.FINISHED, JobStatus.CANCELED):
                 self.checkpoints.keep_result(status, self._now())
             self.checkpoints.close(status, self._now())
@@ -342,6 +343,17 @@ class JobMaster:
         self._done.set()
         while not self._requests.empty():
             self._requests.get().fail(f"the job ended as {status.value}")
+
+    def _settle_commits(self, status: JobStatus) -> None:
+        """Completed checkpoints have promised their commits: carry them out, so that the checkpoints may go."""
+        coordinator = self.checkpoints.coordinator
+        if status in (JobStatus.FINISHED, JobStatus.CANCELED):
+            for event in coordinator.tick(self._now()):
+                if isinstance(event, CheckpointCompleted):
+                    self.parts.commits.commit(event.checkpoint_id, event.commits)
+                answer(event, self.parts.waiting)
+        for checkpoint_id in self.parts.commits.close():
+            coordinator.on_committed(checkpoint_id)
 
     # --- one attempt ------------------------------------------------------------------------------------------
 

@@ -123,8 +123,13 @@ class SinkCommits:
         for _, future in self._running:
             future.result()
 
-    def close(self, patience_s: float = 30.0) -> None:
-        """Wait for running commits, but not for ever: what is not confirmed keeps its checkpoint."""
+    def close(self, patience_s: float = 30.0) -> list[int]:
+        """Wait for running commits, but not for ever; the checkpoints whose commits have been carried out.
+
+        What is not confirmed keeps its checkpoint.
+        """
         wait([future for _, future in self._running], patience_s)
+        done = [(checkpoint_id, future) for checkpoint_id, future in self._running if future.done()]
         self._running = []
         self._pool.shutdown(wait=False, cancel_futures=True)
+        return [checkpoint_id for checkpoint_id, future in done if future.exception() is None]

@@ -596,6 +596,12 @@ class TestTheEnd:
         assert "1 commits" in report.reason
         assert bench.storage.checkpoint_ids() == [1]
 
+    def test_what_no_completed_checkpoint_promised_keeps_nothing(self, bench: Bench) -> None:
+        bench.complete(b"a")
+        bench.answer(bench.trigger(), committables=["p1"])
+        assert not bench.coordinator.shutdown("CANCELED").kept
+        assert bench.storage.checkpoint_ids() == []
+
     def test_a_manifest_that_arrives_after_the_end_counts_for_nobody(self, bench: Bench) -> None:
         bench.complete(b"a")
         bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"b"))
