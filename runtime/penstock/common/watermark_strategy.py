@@ -134,7 +134,14 @@ class WatermarkStrategy:
     def with_watermark_alignment(
         self, watermark_group: str, max_allowed_watermark_drift: TimeLike, update_interval: TimeLike | None = None
     ) -> WatermarkStrategy:
-        """Keeps the sources of a group close in event time. Splits of one subtask are always read lowest watermark first."""
+        """Keeps the sources of a group close in event time: splits that are further ahead of the group's lowest watermark
+        than the drift wait. Splits of one subtask are always read lowest watermark first.
+
+        Args:
+            watermark_group: sources with the same name of a group wait for each other.
+            max_allowed_watermark_drift: how far ahead a split may be.
+            update_interval: accepted; the group's watermark is looked at with every epoch, at least once a second.
+        """
         interval = DEFAULT_ALIGNMENT_INTERVAL_MS if update_interval is None else as_millis(update_interval)
         drift = as_millis(max_allowed_watermark_drift, "max_allowed_watermark_drift")
         return replace(self, alignment=WatermarkAlignment(watermark_group, drift, interval))

@@ -196,6 +196,8 @@ class Source(ABC):
     """What a user passes to `env.from_source`. Picklable; holds no open resources."""
 
     bounded: bool = True
+    in_order: bool = False
+    """True: without event time, a subtask reads its splits one after the other instead of in turns."""
     needs_spark: bool = False
     """True: runs DataFrames on the job's cluster, which only the batched runner leaves room for."""
 

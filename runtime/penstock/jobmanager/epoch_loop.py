@@ -24,6 +24,7 @@ from penstock.checkpoint.events import (
 from penstock.common.errors import ClusterError, PenstockError, UserFunctionError
 from penstock.common.job_status import JobStatus
 from penstock.graph.job_graph import JobGraph
+from penstock.jobmanager.alignment import limits
 from penstock.jobmanager.checkpoints import JobCheckpoints
 from penstock.jobmanager.held_results import HeldResults
 from penstock.jobmanager.job_metrics import JobMetrics
@@ -201,6 +202,7 @@ class EpochLoop:
     def _commands(self, request: SnapshotRequest | None, *, exclusive: bool, finish: bool) -> list[EpochCommand]:
         assignments = {uid: source.take_assignments() for uid, source in self._parts.sources.items()}
         no_more = [uid for uid, source in self._parts.sources.items() if source.no_more_splits]
+        aligned = limits(a for source in self._parts.sources.values() if (a := source.aligned()) is not None)
         completed, self._completed = self._completed, []
         aborted, self._aborted = self._aborted, []
         drain = request is not None and request.drain
@@ -212,6 +214,7 @@ class EpochLoop:
                 attempt=self._attempt,
                 epoch=self.epoch,
                 assignments={uid: splits[slot] for uid, splits in assignments.items() if slot in splits},
+                aligned=aligned,
                 finished_discovery=no_more,
                 max_ms=0 if exclusive else self._read_ms(),
                 max_records=self._parts.settings.epoch_max_records,

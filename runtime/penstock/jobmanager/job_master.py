@@ -510,6 +510,7 @@ class JobMaster:
                         self.settings.object_store_options,
                         name=node.name,
                         location=node.user_location,
+                        alignment=getattr(node.operator, "alignment", None),
                     )
                 storage, holds = self.checkpoints.storage, self.checkpoints.coordinator
                 context = EnumeratorContext(node.uid, storage, holds, self.runner.spark)

@@ -15,7 +15,10 @@ from penstock.checkpoint.manifest import SourceState, SplitPosition
 from penstock.checkpoint.object_store import join_url
 from penstock.checkpoint.storage import CheckpointStorage
 from penstock.common.errors import PenstockError
+from penstock.common.watermark_strategy import WatermarkAlignment
 from penstock.connectors.source import EnumeratorContext, Source, Split, SplitEnumerator
+from penstock.jobmanager.alignment import AlignedSource
+from penstock.taskmanager.batch import MIN_TIMESTAMP
 from penstock.taskmanager.protocol import SourceProgress, SplitAssignment
 
 
@@ -41,8 +44,10 @@ class SourceCoordinator:
         *,
         name: str = "",
         location: str = "",
+        alignment: WatermarkAlignment | None = None,
     ) -> None:
         self.uid = uid
+        self._alignment = alignment
         self._name = name
         self._location = location
         self.source = source.with_object_store_options(object_store_options or {})
@@ -160,6 +165,15 @@ class SourceCoordinator:
             if self._enumerator.forgets_finished:
                 del self._splits[split_id]
             self._enumerator.on_split_finished(split_id)
+
+    def aligned(self) -> AlignedSource | None:
+        """What its group must know of it; None: it is in none."""
+        if self._alignment is None:
+            return None
+        marks = tuple(p.watermark for p in self._subtasks.values() if p.watermark is not None)
+        if not self._subtasks:
+            marks = (MIN_TIMESTAMP,)  # nothing was read yet: a first batch of each split, and no more
+        return AlignedSource(self.uid, self._alignment.group, self._alignment.max_drift_ms, marks)
 
     @property
     def exhausted(self) -> bool:

@@ -29,6 +29,7 @@ from penstock.checkpoint.retrying_store import Stores
 from penstock.checkpoint.state_files import StateFileReader, StateFileWriter
 from penstock.common.errors import PenstockError, RecoverableError, StateNotLocal
 from penstock.graph.job_graph import JobGraph
+from penstock.taskmanager.batch import MAX_TIMESTAMP
 from penstock.taskmanager.protocol import (
     EpochCommand,
     LevelAck,
@@ -117,6 +118,7 @@ class LevelTask:
             subtask.notify(command.completed, command.aborted)
             for uid, source in subtask.sources.items():
                 source.assign(command.assignments.get(uid, []), no_more_splits=uid in command.finished_discovery)
+                source.align(command.aligned.get(uid, MAX_TIMESTAMP))
             subtask.advance_processing_time(now)
 
     def _start(self, restore: RestoreCommand | None) -> None:

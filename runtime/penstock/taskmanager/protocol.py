@@ -56,6 +56,8 @@ class EpochCommand(msgspec.Struct):
     restore: RestoreCommand | None = None
     assignments: dict[str, list[SplitAssignment]] = {}
     """New splits by source uid, for the subtask of this slot."""
+    aligned: dict[str, int] = {}
+    """Source uid -> watermark (ms) past which a split waits for the other sources of its group."""
     finished_discovery: list[str] = []
     """Uids of sources whose enumerator will find nothing more."""
     max_ms: int = 100
@@ -83,6 +85,8 @@ class SourceProgress(msgspec.Struct):
     lag: int | None = None
     exhausted: bool = False
     """Every split this subtask has was read to its end."""
+    watermark: int | None = None
+    """Of the subtask, ms; None: idle, or nothing left."""
     more: bool = False
     """The epoch's bound was reached while there was more to read at once."""
     next_record_at: int | None = None

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -496,3 +498,20 @@ def test_rows_of_a_column_batch_are_written_by_row_formats(tmp_path: Path) -> No
     writer.finish()
     sink.create_committer({}).commit(snapshot(writer, 1)[0])
     assert visible(tmp_path)[0].read_text() == '{"n":1}\n{"n":2}\n'
+
+
+def test_a_parquet_part_that_is_given_up_goes_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """After a failover Arrow would write a footer into the part that is gone when its writer is collected."""
+    ignored: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    sink = FileSink.for_bulk_format(str(tmp_path), ParquetWriterFactory({"n": int}, row_group_rows=10)).build()
+    writer = sink.create_writer(writer_context(), [])
+    writer.write([(n,) for n in range(25)], None, 0)
+    writer.close()
+    del writer
+    gc.collect()
+    assert ignored == []
+    assert capfd.readouterr().err == ""
+    assert visible(tmp_path) == []

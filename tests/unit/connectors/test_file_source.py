@@ -360,6 +360,23 @@ def test_many_splits_are_read_in_turns_with_few_open_files(tmp_path: Path) -> No
     assert most <= 64
 
 
+def test_many_parquet_files_are_read_in_turns_with_few_open_files(tmp_path: Path) -> None:
+    for n in range(100):
+        pq.write_table(pa.table({"n": [n] * 3}), tmp_path / f"{n:03d}.parquet")
+    source = source_of(ParquetFormat({"n": int}, record="tuple"), tmp_path)
+    source_reader = source.create_reader(ReaderContext(0, 1, "source"))
+    readers = [source_reader.open_split(split, None) for split in splits_of(source)]
+    before = len(os.listdir("/proc/self/fd"))
+    values = []
+    while not all(reader.finished for reader in readers):
+        for reader in readers:
+            batch = None if reader.finished else reader.read(ReadBounds(1))
+            values += [] if batch is None else batch.rows().values
+            assert len(os.listdir("/proc/self/fd")) - before <= 64
+    assert sorted(values) == sorted([(n,) for n in range(100)] * 3)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_lag_is_bytes_not_read(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1\n" * 100)
     source = source_of(TEXT, tmp_path)

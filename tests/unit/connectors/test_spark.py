@@ -14,6 +14,7 @@ import pytest
 
 from penstock.checkpoint.storage import CheckpointStorage
 from penstock.common.errors import ClusterError, InvalidJob, SinkError, SourceError
+from penstock.connectors.file.open_files import OpenFiles
 from penstock.connectors.sink import CommitEnvironment, StagedCommittable
 from penstock.connectors.source import EnumeratorContext, ReadBounds, ReaderContext, Split
 from penstock.connectors.spark import SparkCommitter, SparkEnumerator, SparkSink, SparkSource, query_log, sink
@@ -205,13 +206,13 @@ def test_staged_rows_are_read_from_any_position(storage: CheckpointStorage) -> N
     stage = pickle.loads(pickle.dumps(StageRows(storage, "shared/x-")))
     (made,) = [batch.to_pylist()[0] for batch in stage(iter(batches))]
     assert (made["path"], made["rows"]) == ("shared/x-0-0", 3)
-    split = Split("0-0", files=[made], root=storage.url)
+    split = Split("0-0", size=3, files=[made], root=storage.url)
     reader = SparkSource(lambda session: None).create_reader(ReaderContext(0, 1, "in")).open_split(split, None)
     batch = reader.read(ReadBounds(max_records=2))
     assert batch is not None
     assert [row.n for row in batch.rows().values] == [1, 2]
     assert (reader.position, reader.finished, reader.lag()) == (2, False, 1)
-    again = StagedReader(storage.reader(), made, reader.position)
+    again = StagedReader(storage.reader(), made, 3, OpenFiles(), reader.position)
     rest = again.read(ReadBounds())
     assert rest is not None
     assert [row.n for row in rest.rows().values] == [3]

@@ -1,40 +1,18 @@
-"""The split reader of formats whose records are lines, and the hold on how many files are open at once."""
+"""The split reader of formats whose records are lines."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.file.blocks import BlockCutter
 from penstock.connectors.file.byte_source import ByteSource, codec_of
+from penstock.connectors.file.open_files import OpenFiles
 from penstock.connectors.formats.record_format import Decode, MalformedBlock, RejectedRecord, StreamFormat, isolate
 from penstock.connectors.source import ReadBounds, SplitReader
 
 if TYPE_CHECKING:
     from penstock.connectors.file.enumerator import FileRange
     from penstock.taskmanager.batch import Batch
-
-
-class OpenFiles:
-    """Keeps the handles and buffers of the files read last; those of others are released and taken again when needed.
-
-    A subtask may hold thousands of splits at once, which are read in turns; neither file descriptors nor the buffers of
-    object stores would do for all of them.
-    """
-
-    def __init__(self, limit: int = 64) -> None:
-        self._limit = limit
-        self._open: OrderedDict[int, ByteSource] = OrderedDict()
-
-    def use(self, source: ByteSource) -> None:
-        self._open[id(source)] = source
-        self._open.move_to_end(id(source))
-        if len(self._open) > self._limit:
-            self._open.popitem(last=False)[1].release()
-
-    def close(self, source: ByteSource) -> None:
-        self._open.pop(id(source), None)
-        source.release()
 
 
 class LineSplitReader(SplitReader):

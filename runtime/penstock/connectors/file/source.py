@@ -16,7 +16,8 @@ from penstock.common.errors import InvalidJob, SourceError
 from penstock.common.time import TimeLike, as_millis
 from penstock.connectors.file.byte_source import bytes_of, check_unchanged, codec_of
 from penstock.connectors.file.enumerator import FileEnumerator, FileRange
-from penstock.connectors.file.line_reader import LineSplitReader, OpenFiles
+from penstock.connectors.file.line_reader import LineSplitReader
+from penstock.connectors.file.open_files import OpenFiles
 from penstock.connectors.file.storage import Storage, StorageOptions, explained, is_local, local_path, merge_options
 from penstock.connectors.formats.record_format import BulkFormat, RecordFormat, StreamFormat
 from penstock.connectors.source import ReaderContext, Source, SourceReader, Split, SplitReader
@@ -118,16 +119,17 @@ class FileSourceReader(SourceReader):
                 f"{part.path!r} is compressed as a whole, which {type(self._format).__name__} cannot read",
                 remedy="decompress it; Parquet compresses inside the file",
             )
-        return LazyReader(self._format, part, storage, position)
+        return LazyReader(self._format, part, storage, self._files, position)
 
 
 class LazyReader(SplitReader):
     """Opens a file of a bulk format when it is read first: a subtask may hold many splits."""
 
-    def __init__(self, format: BulkFormat, part: FileRange, storage: Storage, position: Any) -> None:
+    def __init__(self, format: BulkFormat, part: FileRange, storage: Storage, files: OpenFiles, position: Any) -> None:
         self._format = format
         self._part = part
         self._storage = storage
+        self._files = files
         self._position = position
         self._file: Any = None
         self._reader: SplitReader | None = None
@@ -136,6 +138,7 @@ class LazyReader(SplitReader):
     def read(self, bounds: Any) -> Any:
         if self._closed:
             return None
+        self._files.use(self)
         reader = self._reader or self._open()
         batch = reader.read(bounds)
         self._position = reader.position
@@ -164,6 +167,9 @@ class LazyReader(SplitReader):
 
     def close(self) -> None:
         self._closed = True
+        self._files.close(self)
+
+    def release(self) -> None:
         if self._reader is not None:
             self._reader.close()
             self._reader = None

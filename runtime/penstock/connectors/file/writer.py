@@ -210,5 +210,7 @@ class FileWriter(SinkWriter):
 
     def close(self) -> None:
         for part in self._parts.values():
+            if part.bulk is not None:
+                part.bulk.discard()
             part.stream.dispose()
         self._parts.clear()

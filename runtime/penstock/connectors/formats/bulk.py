@@ -49,6 +49,9 @@ class BulkWriter(ABC):
     def finish(self) -> None:
         """Write the rest. The sink is not closed."""
 
+    def discard(self) -> None:  # noqa: B027 - most have nothing to let go of
+        """Nobody wants the file: write nothing more, let go of everything."""
+
 
 class ColumnsWriterFactory(BulkWriterFactory):
     """Makes bulk writers of files with columns."""
@@ -87,8 +90,9 @@ class ParquetFileWriter(BulkWriter):
         self._held: list[pa.RecordBatch] = []
         self._rows = 0
         self._bytes = 0
+        self._file = _FileLike(sink)
         self._writer = pq.ParquetWriter(
-            pa.PythonFile(_FileLike(sink), "w"), self._shape.schema, compression=factory.compression
+            pa.PythonFile(self._file, "w"), self._shape.schema, compression=factory.compression
         )
 
     def add(self, values: Sequence[Any]) -> None:
@@ -122,8 +126,21 @@ class ParquetFileWriter(BulkWriter):
         return self._bytes
 
     def finish(self) -> None:
-        self._write_group()
-        self._writer.close()
+        try:
+            self._write_group()
+            self._writer.close()
+        except BaseException:
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        self._held = []
+        self._file.discard()
+        try:
+            # Else Arrow would write the footer when the writer is collected, into a part that is gone.
+            self._writer.close()
+        except pa.ArrowException:
+            return
 
 
 class CsvWriterFactory(ColumnsWriterFactory):
@@ -162,12 +179,17 @@ class _FileLike:
     closed = False
 
     def __init__(self, sink: ByteSink) -> None:
-        self._sink = sink
+        self._sink: ByteSink | None = sink
         self._written = 0
+
+    def discard(self) -> None:
+        """Take what comes and write it nowhere."""
+        self._sink = None
 
     def write(self, data: Any) -> int:
         content = bytes(data)
-        self._sink.write(content)
+        if self._sink is not None:
+            self._sink.write(content)
         self._written += len(content)
         return len(content)
 

@@ -15,6 +15,7 @@ from penstock.checkpoint.layout import SHARED
 from penstock.checkpoint.retrying_store import Stores
 from penstock.checkpoint.state_files import StateFileReader
 from penstock.common.errors import InvalidJob, PenstockError
+from penstock.connectors.file.open_files import OpenFiles
 from penstock.connectors.source import (
     EnumeratorContext,
     ReaderContext,
@@ -33,6 +34,8 @@ from penstock.connectors.spark.staged import FILES_SCHEMA, StagedReader, StageRo
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+FILES_IN_MEMORY = 4
+"""Of one subtask."""
 LOOK_MS = 20
 """How often the JobMaster asks whether the next batch is there."""
 
@@ -47,6 +50,7 @@ class SparkSource(Source):
     """
 
     needs_spark = True
+    in_order = True
 
     def __init__(self, df_factory: Callable[[Any], Any], *, bounded: bool = False) -> None:
         self.df_factory = df_factory
@@ -85,9 +89,11 @@ class StagedSplits(SourceReader):
 
     def __init__(self, context: ReaderContext) -> None:
         self._stores = Stores(context.object_store_options)
+        self._open_files = OpenFiles(FILES_IN_MEMORY)
 
     def open_split(self, split: Split, position: Any) -> SplitReader:
-        return StagedReader(StateFileReader(self._stores, split.root), split.files[0], position)
+        files = StateFileReader(self._stores, split.root)
+        return StagedReader(files, split.files[0], split.size, self._open_files, position)
 
 
 class SparkEnumerator(SplitEnumerator):

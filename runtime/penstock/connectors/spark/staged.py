@@ -15,6 +15,7 @@ from penstock.taskmanager.operators.columns import rows_as_rows
 if TYPE_CHECKING:
     from penstock.checkpoint.state_files import StateFileReader
     from penstock.checkpoint.storage import CheckpointStorage
+    from penstock.connectors.file.open_files import OpenFiles
 
 FILE_BYTES = 16 * 1024 * 1024
 """A file ends when it holds that much (uncompressed): a reader has one in memory."""
@@ -77,17 +78,31 @@ class StageRows:
 
 
 class StagedReader(SplitReader):
-    """The rows of one staged file. A position is the number of rows that were read."""
+    """The rows of one staged file, in memory while they are read. A position is the number of rows that were read.
 
-    def __init__(self, files: StateFileReader, file: dict[str, Any], position: Any) -> None:
-        self._rows = from_ipc(files.read(file_ref(file))).combine_chunks()
+    Args:
+        count: of the file's rows.
+        open_files: says whose rows are in memory.
+    """
+
+    def __init__(
+        self, files: StateFileReader, file: dict[str, Any], count: int, open_files: OpenFiles, position: Any
+    ) -> None:
+        self._files = files
+        self._file = file
+        self._count = count
+        self._open_files = open_files
+        self._rows: pa.Table | None = None
         self._next = 0 if position is None else int(position)
 
     def read(self, bounds: ReadBounds) -> ColumnBatch | None:
-        rest = self._rows.num_rows - self._next
+        rest = self._count - self._next
         if not rest:
             return None
-        fits = max(1, rest * bounds.max_bytes // max(1, self._rows.nbytes))
+        self._open_files.use(self)
+        if self._rows is None:
+            self._rows = from_ipc(self._files.read(file_ref(self._file))).combine_chunks()
+        fits = max(1, self._count * bounds.max_bytes // max(1, self._rows.nbytes))
         part = self._rows.slice(self._next, max(1, min(rest, bounds.max_records, fits)))
         self._next += part.num_rows
         # One chunk per column, so one batch; of an empty schema none is made.
@@ -101,7 +116,13 @@ class StagedReader(SplitReader):
 
     @property
     def finished(self) -> bool:
-        return self._next >= int(self._rows.num_rows)
+        return self._next >= self._count
 
     def lag(self) -> int:
-        return int(self._rows.num_rows) - self._next
+        return self._count - self._next
+
+    def release(self) -> None:
+        self._rows = None
+
+    def close(self) -> None:
+        self._open_files.close(self)

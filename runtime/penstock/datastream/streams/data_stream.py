@@ -193,7 +193,13 @@ class DataStream(OperatorSettings):
         given to `from_source` the strategy works for each split on its own, which is better still."""
         from penstock.taskmanager.operators.watermarks import TimestampsAndWatermarksOperator
 
-        operator = TimestampsAndWatermarksOperator(_checked_strategy(watermark_strategy))
+        strategy = _checked_strategy(watermark_strategy)
+        if strategy.alignment is not None:
+            raise refusal(
+                "watermark alignment makes sources wait, and assign_timestamps_and_watermarks is behind the source",
+                "give the strategy to from_source",
+            )
+        operator = TimestampsAndWatermarksOperator(strategy)
         return self._transform("Timestamps/Watermarks", operator, self._type_info)
 
     # --- which subtask a value goes to ------------------------------------------------------------------------

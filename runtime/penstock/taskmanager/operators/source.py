@@ -16,7 +16,7 @@ from penstock.taskmanager.operator import Operator, OperatorContext, Output
 from penstock.taskmanager.protocol import SourceProgress, SplitAssignment
 
 if TYPE_CHECKING:
-    from penstock.common.watermark_strategy import WatermarkStrategy
+    from penstock.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
     from penstock.taskmanager.operators.watermark_generator import BatchWatermarkGenerator
 
 READ_RECORDS = 10_000
@@ -47,6 +47,7 @@ class SourceOperator(Operator):
         self._reader: SourceReader | None = None
         self._no_more_splits = False
         self._drained = False
+        self._aligned_to = MAX_TIMESTAMP
         self._emitted = MIN_TIMESTAMP
         self._idle = False
         self.records_out = 0
@@ -75,6 +76,14 @@ class SourceOperator(Operator):
                 generator.restore(assignment.generator)
             self._splits[assignment.id] = _OpenSplit(assignment, reader, generator)
         self._no_more_splits = no_more_splits
+
+    @property
+    def alignment(self) -> WatermarkAlignment | None:
+        return None if self.strategy is None else self.strategy.alignment
+
+    def align(self, limit: int) -> None:
+        """Splits whose watermark is past `limit` (ms) wait (watermark alignment)."""
+        self._aligned_to = limit
 
     @property
     def exhausted(self) -> bool:
@@ -132,9 +141,11 @@ class SourceOperator(Operator):
             if split.id in dry:
                 continue
             watermark = MIN_TIMESTAMP if split.watermark is None else split.watermark
+            if watermark > self._aligned_to:
+                continue
             if best is None or watermark < best_watermark:
                 best, best_watermark = split, watermark
-        if best is not None and best.generator is None and len(self._splits) > 1:
+        if best is not None and best.generator is None and len(self._splits) > 1 and not self.source.in_order:
             # Without event time: take turns.
             self._splits[best.id] = self._splits.pop(best.id)
         return best
@@ -209,7 +220,8 @@ class SourceOperator(Operator):
 
     def progress(self, *, more: bool) -> SourceProgress:
         """What goes into the epoch's ack; resets the list of touched splits."""
-        progress = SourceProgress(exhausted=self.exhausted, more=more)
+        watermark = None if self._idle or self.exhausted else self._emitted
+        progress = SourceProgress(exhausted=self.exhausted, more=more, watermark=watermark)
         due: int | None = None
         for split in self._splits.values():
             if split.touched:
