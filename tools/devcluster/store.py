@@ -107,14 +107,20 @@ def _load_built(plan: Plan, name: str) -> list[str]:
             remedy="build it (python -m tools.images build), or give the path of a docker or OCI archive",
         )
     content = asked.stdout.strip()
-    if _loaded(plan).get(name) != content or name not in names(plan):
+    loaded, present = _loaded(plan), set(names(plan))
+    if loaded.get(name) == content and name in present:
+        return [name]
+    same = next((other for other, of in loaded.items() if of == content and other in present), None)
+    if same is not None:
+        ctr(plan, "images", "tag", "--force", same, name)
+    else:
         archive = plan.root / "image.tar"
         try:
             subprocess.run(["buildah", "push", "--quiet", name, f"docker-archive:{archive}:{name}"], check=True)
             ctr(plan, "images", "import", str(archive))
         finally:
             archive.unlink(missing_ok=True)
-        _remember(plan, {name: content})
+    _remember(plan, {name: content})
     return [name]
 
 

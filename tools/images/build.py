@@ -59,6 +59,12 @@ def build_job(directory: Path, *, tag: str, base_image: str = BASE) -> str:
     return tag
 
 
+def tag(name: str, other: str) -> str:
+    """Give an image another name as well; return that."""
+    _buildah("tag", name, other)
+    return other
+
+
 def debian(*, fresh: bool = False) -> str:
     """The image with nothing but the root file system; imported if it is not there, made anew if ``fresh``."""
     _install_missing()
@@ -74,6 +80,11 @@ def debian(*, fresh: bool = False) -> str:
             finally:
                 _buildah("rm", container, check=False)
     return name
+
+
+def image_id(name: str) -> str:
+    """The digest of an image's configuration: another one after every build that changed something."""
+    return _buildah("inspect", "--type", "image", "--format", "{{.FromImageID}}", name)
 
 
 def size(name: str) -> int:

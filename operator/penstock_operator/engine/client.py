@@ -35,6 +35,9 @@ class EngineClient(Protocol):
     async def checkpoints(self, job_id: str) -> Checkpoints:
         """Counts and the newest completed checkpoint."""
 
+    async def restarts(self, job_id: str) -> int:
+        """How often the job failed and was restarted by the engine."""
+
     async def exception(self, job_id: str) -> str:
         """The root cause of the last failure; empty if there was none."""
 
@@ -106,6 +109,10 @@ class HttpEngine:
             latest_at=datetime.fromtimestamp(at / 1000, UTC).replace(microsecond=0) if at else None,
             failure=first_lines(str(failed.get("failure_message") or "")),
         )
+
+    async def restarts(self, job_id: str) -> int:
+        """See `EngineClient`."""
+        return int((await self._call("GET", f"/jobs/{job_id}/progress")).get("restarts", 0))
 
     async def exception(self, job_id: str) -> str:
         """See `EngineClient`."""

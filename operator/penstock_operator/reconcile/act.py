@@ -157,7 +157,7 @@ class Actor:
         pods = await self._ports.cluster.list(POD, self._owner.namespace, {JOB: self._owner.name, ROLE: "worker"})
         for pod in pods:
             name, ip = pod["metadata"]["name"], pod.get("status", {}).get("podIP")
-            cost = "100" if any(name in b or (ip and ip in b) for b in busy) else "0"
+            cost = "100" if any(_is_at(b, name, ip) for b in busy) else "0"
             if views.annotations_of(pod).get(DELETION_COST) != cost:
                 patch = {"metadata": {"annotations": {DELETION_COST: cost}}}
                 await self._ports.cluster.merge(POD, self._owner.namespace, name, patch)
@@ -216,6 +216,15 @@ class Actor:
         if spec is not None:
             storage = await open_storage(self._ports, self._owner.namespace, spec)
             await storage.dispose_job(spec.storage.checkpoints, action.job_id)
+
+
+def _is_at(worker: str, name: str, ip: str | None) -> bool:
+    """Whether an id or address (`10.0.0.1-0`, `10.0.0.1:7079`) is that of a pod.
+
+    >>> _is_at("10.0.0.12-0", "job-worker-x", "10.0.0.1"), _is_at("10.0.0.1-0", "job-worker-x", "10.0.0.1")
+    (False, True)
+    """
+    return any(worker == host or worker.startswith((f"{host}-", f"{host}:")) for host in (name, ip) if host)
 
 
 _HANDLERS: Mapping[type[Any], Callable[[Any, Any], Awaitable[str | None]]] = {

@@ -105,6 +105,8 @@ class Engine:
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     request: Request | None = None
     exception: str = ""
+    restarts: int = 0
+    """Failovers; a rescale is none."""
     busy_workers: frozenset[str] = frozenset()
     """Names or addresses of the workers that have no free slot."""
 

@@ -135,6 +135,8 @@ async def _ask(client: EngineClient, job_id: str, questions: Questions) -> Engin
     engine = Engine(reachable=True, job_id=job.id, state=job.state, parallelism=job.parallelism)
     points = await client.checkpoints(job_id)
     engine = replace(engine, checkpoints=points, slots_total=await client.slots() if questions.workers else 0)
+    if points.restored:
+        engine = replace(engine, restarts=await client.restarts(job_id))
     if questions.workers:
         engine = replace(engine, parallelism=await client.parallelism(job_id), busy_workers=await _busy(client))
     if questions.request:

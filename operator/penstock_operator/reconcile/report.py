@@ -98,8 +98,7 @@ def _volatile(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
     if running is not None and engine.reachable and engine.job_id == running.job_id:
         points = engine.checkpoints
         pods = max((p.restarts for p in ctx.seen.pods_of("master")), default=0)
-        started_from = 0 if running.restored_from.kind == "Fresh" else 1
-        updates["restarts"] = max(points.restored - started_from, 0) + pods
+        updates["restarts"] = engine.restarts + pods
         updates["job_state"] = engine.state
         if points.completed and not running.had_checkpoint:
             updates["running"] = running.model_copy(update={"had_checkpoint": True})

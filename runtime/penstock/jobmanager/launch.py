@@ -33,6 +33,7 @@ from penstock.graph.program import Program
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.checkpoints import operator_infos
 from penstock.jobmanager.embedded import EmbeddedExecutor
+from penstock.jobmanager.executor_logs import ExecutorLogs
 from penstock.jobmanager.job_master import JobMaster
 from penstock.jobmanager.master_cluster import MasterClusterProvider, executor_memory_mb
 from penstock.jobmanager.master_process import log_to_stdout, run_master_process
@@ -139,6 +140,7 @@ def run_worker(*, master: str, slots: int) -> int:
             secret=read_secret(settings),
         )
 
+    ExecutorLogs(os.path.join(work_dir, "spark")).start()
     worker = WorkerProcess(master, start)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, worker.end)

@@ -14,6 +14,8 @@ from penstock.jobmanager.spark_cluster import EXECUTOR_MEMORY_MB, ClusterConfig,
 MASTER_PORT = 7077
 DRIVER_PORT = 7078
 BLOCK_MANAGER_PORT = 7079
+_LEAST_MEMORY_MB = 450
+"""Spark refuses an executor with less."""
 
 
 class MasterClusterProvider:
@@ -54,7 +56,7 @@ class MasterClusterProvider:
 
 def executor_memory_mb(settings: Configuration) -> int:
     """Heap of an executor, MB: master and workers must agree on it."""
-    return int(settings.to_dict().get("penstock.executor.memory-mb", EXECUTOR_MEMORY_MB))
+    return max(_LEAST_MEMORY_MB, int(settings.to_dict().get("penstock.executor.memory-mb", EXECUTOR_MEMORY_MB)))
 
 
 def _address() -> str:

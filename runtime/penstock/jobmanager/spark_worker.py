@@ -15,6 +15,9 @@ from penstock.jobmanager.java import find_java
 _CORES_PER_SLOT = 64
 """Cores are offered in plenty: the number of executors is bounded by memory, the cores of a slot by its executor."""
 
+_ROLLING = {"strategy": "size", "maxSize": 8 * 1024 * 1024, "maxRetainedFiles": 2}
+"""What executors write must not fill the disk; `maxSize` in bytes."""
+
 
 def worker_command(
     master: str, *, slots: int, host: str, work_dir: str, executor_memory_mb: int, port: int = 0, secret: str = ""
@@ -34,6 +37,7 @@ def worker_command(
         "SPARK_LOCAL_DIRS": work_dir,
     }
     options = ["-Xmx192m", "-Xss512k", *class_archive.jvm_options(java_home), "-Dspark.worker.cleanup.enabled=true"]
+    options += [f"-Dspark.executor.logs.rolling.{key}={value}" for key, value in _ROLLING.items()]
     if secret:
         environment["SPARK_AUTH_SECRET"] = secret
         options += [

@@ -164,6 +164,8 @@ def _waiting_for(ctx: Context) -> str:
         return str(ctx.seen.troubles[0])
     if not engine.reachable:
         return "waiting for the master"
+    if engine.state is None:
+        return "waiting for the master to know the job"
     return "waiting for the first checkpoint" if engine.running else f"the job is {engine.state}"
 
 

@@ -37,6 +37,13 @@ def problems_of(plan: Plan, output: str, options: dict[str, Any] | None = None, 
     """
     numbers = read(f"{output}/numbers", options)
     windows = read(f"{output}/windows", options)
+    return problems_in(plan, numbers, windows, complete=complete)
+
+
+def problems_in(
+    plan: Plan, numbers: list[dict[str, int]], windows: list[dict[str, int]], *, complete: bool
+) -> list[str]:
+    """The same for records that were read already."""
     return _numbers(plan, numbers, complete=complete) + _windows(plan, windows, complete=complete)
 
 

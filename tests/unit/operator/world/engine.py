@@ -210,6 +210,9 @@ class FakeEngineClient:
             latest_at=newest.time if newest else None,
         )
 
+    async def restarts(self, job_id: str) -> int:
+        return self._job().restored
+
     async def exception(self, job_id: str) -> str:
         return self._job().failure
 
