@@ -1,0 +1,68 @@
+"""The pages keep up with the code: every link leads somewhere, every file they name exists, examples of state.md run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.common.options import STATE_BACKEND
+from penstock.state.rocksdb_database import DEFAULTS
+from penstock.testing import OperatorHarness
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+FILE = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|md|java|yaml|toml|json|sh))`")
+FOLDERS = ("runtime", "operator", "charts", "crds", "images", "examples", "tests", "tools", "benchmarks", "docs")
+FILES = [f"/{path.relative_to(ROOT)}" for folder in FOLDERS for path in (ROOT / folder).rglob("*.*")]
+
+
+def anchors(page: Path) -> set[str]:
+    """Of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def prose(page: Path) -> str:
+    return re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(prose(page)):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link} leads nowhere"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{link}: no such heading; there are {sorted(anchors(target))}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_exist(page: Path) -> None:
+    for name in FILE.findall(prose(page)):
+        found = (page.parent / name).exists() or any(file.endswith(f"/{name}") for file in FILES)
+        assert found, f"{name} does not exist"
+
+
+STATE = (ROOT / "docs/state.md").read_text()
+
+
+def test_state_md_has_every_option_of_the_backends() -> None:
+    assert not [name for name in DEFAULTS if f"`{name}`" not in STATE]
+    assert not [kind for kind in ("hashmap", "rocksdb") if f"`{kind}`" not in STATE or kind not in str(STATE_BACKEND)]
+
+
+def test_the_example_of_state_md_runs() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", STATE, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(example, names)
+    with OperatorHarness(names["Count"](), lambda reading: reading.city) as harness:
+        for city in ("Oslo", "Rome", "Oslo"):
+            harness.push(SimpleNamespace(city=city))
+        assert harness.outputs() == [("Oslo", 1), ("Rome", 1), ("Oslo", 2)]
