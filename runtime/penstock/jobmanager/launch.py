@@ -14,8 +14,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from penstock.checkpoint.layout import parse_checkpoint_folder
+from penstock.checkpoint.manifest import Manifest
 from penstock.checkpoint.restore import plan_restore
-from penstock.checkpoint.snapshots import resolve
+from penstock.checkpoint.snapshots import newest_complete, resolve
 from penstock.common import options
 from penstock.common.configuration import (
     Configuration,
@@ -23,7 +25,7 @@ from penstock.common.configuration import (
     reset_command_line,
     set_command_line,
 )
-from penstock.common.errors import ClusterError, InvalidJob, PenstockError
+from penstock.common.errors import ClusterError, InvalidJob, PenstockError, SnapshotNotFound
 from penstock.common.executor import Executor, executing_on
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
@@ -38,6 +40,7 @@ from penstock.jobmanager.job_master import JobMaster
 from penstock.jobmanager.master_cluster import MasterClusterProvider, executor_memory_mb
 from penstock.jobmanager.master_process import log_to_stdout, run_master_process
 from penstock.jobmanager.session import Session, SubmitOptions
+from penstock.jobmanager.settings import object_store_options
 from penstock.jobmanager.spark_worker import start_worker
 from penstock.jobmanager.worker_process import Child, WorkerProcess
 
@@ -163,7 +166,8 @@ def check(
         run_script_on(collector, entry, args, command_line(configuration, parallelism))
         raise InvalidJob(f"{entry} never calls execute()", remedy="end the program with env.execute(...)")
     except _Built:
-        problem = _check_against(collector.graph, against, allow_non_restored_state)
+        settings = Configuration({**load_configuration().to_dict(), **configuration})
+        problem = _check_against(collector.graph, against, allow_non_restored_state, object_store_options(settings))
     except PenstockError as error:
         problem = _problem(error)
     except Exception as error:
@@ -172,15 +176,32 @@ def check(
     return {"ok": problem is None, "problems": [] if problem is None else [problem], "graph": plan}
 
 
-def _check_against(graph: JobGraph | None, against: str | None, allowed: Sequence[str]) -> dict[str, str] | None:
+def _check_against(
+    graph: JobGraph | None, against: str | None, allowed: Sequence[str], options: Mapping[str, Any]
+) -> dict[str, str] | None:
     """What keeps the snapshot from being restored into the graph; None: nothing."""
     if graph is None or against is None:
         return None
     try:
-        plan_restore(resolve(against).manifest, operator_infos(graph), list(allowed))
+        plan_restore(_manifest(against, options), operator_infos(graph), list(allowed))
     except PenstockError as error:
         return _problem(error)
     return None
+
+
+def _manifest(against: str, options: Mapping[str, Any]) -> Manifest:
+    """Of a running job's checkpoint that has been followed by others since it was named, the newest of those."""
+    try:
+        return resolve(against, options, check_files=False).manifest
+    except SnapshotNotFound:
+        folder, _, name = against.rstrip("/").rpartition("/")
+        root, _, job_id = folder.rpartition("/")
+        if parse_checkpoint_folder(name) is None:
+            raise
+        newest = newest_complete(root, job_id, options).snapshot
+        if newest is None:
+            raise
+        return newest.manifest
 
 
 def _problem(error: PenstockError) -> dict[str, str]:

@@ -18,7 +18,7 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.jobmanager.in_process import InProcessRunner
-from penstock.jobmanager.launch import run_script_on
+from penstock.jobmanager.launch import check, run_script_on
 from penstock.jobmanager.master_process import run_master_process
 from penstock.jobmanager.session import Session, SubmitOptions
 
@@ -163,3 +163,34 @@ def test_job_that_runs_when_the_process_leaves_is_suspended_and_not_cancelled(tm
     assert list(tmp_path.glob(kept))
     assert not (tmp_path / "checkpoints" / place.job_id / "result").exists()
     assert cluster.stopped
+
+
+ENDLESS = """
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_source(NumberSequenceSource(0, 10**9), WatermarkStrategy.no_watermarks(), "numbers").uid("in").print().uid("out")
+env.execute("endless")
+"""
+
+
+def test_check_takes_a_newer_checkpoint_for_one_that_a_running_job_has_dropped(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.script.write_text(ENDLESS)
+    told = threading.Event()
+    thread = threading.Thread(target=place.master, args=(told,))
+    thread.start()
+    folder = tmp_path / "checkpoints" / place.job_id
+    deadline = time.monotonic() + 30
+    while not list(folder.glob("chk-[3-9]/_metadata")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    place.job().suspend()
+    told.set()
+    thread.join(20)
+    assert not (folder / "chk-1").exists()
+    asked = {"entry": str(place.script), "args": [], "parallelism": 1, "configuration": {}}
+    assert check(**asked, against=f"file://{folder}/chk-1")["problems"] == []
+    refused = check(**asked, against=f"file://{tmp_path}/savepoint-1")["problems"]
+    assert [problem["code"] for problem in refused] == ["SNAPSHOT_NOT_FOUND"]
