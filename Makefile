@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test test-spark test-all test-e2e lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
+.PHONY: help setup demo test test-spark test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s '	'
@@ -19,7 +19,7 @@ demo: $(STAMP) ## run the main job on real input: checkpoints, rescale, a killed
 	@$(BIN)/python -m tools.demo
 
 test: $(STAMP) ## the default tests (under 15 minutes)
-	@$(BIN)/python -m pytest -q -m "not slow and not e2e and not chaos and not spark" tests runtime/penstock
+	@$(BIN)/python -m pytest -q -m "not slow and not e2e and not chaos" tests runtime/penstock
 
 test-spark: $(STAMP) ## the tests on clusters of real Spark processes
 	@$(BIN)/python -m pytest -q -m "spark and not chaos" tests
@@ -27,8 +27,11 @@ test-spark: $(STAMP) ## the tests on clusters of real Spark processes
 test-all: $(STAMP) ## all tests that need no Kubernetes
 	@$(BIN)/python -m pytest -q -m "not e2e" tests runtime/penstock
 
-test-e2e: $(STAMP) ## the tests on a real one-node Kubernetes (root, Linux)
-	@$(BIN)/python -m pytest -q -m e2e tests
+test-e2e: $(STAMP) ## the tests on a real one-node Kubernetes (root, Linux): cluster, images, chart, self-verifying jobs
+	@$(BIN)/python -m pytest -q -s -m e2e tests/e2e
+
+test-cluster: $(STAMP) ## the tests of the development cluster and of the images themselves (root, Linux)
+	@$(BIN)/python -m pytest -q -m e2e tests/tools
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .

@@ -1,0 +1,35 @@
+"""The images of the tests: the operator, the self-verifying job, the example."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tools.images import OPERATOR, build_base, build_job, build_operator, tag
+
+ROOT = Path(__file__).resolve().parents[2]
+CHECKED = ROOT / "tests" / "integration" / "engine" / "selfcheck" / "job.py"
+
+GOOD = "localhost/penstock-e2e:1"
+BETTER = "localhost/penstock-e2e:2"
+"""Another name of the same image."""
+MISSING = "localhost/penstock-e2e:missing"
+"""Never built."""
+EXAMPLE = "localhost/penstock-airport-weather:1"
+ALL = (OPERATOR, GOOD, BETTER, EXAMPLE)
+
+
+def build(scratch: Path) -> list[str]:
+    """Build what is not up to date (layers are cached); the names of what the cluster needs."""
+    base = build_base()
+    job = build_job(_context(scratch), tag=GOOD, base_image=base)
+    example = build_job(ROOT / "examples" / "airport_weather", tag=EXAMPLE, base_image=base)
+    return [build_operator(), job, tag(job, BETTER), example]
+
+
+def _context(scratch: Path) -> Path:
+    scratch.mkdir(parents=True, exist_ok=True)
+    for file in ("job.py", "forgetful.py", "Dockerfile"):
+        shutil.copy(Path(__file__).parent / "job" / file, scratch)
+    shutil.copy(CHECKED, scratch / "checked.py")
+    return scratch

@@ -1,0 +1,60 @@
+"""The self-verifying job as a FlinkJob: see `checked`, which the image holds beside it.
+
+Every number carries when it was processed, so that the output tells how long it stood still.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from datetime import timedelta
+
+import checked
+
+from penstock.connectors.formats.encode import JsonLinesEncoder
+from penstock.datastream.connectors.file_system import FileSink
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.datastream.window import TumblingEventTimeWindows
+
+
+def stamp(value: dict[str, int]) -> dict[str, int]:
+    """With the wall clock's ms."""
+    return {**value, "at": time.time_ns() // 1_000_000}
+
+
+def refuse(value: dict[str, int]) -> dict[str, int]:
+    raise ValueError(f"number {value['number']} is refused")
+
+
+def build(env: StreamExecutionEnvironment, plan: checked.Plan, output: str, *, refusing: bool) -> None:
+    numbers = checked.checked(env, plan)
+    windows = (
+        numbers.key_by(checked.key_of_checked)
+        .window(TumblingEventTimeWindows.of(timedelta(milliseconds=checked.WINDOW_MS)))
+        .aggregate(checked.Sum(), checked.WithWindow())
+        .name("sums")
+        .uid("sums")
+    )
+    stamped = numbers.map(refuse if refusing else stamp).name("stamp").uid("stamp")
+    stamped.sink_to(FileSink.for_row_format(f"{output}/numbers", JsonLinesEncoder()).build()).uid("numbers-sink")
+    windows.sink_to(FileSink.for_row_format(f"{output}/windows", JsonLinesEncoder()).build()).uid("windows-sink")
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--output", required=True, help="folder or URL of the results")
+    arguments.add_argument("--per-key", type=int, required=True)
+    arguments.add_argument("--keys", type=int, required=True)
+    arguments.add_argument("--splits", type=int, required=True)
+    arguments.add_argument("--rate", type=float, required=True)
+    arguments.add_argument("--revision", default="", help="makes one command line different from another")
+    arguments.add_argument("--refuse", action="store_true", help="a revision that never becomes stable")
+    asked = arguments.parse_args()
+    plan = checked.Plan(per_key=asked.per_key, keys=asked.keys, splits=asked.splits, rate=asked.rate)
+    env = StreamExecutionEnvironment.get_execution_environment()
+    build(env, plan, asked.output, refusing=asked.refuse)
+    env.execute("self-verifying")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""What a self-verifying job has written to S3: whether it is right, and how long it stood still."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import fsspec
+import msgspec
+
+from tests.integration.engine.selfcheck.output import problems_in
+
+if TYPE_CHECKING:
+    from tests.integration.engine.selfcheck.job import Plan
+
+READS = 4
+READ_PAUSE_S = 1.5
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The longest pause. `processed`: between two records; `visible`: between two files a reader could see."""
+
+    processed: float
+    visible: float
+
+    def __str__(self) -> str:
+        return f"output gap {self.processed:.1f} s (as seen by a reader {self.visible:.1f} s)"
+
+
+class Output:
+    """A folder on S3. Files are written once, so each is read once.
+
+    Args:
+        url: holds `numbers` and `windows`.
+        options: of the storage driver.
+    """
+
+    def __init__(self, plan: Plan, url: str, options: dict[str, Any]) -> None:
+        self.plan = plan
+        self.url = url
+        self._fs, self._path = fsspec.core.url_to_fs(url, **options)
+        self._files: dict[str, tuple[float, list[dict[str, int]]]] = {}
+        self._decode = msgspec.json.Decoder(dict[str, int]).decode
+
+    def refresh(self) -> None:
+        """Read what is new."""
+        self._fs.invalidate_cache()
+        found = self._fs.find(self._path, detail=True)
+        gone = self._files.keys() - found.keys()
+        assert not gone, f"output that could be seen has gone: {sorted(gone)[:5]}"
+        new = sorted(found.keys() - self._files.keys())
+        for path, content in self._fs.cat(new).items() if new else ():
+            assert not content or content.endswith(b"\n"), f"{path} ends within a line"
+            written = found[path]["LastModified"].timestamp()
+            self._files[path] = (written, [self._decode(line) for line in content.splitlines()])
+
+    def records(self, kind: str) -> list[dict[str, int]]:
+        """All that was read of `numbers` or `windows`."""
+        prefix = f"{self._path}/{kind}/"
+        return [record for path, (_, records) in self._files.items() if path.startswith(prefix) for record in records]
+
+    @property
+    def count(self) -> int:
+        """Numbers that a reader sees now."""
+        self.refresh()
+        return len(self.records("numbers"))
+
+    def verify(self) -> None:
+        """Exactly once: no number is lost before one that is there, none is there twice, state and sums fit.
+
+        What is read while files appear may lack one of two; it is read again. A defect stays.
+        """
+        problems: list[str] = []
+        for attempt in range(READS):
+            time.sleep(READ_PAUSE_S if attempt else 0)
+            self.refresh()
+            problems = problems_in(self.plan, self.records("numbers"), self.records("windows"), complete=False)
+            if not problems:
+                return
+        raise AssertionError("\n".join(problems))
+
+    def gap_since(self, began: float) -> Gap:
+        """The longest pause in what came after a moment (seconds since the epoch)."""
+        self.refresh()
+        processed = (record["at"] / 1000 for record in self.records("numbers"))
+        prefix = f"{self._path}/numbers/"
+        visible = (written for path, (written, _) in self._files.items() if path.startswith(prefix))
+        return Gap(_longest(processed, began), _longest(visible, began))
+
+
+def _longest(times: Iterable[float], began: float) -> float:
+    """The longest pause that ended after `began`; one that began earlier counts whole.
+
+    >>> _longest([1.0, 2.0, 5.0, 6.0], 3.0)
+    3.0
+    """
+    ordered = sorted(times)
+    return max((b - a for a, b in itertools.pairwise(ordered) if b >= began), default=0.0)

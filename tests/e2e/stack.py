@@ -1,0 +1,102 @@
+"""Everything a FlinkJob needs around it: a cluster, an S3 server that pods reach, images, the operator from its chart."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.e2e import images
+from tools.images import OPERATOR as OPERATOR_IMAGE
+from tools.images import image_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tools.devcluster import Cluster
+    from tools.s3server import S3Server
+
+RELEASE = "penstock"
+SYSTEM = "penstock-system"
+BUCKET = "e2e"
+SECRET = "e2e-s3"
+OPERATOR = "app.kubernetes.io/name=penstock-operator"
+CHART = images.ROOT / "charts" / "penstock-operator"
+
+
+@dataclass
+class Stack:
+    """One for all tests."""
+
+    cluster: Cluster
+    s3: S3Server
+    report: list[str] = field(default_factory=list)
+    """What was measured; printed at the end."""
+
+    def install(self, *more: str) -> None:
+        """The operator from its chart, with one replica: a second one would only wait. `more`: options of helm."""
+        self.cluster.helm(
+            *("upgrade", "--install", RELEASE, str(CHART), "--namespace", SYSTEM, "--create-namespace"),
+            *("--set", f"image.repository={OPERATOR_IMAGE.rpartition(':')[0]}"),
+            *("--set", f"image.tag={OPERATOR_IMAGE.rpartition(':')[2]}"),
+            *("--set", "replicas=1,podDisruptionBudget.enabled=false"),
+            *("--set-string", f"podAnnotations.image={image_id(OPERATOR_IMAGE)}"),
+            *("--wait", "--timeout", "3m"),
+            *more,
+        )
+
+    def add_secret(self, namespace: str = "default") -> None:
+        """What pods and operator need to reach the S3 server, as `storage.secretName` wants it."""
+        values = {
+            "AWS_ACCESS_KEY_ID": self.s3.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.s3.secret_key,
+            "AWS_ENDPOINT_URL": self.s3.endpoint_url,
+            "AWS_REGION": self.s3.credentials.region,
+        }
+        self.cluster.apply(
+            json.dumps(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Secret",
+                    "metadata": {"name": SECRET, "namespace": namespace},
+                    "stringData": values,
+                }
+            )
+        )
+
+    # --- the API ----------------------------------------------------------------------------------------------
+
+    def get(self, kind: str, name: str, namespace: str = "default") -> dict[str, Any] | None:
+        """One object; None if there is none."""
+        printed = self.cluster.kubectl("get", kind, name, "-n", namespace, "--ignore-not-found", "-o", "json")
+        found: dict[str, Any] | None = json.loads(printed) if printed.strip() else None
+        return found
+
+    def list(self, kind: str, selector: str = "", namespace: str = "default") -> list[dict[str, Any]]:
+        """Objects by label."""
+        printed = self.cluster.kubectl("get", kind, "-n", namespace, "-l", selector, "-o", "json")
+        items: list[dict[str, Any]] = json.loads(printed)["items"]
+        return items
+
+    # --- the operator -----------------------------------------------------------------------------------------
+
+    def kill_operator(self) -> None:
+        """Its pod at once, as if its node had lost power; the Deployment makes another."""
+        self.cluster.kubectl(
+            *("delete", "pod", "-n", SYSTEM, "-l", OPERATOR, "--grace-period=0", "--force", "--wait=false")
+        )
+
+    def operator_log(self, lines: int = 60) -> str:
+        return self.cluster.kubectl("logs", "-n", SYSTEM, "-l", OPERATOR, f"--tail={lines}")
+
+
+def wait_until(condition: Callable[[], object], what: str | Callable[[], str], *, seconds: float) -> float:
+    """Seconds it took; raises AssertionError with what was waited for, and why not."""
+    began = time.monotonic()
+    while not condition():
+        if time.monotonic() - began > seconds:
+            text = what if isinstance(what, str) else what()
+            raise AssertionError(f"not within {seconds:.0f} s: {text}")
+        time.sleep(0.4)
+    return time.monotonic() - began

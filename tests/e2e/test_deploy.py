@@ -1,0 +1,81 @@
+"""From `kubectl apply` to output on S3, and what people see on the way."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import fsspec
+import pytest
+
+from tests.e2e import images
+from tests.e2e.flinkjob import Job
+from tests.e2e.stack import BUCKET, SECRET, Stack, wait_until
+from tools.demo import compare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.s3, pytest.mark.timeout(900)]
+
+
+def test_job_is_deployed_and_its_output_is_exactly_once(stack: Stack, deploy: Callable[..., Job]) -> None:
+    job = deploy("plain")
+    took = job.wait_for(phase="Running")
+    stack.report.append(f"from kubectl apply to Ready: {took:.0f} s")
+    job.goes_on()
+    shown = job.table(wide=True)
+    assert (shown["STATE"], shown["READY"], shown["PARALLELISM"]) == ("Running", "True", "2"), shown
+    assert shown["RESTARTS"] == "0", shown
+    assert shown["IMAGE"] == images.GOOD, shown
+    status = job.status
+    assert status["workers"] == 2
+    assert {c["type"]: c["status"] for c in status["conditions"]} == {
+        "Ready": "True",
+        "Reconciling": "False",
+        "Stalled": "False",
+        "Progressing": "True",
+        "Running": "True",
+        "CheckpointHealthy": "True",
+    }
+    wait_until(lambda: job.status.get("lastCheckpoint"), lambda: job.told("a checkpoint in the status"), seconds=90)
+    assert job.status["lastCheckpoint"]["path"].startswith(f"{job.folder}/checkpoints/{status['jobId']}/chk-")
+    for kind in ("deployments", "services", "configmaps", "secrets", "serviceaccounts", "networkpolicies", "pdb"):
+        assert stack.list(kind, "penstock.dev/job=plain"), kind
+
+
+def test_pods_are_restricted(stack: Stack, deploy: Callable[..., Job]) -> None:
+    """The API server itself judges them."""
+    job = deploy("plain").running()
+    pods = [*job.pods("master"), *job.pods("worker")]
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "restricted", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
+    }
+    stack.cluster.apply(json.dumps(namespace))
+    for pod in pods:
+        spec = {k: v for k, v in pod["spec"].items() if k not in ("serviceAccountName", "serviceAccount", "nodeName")}
+        meta = {"name": pod["metadata"]["name"], "namespace": "restricted"}
+        manifest = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+        stack.cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=manifest)
+    stack.cluster.kubectl("delete", "namespace", "restricted", "--wait=false")
+
+
+def test_example_of_the_repository(stack: Stack, tmp_path: Path) -> None:
+    """As it is, but for names of bucket and Secret; bounded, so it finishes, and stays finished."""
+    manifest = (images.ROOT / "examples" / "airport_weather" / "flinkjob.yaml").read_text()
+    for before, after in (("s3://penstock/", f"s3://{BUCKET}/"), ("penstock-s3", SECRET)):
+        assert before in manifest
+        manifest = manifest.replace(before, after)
+    job = Job(stack, "airport-weather")
+    stack.cluster.apply(manifest)
+    job.wait_for(phase="Finished")
+    assert job.condition("Ready")["status"] == "True"
+    wait_until(lambda: not job.pods("master"), lambda: job.told("the pods' end"), seconds=60)
+    fs, path = fsspec.core.url_to_fs(f"s3://{BUCKET}/airport-weather/output", **stack.s3.storage_options())
+    fs.get(path, str(tmp_path / "output"), recursive=True)
+    same, found = compare(str(tmp_path / "output"))
+    assert same, found
+    job.delete()

@@ -1,0 +1,86 @@
+"""Pods that die, Deployments that are deleted, an operator that is not there: the job heals, from the right checkpoint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.stack import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.e2e.flinkjob import Job
+    from tests.e2e.stack import Stack
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.s3, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def job(deploy: Callable[..., Job]) -> Job:
+    """Running, with output."""
+    job = deploy("failures").running()
+    job.goes_on()
+    return job
+
+
+def test_worker_pod_is_killed(job: Job) -> None:
+    running = job.status["jobId"]
+    killed = job.kill_pod("worker")
+    wait_until(lambda: len(job.pod_names("worker") - {killed}) == 2, lambda: job.told("another worker"), seconds=120)
+    job.goes_on()
+    job.running()
+    assert job.status["jobId"] == running, "a lost worker is the engine's business, not a new incarnation"
+
+
+def test_master_pod_is_killed(job: Job) -> None:
+    before = job.status
+    killed = job.kill_pod("master")
+    wait_until(lambda: job.pod_names("master") - {killed}, lambda: job.told("another master"), seconds=120)
+    job.goes_on()
+    job.running()
+    after = job.status
+    assert after["jobId"] == before["jobId"]
+    assert after["lastCheckpoint"]["id"] > before["lastCheckpoint"]["id"]
+
+
+def test_container_of_the_master_is_killed(stack: Stack, job: Job) -> None:
+    """The same pod with the same arguments, which say how the job was *first* started."""
+    pod = next(iter(job.pod_names("master")))
+    stack.cluster.kubectl(
+        "exec", pod, "--", "python", "-c", "import os, signal; [os.kill(int(p), 9) for p in os.listdir('/proc') "
+        "if p.isdigit() and int(p) not in (1, os.getpid())]"
+    )  # fmt: skip
+    wait_until(
+        lambda: any(c["restartCount"] for p in job.pods("master") for c in p["status"].get("containerStatuses", ())),
+        lambda: job.told("a restarted container"),
+        seconds=120,
+    )
+    job.goes_on()
+    job.running()
+    assert int(job.table()["RESTARTS"]) >= 1
+
+
+def test_deployments_are_deleted(stack: Stack, job: Job) -> None:
+    stack.cluster.kubectl("delete", "deployment", f"{job.name}-master", f"{job.name}-worker", "--wait=false")
+    wait_until(
+        lambda: any(e.startswith(("RecoverStarted", "Repaired")) for e in job.events()),
+        lambda: job.told("the operator to notice"),
+        seconds=120,
+    )
+    job.goes_on()
+    job.running()
+
+
+def test_everything_goes_on_while_no_operator_is_there(stack: Stack, job: Job) -> None:
+    stack.cluster.kubectl("scale", "deployment", "-n", "penstock-system", "--all", "--replicas=0")
+    try:
+        job.goes_on()
+        job.scale(3)
+    finally:
+        stack.cluster.kubectl("scale", "deployment", "-n", "penstock-system", "--all", "--replicas=1")
+    job.wait_for(phase="Running", parallelism=3)
+    job.goes_on()
+    job.scale(2)
+    job.wait_for(phase="Running", parallelism=2, workers=2)

@@ -1,0 +1,129 @@
+"""Another revision: proved, started from a savepoint, watched; refused, or taken back, when it is no good."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e import images
+from tests.e2e.stack import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.e2e.flinkjob import Job
+    from tests.e2e.stack import Stack
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.s3, pytest.mark.timeout(900)]
+
+GOAL = 45.0
+
+
+@pytest.fixture
+def job(deploy: Callable[..., Job]) -> Job:
+    """Running its first revision."""
+    job = deploy("upgraded").running()
+    job.goes_on()
+    return job
+
+
+def test_image_then_arguments(stack: Stack, job: Job) -> None:
+    before = job.status
+    began = time.time()
+    job.patch(image=images.BETTER)
+    job.running()
+    job.goes_on()
+    job.measure("upgrade of the image", began, goal=GOAL)
+    after = job.status
+    assert after["jobId"] != before["jobId"]
+    assert after["running"]["image"] == images.BETTER
+    restored = after["running"]["restoredFrom"]
+    assert restored["kind"] == "Savepoint"
+    assert restored["path"].startswith(f"{job.folder}/savepoints/")
+    assert job.table(wide=True)["RESTORED-FROM"] == restored["path"]
+    assert {c["image"] for p in job.pods("worker") for c in p["spec"]["containers"]} == {images.BETTER}
+
+    began = time.time()
+    job.patch_job(args=job.args("--revision", "two"))
+    job.running()
+    job.goes_on()
+    job.measure("upgrade of the arguments", began, goal=GOAL)
+    assert job.status["running"]["argsHash"] != after["running"]["argsHash"]
+    snapshots = [s["metadata"]["name"] for s in stack.list("fsnap", "penstock.dev/job=upgraded")]
+    assert len(snapshots) == 2, snapshots
+
+
+def test_revision_that_cannot_be_imported_never_touches_the_job(stack: Stack, job: Job) -> None:
+    before, pods = job.status, job.pod_names("master") | job.pod_names("worker")
+    job.patch_job(entry="forgetful.py")
+    message = job.stalled("CheckFailed")
+    assert "a_package_that_was_forgotten" in message
+    assert job.condition("Running")["status"] == "True"
+    job.goes_on()
+    assert job.status["jobId"] == before["jobId"]
+    assert job.pod_names("master") | job.pod_names("worker") == pods
+    job.patch_job(entry="job.py")
+    job.running()
+    assert job.status["jobId"] == before["jobId"], "what runs is what is asked for again: nothing is to be done"
+
+
+def test_image_that_does_not_exist_never_touches_the_job(job: Job) -> None:
+    before = job.status
+    job.patch(image=images.MISSING)
+    message = job.stalled("ImagePullFailed")
+    assert images.MISSING in message
+    assert "spec.image" in message
+    assert job.condition("Running")["status"] == "True"
+    job.patch(image=before["running"]["image"])
+    job.running()
+    job.goes_on()
+    assert job.status["jobId"] == before["jobId"]
+
+
+def test_revision_that_never_becomes_stable_is_taken_back(job: Job) -> None:
+    before = job.status
+    job.patch(job={"args": job.args("--refuse")}, rollback={"after": "60s"})
+    message = job.stalled("NotStable", seconds=480)
+    assert "goes on running" in message
+    wait_until(lambda: job.condition("Running")["status"] == "True", lambda: job.told("it runs again"), seconds=240)
+    job.goes_on()
+    after = job.status
+    assert after["running"]["revision"] == before["running"]["revision"]
+    assert after["rejected"]["reason"] == "NotStable"
+    assert [h["kind"] for h in after["history"][:2]] == ["Rollback", "Upgrade"]
+    job.patch(job={"args": job.args("--revision", "three")}, rollback={"after": "4m"})
+    job.running()
+    job.goes_on()
+    assert "rejected" not in job.status
+
+
+def test_operator_is_killed_in_the_middle(stack: Stack, job: Job) -> None:
+    """Once while the engine makes the savepoint, once while pods come and go."""
+    before = job.status
+    job.patch_job(restartNonce=1)
+    for steps in (("Stop", "Seal"), ("Teardown", "Start", "Watch")):
+        wait_until(
+            lambda steps=steps: (job.status.get("operation") or {}).get("step") in steps,
+            lambda steps=steps: job.told(f"step {steps}"),
+            seconds=180,
+        )
+        stack.kill_operator()
+    job.running()
+    job.goes_on()
+    after = job.status
+    assert after["jobId"] != before["jobId"]
+    assert after["history"][0]["kind"] == "Upgrade"
+    assert after["history"][0]["outcome"] == "Succeeded"
+
+
+def test_last_state_mode_goes_on_from_a_checkpoint(job: Job) -> None:
+    before = job.status
+    job.patch_job(upgradeMode="last-state", restartNonce=2)
+    job.running()
+    job.goes_on()
+    restored = job.status["running"]["restoredFrom"]
+    assert restored["kind"] == "Checkpoint", restored
+    assert before["jobId"] in restored["path"]
+    job.patch_job(upgradeMode="savepoint")
