@@ -38,7 +38,9 @@ class LocalClusterProvider:
             self.cluster.start()
         workers = max(self.least_workers, math.ceil(slots / self.cluster.slots_per_worker))
         self.cluster.ensure_slots(workers * self.cluster.slots_per_worker)
-        return create_runner(self.cluster.spark, pipelined=pipelined, levels=levels)
+        runner = create_runner(self.cluster.spark, pipelined=pipelined, levels=levels)
+        runner.more_slots = self.cluster.ensure_slots
+        return runner
 
     def available_slots(self) -> int:
         return 0 if self.cluster is None else len(self.cluster.spark.executors())

@@ -44,6 +44,9 @@ class InProcessRunner:
     def available_slots(self) -> int:
         return self._capacity
 
+    def ensure_slots(self, count: int) -> None:
+        """There are as many as were offered."""
+
     def start(self, attempt: Attempt) -> None:
         self._attempt = attempt
         for slot in self._slots.values():

@@ -158,13 +158,32 @@ class JobMaster:
         """Queue a request; refused at once when the job has ended."""
         if self.history.status.is_globally_terminal_state() or self._done.is_set():
             operation.fail(f"job {self.job_id} is {self.history.status.value}")
-            return operation
+        elif operation.kind == "rescale" and self.runner.available_slots() < int(operation.arguments["parallelism"]):
+            threading.Thread(target=self._request_with_slots, args=(operation,), daemon=True).start()
+        else:
+            self._enqueue(operation)
+        return operation
+
+    def _request_with_slots(self, operation: Operation) -> None:
+        """A local cluster starts the workers that a rescale needs, while the job runs on."""
+        parallelism = int(operation.arguments["parallelism"])
+        try:
+            if parallelism <= self.graph.max_parallelism:
+                self.runner.ensure_slots(parallelism)
+        except PenstockError as error:
+            operation.fail(str(error))
+            return
+        self._enqueue(operation)
+
+    def _enqueue(self, operation: Operation) -> None:
+        if self._done.is_set():
+            operation.fail(f"job {self.job_id} is {self.history.status.value}")
+            return
         self._requests.put(operation)
         self.parts.wake.set()
         self.runner.request_barrier()
         if operation.kind == "cancel":
             self._insist()
-        return operation
 
     def suspend(self) -> None:
         """Leave the job as it is, with its checkpoints: another JobManager will go on."""
@@ -564,6 +583,10 @@ class JobMaster:
             if operation.kind in ("cancel", "suspend"):
                 self._handle(operation)
             elif operation.kind == "rescale":
+                refusal = self._refuse_rescale(int(operation.arguments["parallelism"]))
+                if refusal is not None:
+                    operation.fail(refusal)
+                    continue
                 self._set_wanted(operation)
                 operation.complete(result=self.wanted_parallelism)
             else:
@@ -578,23 +601,29 @@ class JobMaster:
         if self.parts.exclusive is not None:
             operation.fail(f"a {self.parts.exclusive.kind} is in progress")
             return
-        if not 1 <= parallelism <= self.graph.max_parallelism:
-            operation.fail(f"parallelism {parallelism} is not in 1..{self.graph.max_parallelism} (the max parallelism)")
-            return
         if parallelism == self.parallelism:
             self._set_wanted(operation)
             operation.complete(result=parallelism)
             return
-        available = self.runner.available_slots()
-        if available < parallelism and self.settings.scheduler != "adaptive":
-            operation.fail(
-                f"parallelism {parallelism} needs {parallelism} slots, the cluster has {available}: add workers, or set "
-                "jobmanager.scheduler to adaptive"
-            )
+        refusal = self._refuse_rescale(parallelism)
+        if refusal is not None:
+            operation.fail(refusal)
             return
         operation.arguments |= {"old": self.parallelism, "started": self._now()}
         self.parts.exclusive = operation
         self.checkpoints.coordinator.trigger_checkpoint(operation.id)
+
+    def _refuse_rescale(self, parallelism: int) -> str | None:
+        """Why the job cannot run with this parallelism; None: it can."""
+        if not 1 <= parallelism <= self.graph.max_parallelism:
+            return f"parallelism {parallelism} is not in 1..{self.graph.max_parallelism} (the max parallelism)"
+        available = self.runner.available_slots()
+        if available < parallelism and parallelism > self.parallelism and self.settings.scheduler != "adaptive":
+            return (
+                f"parallelism {parallelism} needs {parallelism} slots, the cluster has {available}: add workers, or set "
+                "jobmanager.scheduler to adaptive"
+            )
+        return None
 
     def _now(self) -> int:
         return self.clock.now_ms()

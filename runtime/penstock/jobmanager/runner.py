@@ -40,6 +40,14 @@ class Runner(Protocol):
         """Slots that could take a subtask now."""
         ...
 
+    def ensure_slots(self, count: int) -> None:
+        """Make so many slots, if they are this cluster's to make, and wait for them (from another thread).
+
+        Raises:
+            NotEnoughSlots: they did not come up.
+        """
+        ...
+
     def start(self, attempt: Attempt) -> None:
         """Prepare for the attempt: ship the payload, choose a place for every slot.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pyspark.core.rdd import _wrap_function
@@ -61,6 +61,8 @@ class SparkRunner:
         self._cluster = cluster
         self.spark = cluster.sql
         self.task_settings: dict[str, str] = {}
+        self.more_slots: Callable[[int], object] | None = None
+        """Starts workers of a local cluster; None: workers come from outside."""
         self._attempt: Attempt | None = None
         self._placement: list[ExecutorInfo] = []
         self._functions: Any = None
@@ -80,6 +82,10 @@ class SparkRunner:
 
     def available_slots(self) -> int:
         return len(self._cluster.executors())
+
+    def ensure_slots(self, count: int) -> None:
+        if self.more_slots is not None:
+            self.more_slots(count)
 
     def start(self, attempt: Attempt) -> None:
         executors = self._cluster.executors()
