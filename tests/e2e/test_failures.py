@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.s3, pytest.mark.timeout(900)]
 
+KILL_JVM = """
+import os
+from pathlib import Path
+for folder in Path("/proc").iterdir():
+    if folder.name.isdigit() and b"SparkSubmit" in (folder / "cmdline").read_bytes():
+        os.kill(int(folder.name), 9)
+"""
+
 
 @pytest.fixture
 def job(deploy: Callable[..., Job]) -> Job:
@@ -45,13 +53,10 @@ def test_master_pod_is_killed(job: Job) -> None:
     assert after["lastCheckpoint"]["id"] > before["lastCheckpoint"]["id"]
 
 
-def test_container_of_the_master_is_killed(stack: Stack, job: Job) -> None:
-    """The same pod with the same arguments, which say how the job was *first* started."""
+def test_jvm_of_the_master_is_killed(stack: Stack, job: Job) -> None:
+    """Its container ends, and starts in the same pod with the same arguments: how the job was *first* started."""
     pod = next(iter(job.pod_names("master")))
-    stack.cluster.kubectl(
-        "exec", pod, "--", "python", "-c", "import os, signal; [os.kill(int(p), 9) for p in os.listdir('/proc') "
-        "if p.isdigit() and int(p) not in (1, os.getpid())]"
-    )  # fmt: skip
+    stack.cluster.kubectl("exec", pod, "--", "python", "-c", KILL_JVM)
     wait_until(
         lambda: any(c["restartCount"] for p in job.pods("master") for c in p["status"].get("containerStatuses", ())),
         lambda: job.told("a restarted container"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import socket
+import threading
 from pathlib import Path
 
 from penstock.common.configuration import Configuration
@@ -14,8 +17,12 @@ from penstock.jobmanager.spark_cluster import EXECUTOR_MEMORY_MB, ClusterConfig,
 MASTER_PORT = 7077
 DRIVER_PORT = 7078
 BLOCK_MANAGER_PORT = 7079
+_DRIVER_LOST = 70
+"""Exit code: EX_SOFTWARE of sysexits.h."""
 _LEAST_MEMORY_MB = 450
 """Spark refuses an executor with less."""
+
+logger = logging.getLogger(__name__)
 
 
 class MasterClusterProvider:
@@ -43,15 +50,28 @@ class MasterClusterProvider:
                 )
             )
             self.cluster.start()
+            self._end_with_the_driver(self.cluster)
         return create_runner(self.cluster, pipelined=pipelined, levels=levels)
+
+    def _end_with_the_driver(self, cluster: SparkCluster) -> None:
+        """Without its JVM this process can do nothing more for the job; in a new container it can."""
+
+        def watch() -> None:
+            code = cluster.wait_for_driver()
+            if self.cluster is cluster:
+                logger.critical("Spark's driver has ended (%s); so does this process", code)
+                logging.shutdown()
+                os._exit(_DRIVER_LOST)
+
+        threading.Thread(target=watch, name="driver-watch", daemon=True).start()
 
     def available_slots(self) -> int:
         return 0 if self.cluster is None else len(self.cluster.executors())
 
     def stop(self) -> None:
-        if self.cluster is not None:
-            self.cluster.stop()
-            self.cluster = None
+        cluster, self.cluster = self.cluster, None
+        if cluster is not None:
+            cluster.stop()
 
 
 def executor_memory_mb(settings: Configuration) -> int:

@@ -246,6 +246,10 @@ class SparkCluster:
         """Process id of the driver's JVM."""
         return int(self._gateway.jvm.java.lang.ProcessHandle.current().pid())
 
+    def wait_for_driver(self) -> int:
+        """Wait until the driver's JVM ends, and return its exit code."""
+        return int(self._gateway.proc.wait())
+
     def stop(self) -> None:
         if self.context is not None:
             self.context.stop()
