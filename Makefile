@@ -21,8 +21,8 @@ demo: $(STAMP) ## run the main job on real input: checkpoints, rescale, a killed
 test: $(STAMP) ## the default tests (under 15 minutes)
 	@$(BIN)/python -m pytest -q -m "not slow and not e2e and not chaos" tests runtime/penstock
 
-test-spark: $(STAMP) ## the tests on clusters of real Spark processes
-	@$(BIN)/python -m pytest -q -m "spark and not chaos" tests
+test-spark: $(STAMP) ## changes and faults on clusters of real Spark processes, and a short soak
+	@$(BIN)/python -m pytest -q -m "spark and (slow or chaos)" tests
 
 test-all: $(STAMP) ## all tests that need no Kubernetes
 	@$(BIN)/python -m pytest -q -m "not e2e" tests runtime/penstock

@@ -4,13 +4,14 @@
 
 The JobManager is a process of its own, so it is hurt like everything else. Faults: SIGKILL of a Python worker, an executor,
 a Spark worker, the JobManager; a JobManager that stands still and comes back when another has taken over; live rescales and
-savepoints in between; with `--s3`, the store away for some seconds. The seed is printed; it fixes what is done and when, as
+savepoints in between; with `--s3`, the store away for up to 30 seconds. The seed is printed; it fixes what is done and when, as
 far as a machine of many processes can be fixed.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import shutil
 import sys
@@ -25,17 +26,20 @@ from pathlib import Path
 from penstock.cli.client import RestClient
 from penstock.common.errors import PenstockError
 from tests.integration.engine.selfcheck import processes
-from tests.integration.engine.selfcheck.driver import configuration
+from tests.integration.engine.selfcheck.driver import configuration, settings_for
 from tests.integration.engine.selfcheck.job import Plan
 from tests.integration.engine.selfcheck.main import REST, argument
 from tests.integration.engine.selfcheck.masters import Master, latest_checkpoint
 from tests.integration.engine.selfcheck.output import problems_of
+from tools.s3server import S3Server
 
 RATE = 1_000
 """Records per second."""
 STUCK_S = 120.0
 """A job that completes no checkpoint for that long does not make progress any more."""
 PARALLELISMS = (1, 2, 3, 4)
+AWAY_S = 30.0
+"""The store is away for that long at most."""
 
 
 @dataclass
@@ -65,22 +69,36 @@ class Soak:
     Args:
         seconds: how long faults are done; the job then reads on to its end.
         pause_s: between the recovery from one fault and the next fault: at least, at most.
-        folder: for checkpoints, output and logs; what it holds is left when something went wrong.
+        folder: for logs, checkpoints and output; what it holds is left when something went wrong.
+        s3: a started server, for checkpoints and output; it is taken away now and then.
     """
 
     def __init__(
-        self, runner: str, seed: int, seconds: float, folder: Path, pause_s: tuple[float, float] = (0.2, 4.0)
+        self,
+        runner: str,
+        seed: int,
+        seconds: float,
+        folder: Path,
+        pause_s: tuple[float, float] = (0.2, 4.0),
+        s3: S3Server | None = None,
     ) -> None:
         self.random = random.Random(seed)
         self.seconds = seconds
         self.folder = folder
         self.pause_s = pause_s
         self.job_id = uuid.UUID(int=self.random.getrandbits(128)).hex
-        self.output = f"file://{folder}/output"
+        self.s3 = s3
+        if s3 is not None:
+            s3.create_bucket("soak")
+        self.storage = folder if s3 is None else s3.root / "data" / "soak"
+        """Where checkpoints can be looked at; the S3 server keeps objects as files."""
+        root = f"file://{folder}" if s3 is None else "s3://soak"
+        self.output = f"{root}/output"
         keys = 20
         self.plan = Plan(per_key=max(100, int(RATE * seconds) // keys), keys=keys, rate=RATE)
         self.settings = {
-            **configuration(runner, f"file://{folder}"),
+            **configuration(runner, root),
+            **({} if s3 is None else settings_for(s3)),
             "rest.port": "0",
             "restart-strategy.fixed-delay.attempts": "1000000",
         }
@@ -94,6 +112,7 @@ class Soak:
             ("zombie JobManager", self._zombie, 1),
             ("rescale", self._rescale, 3),
             ("savepoint", self._savepoint, 1),
+            *([] if s3 is None else [("store away", self._store_away, 2)]),
         ]
 
     @property
@@ -111,7 +130,9 @@ class Soak:
                 time.sleep(self.random.uniform(*self.pause_s))
                 self._hurt()
             self._finish()
-            self.report.problems += problems_of(self.plan, self.output)
+            self.report.problems += problems_of(
+                self.plan, self.output, None if self.s3 is None else self.s3.storage_options()
+            )
         except (AssertionError, PenstockError) as error:
             self.report.problems.append(str(error))
         finally:
@@ -129,18 +150,18 @@ class Soak:
 
     def _hurt(self) -> None:
         [(name, fault, _)] = self.random.choices(self._faults, [weight for _, _, weight in self._faults])
-        reached = latest_checkpoint(self.folder, self.job_id)
+        reached = latest_checkpoint(self.storage, self.job_id)
         print(f"{time.strftime('%H:%M:%S')} {name} after checkpoint {reached}", flush=True)
         self.report.faults[name] += 1
         began = time.monotonic()
         fault()
-        self._await_checkpoint(latest_checkpoint(self.folder, self.job_id) + 1)
+        self._await_checkpoint(latest_checkpoint(self.storage, self.job_id) + 1)
         self.report.recoveries.setdefault(name, []).append(time.monotonic() - began)
 
     def _await_checkpoint(self, number: int) -> None:
         """Wait for progress, or for the end of the job."""
         until = time.monotonic() + STUCK_S
-        while latest_checkpoint(self.folder, self.job_id) < number:
+        while latest_checkpoint(self.storage, self.job_id) < number:
             code = self.master.process.poll()
             if code is not None:
                 assert code == 0, f"the JobManager ended with code {code}:\n{self.master.told()}"
@@ -175,12 +196,18 @@ class Soak:
     def _zombie(self) -> None:
         zombie = self.master
         zombie.stop()
-        reached = latest_checkpoint(self.folder, self.job_id)
+        reached = latest_checkpoint(self.storage, self.job_id)
         self._start()
         self._await_checkpoint(reached + self.random.randint(1, 3))
         zombie.go_on()
         code = zombie.wait(STUCK_S)
         assert code == 3, f"the zombie ended with code {code}:\n{zombie.told()}"
+
+    def _store_away(self) -> None:
+        assert self.s3 is not None
+        self.s3.pause()
+        time.sleep(self.random.uniform(0.5, AWAY_S))
+        self.s3.resume()
 
     def _rescale(self) -> None:
         parallelism = self.random.choice(PARALLELISMS)
@@ -204,10 +231,13 @@ def main() -> int:
     arguments.add_argument("--minutes", type=float, default=5.0)
     arguments.add_argument("--seed", type=int, default=None, help="made up unless given")
     arguments.add_argument("--runner", choices=("batched", "pipelined"), default="batched")
+    arguments.add_argument("--s3", action="store_true", help="keep everything on a real S3 server, and hurt that too")
     told = arguments.parse_args()
     seed = random.randrange(1 << 32) if told.seed is None else told.seed
     folder = Path(tempfile.mkdtemp(prefix="penstock-soak-"))
-    report = Soak(told.runner, seed, told.minutes * 60, folder).run()
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(S3Server(folder / "s3")) if told.s3 else None
+        report = Soak(told.runner, seed, told.minutes * 60, folder, s3=server).run()
     print(report)
     if report.problems:
         print(f"logs and output: {folder}", file=sys.stderr)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.chaos.soak import Soak
+
+if TYPE_CHECKING:
+    from tools.s3server import S3Server
 
 pytestmark = [pytest.mark.chaos, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 SECONDS = 30.0
 
 
-def test_random_faults(runner: str, tmp_path: Path) -> None:
-    report = Soak(runner, random.randrange(1 << 32), SECONDS, tmp_path).run()
+def test_random_faults(runner: str, tmp_path: Path, s3: S3Server) -> None:
+    report = Soak(runner, random.randrange(1 << 32), SECONDS, tmp_path, s3=s3).run()
     print(report)
     assert not report.problems, str(report)

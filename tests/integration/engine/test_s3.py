@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.engine.selfcheck.driver import configuration, start
+from tests.integration.engine.selfcheck.driver import configuration, settings_for, start
 from tests.integration.engine.selfcheck.job import Plan
 from tests.integration.engine.selfcheck.output import verify
 
@@ -24,18 +24,7 @@ AWAY_S = 6.0
 def test_the_store_is_away_for_some_seconds(executor: EmbeddedExecutor, runner: str, s3: S3Server) -> None:
     plan = Plan(per_key=1_200)
     folder = f"s3://engine/{uuid.uuid4().hex}"
-    settings = configuration(
-        runner,
-        folder,
-        **{
-            "s3.endpoint": s3.endpoint_url,
-            "s3.access-key": s3.access_key,
-            "s3.secret-key": s3.secret_key,
-            "s3.endpoint.region": s3.credentials.region,
-            "execution.checkpointing.timeout": "3 s",
-            "execution.checkpointing.tolerable-failed-checkpoints": "10",
-        },
-    )
+    settings = {**configuration(runner, folder), **settings_for(s3)}
     driver = start(executor, plan, f"{folder}/output", settings).running()
     s3.pause()
     time.sleep(AWAY_S)

@@ -7,7 +7,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.common.configuration import Configuration
 from penstock.common.executor import executing_on
@@ -21,8 +21,11 @@ from penstock.jobmanager.spark_runner import SparkRunner
 from tests.integration.engine.selfcheck import processes
 from tests.integration.engine.selfcheck.job import Plan, build
 
+if TYPE_CHECKING:
+    from tools.s3server import S3Server
+
 ROOT = Path(__file__).parents[4]
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 
 
 def configuration(runner: str, folder: str, **more: str) -> dict[str, str]:
@@ -40,6 +43,18 @@ def configuration(runner: str, folder: str, **more: str) -> dict[str, str]:
         "restart-strategy.fixed-delay.attempts": "1000",
         "restart-strategy.fixed-delay.delay": "200 ms",
         **{key.replace("__", "."): value for key, value in more.items()},
+    }
+
+
+def settings_for(s3: S3Server) -> dict[str, str]:
+    """How a job reaches that server, and bears that it is away."""
+    return {
+        "s3.endpoint": s3.endpoint_url,
+        "s3.access-key": s3.access_key,
+        "s3.secret-key": s3.secret_key,
+        "s3.endpoint.region": s3.credentials.region,
+        "execution.checkpointing.timeout": "3 s",
+        "execution.checkpointing.tolerable-failed-checkpoints": "1000",
     }
 
 

@@ -1,11 +1,14 @@
 """A JobManager process of its own with the self-verifying job; `python -m tests.integration.engine.selfcheck.main JSON`.
 
-Exit code 0: finished; 3: left to another JobManager; 1: failed. The errors it met are on stderr.
+Exit code 0: finished; 3: left to another JobManager; 1: failed. The errors it met are on stderr. SIGUSR1 makes it say where
+its threads stand.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
+import signal
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -29,6 +32,7 @@ def argument(plan: Plan, output: str, settings: dict[str, str], job_id: str, par
 
 
 def main(told: dict[str, Any]) -> int:
+    faulthandler.register(signal.SIGUSR1)
     submit = SubmitOptions(job_id=told["job_id"])
     executor = EmbeddedExecutor()
     executor.session.on_line = None

@@ -74,7 +74,11 @@ class Master:
             raise AssertionError(f"the JobManager has not ended:\n{self.told()}") from None
 
     def told(self) -> str:
-        return self.log.read_text(errors="replace")[-4000:]
+        """The end of its log, with the stacks of its threads if it still runs."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGUSR1)
+            time.sleep(0.5)
+        return self.log.read_text(errors="replace")[-12_000:]
 
 
 def latest_checkpoint(folder: Path, job_id: str) -> int:
