@@ -109,7 +109,7 @@ def test_worker_is_started_when_the_master_listens_and_with_its_address() -> Non
     assert started.masters == [f"127.0.0.1:{port}"]
     running.worker.end()
     assert running.ended() == 0
-    assert session_of(started.children[0]) == []
+    wait_until(lambda: session_of(started.children[0]) == [])
     master.stop()
 
 
@@ -139,5 +139,5 @@ def test_worker_that_does_not_end_is_killed() -> None:
     time.sleep(0.1)
     running.worker.end()
     assert running.ended() == 0
-    assert session_of(started.children[0]) == []
+    wait_until(lambda: session_of(started.children[0]) == [])
     master.stop()
