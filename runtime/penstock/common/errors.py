@@ -92,6 +92,11 @@ class RecordFormatError(JobError):
 
 class UserFunctionError(JobError):
     code = "USER_FUNCTION"
+    trace = ""
+    """Where the user's code raised, in another process: printed last."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n\n{self.trace}" if self.trace else super().__str__()
 
 
 class RestoreRefused(JobError):

@@ -58,7 +58,8 @@ class ConfigOption(Generic[T]):
             return self.read(text)
         except ValueError as error:
             raise InvalidJob(
-                f"{self.key} is set to {text!r}, which is not {self.kind}: {error}", remedy=self.doc
+                f"{self.key} is set to {text!r}, which is not {self.kind}: {error}",
+                remedy=f"give it such a value, or leave it out. What it is for: {self.doc}",
             ) from None
 
 

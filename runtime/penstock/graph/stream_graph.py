@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from penstock.common.errors import InvalidJob
+from penstock.common.errors import InvalidJob, PenstockError
 from penstock.graph.job_graph import ExchangeSpec, ExchangeTarget, JobGraph, OperatorNode, OutputEdge, Stage
 from penstock.graph.program import upstream_first
 from penstock.graph.transformation import Exchange, Input, Partitioning, Transformation
 from penstock.taskmanager.operators.sink import SinkOperator
 from penstock.taskmanager.operators.source import SourceOperator
+
+if TYPE_CHECKING:
+    from penstock.connectors.sink import Sink
+    from penstock.connectors.source import Source
 
 DEFAULT_MAX_PARALLELISM = 128
 UPPER_MAX_PARALLELISM = 32_768
@@ -118,12 +122,23 @@ class JobGraphBuilder:
                     operator=t.name,
                     location=t.user_location,
                 )
-            if t.source is not None:
-                t.source.with_object_store_options(self._object_store_options).validate()
-            if t.sink is not None:
-                t.sink.with_object_store_options(self._object_store_options).validate()
+            for border in (t.source, t.sink):
+                if border is not None:
+                    self._check_border(t, border)
             for edge in t.inputs:
                 self._check_edge(t, edge)
+
+    def _check_border(self, t: Transformation, border: Source | Sink) -> None:
+        """
+        Raises:
+            PenstockError: what the source or sink says of itself, with the operator and the user's line.
+        """
+        try:
+            border.with_object_store_options(self._object_store_options).validate()
+        except PenstockError as error:
+            error.operator = error.operator or t.name
+            error.location = error.location or t.user_location
+            raise
 
     def _check_edge(self, t: Transformation, edge: Input) -> None:
         operator = t.operator

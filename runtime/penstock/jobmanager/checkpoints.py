@@ -18,7 +18,7 @@ from penstock.checkpoint.recovery import Recovery, take_over
 from penstock.checkpoint.restore import RestorePlan, plan_restore
 from penstock.checkpoint.settings import CheckpointSettings, TerminalState
 from penstock.checkpoint.storage import CheckpointStorage
-from penstock.common.errors import RestoreRefused
+from penstock.common.errors import RestoreRefused, StorageError
 from penstock.common.job_status import JobStatus
 from penstock.graph.job_graph import JobGraph
 from penstock.jobmanager.job_result import keep_result, read_result
@@ -60,6 +60,7 @@ class JobCheckpoints:
         )
         self._plan: RestorePlan | None = None
         self._leadership: Leadership | None = None
+        self._recovery: Recovery | None = None
         self._unconfirmed: dict[str, list[Any]] = {}
 
     @property
@@ -74,7 +75,12 @@ class JobCheckpoints:
             StorageError: it cannot be used. ConditionalWritesUnsupported: not in HA mode.
             RestoreRefused: `fresh` was asked for and the job has checkpoints.
         """
-        probe(self.storage, high_availability=self._settings.ha != "none")
+        try:
+            probe(self.storage, high_availability=self._settings.ha != "none")
+        except StorageError as error:
+            if self._settings.checkpoint_dir:
+                error.message += f" (execution.checkpointing.dir is {self._settings.checkpoint_dir})"
+            raise
         if fresh:
             ids = self.storage.checkpoint_ids()
             if ids:
@@ -100,7 +106,16 @@ class JobCheckpoints:
             previous=self._leadership,
         )
         self._leadership = recovery.leadership
+        self._recovery = recovery
         return recovery
+
+    def earlier(self) -> list[str]:
+        """Checkpoints that could be restored instead of the one this attempt started from, newest first."""
+        recovery = self._recovery
+        if recovery is None or recovery.snapshot is None:
+            return []
+        ids = [m.checkpoint_id for m in recovery.retained if m != recovery.snapshot.manifest]
+        return [self.location(checkpoint_id) for checkpoint_id in reversed(ids)]
 
     def plan(self, graph: JobGraph, recovery: Recovery, allow_non_restored: bool | list[str]) -> list[RestoreCommand]:
         """What each slot restores.

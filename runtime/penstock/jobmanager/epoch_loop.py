@@ -46,6 +46,7 @@ from penstock.taskmanager.protocol import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+CAUSED = "The above exception was the direct cause"
 STREAM_EPOCH_MS = 1_000
 """Pipelined runner: a barrier at least that often, for positions, metrics and printed lines."""
 STREAM_POLL_MS = 50
@@ -73,11 +74,15 @@ def failure_of(error: BaseException | None) -> PenstockError:
                 operator=failure.name,
                 location=failure.location,
             )
-        return UserFunctionError(
-            f"the job failed: {failure.message}\n\n{failure.traceback}",
+        told = UserFunctionError(
+            f"the job failed: {failure.detail or failure.message}",
+            remedy=failure.remedy,
             operator=failure.name,
             location=failure.location,
         )
+        # What the engine says after it repeats the cause.
+        told.trace = failure.traceback.split(CAUSED)[0].rstrip() if failure.detail else failure.traceback
+        return told
     return error if isinstance(error, PenstockError) else ClusterError(f"the job failed: {error!r}")
 
 

@@ -274,6 +274,11 @@ class JobMaster:
         Raises:
             The error itself, when there is to be no other attempt.
         """
+        if isinstance(error, JobFailed) and error.failure.code in ("CORRUPT_STATE_FILE", "SNAPSHOT_TORN"):
+            others = ", ".join(self.checkpoints.earlier())
+            told = f". Earlier checkpoints of this job: {others or 'none'}"
+            error.failure.remedy += told
+            error.failure.message += told
         self._record_failure(error)
         code = error.failure.code if isinstance(error, JobFailed) else getattr(error, "code", "")
         # A job that has never had its slots is not started again and again: it waited for them long enough.

@@ -177,7 +177,8 @@ class Subtask:
     def open(self) -> None:
         """Downstream operators first, so that whatever an operator emits while opening finds them open."""
         for index in reversed(self.stage.operators):
-            self._operators[index].open()
+            with self._contexts[index].named_in_errors():
+                self._operators[index].open()
 
     def close(self) -> None:
         for operator in self._operators.values():
@@ -267,9 +268,10 @@ class Subtask:
         for index in self.stage.operators:
             started = time.perf_counter()
             context = self._contexts[index]
-            taken = self._operators[index].snapshot(command.checkpoint_id)
             backend = self._backends.get(index)
-            upload = None if backend is None or files is None else backend.snapshot(command.checkpoint_id)
+            with context.named_in_errors():
+                taken = self._operators[index].snapshot(command.checkpoint_id)
+                upload = None if backend is None or files is None else backend.snapshot(command.checkpoint_id)
             staged = [c for c in taken.committables if isinstance(c, StagedCommittable)]
             ack = SnapshotAck(
                 checkpoint_id=command.checkpoint_id,

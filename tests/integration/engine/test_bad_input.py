@@ -6,13 +6,17 @@ These run in one process: what refuses them stands in front of every cluster.
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from penstock.common.configuration import Configuration
 from penstock.common.errors import PenstockError
@@ -20,6 +24,7 @@ from penstock.common.executor import executing_on
 from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.datastream.connectors.file_system import FileSource
 from penstock.datastream.functions import KeyedProcessFunction
+from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.jobmanager.in_process import InProcessRunner
@@ -184,6 +189,109 @@ def test_a_state_name_used_twice(tmp_path: Path) -> None:
     assert "STATE_NAME_CONFLICT" in refusal.told
     assert "'seen'" in refusal.message
     assert refusal.operator == "twice"
+    assert points_here(refusal)
+
+
+class Opaque:
+    """Nothing says how it could be stored."""
+
+
+class KeepsOpaque(KeyedProcessFunction):
+    def __init__(self, declared: Any) -> None:
+        self.declared = declared
+
+    def open(self, runtime_context: Any) -> None:
+        self.kept = runtime_context.get_state(ValueStateDescriptor("kept", self.declared))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        self.kept.update(Opaque())
+        yield value
+
+
+@pytest.mark.parametrize("declared", [Opaque, None])
+def test_a_type_without_encoding(tmp_path: Path, declared: Any) -> None:
+    env = environment(tmp_path)
+    env.from_collection([1]).key_by(str).process(KeepsOpaque(declared)).name("keeps").print()
+    refusal = refused(env)
+    assert refusal.code == "STATE_TYPE"
+    assert "'kept'" in refusal.message
+    assert "Opaque" in refusal.message
+    assert refusal.operator == "keeps"
+    assert points_here(refusal)
+    assert "dataclass" in refusal.remedy
+    assert not any(tmp_path.rglob("_metadata"))
+
+
+def test_a_function_that_cannot_travel(tmp_path: Path) -> None:
+    lock = threading.Lock()
+    env = environment(tmp_path)
+    env.from_collection([1]).map(lambda value: (lock, value)).name("locks").print()
+    refusal = refused(env)
+    assert refusal.code == "INVALID_JOB"
+    assert "lock" in refusal.message
+    assert refusal.operator == "locks"
+    assert points_here(refusal)
+    assert "`open`" in refusal.remedy
+
+
+def test_an_error_of_the_users_code_ends_with_his_frames_and_nothing_else(tmp_path: Path) -> None:
+    env = environment(tmp_path, **{"restart-strategy.type": "none"})
+    env.from_collection([1]).map(lambda value: value // 0).name("divides").print()
+    refusal = refused(env)
+    assert refusal.code == "USER_FUNCTION"
+    assert refusal.told.count("USER_FUNCTION") == 1
+    assert "record 0" in refusal.message
+    assert refusal.operator == "divides"
+    assert points_here(refusal)
+    assert refusal.told.rstrip().endswith("ZeroDivisionError: integer division or modulo by zero")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "choices"),
+    [
+        ("state.backend.type", "redis", "hashmap, rocksdb"),
+        ("high-availability.type", "zookeeper", "kubernetes"),
+        ("execution.checkpointing.interval", "soon", "10s"),
+    ],
+)
+def test_a_setting_that_makes_no_sense(tmp_path: Path, key: str, value: str, choices: str) -> None:
+    with pytest.raises(PenstockError) as caught:
+        environment(tmp_path, **{key: value})
+    refusal = Refused(caught.value)
+    assert refusal.code == "INVALID_JOB"
+    assert f"{key} is set to '{value}'" in refusal.message
+    assert choices in refusal.message
+    assert nothing_touched(tmp_path)
+
+
+def test_checkpoint_storage_that_cannot_be_written(tmp_path: Path) -> None:
+    env = environment(tmp_path, **{"execution.checkpointing.dir": "file:///proc/nowhere"})
+    env.from_collection([1]).print()
+    refusal = refused(env)
+    assert refusal.code == "STORAGE"
+    assert "file:///proc/nowhere" in refusal.message
+    assert "execution.checkpointing.dir" in refusal.message
+    assert refusal.remedy
+
+
+class LooksAndThenWrites(MemoryFileSystem):
+    """A store whose driver knows no conditional put."""
+
+    protocol = "looksandwrites"
+    store: dict[str, Any] = {}
+    pseudo_dirs: list[str] = [""]
+
+
+def test_a_store_without_conditional_writes_in_ha_mode(tmp_path: Path) -> None:
+    fsspec.register_implementation("looksandwrites", LooksAndThenWrites, clobber=True)
+    settings = {"execution.checkpointing.dir": "looksandwrites://checkpoints", "high-availability.type": "file"}
+    env = environment(tmp_path, **settings)
+    env.from_collection([1]).print()
+    refusal = refused(env)
+    assert refusal.code == "CONDITIONAL_WRITES_UNSUPPORTED"
+    assert "looksandwrites://checkpoints" in refusal.message
+    assert "If-None-Match" in refusal.remedy
+    assert not [path for path in LooksAndThenWrites.store if "chk-" in path]
 
 
 def test_parallelism_above_the_max_parallelism(tmp_path: Path) -> None:
@@ -315,7 +423,88 @@ def test_a_removed_operator_is_refused_then_allowed_by_its_uid(tmp_path: Path, s
     assert run(again(tmp_path / "third", without_windows), allowed).history.status.value == "FINISHED"
 
 
+def test_a_savepoint_of_another_job(tmp_path: Path, savepoint: Path) -> None:
+    def another(env: StreamExecutionEnvironment, output: str) -> None:
+        env.from_collection([1]).uid("in").key_by(str).process(Remembers()).uid("mine").print().uid("out")
+
+    refusal = refused(again(tmp_path / "second", another), SubmitOptions(restore_path=f"file://{savepoint}"))
+    assert refusal.code == "RESTORE_REFUSED"
+    assert "nothing matches" in refusal.message
+    assert "'mine'" in refusal.message
+    assert "uid" in refusal.remedy
+    assert nothing_touched(tmp_path / "second")
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_offered(tmp_path: Path) -> None:
+    from penstock.jobmanager.requests import Operation
+
+    settings = {"execution.checkpointing.num-retained": "3", "state.backend.type": "rocksdb"}
+    job_id = "0123456789abcdef0123456789abcdef"
+
+    def start() -> StreamExecutionEnvironment:
+        env = environment(tmp_path, **settings).set_parallelism(2)
+        build(env, dataclasses.replace(PLAN, rate=500), str(tmp_path / "output"))
+        return env
+
+    session = Session(InProcess(), SubmitOptions(job_id=job_id))
+    with executing_on(session):
+        start().execute_async("first")
+    master = session.dispatcher.jobs()[0]
+    history = master.checkpoints.coordinator.history
+    while history.overview()["counts"]["completed"] < 3:
+        time.sleep(0.01)
+    master.request(Operation("cancel"))
+    master.wait(30)
+    root = tmp_path / "checkpoints" / job_id
+    kept = sorted(int(path.name.removeprefix("chk-")) for path in root.glob("chk-*"))
+    assert len(kept) >= 2
+    older = {file["path"] for n in kept[:-1] for file in _files_of(root / f"chk-{n}")}
+    newest = {file["path"] for file in _files_of(root / f"chk-{kept[-1]}")}
+    victim = root / min(newest - older)
+    victim.chmod(0o644)
+    victim.write_bytes(bytes(len(victim.read_bytes())))
+    refusal = refused(start(), SubmitOptions(job_id=job_id))
+    assert refusal.code == "CORRUPT_STATE_FILE"
+    assert victim.name in refusal.message
+    assert f"chk-{kept[-2]}" in refusal.remedy
+    assert f"chk-{kept[-1]}" not in refusal.remedy
+
+
+def _files_of(checkpoint: Path) -> list[dict[str, Any]]:
+    manifest = json.loads((checkpoint / "_metadata").read_text())
+    return [file for state in manifest["states"].values() for handle in state["keyed"] for file in handle["files"]]
+
+
 # --- the input ------------------------------------------------------------------------------------------------------
+
+
+def test_an_input_that_is_not_there(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    source = FileSource.for_record_stream_format(JsonLinesFormat(), f"file://{tmp_path}/nowhere").build()
+    env.from_source(source, None, "readings").print()
+    refusal = refused(env)
+    assert refusal.code == "SOURCE"
+    assert "nowhere" in refusal.message
+    assert refusal.operator == "readings"
+    assert points_here(refusal)
+    assert refusal.remedy
+    assert nothing_touched(tmp_path)
+
+
+def test_malformed_lines_that_are_to_go_to_the_side_output(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "readings.jsonl").write_text('{"id": 1}\n{"id": \nnothing\n{"id": 4}\n')
+    env = environment(tmp_path)
+    source = FileSource.for_record_stream_format(
+        JsonLinesFormat(on_error="side-output"), f"file://{tmp_path}/in"
+    ).build()
+    readings = env.from_source(source, None, "readings")
+    rejected = readings.get_side_output(OutputTag("malformed-records")).map(lambda r: (r.line, r.record))
+    good = readings.map(lambda value: (0, value["id"]))
+    with executing_on(Session(InProcess())), good.union(rejected).execute_and_collect() as found:
+        lines = sorted(found, key=str)
+    assert [line for line, _ in lines] == [0, 0, 2, 3]
+    assert len({text for line, text in lines if line}) == 2
 
 
 def test_a_malformed_line_is_named(tmp_path: Path) -> None:
