@@ -1,0 +1,100 @@
+"""With fewer slots than the job wants: `default` waits for them, `adaptive` goes on with those that are there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock.common.configuration import Configuration
+from penstock.common.executor import executing_on
+from penstock.common.job_status import JobStatus
+from penstock.jobmanager.in_process import InProcessRunner
+from penstock.jobmanager.job_master import JobMaster
+from penstock.jobmanager.session import Session
+from tests.integration.engine.selfcheck.driver import environment
+from tests.integration.engine.selfcheck.job import Plan, build
+from tests.integration.engine.selfcheck.output import verify
+
+PLAN = Plan(per_key=300, rate=2_000)
+
+
+class Slots(InProcessRunner):
+    """Slots that come and go."""
+
+    def lose(self, count: int) -> None:
+        self._capacity -= count
+        self.lost = True
+
+    def give_back(self, count: int) -> None:
+        self._capacity += count
+
+
+class Cluster:
+    def __init__(self) -> None:
+        self.runner = Slots(3)
+
+    def runner_for(self, slots: int, levels: int, settings: Any, *, bounded: bool) -> InProcessRunner:
+        return self.runner
+
+    def available_slots(self) -> int:
+        return self.runner.available_slots()
+
+    def stop(self) -> None: ...
+
+
+@contextmanager
+def running(folder: Path, scheduler: str) -> Iterator[tuple[JobMaster, Slots]]:
+    """The self-verifying job in 3 slots; at the end it must have finished, exactly once."""
+    settings = {
+        "rest.port": "-1",
+        "jobmanager.scheduler": scheduler,
+        "execution.checkpointing.interval": "50 ms",
+        "execution.checkpointing.dir": f"file://{folder}/checkpoints",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "10",
+        "restart-strategy.fixed-delay.delay": "10 ms",
+    }
+    env = environment(Configuration(settings).to_dict(), 3)
+    build(env, PLAN, f"file://{folder}/output")
+    cluster = Cluster()
+    session = Session(cluster)
+    session.on_started = lambda master: setattr(master.options, "stabilization_s", 0.2)
+    with executing_on(session):
+        env.execute_async("self-verifying")
+    master = session.dispatcher.jobs()[0]
+    until(lambda: master.history.status is JobStatus.RUNNING)
+    yield master, cluster.runner
+    assert master.wait(120) is JobStatus.FINISHED
+    verify(PLAN, f"file://{folder}/output")
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_adaptive_goes_on_with_the_slots_that_are_left_and_grows_again(tmp_path: Path) -> None:
+    with running(tmp_path, "adaptive") as (master, slots):
+        slots.lose(1)
+        until(lambda: master.parallelism == 2 and master.history.status is JobStatus.RUNNING)
+        slots.give_back(1)
+        until(lambda: master.parallelism == 3 and master.history.status is JobStatus.RUNNING)
+    assert master.history.restarts == 1
+    assert [(r.old_parallelism, r.new_parallelism, r.trigger) for r in master.history.rescales] == [(2, 3, "slots")]
+
+
+def test_default_waits_for_the_slots_it_needs(tmp_path: Path) -> None:
+    with running(tmp_path, "default") as (master, slots):
+        slots.lose(1)
+        until(lambda: any("waiting for slots: 2 of 3" in event["text"] for event in master.history.events))
+        time.sleep(0.5)
+        assert master.history.status is JobStatus.RESTARTING
+        slots.give_back(1)
+        until(lambda: master.history.status is JobStatus.RUNNING)
+        assert master.parallelism == 3
+    assert not master.history.rescales
