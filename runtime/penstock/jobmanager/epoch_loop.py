@@ -7,10 +7,7 @@ whatever made the attempt fail. `pace` waits until the next step has something t
 
 from __future__ import annotations
 
-import threading
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from penstock.checkpoint.events import (
     CheckpointAborted,
@@ -21,108 +18,23 @@ from penstock.checkpoint.events import (
     SavepointFailed,
     SnapshotRequest,
 )
-from penstock.common.errors import ClusterError, PenstockError, UserFunctionError
 from penstock.common.job_status import JobStatus
 from penstock.graph.job_graph import JobGraph
 from penstock.jobmanager.alignment import limits
-from penstock.jobmanager.checkpoints import JobCheckpoints
-from penstock.jobmanager.held_results import HeldResults
-from penstock.jobmanager.job_metrics import JobMetrics
+from penstock.jobmanager.failures import JobFailed
+from penstock.jobmanager.job_parts import JobParts
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.runner import Runner
-from penstock.jobmanager.settings import JobSettings
-from penstock.jobmanager.sinks import SinkCommits
-from penstock.jobmanager.source_coordinator import SourceCoordinator
-from penstock.taskmanager.operator import Clock
-from penstock.taskmanager.protocol import (
-    EpochCommand,
-    LevelAck,
-    RestoreCommand,
-    SnapshotAck,
-    SnapshotCommand,
-    TaskFailure,
-)
+from penstock.taskmanager.protocol import EpochCommand, LevelAck, RestoreCommand, SnapshotAck, SnapshotCommand
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-CAUSED = "The above exception was the direct cause"
 STREAM_EPOCH_MS = 1_000
 """Pipelined runner: a barrier at least that often, for positions, metrics and printed lines."""
 STREAM_POLL_MS = 50
 """Pipelined runner: while a checkpoint uploads, barriers bring its acks."""
 
 
-class JobFailed(Exception):
-    """A task reported a failure."""
-
-    def __init__(self, failure: TaskFailure, host: str = "") -> None:
-        self.failure = failure
-        self.host = host
-        super().__init__(failure.message)
-
-
-def failure_of(error: BaseException | None) -> PenstockError:
-    """What made a job fail, for its author: the user's frames first."""
-    if isinstance(error, JobFailed):
-        failure = error.failure
-        kind = _error_classes(PenstockError).get(failure.code)
-        if kind is not None and kind is not UserFunctionError:
-            return kind(
-                f"the job failed: {failure.detail}",
-                remedy=failure.remedy,
-                operator=failure.name,
-                location=failure.location,
-            )
-        told = UserFunctionError(
-            f"the job failed: {failure.detail or failure.message}",
-            remedy=failure.remedy,
-            operator=failure.name,
-            location=failure.location,
-        )
-        # What the engine says after it repeats the cause.
-        told.trace = failure.traceback.split(CAUSED)[0].rstrip() if failure.detail else failure.traceback
-        return told
-    return error if isinstance(error, PenstockError) else ClusterError(f"the job failed: {error!r}")
-
-
-def _error_classes(root: type[PenstockError]) -> dict[str, type[PenstockError]]:
-    """Every class of errors by its code."""
-    found = {root.code: root}
-    for below in root.__subclasses__():
-        found |= _error_classes(below)
-    return found
-
-
 class Rescaled(Exception):
     """The attempt is over; another is to start at once from its last checkpoint. Nothing failed."""
-
-
-@dataclass
-class ResultSink:
-    """Where values of `execute_and_collect` and printed lines go."""
-
-    on_results: Callable[[str, list[bytes]], None] | None = None
-    on_line: Callable[[str], None] | None = None
-
-
-@dataclass
-class JobParts:
-    """What outlives the attempts of a job."""
-
-    settings: JobSettings
-    clock: Clock
-    metrics: JobMetrics
-    checkpoints: JobCheckpoints
-    commits: SinkCommits
-    results: HeldResults
-    sink: ResultSink
-    sources: dict[str, SourceCoordinator] = field(default_factory=dict)
-    exclusive: Operation | None = None
-    """A stop or a rescale in progress: its snapshot is the last thing the attempt does."""
-    waiting: dict[str, Operation] = field(default_factory=dict)
-    """Savepoints and checkpoints that were asked for, by request id."""
-    wake: threading.Event = field(default_factory=threading.Event)
 
 
 class EpochLoop:

@@ -14,28 +14,28 @@ idempotent; what no manifest names is discarded).
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
-import traceback
-from dataclasses import dataclass, field
 
 from penstock.checkpoint.events import CheckpointCompleted
 from penstock.checkpoint.manifest import SourceState
-from penstock.common.errors import Fenced, NotEnoughSlots, PenstockError
+from penstock.common.errors import Fenced
 from penstock.common.job_status import JobStatus
 from penstock.connectors.sink import CommitEnvironment
 from penstock.connectors.source import EnumeratorContext
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
-from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.checkpoints import JobCheckpoints
-from penstock.jobmanager.epoch_loop import EpochLoop, JobFailed, JobParts, Rescaled, ResultSink, answer
+from penstock.jobmanager.epoch_loop import EpochLoop, Rescaled, answer
+from penstock.jobmanager.failures import entry_of, is_fatal, offer_instead
 from penstock.jobmanager.held_results import HeldResults
-from penstock.jobmanager.job_history import Failure, JobHistory, Rescale
+from penstock.jobmanager.job_history import JobHistory, Rescale
 from penstock.jobmanager.job_metrics import JobMetrics
+from penstock.jobmanager.job_parts import JobMasterOptions, JobParts
+from penstock.jobmanager.job_requests import JobRequests, Stopped
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.runner import Attempt, Runner
+from penstock.jobmanager.scheduler import JobScheduler
 from penstock.jobmanager.settings import JobSettings
 from penstock.jobmanager.sinks import SinkCommits
 from penstock.jobmanager.source_coordinator import SourceCoordinator
@@ -44,47 +44,6 @@ from penstock.taskmanager.operator import Clock
 from penstock.taskmanager.worker import TaskSettings, encode_payload
 
 logger = logging.getLogger(__name__)
-
-_FATAL = frozenset(
-    {
-        "INVALID_JOB",
-        "KEYED_STATE_NOT_AVAILABLE",
-        "STATE_NAME_CONFLICT",
-        "STATE_TYPE",
-        "STATE_SCHEMA_INCOMPATIBLE",
-        "RESTORE_REFUSED",
-        "SNAPSHOT_NOT_FOUND",
-        "SNAPSHOT_TORN",
-        "CORRUPT_STATE_FILE",
-        "STATE_FORMAT_UNSUPPORTED",
-        "CONDITIONAL_WRITES_UNSUPPORTED",
-    }
-)
-"""Codes of failures that another attempt would meet again."""
-
-
-class _Stopped(Exception):
-    """Leave the job for good with a status."""
-
-    def __init__(self, status: JobStatus) -> None:
-        self.status = status
-        super().__init__(status.value)
-
-
-@dataclass
-class JobMasterOptions:
-    restore_path: str = ""
-    """Savepoint or checkpoint of the first start."""
-    fresh: bool = False
-    """Refuse to start if this job id has checkpoints: a stateful job must not start empty by accident."""
-    allow_non_restored: bool | list[str] = False
-    parallelism: int | None = None
-    slot_timeout_s: float = 300.0
-    stabilization_s: float = 3.0
-    """How long the adaptive scheduler waits for lost slots before it goes on with fewer."""
-    sink: ResultSink = field(default_factory=ResultSink)
-    keep_result: bool = False
-    """Note how the job ended beside its checkpoints, and never run one that has ended (`job_result`)."""
 
 
 class JobMaster:
@@ -113,9 +72,7 @@ class JobMaster:
         self.clock = clock
         self.options = options or JobMasterOptions()
         self.history = JobHistory()
-        self.parallelism = self.options.parallelism or program.parallelism
-        self.wanted_parallelism = self.parallelism
-        self.graph: JobGraph = self._build_graph()
+        self.scheduler = JobScheduler(program, settings, self.options)
         self.parts = JobParts(
             settings=settings,
             clock=clock,
@@ -127,11 +84,10 @@ class JobMaster:
         )
         self.attempt = 0
         self.error: BaseException | None = None
-        self._requests: queue.SimpleQueue[Operation] = queue.SimpleQueue()
         self._restart = settings.restart_strategy()
         self._thread: threading.Thread | None = None
         self._done = threading.Event()
-        self._insisting: threading.Thread | None = None
+        self._requests = JobRequests(job_id, self.parts, self.scheduler, self.history, self._done)
 
     @property
     def metrics(self) -> JobMetrics:
@@ -141,11 +97,21 @@ class JobMaster:
     def checkpoints(self) -> JobCheckpoints:
         return self.parts.checkpoints
 
+    @property
+    def graph(self) -> JobGraph:
+        """Of the attempt that runs."""
+        return self.scheduler.graph
+
+    @property
+    def parallelism(self) -> int:
+        """Of the attempt that runs."""
+        return self.scheduler.parallelism
+
     # --- from other threads -----------------------------------------------------------------------------------
 
     def attach(self, runner: Runner, store: MetricStore | None = None) -> JobMaster:
         """The started cluster to run on, and where metrics are kept."""
-        self.runner = runner
+        self.runner = self._requests.runner = runner
         if store is not None:
             self.metrics.store = store
         return self
@@ -156,56 +122,12 @@ class JobMaster:
 
     def request(self, operation: Operation) -> Operation:
         """Queue a request; refused at once when the job has ended."""
-        if self.history.status.is_globally_terminal_state() or self._done.is_set():
-            operation.fail(f"job {self.job_id} is {self.history.status.value}")
-        elif operation.kind == "rescale" and self.runner.available_slots() < int(operation.arguments["parallelism"]):
-            threading.Thread(target=self._request_with_slots, args=(operation,), daemon=True).start()
-        else:
-            self._enqueue(operation)
+        self._requests.ask(operation)
         return operation
-
-    def _request_with_slots(self, operation: Operation) -> None:
-        """A local cluster starts the workers that a rescale needs, while the job runs on."""
-        parallelism = int(operation.arguments["parallelism"])
-        try:
-            if parallelism <= self.graph.max_parallelism:
-                self.runner.ensure_slots(parallelism)
-        except PenstockError as error:
-            operation.fail(str(error))
-            return
-        self._enqueue(operation)
-
-    def _enqueue(self, operation: Operation) -> None:
-        if self._done.is_set():
-            operation.fail(f"job {self.job_id} is {self.history.status.value}")
-            return
-        self._requests.put(operation)
-        self.parts.wake.set()
-        self.runner.request_barrier()
-        if operation.kind == "cancel":
-            self._insist()
 
     def suspend(self) -> None:
         """Leave the job as it is, with its checkpoints: another JobManager will go on."""
-        self._requests.put(Operation("suspend"))
-        self.parts.wake.set()
-        self._insist()
-
-    def _insist(self) -> None:
-        """A user's function that never returns must not keep its job alive: end the epoch, and its Python workers."""
-
-        def run() -> None:
-            patience_ms = self.settings.cancellation_timeout_ms
-            while not self._done.wait(patience_ms / 1000):
-                patience_ms = self.settings.cancellation_interval_ms
-                try:
-                    self.runner.cancel()
-                except Exception as error:  # the cluster is going down as well
-                    logger.info("job %s could not be ended by force: %s", self.job_id, error)
-
-        if self._insisting is None:
-            self._insisting = threading.Thread(target=run, name="penstock-cancel", daemon=True)
-            self._insisting.start()
+        self._requests.suspend()
 
     def wait(self, timeout_s: float | None = None) -> JobStatus:
         self._done.wait(timeout_s)
@@ -233,13 +155,13 @@ class JobMaster:
                     break
                 except Rescaled:
                     self.begin_rescaled_attempt()
-                except (_Stopped, Fenced):
+                except (Stopped, Fenced):
                     raise
                 except Exception as error:
-                    if self._insisting is not None:
-                        self._handle_while_down()
+                    if self._requests.is_ending:
+                        self._requests.handle_while_down()
                     self._wait_to_restart(self.fail_over(error))
-        except _Stopped as stopped:
+        except Stopped as stopped:
             status = stopped.status
         except Fenced as error:
             self.error = error
@@ -256,14 +178,14 @@ class JobMaster:
         self.history.move(JobStatus.INITIALIZING, self._now())
         ended = self.checkpoints.result() if self.options.keep_result else None
         if ended is not None:
-            raise _Stopped(ended)
+            raise Stopped(ended)
         self.checkpoints.open(fresh=self.options.fresh)
 
     def begin_rescaled_attempt(self) -> None:
         """After `Rescaled`: note the new parallelism for the attempt to come."""
         operation = self.parts.exclusive
         assert operation is not None
-        self._set_wanted(operation)
+        self._requests.set_wanted(operation)
         operation.arguments["restarted"] = True
         self._end_attempt("rescaled")
         self.history.move(JobStatus.INITIALIZING, self._now())
@@ -274,16 +196,9 @@ class JobMaster:
         Raises:
             The error itself, when there is to be no other attempt.
         """
-        if isinstance(error, JobFailed) and error.failure.code in ("CORRUPT_STATE_FILE", "SNAPSHOT_TORN"):
-            others = ", ".join(self.checkpoints.earlier())
-            told = f". Earlier checkpoints of this job: {others or 'none'}"
-            error.failure.remedy += told
-            error.failure.message += told
+        offer_instead(error, self.checkpoints.earlier())
         self._record_failure(error)
-        code = error.failure.code if isinstance(error, JobFailed) else getattr(error, "code", "")
-        # A job that has never had its slots is not started again and again: it waited for them long enough.
-        is_fatal = code in _FATAL or (isinstance(error, NotEnoughSlots) and self.attempt == 0)
-        delay = None if is_fatal else self._restart.on_failure(self._now())
+        delay = None if is_fatal(error, self.attempt) else self._restart.on_failure(self._now())
         if delay is None:
             raise error
         failure = self.history.failures[-1]
@@ -310,9 +225,12 @@ class JobMaster:
     def _wait_to_restart(self, delay_ms: int) -> None:
         deadline = time.monotonic() + delay_ms / 1000
         while (left := deadline - time.monotonic()) > 0:
-            self.parts.wake.wait(min(left, 0.2))
-            self.parts.wake.clear()
-            self._handle_while_down()
+            self._pause_while_down(min(left, 0.2))
+
+    def _pause_while_down(self, seconds: float) -> None:
+        self.parts.wake.wait(seconds)
+        self.parts.wake.clear()
+        self._requests.handle_while_down()
 
     def _end_attempt(self, reason: str) -> None:
         for event in self.checkpoints.end_attempt(reason, self._now()):
@@ -320,22 +238,12 @@ class JobMaster:
         self.parts.results.drop()
 
     def _record_failure(self, error: BaseException) -> None:
-        if isinstance(error, JobFailed):
-            failure = error.failure
-            entry = Failure(
-                self._now(),
-                failure.kind,
-                failure.message,
-                failure.traceback,
-                failure.name,
-                failure.location,
-                error.host,
-            )
-        else:
-            text = "".join(traceback.format_exception(error))
-            entry = Failure(self._now(), type(error).__name__, str(error), text)
+        entry = entry_of(error, self._now())
         self.history.failures.append(entry)
-        self.history.event(entry.timestamp, f"{entry.name}: {entry.message.splitlines()[0] if entry.message else ''}")
+        self._tell(f"{entry.name}: {entry.message.splitlines()[0] if entry.message else ''}")
+
+    def _tell(self, event: str) -> None:
+        self.history.event(self._now(), event)
 
     def shutdown(self, status: JobStatus) -> None:
         """The job is over, or left to another JobManager: let go of everything."""
@@ -355,18 +263,7 @@ class JobMaster:
             logger.info("the runner of job %s was not closed: %s", self.job_id, error)
         self.metrics.forget_task_managers()
         self.history.move(status, self._now())
-        stopping = self.parts.exclusive
-        if stopping is not None and not stopping.is_done:
-            if stopping.kind in ("cancel", "stop") and status in (JobStatus.FINISHED, JobStatus.CANCELED):
-                stopping.complete(location=stopping.location)
-            else:
-                stopping.fail(f"the job ended as {status.value}")
-        for operation in self.parts.waiting.values():
-            if not operation.is_done:
-                operation.fail(f"the job ended as {status.value}")
-        self._done.set()
-        while not self._requests.empty():
-            self._requests.get().fail(f"the job ended as {status.value}")
+        self._requests.fail_all(status)
 
     def _settle_commits(self, status: JobStatus) -> None:
         """Completed checkpoints have promised their commits: carry them out, so that the checkpoints may go."""
@@ -393,8 +290,7 @@ class JobMaster:
     def begin_attempt(self) -> EpochLoop:
         """Find slots, find what to start from, put the job on the runner. `step` then runs its epochs."""
         self.runner.end_attempt()
-        self._place()
-        graph = self.graph = self._build_graph()
+        graph = self.scheduler.place(self.runner, self._pause_while_down, self._tell)
         recovery = self.checkpoints.take_over()
         # The leader epoch: no attempt of any JobManager of this job ever has the same number.
         self.attempt = recovery.epoch
@@ -438,7 +334,7 @@ class JobMaster:
         Raises:
             Rescaled: `begin_rescaled_attempt`, then another attempt. Whatever the epoch failed with otherwise.
         """
-        self._handle_requests()
+        self._requests.handle()
         status = loop.step()
         if loop.epoch == 1 and self.history.status is not JobStatus.RUNNING:
             self._running()
@@ -465,60 +361,11 @@ class JobMaster:
 
     def _grow_back(self) -> None:
         """Adaptive: slots have come back, so return to the parallelism the job wants."""
-        if (
-            self.parts.exclusive is None
-            and self.parallelism < self.wanted_parallelism
-            and self.settings.scheduler == "adaptive"
-        ):
-            available = self.runner.available_slots()
-            if available > self.parallelism:
-                self._begin_rescale(
-                    Operation("rescale", {"parallelism": min(available, self.wanted_parallelism), "trigger": "slots"})
-                )
-
-    def _place(self) -> None:
-        """Settle on a parallelism for which there are slots; wait if need be."""
-        started = time.monotonic()
-        told = False
-        while True:
-            self._handle_while_down()
-            self.parallelism = self.wanted_parallelism
-            needed = self._build_graph().slots
-            available = self.runner.available_slots()
-            if available >= needed:
-                return
-            waited = time.monotonic() - started
-            adaptive = self.settings.scheduler == "adaptive"
-            if adaptive and available >= 1 and waited >= self.options.stabilization_s:
-                self.parallelism = available
-                self.history.event(self._now(), f"{available} of {needed} slots: going on with parallelism {available}")
-                return
-            if waited >= self.options.slot_timeout_s:
-                raise NotEnoughSlots(
-                    f"job {self.program.name!r} needs {needed} slots, the cluster has {available}, "
-                    f"after waiting {int(waited)} s",
-                    remedy="add workers or slots per worker, lower the parallelism, or set jobmanager.scheduler: adaptive",
-                )
-            if not told:
-                told = True
-                self.history.event(self._now(), f"waiting for slots: {available} of {needed}")
-            self.parts.wake.wait(0.1)
-            self.parts.wake.clear()
-
-    def _build_graph(self) -> JobGraph:
-        program = self.program
-        return JobGraphBuilder(
-            program.transformations,
-            name=program.name,
-            parallelism=self.parallelism,
-            max_parallelism=program.max_parallelism,
-            limit=self.parallelism if self.parallelism < self.wanted_parallelism else None,
-            chaining=self.settings.chaining,
-            job_parameters=program.global_job_parameters,
-            auto_watermark_interval_ms=self.settings.auto_watermark_interval_ms,
-            require_uids=self.settings.require_uids,
-            object_store_options=self.settings.object_store_options,
-        ).build()
+        if self.parts.exclusive is None:
+            parallelism = self.scheduler.can_grow_to(self.runner)
+            if parallelism is not None:
+                operation = Operation("rescale", {"parallelism": parallelism, "trigger": "slots"})
+                self._requests.begin_rescale(operation)
 
     def _commit_environment(self, root: str = "") -> CommitEnvironment:
         return CommitEnvironment(self.checkpoints.storage.reader(root or None), self.runner.spark)
@@ -539,96 +386,6 @@ class JobMaster:
                 storage, holds = self.checkpoints.storage, self.checkpoints.coordinator
                 context = EnumeratorContext(node.uid, storage, holds, self.runner.spark)
                 coordinator.start_attempt(node.parallelism, states.get(node.uid), context, restored_root)
-
-    # --- requests ---------------------------------------------------------------------------------------------
-
-    def _handle_requests(self) -> None:
-        while not self._requests.empty():
-            operation = self._requests.get()
-            try:
-                self._handle(operation)
-            except PenstockError as error:
-                operation.fail(str(error))
-
-    def _handle(self, operation: Operation) -> None:
-        coordinator = self.checkpoints.coordinator
-        match operation.kind:
-            case "cancel":
-                self.parts.exclusive = operation
-                self.history.move(JobStatus.CANCELLING, self._now())
-                raise _Stopped(JobStatus.CANCELED)
-            case "suspend":
-                raise _Stopped(JobStatus.SUSPENDED)
-            case "savepoint":
-                coordinator.trigger_savepoint(operation.arguments.get("directory") or None, request_id=operation.id)
-                self.parts.waiting[operation.id] = operation
-            case "checkpoint":
-                coordinator.trigger_checkpoint(operation.id)
-                self.parts.waiting[operation.id] = operation
-            case "stop":
-                if self.parts.exclusive is not None:
-                    operation.fail(f"a {self.parts.exclusive.kind} is in progress")
-                    return
-                coordinator.trigger_savepoint(
-                    operation.arguments.get("directory") or None,
-                    is_final=True,
-                    drain=bool(operation.arguments.get("drain")),
-                    request_id=operation.id,
-                )
-                self.parts.exclusive = operation
-            case "rescale":
-                self._begin_rescale(operation)
-            case other:
-                operation.fail(f"unknown request {other!r}")
-
-    def _handle_while_down(self) -> None:
-        """Between attempts there are no tasks: cancelling works, a new parallelism is noted, the rest must wait."""
-        while not self._requests.empty():
-            operation = self._requests.get()
-            if operation.kind in ("cancel", "suspend"):
-                self._handle(operation)
-            elif operation.kind == "rescale":
-                refusal = self._refuse_rescale(int(operation.arguments["parallelism"]))
-                if refusal is not None:
-                    operation.fail(refusal)
-                    continue
-                self._set_wanted(operation)
-                operation.complete(result=self.wanted_parallelism)
-            else:
-                operation.fail(f"the job is {self.history.status.value}; try again when it is RUNNING")
-
-    def _set_wanted(self, operation: Operation) -> None:
-        if operation.arguments.get("trigger") != "slots":
-            self.wanted_parallelism = int(operation.arguments["parallelism"])
-
-    def _begin_rescale(self, operation: Operation) -> None:
-        parallelism = int(operation.arguments["parallelism"])
-        if self.parts.exclusive is not None:
-            operation.fail(f"a {self.parts.exclusive.kind} is in progress")
-            return
-        if parallelism == self.parallelism:
-            self._set_wanted(operation)
-            operation.complete(result=parallelism)
-            return
-        refusal = self._refuse_rescale(parallelism)
-        if refusal is not None:
-            operation.fail(refusal)
-            return
-        operation.arguments |= {"old": self.parallelism, "started": self._now()}
-        self.parts.exclusive = operation
-        self.checkpoints.coordinator.trigger_checkpoint(operation.id)
-
-    def _refuse_rescale(self, parallelism: int) -> str | None:
-        """Why the job cannot run with this parallelism; None: it can."""
-        if not 1 <= parallelism <= self.graph.max_parallelism:
-            return f"parallelism {parallelism} is not in 1..{self.graph.max_parallelism} (the max parallelism)"
-        available = self.runner.available_slots()
-        if available < parallelism and parallelism > self.parallelism and self.settings.scheduler != "adaptive":
-            return (
-                f"parallelism {parallelism} needs {parallelism} slots, the cluster has {available}: add workers, or set "
-                "jobmanager.scheduler to adaptive"
-            )
-        return None
 
     def _now(self) -> int:
         return self.clock.now_ms()

@@ -24,9 +24,10 @@ from penstock.connectors.collect import decode_collected
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.jobmanager.dispatcher import Dispatcher
-from penstock.jobmanager.epoch_loop import JobFailed, ResultSink, failure_of
+from penstock.jobmanager.failures import JobFailed, failure_of
 from penstock.jobmanager.gateway import DispatcherGateway
-from penstock.jobmanager.job_master import JobMaster, JobMasterOptions
+from penstock.jobmanager.job_master import JobMaster
+from penstock.jobmanager.job_parts import JobMasterOptions, ResultSink
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.runner import Runner
 from penstock.jobmanager.settings import JobSettings

@@ -9,9 +9,11 @@ from penstock.common import options
 from penstock.common.errors import ClusterError
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
-from penstock.jobmanager.epoch_loop import EpochLoop, JobFailed, Rescaled, ResultSink, failure_of
+from penstock.jobmanager.epoch_loop import EpochLoop, Rescaled
+from penstock.jobmanager.failures import JobFailed, failure_of
 from penstock.jobmanager.in_process import InProcessRunner
-from penstock.jobmanager.job_master import JobMaster, JobMasterOptions
+from penstock.jobmanager.job_master import JobMaster
+from penstock.jobmanager.job_parts import JobMasterOptions, ResultSink
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.settings import JobSettings
 from penstock.testing.outputs import Outputs

@@ -1,0 +1,94 @@
+"""What a job can fail with: as an exception in the JobManager, for its author, and in the job's history."""
+
+from __future__ import annotations
+
+import traceback
+
+from penstock.common.errors import ClusterError, NotEnoughSlots, PenstockError, UserFunctionError
+from penstock.jobmanager.job_history import Failure
+from penstock.taskmanager.protocol import TaskFailure
+
+_CAUSED = "The above exception was the direct cause"
+_FATAL = frozenset(
+    {
+        "INVALID_JOB",
+        "KEYED_STATE_NOT_AVAILABLE",
+        "STATE_NAME_CONFLICT",
+        "STATE_TYPE",
+        "STATE_SCHEMA_INCOMPATIBLE",
+        "RESTORE_REFUSED",
+        "SNAPSHOT_NOT_FOUND",
+        "SNAPSHOT_TORN",
+        "CORRUPT_STATE_FILE",
+        "STATE_FORMAT_UNSUPPORTED",
+        "CONDITIONAL_WRITES_UNSUPPORTED",
+    }
+)
+"""Codes of failures that another attempt would meet again."""
+_DAMAGED = ("CORRUPT_STATE_FILE", "SNAPSHOT_TORN")
+
+
+class JobFailed(Exception):
+    """A task reported a failure."""
+
+    def __init__(self, failure: TaskFailure, host: str = "") -> None:
+        self.failure = failure
+        self.host = host
+        super().__init__(failure.message)
+
+
+def is_fatal(error: Exception, attempt: int) -> bool:
+    """Another attempt would fail alike. `attempt`: number of the one that failed; 0: none had begun."""
+    code = error.failure.code if isinstance(error, JobFailed) else getattr(error, "code", "")
+    # A job that has never had its slots is not started again and again: it waited for them long enough.
+    return code in _FATAL or (isinstance(error, NotEnoughSlots) and attempt == 0)
+
+
+def offer_instead(error: Exception, earlier: list[str]) -> None:
+    """A state file is damaged: add what else the job could be restored from."""
+    if isinstance(error, JobFailed) and error.failure.code in _DAMAGED:
+        told = f". Earlier checkpoints of this job: {', '.join(earlier) or 'none'}"
+        error.failure.remedy += told
+        error.failure.message += told
+
+
+def failure_of(error: BaseException | None) -> PenstockError:
+    """What made a job fail, for its author: the user's frames first."""
+    if isinstance(error, JobFailed):
+        failure = error.failure
+        kind = _error_classes(PenstockError).get(failure.code)
+        if kind is not None and kind is not UserFunctionError:
+            return kind(
+                f"the job failed: {failure.detail}",
+                remedy=failure.remedy,
+                operator=failure.name,
+                location=failure.location,
+            )
+        told = UserFunctionError(
+            f"the job failed: {failure.detail or failure.message}",
+            remedy=failure.remedy,
+            operator=failure.name,
+            location=failure.location,
+        )
+        # What the engine says after it repeats the cause.
+        told.trace = failure.traceback.split(_CAUSED)[0].rstrip() if failure.detail else failure.traceback
+        return told
+    return error if isinstance(error, PenstockError) else ClusterError(f"the job failed: {error!r}")
+
+
+def entry_of(error: BaseException, now_ms: int) -> Failure:
+    """The entry of the job's exception history."""
+    if isinstance(error, JobFailed):
+        failure = error.failure
+        return Failure(
+            now_ms, failure.kind, failure.message, failure.traceback, failure.name, failure.location, error.host
+        )
+    return Failure(now_ms, type(error).__name__, str(error), "".join(traceback.format_exception(error)))
+
+
+def _error_classes(root: type[PenstockError]) -> dict[str, type[PenstockError]]:
+    """Every class of errors by its code."""
+    found = {root.code: root}
+    for below in root.__subclasses__():
+        found |= _error_classes(below)
+    return found
