@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from penstock.common.one_time_warning import warn_no_effect
@@ -11,13 +9,13 @@ from penstock.common.type_inference import element_type, result_type, to_type_in
 from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo
 from penstock.common.user_location import refusal, user_location
 from penstock.datastream import functions as f
-from penstock.datastream.function import name_of
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.streams.checks import checked_function
 from penstock.datastream.streams.key_selectors import selected_key
-from penstock.datastream.streams.operator_settings import OperatorSettings
 from penstock.datastream.streams.row_results import with_row_results
-from penstock.graph.transformation import FORWARD, Exchange, Input, Partitioning, Transformation
+from penstock.datastream.streams.stream_ends import StreamEnds
+from penstock.datastream.streams.stream_routing import StreamRouting
+from penstock.graph.transformation import FORWARD, Exchange, Input, Partitioning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,24 +26,19 @@ if TYPE_CHECKING:
     from penstock.common.time import TimeLike
     from penstock.common.typeinfo import TypeInformation
     from penstock.common.watermark_strategy import WatermarkStrategy
-    from penstock.connectors.sink import Sink
     from penstock.datastream.joins import CoGroupedStreams, JoinedStreams
     from penstock.datastream.state import MapStateDescriptor
-    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from penstock.datastream.streams.closeable_iterator import CloseableIterator
     from penstock.datastream.streams.connected_streams import (
         BroadcastConnectedStream,
         BroadcastStream,
         ConnectedStreams,
     )
-    from penstock.datastream.streams.data_stream_sink import DataStreamSink
     from penstock.datastream.streams.keyed_stream import KeyedStream
     from penstock.datastream.streams.windowed_stream import AllWindowedStream
     from penstock.datastream.window import WindowAssigner
-    from penstock.taskmanager.operator import Operator
 
 
-class DataStream(OperatorSettings):
+class DataStream(StreamRouting, StreamEnds):
     """A stream of values. Made by an environment's sources and by the operations of other streams.
 
     >>> from penstock.datastream import StreamExecutionEnvironment
@@ -57,31 +50,10 @@ class DataStream(OperatorSettings):
     ('to fahrenheit', Types.DOUBLE())
     """
 
-    def __init__(
-        self,
-        env: StreamExecutionEnvironment,
-        inputs: Sequence[Input],
-        type_info: TypeInformation | None,
-        transformation: Transformation | None = None,
-        view: str = "",
-    ) -> None:
-        self._env = env
-        self._inputs = list(inputs)
-        self._type_info = type_info
-        self._transformation = transformation
-        self._view = view
-
     # --- what it is -------------------------------------------------------------------------------------------
 
     def get_name(self) -> str:
         return self._own("get_name").name
-
-    def get_type(self) -> TypeInformation | None:
-        """Of the values; None = unknown, they are then encoded by what they are."""
-        return self._type_info
-
-    def get_execution_environment(self) -> StreamExecutionEnvironment:
-        return self._env
 
     def get_execution_config(self) -> ExecutionConfig:
         return self._env.get_config()
@@ -225,37 +197,6 @@ class DataStream(OperatorSettings):
         key = selected_key(key_selector, self._type_info)
         return KeyedStream(self, key, to_type_info(key_type) or key.key_type)
 
-    def partition_custom(
-        self,
-        partitioner: f.Partitioner | Callable[[Any, int], int],
-        key_selector: Callable[[Any], Any] | f.KeySelector | str | int | Sequence[str | int],
-    ) -> DataStream:
-        """The partitioner chooses the subtask from the key and the number of subtasks."""
-        checked_function(partitioner, f.Partitioner, operation="partition_custom", arguments=2, methods=("partition",))
-        key = selected_key(key_selector, self._type_info, "partition_custom")
-        choose: Any = getattr(partitioner, "partition", partitioner)
-        return self._partitioned(Partitioning(Exchange.CUSTOM, key.selector, key.field, choose), "partition_custom")
-
-    def shuffle(self) -> DataStream:
-        """Each value to a random subtask."""
-        return self._partitioned(Partitioning(Exchange.SHUFFLE), "shuffle")
-
-    def rebalance(self) -> DataStream:
-        """The values to all subtasks in turn: evens out what a source or a filter left uneven."""
-        return self._partitioned(Partitioning(Exchange.REBALANCE), "rebalance")
-
-    def rescale(self) -> DataStream:
-        """The values in turn to a part of the subtasks: as `rebalance`, with fewer channels."""
-        return self._partitioned(Partitioning(Exchange.RESCALE), "rescale")
-
-    def forward(self) -> DataStream:
-        """The values to the subtask of the same number; the next operator needs the same parallelism."""
-        return self._partitioned(Partitioning(Exchange.FORWARD), "forward")
-
-    def global_(self) -> DataStream:
-        """All values to the first subtask. One subtask then does all the work."""
-        return self._partitioned(Partitioning(Exchange.GLOBAL), "global_")
-
     @overload
     def broadcast(self) -> DataStream: ...
     @overload
@@ -369,145 +310,13 @@ class DataStream(OperatorSettings):
 
         return self.window_all(count_windows(size, slide))
 
-    # --- ends -------------------------------------------------------------------------------------------------
-
-    def sink_to(self, sink: Sink) -> DataStreamSink:
-        """Writes the stream to a sink of `penstock.connectors`."""
-        from penstock.connectors.sink import Sink as SinkBase
-
-        if not isinstance(sink, SinkBase):
-            raise refusal(f"sink_to takes a Sink, got {sink!r}", "pass functions to add_sink()")
-        return self._sink(f"Sink: {type(sink).__name__.removesuffix('Sink') or 'Writer'}", sink)
-
-    def add_sink(self, sink_func: f.SinkFunction | Callable[[Any], Any] | Any) -> DataStreamSink:
-        """Calls the function for every value; after a failure values may come again. A `Sink` is taken as well."""
-        from penstock.connectors.sink import Sink as SinkBase
-
-        if isinstance(sink_func, SinkBase):
-            return self.sink_to(sink_func)
-        from penstock.connectors.function import FunctionSink
-
-        checked_function(sink_func, f.SinkFunction, operation="add_sink", arguments=1, methods=("invoke",))
-        return self._sink("Sink: Unnamed", FunctionSink(sink_func), about=sink_func)
-
-    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Prints every value; with more than one subtask the line begins with the subtask's number.
-
-        Args:
-            sink_identifier: put before the values, to tell streams apart.
-        """
-        from penstock.connectors.print import PrintSink
-
-        return self._sink("Print to Std. Out", PrintSink(sink_identifier or ""))
-
-    def to_spark(self, function: Callable[..., Any]) -> DataStreamSink:
-        """Hands the rows to Spark: `function(data_frame, checkpoint_id)` is called in the JobManager for each completed
-        checkpoint that has rows. After a failure it may be called again with the same id and the same rows."""
-        from penstock.connectors.spark import SparkSink
-
-        checked_function(function, operation="to_spark", arguments=2)
-        return self._sink("Sink: Spark", SparkSink(function), about=function)
-
-    @overload
-    def execute_and_collect(self, job_execution_name: str | None = None, limit: None = None) -> CloseableIterator: ...
-    @overload
-    def execute_and_collect(self, job_execution_name: str | None = None, *, limit: int) -> list[Any]: ...
-    @overload
-    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[Any]: ...
-    def execute_and_collect(
-        self, job_execution_name: str | None = None, limit: int | None = None
-    ) -> CloseableIterator | list[Any]:
-        """Runs the job and gives the stream's values.
-
-        Args:
-            limit: how many values to wait for, given as a list; None: an iterator over all of them, to be closed.
-
-        Returns:
-            A `CloseableIterator`; a list if there is a limit.
-        """
-        from penstock.connectors.collect import CollectSink
-        from penstock.datastream.streams.closeable_iterator import CloseableIterator
-
-        if limit is not None and (not isinstance(limit, int) or limit < 1):
-            raise refusal(f"limit must be a positive number, got {limit!r}")
-        self._sink("Collect Sink", CollectSink(f"collect-{uuid.uuid4().hex}"))
-        values = CloseableIterator(self._env._collect(job_execution_name, limit))
-        if limit is None:
-            return values
-        with values:
-            return [value for value, _ in zip(values, range(limit), strict=False)]
-
     def cache(self) -> CachedDataStream:
         """The stream itself: it is computed for each job that reads it."""
         warn_no_effect("cache", "a stream is computed anew by each job that reads it")
         return CachedDataStream(self._env, self._inputs, self._type_info, self._transformation, self._view)
 
-    # --- how streams are made ---------------------------------------------------------------------------------
-
-    def _transform(
-        self,
-        name: str,
-        operator: Operator,
-        output_type: TypeInformation | None,
-        *,
-        inputs: Sequence[Input] | None = None,
-        non_parallel: bool = False,
-        about: Any = None,
-    ) -> DataStream:
-        """The stream of a new operator that reads this stream, or the inputs given."""
-        if operator.is_keyed:
-            operator.key_type = self._stored_key_type()
-        transformation = Transformation(
-            name,
-            operator,
-            inputs=list(self._inputs if inputs is None else inputs),
-            output_type=output_type,
-            description=f"{name}: {name_of(about)}" if about is not None else name,
-            user_location=user_location(),
-            is_stateful=operator.is_keyed,
-            parallelism=1 if non_parallel else None,
-            non_parallel=non_parallel,
-        )
-        return DataStream(self._env, [Input(transformation)], output_type, transformation)
-
-    def _sink(self, name: str, sink: Sink, about: Any = None) -> DataStreamSink:
-        from penstock.datastream.streams.data_stream_sink import DataStreamSink
-
-        transformation = Transformation(
-            name,
-            sink=sink,
-            inputs=list(self._inputs),
-            output_type=self._type_info,
-            description=f"{name}: {name_of(about)}" if about is not None else name,
-            user_location=user_location(),
-        )
-        self._env._add_sink(transformation)
-        return DataStreamSink(transformation)
-
-    def _partitioned(self, partitioning: Partitioning, view: str) -> DataStream:
-        edges = [replace(edge, partitioning=partitioning) for edge in self._inputs]
-        return DataStream(self._env, edges, self._type_info, view=view)
-
-    def _edges(self, index: int) -> list[Input]:
-        """How an operator reads this stream as its input of that number."""
-        return [replace(edge, index=index) for edge in self._inputs]
-
-    def _state_key(self, func: Any) -> Callable[[Any], Any] | None:
-        """The key selector an operator needs whose function object may use keyed state."""
-        return None
-
-    def _stored_key_type(self) -> TypeInformation | None:
-        """Type of the keys where the state backend needs to know it."""
-        return None
-
     def _without_key(self) -> DataStream:
         return self
-
-    def _check_same_environment(self, other: Any, operation: str) -> None:
-        if not isinstance(other, DataStream):
-            raise refusal(f"{operation} takes a stream, got {other!r}")
-        if other._env is not self._env:
-            raise refusal(f"{operation} was given a stream of another environment", "use one environment for a job")
 
     def __repr__(self) -> str:
         name = self._view if self._transformation is None else self._transformation.name
