@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from penstock.jobmanager.requests import Operation
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
     from penstock.jobmanager.embedded import EmbeddedExecutor
     from tools.s3server import S3Server
+
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 WORKERS = 2
 """Worker processes of the shared cluster, with as many slots as the first job says."""

@@ -24,75 +24,39 @@ All methods are thread-safe, so that REST threads can trigger savepoints and rea
 from __future__ import annotations
 
 import logging
-import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from penstock import __version__
 from penstock.checkpoint.attempt import Attempt
 from penstock.checkpoint.cleaner import Cleaner
 from penstock.checkpoint.codec import NamedFile, source_files, staged_files
-from penstock.checkpoint.commits import CommitLedger
 from penstock.checkpoint.events import (
     Ack,
     CheckpointAborted,
-    CheckpointCompleted,
-    Event,
     JobDescription,
-    JobMustFail,
     SavepointCompleted,
     SavepointFailed,
     SavepointRequest,
     SavepointStatus,
     SnapshotRequest,
 )
-from penstock.checkpoint.fencing import PublishOutcome
-from penstock.checkpoint.layout import checkpoint_folder
-from penstock.checkpoint.publisher import ManifestPublisher
-from penstock.checkpoint.savepoint_exports import Copied, SavepointExports
+from penstock.checkpoint.outcomes import CheckpointOutcomes
 from penstock.checkpoint.schedule import Schedule
-from penstock.checkpoint.statistics import CheckpointHistory
 from penstock.checkpoint.termination import ShutdownReport, delete_checkpoints
-from penstock.common.errors import EpochFailed, Fenced, PenstockError, StorageError
+from penstock.common.errors import EpochFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from concurrent.futures import Executor
 
     from penstock.checkpoint.manifest import Manifest, SourceState
-    from penstock.checkpoint.pending import PendingCheckpoint
-    from penstock.checkpoint.publisher import Stored
     from penstock.checkpoint.recovery import Recovery
-    from penstock.checkpoint.settings import CheckpointSettings, TerminalState
-    from penstock.checkpoint.storage import CheckpointStorage
+    from penstock.checkpoint.settings import TerminalState
 
 logger = logging.getLogger(__name__)
 
 
-class CheckpointCoordinator:
+class CheckpointCoordinator(CheckpointOutcomes):
     """See the head of the module."""
-
-    def __init__(
-        self,
-        storage: CheckpointStorage,
-        settings: CheckpointSettings,
-        executor: Executor,  # several threads, so that a manifest need not wait for a savepoint's copies
-        *,
-        ledger: CommitLedger | None = None,
-    ) -> None:
-        self.storage = storage
-        self.settings = settings
-        self.history = CheckpointHistory(settings.history_size)
-        self._executor = executor
-        self._ledger = ledger if ledger is not None else CommitLedger()
-        self._lock = threading.RLock()
-        self._schedule = Schedule(settings.interval_ms, settings.min_pause_ms)
-        self._attempt: Attempt | None = None
-        self._savepoints = SavepointExports(storage, settings.savepoint_directory, executor)
-        self._publisher = ManifestPublisher(storage, executor)
-        self._events: list[Event] = []
-        self._requests: list[str] = []
-        self._failures_in_a_row = 0
 
     # --- attempts -------------------------------------------------------------------------------------------------
 
@@ -297,158 +261,6 @@ class CheckpointCoordinator:
             if self._attempt is not None:
                 self._attempt.cleaner.discard_files(self._attempt.completed.registry.release(holder))
 
-    # --- time and outcomes ----------------------------------------------------------------------------------------
-
-    def tick(self, now: int) -> list[Event]:
-        """Take in what happened in the background and the passing of time. Call it after each epoch and while idle."""
-        with self._lock:
-            for stored in self._publisher.take():
-                self._on_stored(stored, now)
-            self._take_copied(now)
-            attempt = self._attempt
-            if attempt is not None:
-                pending = attempt.pending
-                if pending is not None and not pending.is_storing:
-                    if pending.is_ready and not attempt.owed:
-                        self._store(attempt, pending, now)
-                    elif now - pending.request.timestamp >= self.settings.timeout_ms:
-                        self._abandon(attempt, self._timeout_message(attempt, pending), now)
-                attempt.cleaner.start()
-            events, self._events = self._events, []
-            return events
-
-    def _timeout_message(self, attempt: Attempt, pending: PendingCheckpoint) -> str:
-        message = f"not complete after {self.settings.timeout_ms} ms: {pending.describe_missing()}"
-        if pending.is_ready and attempt.owed:
-            earlier = ", ".join(map(str, sorted(attempt.owed)))
-            message += f"; earlier checkpoints ({earlier}) were not answered by every subtask"
-        return message
-
-    def _store(self, attempt: Attempt, pending: PendingCheckpoint, now: int) -> None:
-        pending.is_storing = True
-        manifest = pending.manifest(attempt.recovery.epoch, now, self._ledger.for_manifest(pending.id), __version__)
-        self._publisher.publish(attempt.recovery.leadership, manifest)
-
-    def _on_stored(self, stored: Stored, now: int) -> None:
-        attempt = self._attempt
-        if attempt is None or stored.leadership is not attempt.recovery.leadership:
-            return  # of a former attempt: the recovery after it found out what became of it
-        pending = attempt.pending
-        assert pending is not None
-        assert pending.id == stored.manifest.checkpoint_id
-        if stored.outcome is PublishOutcome.COMPLETE:
-            self._complete(attempt, pending, stored.manifest, now)
-        elif stored.outcome is PublishOutcome.NUMBER_TAKEN:
-            self._number_taken(attempt, pending, now)
-        elif isinstance(stored.error, Fenced):
-            self._fenced(attempt, pending, stored.error, now)
-        else:
-            assert stored.error is not None
-            attempt.completed.add_in_doubt(stored.manifest)
-            self._abandon(attempt, f"its manifest may not be stored: {stored.error.message}", now, keep_files=True)
-
-    def _fenced(self, attempt: Attempt, pending: PendingCheckpoint, error: Fenced, now: int) -> None:
-        """Touch nothing: whether this checkpoint counts is the successor's decision."""
-        attempt.is_fenced = True
-        attempt.pending = None
-        attempt.cleaner.close()
-        self.history.failed(pending.id, now, str(error))
-        self._fail_savepoint(pending.savepoint, error)
-        self._events.append(JobMustFail(error))
-
-    def _complete(self, attempt: Attempt, pending: PendingCheckpoint, manifest: Manifest, now: int) -> None:
-        attempt.pending = None
-        is_first = not attempt.completed.has_own
-        for subsumed_id, garbage in attempt.completed.add(manifest):
-            attempt.cleaner.discard_checkpoint(subsumed_id, garbage)
-            self.history.discarded(subsumed_id)
-        self._failures_in_a_row = 0
-        self._schedule = self._schedule.ended(now)
-        self._events.append(
-            CheckpointCompleted(
-                pending.id,
-                manifest,
-                self._ledger.hand_out(pending.id),
-                is_savepoint=pending.savepoint is not None,
-                is_final=pending.request.is_final,
-                requests=pending.requests,
-            )
-        )
-        if pending.savepoint is None:
-            self.history.completed(pending.id, now, self.storage.url_of(checkpoint_folder(pending.id)))
-        else:
-            self._savepoints.copy(pending.savepoint, manifest, attempt.completed.registry)
-        if is_first:
-            attempt.cleaner.find_leftovers(attempt.recovery, pending.id, attempt.completed.registry)
-
-    def _number_taken(self, attempt: Attempt, pending: PendingCheckpoint, now: int) -> None:
-        """A latecomer of a superseded leader has the name. Take the next number at once; nobody's failure."""
-        reason = f"the number {pending.id} was taken by a manifest of an earlier leader that arrived late"
-        savepoint, requests = pending.savepoint, pending.requests
-        pending.savepoint, pending.requests = None, ()
-        self._abandon(attempt, reason, now, counts=False)
-        if savepoint is not None:
-            self._savepoints.put_back(savepoint)
-        self._requests = [*requests, *self._requests]
-        self._schedule = self._schedule.urgent()
-
-    def _abandon(
-        self,
-        attempt: Attempt,
-        reason: str,
-        now: int,
-        *,
-        keep_files: bool = False,
-        will_answer: bool = True,
-        counts: bool = True,
-    ) -> None:
-        pending = attempt.abandon(keep_files=keep_files, will_answer=will_answer)
-        self._schedule = self._schedule.ended(now)
-        self.history.failed(pending.id, now, reason)
-        self._events.append(CheckpointAborted(pending.id, reason, pending.requests))
-        error = StorageError(f"checkpoint {pending.id} failed: {reason}", remedy="see the JobManager's log; try again")
-        self._fail_savepoint(pending.savepoint, error)
-        if counts and pending.is_periodic:
-            self._count_failure(pending.id, reason)
-
-    def _count_failure(self, checkpoint_id: int, reason: str) -> None:
-        self._failures_in_a_row += 1
-        if self._failures_in_a_row > self.settings.tolerable_failures:
-            self._events.append(
-                JobMustFail(
-                    EpochFailed(
-                        f"{self._failures_in_a_row} checkpoints failed in a row, {self.settings.tolerable_failures} are "
-                        f"tolerated; the last one, {checkpoint_id}: {reason}",
-                        remedy="the job restarts from its last complete checkpoint; raise "
-                        "execution.checkpointing.tolerable-failed-checkpoints if this may happen",
-                    )
-                )
-            )
-
-    def _take_copied(self, now: int) -> None:
-        for copied in self._savepoints.take_copied():
-            self._on_copied(copied, now)
-
-    def _on_copied(self, copied: Copied, now: int) -> None:
-        request = copied.request
-        if self._attempt is not None:
-            self._attempt.cleaner.discard_files(copied.garbage)
-        if copied.error is None:
-            self.history.completed(copied.checkpoint_id, now, copied.url)
-            self._events.append(
-                SavepointCompleted(request.request_id, copied.checkpoint_id, copied.url, request.is_final)
-            )
-            return
-        if self._attempt is not None:
-            self._attempt.is_stopping = False
-        self.history.failed(copied.checkpoint_id, now, str(copied.error))
-        self._fail_savepoint(request, copied.error)
-
-    def _fail_savepoint(self, request: SavepointRequest | None, error: PenstockError) -> None:
-        if request is not None:
-            self._savepoints.fail(request, error)
-            self._events.append(SavepointFailed(request.request_id, error, request.is_final))
-
     # --- reading and the end --------------------------------------------------------------------------------------
 
     @property
@@ -486,10 +298,6 @@ class CheckpointCoordinator:
         if promised:
             return ShutdownReport(kept=True, reason=f"{len(promised)} commits of sinks were not confirmed")
         return delete_checkpoints(self.storage, attempt.recovery.leadership, attempt.next_id, self._executor)
-
-    def _pending(self, checkpoint_id: int) -> PendingCheckpoint | None:
-        pending = self._attempt.pending if self._attempt is not None else None
-        return pending if pending is not None and pending.id == checkpoint_id else None
 
 
 def _commit_of(file: NamedFile) -> str:
