@@ -15,8 +15,8 @@ from tools.devcluster.cluster import KubectlFailed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PLAN = Plan(per_key=1_000_000, keys=8, splits=4, rate=100.0)
-"""Without an end, as far as a test can tell; 12 numbers of each key in a second."""
+PLAN = Plan(per_key=1_000_000, keys=8, splits=4, rate=40.0)
+"""Without an end, as far as a test can tell; 5 numbers of each key in a second."""
 PATIENCE = 240.0
 """Seconds for one operation on a machine that does other things as well."""
 SMALL = {"requests": {"cpu": "10m", "memory": "128Mi"}}
@@ -48,6 +48,7 @@ class Job:
                 "configuration": {
                     "execution.checkpointing.interval": "2s",
                     "penstock.runner": "batched",
+                    "penstock.epoch.target": "500 ms",
                     "restart-strategy.type": "fixed-delay",
                     "restart-strategy.fixed-delay.attempts": 1000,
                     "restart-strategy.fixed-delay.delay": "1 s",

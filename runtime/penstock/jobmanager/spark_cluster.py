@@ -166,6 +166,7 @@ class SparkCluster:
             "spark.task.maxFailures": "1",
             "spark.stage.maxConsecutiveAttempts": "1",
             "spark.speculation": "false",
+            "spark.executor.syncLogLevel.enabled": "true",
             "spark.locality.wait": "10s",
             "spark.shuffle.reduceLocality.enabled": "false",
             "spark.shuffle.compress": "false",

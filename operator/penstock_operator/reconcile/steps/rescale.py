@@ -6,6 +6,7 @@ moment, and an operator that dies in between leaves spare workers, never missing
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.plan import ApplyParallelism, Rescale, ScaleWorkers
@@ -14,6 +15,9 @@ from penstock_operator.reconcile.steps.shared import explain, failed_action, run
 if TYPE_CHECKING:
     from penstock_operator.reconcile.context import Context
     from penstock_operator.reconcile.plan import Decision
+
+BLIND_AFTER = timedelta(minutes=2)
+"""Spare workers of a job that does not run are let go after that, whichever they are."""
 
 
 def add_workers(ctx: Context) -> Decision:
@@ -50,7 +54,7 @@ def rescale(ctx: Context) -> Decision:
     target = op.target_parallelism
     if running is None or target is None:
         return ctx.end("Abandoned", "there is nothing to rescale").done()
-    if engine.reachable and engine.parallelism == target:
+    if engine.running and engine.parallelism == target:
         return _rescaled(ctx, target)
     if op.retry_at is not None and ctx.now < op.retry_at:
         return ctx.wait(op.message, blocked=op.blocked, after=op.retry_at - ctx.now)
@@ -116,6 +120,8 @@ def remove_workers(ctx: Context) -> Decision:
     applied = last is not None and last.ok and last.action == "ApplyParallelism"
     if worker.replicas == needed and applied:
         return ctx.end("Succeeded", f"parallelism {running.parallelism}").done()
+    if worker.replicas > needed and not ctx.seen.engine.running and ctx.now - ctx.op.step_since < BLIND_AFTER:
+        return ctx.wait("waiting for the job to run: only then it is known which workers are idle")
     failure = failed_action(ctx, "ApplyParallelism")
     if failure is not None:
         return ctx.wait(explain(failure), blocked=failure.code, after=ctx.settings.backoff_first)
