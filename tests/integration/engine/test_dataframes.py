@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,12 @@ from penstock.common.types import Row
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.jobmanager.session import SubmitOptions
-from tests.integration.engine.selfcheck.driver import Driver, environment
+from tests.integration.engine.selfcheck.driver import Driver, environment, settings_for
 
 if TYPE_CHECKING:
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.jobmanager.embedded import EmbeddedExecutor
+    from tools.s3server import S3Server
 
 pytestmark = pytest.mark.spark
 
@@ -139,6 +141,20 @@ def test_a_savepoint_takes_the_rows_that_wait_with_it(
     run(executor, settings, tmp_path / "in", target, f"file://{moved}").finished()
     assert max(target.calls) > before, "numbers of checkpoints go on behind the savepoint's"
     verify(target.rows(), files)
+
+
+@pytest.mark.s3
+def test_rows_are_staged_on_s3(
+    executor: EmbeddedExecutor, settings: dict[str, str], s3: S3Server, tmp_path: Path
+) -> None:
+    write_files(tmp_path / "in", 8)
+    target = Target(tmp_path / "out")
+    folder = f"s3://engine/{uuid.uuid4().hex}"
+    on_s3 = {"execution.checkpointing.dir": f"{folder}/checkpoints", **settings_for(s3)}
+    driver = run(executor, settings | on_s3, tmp_path / "in", target).running(1)
+    driver.hurt(driver.kill_python_worker)
+    driver.finished()
+    verify(target.rows(), 8)
 
 
 def test_a_table_is_read_once(executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path) -> None:

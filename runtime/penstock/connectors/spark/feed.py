@@ -39,9 +39,14 @@ class StagedBatch:
 
 
 class Feed:
-    """Stages on a thread of its own; one batch waits at a time. Closed by `close`."""
+    """Stages on a thread of its own; one batch waits at a time. Closed by `close`.
 
-    def __init__(self) -> None:
+    Args:
+        interrupt: ends the Spark jobs that stage for this feed.
+    """
+
+    def __init__(self, interrupt: Callable[[], Any] = lambda: None) -> None:
+        self._interrupt = interrupt
         self._condition = threading.Condition()
         self._ready: StagedBatch | None = None
         self._closing = False
@@ -68,9 +73,14 @@ class Feed:
             return self._ended and self._ready is None and self._error is None
 
     def close(self) -> None:
+        """End what is under way, as far as the cluster still answers."""
         with self._condition:
             self._closing = True
             self._condition.notify_all()
+        try:
+            self._interrupt()
+        except Exception as error:  # it ends by itself, or with the cluster
+            logger.info("what a DataFrame had under way was not ended: %s", error)
 
     def _offer(self, batch: StagedBatch) -> None:
         """Wait until it is taken, or nobody reads any more."""
@@ -89,8 +99,8 @@ class Feed:
 class TableFeed(Feed):
     """All rows of a DataFrame that does not stream, as batch 0."""
 
-    def __init__(self, frame: Any, stage: Stage) -> None:
-        super().__init__()
+    def __init__(self, frame: Any, stage: Stage, interrupt: Callable[[], Any] = lambda: None) -> None:
+        super().__init__(interrupt)
         self._frame = frame
         self._stage = stage
         self._thread = threading.Thread(target=self._run, name="penstock-from-spark", daemon=True)
@@ -115,8 +125,17 @@ class QueryFeed(Feed):
         ends: end when everything that is there at the start was read.
     """
 
-    def __init__(self, frame: Any, stage: Stage, *, log: str = "", taken: int = -1, ends: bool = False) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        frame: Any,
+        stage: Stage,
+        interrupt: Callable[[], Any] = lambda: None,
+        *,
+        log: str = "",
+        taken: int = -1,
+        ends: bool = False,
+    ) -> None:
+        super().__init__(interrupt)
         stateful = stateful_operators(frame)
         if stateful:
             raise InvalidJob(

@@ -144,8 +144,13 @@ class SparkEnumerator(SplitEnumerator):
         spark = self._spark()
         frame = self._source.data_frame(spark.session())
         if not frame.isStreaming:
-            return TableFeed(frame, self._stage)
-        return QueryFeed(frame, self._stage, log=self._log, taken=self._batch, ends=self._source.bounded)
+            return TableFeed(frame, self._stage, self._interrupt)
+        return QueryFeed(
+            frame, self._stage, self._interrupt, log=self._log, taken=self._batch, ends=self._source.bounded
+        )
+
+    def _interrupt(self) -> None:
+        self._spark().session().interruptTag(self._tag)
 
     def _spark(self) -> SparkAccess:
         if self._context is None or self._context.spark is None:
@@ -195,10 +200,9 @@ class SparkEnumerator(SplitEnumerator):
             self._unread = set(state["unread"])
 
     def close(self) -> None:
-        if self._feed is not None:
-            self._spark().session().interruptTag(self._tag)
-            self._feed.close()
-            self._feed = None
+        feed, self._feed = self._feed, None
+        if feed is not None:
+            feed.close()
 
 
 def _handle(file: dict[str, Any]) -> dict[str, Any]:
