@@ -34,7 +34,8 @@ def storage_questions(status: FlinkJobStatus, engine: Engine, master: Deployment
     if op is not None and op.step in ("Verify", "Seal") and op.restore is not None and op.restore.path:
         verify = (op.restore.path,)
     seal = op.target_directory if op is not None and op.step == "Stop" and op.trigger_id is not None else None
-    newest = running is not None and running.finished_at is None and _wants_newest(op, engine, master)
+    over = running is None or (running.finished_at is not None and op is None)
+    newest = not over and _wants_newest(op, engine, master)
     return Questions(newest=newest, newest_of=running.job_id if newest and running else None, seal=seal, verify=verify)
 
 

@@ -56,17 +56,17 @@ class FakeCluster:
         key = self._key(manifest)
         live = self.objects.get(key)
         if live is None:
-            self.put(manifest)
+            stored = self.put(manifest)
         else:
             merged = clone(live)
             merged.update({k: clone(v) for k, v in manifest.items() if k != "metadata"})
             for part in ("labels", "annotations", "ownerReferences"):
                 if part in manifest["metadata"]:
                     merged["metadata"][part] = clone(manifest["metadata"][part])
-            self._store(key, merged)
+            stored = self._store(key, merged)
         self.fault.after(call)
         await asyncio.sleep(0)
-        return clone(self.objects[key])
+        return clone(stored)
 
     async def replace(self, manifest: Manifest, *, subresource: str = "") -> Manifest:
         call = self._before(f"replace {subresource}".strip(), manifest)
@@ -75,10 +75,10 @@ class FakeCluster:
         if live is None or live["metadata"]["resourceVersion"] != manifest["metadata"]["resourceVersion"]:
             raise Conflict(f"{key} has changed", status=409)
         merged = {**clone(live), "status": clone(manifest["status"])} if subresource else clone(manifest)
-        self._store(key, merged)
+        stored = self._store(key, merged)
         self.fault.after(call)
         await asyncio.sleep(0)
-        return clone(self.objects[key])
+        return clone(stored)
 
     async def merge(self, kind: Kind, namespace: str, name: str, patch: Manifest) -> Manifest | None:
         key = (kind.name, namespace, name)
@@ -186,15 +186,16 @@ class FakeCluster:
     def _key(self, manifest: Manifest) -> Key:
         return (manifest["kind"], manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"])
 
-    def _store(self, key: Key, manifest: Manifest, *, bump: bool = True) -> None:
+    def _store(self, key: Key, manifest: Manifest, *, bump: bool = True) -> Manifest:
         live = self.objects.get(key)
         if live == manifest:
-            return
+            return manifest
         if bump and live is not None and live.get("spec") != manifest.get("spec"):
             manifest["metadata"]["generation"] = live["metadata"].get("generation", 1) + 1
         self._version += 1
         manifest["metadata"]["resourceVersion"] = str(self._version)
         self.objects[key] = manifest
+        return manifest
 
     def _finish_deletion(self, key: Key) -> None:
         live = self.objects.get(key)

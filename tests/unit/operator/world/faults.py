@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from penstock_operator.errors import EngineUnreachable, StorageError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Killed(BaseException):
@@ -14,10 +17,14 @@ class Killed(BaseException):
 
 @dataclass
 class Fault:
-    """What happens at the n-th changing call: death before or after its effect, or an error after its effect."""
+    """What happens at the n-th changing call: death before or after its effect, an error, or somebody else's change."""
 
     at: int = 0
-    mode: Literal["die-before", "die-after", "fail-after", "fail-before"] = "die-after"
+    mode: Literal["die-before", "die-after", "fail-after", "fail-before", "meanwhile-before", "meanwhile-after"] = (
+        "die-after"
+    )
+    meanwhile: Callable[[], None] = lambda: None
+    """What somebody else does just then."""
     calls: list[str] = field(default_factory=list)
     struck: str = ""
 
@@ -32,6 +39,9 @@ class Fault:
 
     def _strike(self, call: str) -> None:
         self.struck = f"{self.mode} of call {self.at}: {call}"
+        if self.mode.startswith("meanwhile"):
+            self.meanwhile()
+            return
         if self.mode.startswith("die"):
             raise Killed(self.struck)
         failures = {"rest": EngineUnreachable, "storage": StorageError}

@@ -78,6 +78,20 @@ def rejected(world: World) -> bool:
     return world.stalled() and "operation" not in world.status() and "rejected" in world.status()
 
 
+def snapshotted(trigger: str, number: int = 1) -> Callable[[World], bool]:
+    """So many snapshots of this trigger exist, all complete."""
+
+    def reached(world: World) -> bool:
+        found = world.snapshots(trigger=trigger)
+        return len(found) == number and all(s.get("state") == "Completed" for s in found.values())
+
+    return reached
+
+
+def both(*conditions: Callable[[World], bool]) -> Callable[[World], bool]:
+    return lambda world: all(condition(world) for condition in conditions)
+
+
 def with_foreign_savepoint(world: World) -> None:
     world.storage.put(Stored(FOREIGN, 7, "f" * 32, 70, START))
     world.sink.ends[NAME] = 70
@@ -132,6 +146,19 @@ SCENARIOS = [
         exact=False,
         empty_starts=2,
     ),
+    Scenario(
+        "savepoint-nonce",
+        edit(job={"savepointTriggerNonce": 1}),
+        both(running, snapshotted("nonce")),
+        savepoints=1,
+    ),
+    Scenario("checkpoint-nonce", edit(job={"checkpointTriggerNonce": 1}), both(running, snapshotted("nonce"))),
+    Scenario(
+        "savepoint-nonce-with-an-upgrade",
+        edit(image="job:2", job={"savepointTriggerNonce": 1}),
+        both(lambda w: running(w, image="job:2"), snapshotted("nonce")),
+        savepoints=2,
+    ),
     Scenario("restart-nonce", edit(job={"restartNonce": 1}), lambda w: running(w, generation=2), savepoints=1),
     Scenario("rescale-up", edit(job={"parallelism": 4}), lambda w: running(w, parallelism=4), check=_pods_fit),
     Scenario("rescale-down", edit(job={"parallelism": 1}), lambda w: running(w, parallelism=1), check=_pods_fit),
@@ -148,6 +175,23 @@ SCENARIOS = [
         edit(job={"state": "suspended"}),
         running,
         then=((suspended, edit(job={"state": "running"})),),
+        savepoints=1,
+    ),
+    Scenario(
+        "resume-empty",
+        edit(job={"state": "suspended"}),
+        running,
+        then=((suspended, edit(job={"state": "running", "upgradeMode": "stateless"})),),
+        savepoints=1,
+        exact=False,
+        empty_starts=2,
+    ),
+    Scenario(
+        "resume-an-image-that-crashes",
+        edit(job={"state": "suspended"}),
+        lambda w: rejected(w) and w.status()["phase"] == "Running" and w.status()["running"]["image"] == "job:1",
+        images={"job:bad": Image(starts=False)},
+        then=((suspended, edit(image="job:bad", job={"state": "running"})),),
         savepoints=1,
     ),
     Scenario(
@@ -236,6 +280,26 @@ SCENARIOS = [
         check=_pods_fit,
     ),
     Scenario(
+        "rescale-reverted-while-the-engine-is-at-it",
+        edit(job={"parallelism": 4}),
+        lambda w: running(w, parallelism=2),
+        then=((at("Rescale", triggerId=True), edit(job={"parallelism": 2})),),
+        check=_pods_fit,
+    ),
+    Scenario(
+        "suspend-while-rescaling",
+        edit(job={"parallelism": 4}),
+        suspended,
+        then=((at("AddWorkers"), edit(job={"state": "suspended"})),),
+        savepoints=1,
+    ),
+    Scenario(
+        "delete-while-rescaling",
+        edit(job={"parallelism": 4}),
+        gone,
+        then=((at("Rescale", triggerId=True), lambda w: w.delete()),),
+    ),
+    Scenario(
         "upgrade-while-rescaling",
         edit(job={"parallelism": 4}),
         lambda w: running(w, parallelism=4, image="job:2"),
@@ -259,6 +323,58 @@ SCENARIOS = [
         savepoints=1,
     ),
     Scenario(
+        "rollback-of-last-state",
+        edit(image="job:bad"),
+        lambda w: rejected(w) and w.status()["phase"] == "Running" and w.status()["running"]["image"] == "job:1",
+        manifest=spec(job={"upgradeMode": "last-state"}, rollback={"after": "40s"}),
+        images={"job:bad": Image(checkpoints=False)},
+    ),
+    Scenario(
+        "rollback-of-stateless-keeps-the-state",
+        edit(image="job:bad"),
+        lambda w: rejected(w) and w.status()["phase"] == "Running" and w.status()["running"]["image"] == "job:1",
+        manifest=spec(job={"upgradeMode": "stateless"}),
+        images={"job:bad": Image(starts=False)},
+        check=lambda w: _equal(w.status()["running"]["restoredFrom"]["kind"], "Checkpoint"),
+    ),
+    Scenario(
+        "edit-while-rolling-back",
+        edit(image="job:bad"),
+        lambda w: running(w, image="job:3"),
+        images={"job:bad": Image(starts=False)},
+        then=((lambda w: w.status().get("phase") == "RollingBack", edit(image="job:3")),),
+        savepoints=2,
+    ),
+    Scenario(
+        "savepoints-fail-until-last-state",
+        edit(image="job:2"),
+        lambda w: running(w, image="job:2"),
+        images={"job:1": Image(savepoints=False)},
+        then=((lambda w: w.stalled() or running(w, image="job:2"), edit(job={"upgradeMode": "last-state"})),),
+    ),
+    Scenario(
+        "master-dies-in-its-savepoint",
+        edit(image="job:2"),
+        lambda w: running(w, image="job:2"),
+        then=((at("Stop", triggerId=True), lambda w: w.crash_master()),),
+        savepoints=1,
+    ),
+    Scenario(
+        "upgrade-of-a-failed-job",
+        edit(image="job:2"),
+        lambda w: running(w, image="job:2"),
+        manifest=spec(recovery={"restartFailed": False}),
+        images={"job:1": Image(fails_after=50)},
+        settle_first=60,
+    ),
+    Scenario(
+        "upgrade-of-a-finished-job",
+        edit(image="job:2"),
+        lambda w: running(w, image="job:2"),
+        images={"job:1": Image(ends_at=400)},
+        settle_first=60,
+    ),
+    Scenario(
         "refused-by-check",
         edit(image="job:bad"),
         lambda w: rejected(w) and w.status()["running"]["image"] == "job:1",
@@ -273,6 +389,30 @@ SCENARIOS = [
         prepare=with_foreign_savepoint,
         exact=False,
         check=lambda w: _equal(w.status()["running"]["restoredFrom"]["path"], FOREIGN),
+    ),
+    Scenario(
+        "redeploy-while-suspended",
+        edit(job={"state": "suspended"}),
+        lambda w: running(w, generation=3),
+        then=(
+            (
+                suspended,
+                edit(job={"state": "running", "initialSavepointPath": FOREIGN, "savepointRedeployNonce": 1}),
+            ),
+        ),
+        prepare=with_foreign_savepoint,
+        exact=False,
+        savepoints=1,
+        check=lambda w: _equal(w.status()["running"]["restoredFrom"]["path"], FOREIGN),
+    ),
+    Scenario(
+        "redeploy-of-an-image-that-crashes",
+        edit(image="job:bad", job={"initialSavepointPath": FOREIGN, "savepointRedeployNonce": 1}),
+        lambda w: rejected(w) and w.status()["phase"] == "Running" and w.status()["running"]["image"] == "job:1",
+        prepare=with_foreign_savepoint,
+        images={"job:bad": Image(starts=False)},
+        exact=False,
+        check=lambda w: _equal(w.status()["running"]["restoredFrom"]["kind"], "Checkpoint"),
     ),
     Scenario(
         "redeploy-of-nothing",
@@ -300,6 +440,13 @@ SCENARIOS = [
     Scenario("delete", lambda w: w.delete(), gone),
     Scenario(
         "delete-with-savepoint", lambda w: w.delete(), gone, manifest=spec(deletion={"savepoint": True}), savepoints=1
+    ),
+    Scenario(
+        "delete-with-storage",
+        lambda w: w.delete(),
+        gone,
+        manifest=spec(deletion={"storage": "Delete"}),
+        check=lambda w: _equal([p for p in w.storage.found if p.startswith(w.storage.root)], []),
     ),
     Scenario(
         "finish",

@@ -1,0 +1,163 @@
+"""Somebody does something else at every single changing call of a flow: the last word counts, and nothing is lost.
+
+An edit can come between any two calls of the operator; so can the death of a master, and so can a write of another
+program to the FlinkJob itself, which refuses the operator's next write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.operator.world import Fault, World
+from tests.unit.operator.world.scenarios import NAME, SCENARIOS, Scenario, edit, gone, play, running, suspended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FLOWS = (
+    "deploy",
+    "upgrade",
+    "upgrade-last-state",
+    "rescale-up",
+    "rescale-down",
+    "suspend",
+    "suspend-and-resume",
+    "rollback-of-a-crashing-image",
+    "failed-job",
+    "master-deleted",
+    "savepoint-nonce",
+)
+QUICK = (("upgrade", "another-edit"), ("upgrade", "revert"), ("rescale-up", "revert"), ("suspend", "another-edit"))
+STRIDE = 6
+"""The quick tests look at every sixth call only."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """What the user says last, and what must be so in the end."""
+
+    name: str
+    act: Callable[[World], None]
+    ended: Callable[[World], bool]
+
+
+WORDS = (
+    Word(
+        "another-edit",
+        edit(image="job:3", job={"parallelism": 3, "state": "running"}),
+        lambda w: running(w, image="job:3", parallelism=3),
+    ),
+    Word(
+        "revert",
+        edit(image="job:1", job={"parallelism": 2, "state": "running", "savepointTriggerNonce": None}),
+        lambda w: running(w, image="job:1", parallelism=2),
+    ),
+    Word("suspend", edit(image="job:1", job={"state": "suspended"}), suspended),
+    Word("delete", lambda w: w.delete(), gone),
+)
+MOST_SAVEPOINTS = 3
+"""One of each operation that may have come to its point of no return: the flow, what undoes it, what was said last."""
+
+
+def by_name(name: str) -> Scenario:
+    return next(s for s in SCENARIOS if s.name == name)
+
+
+@cache
+def calls_of(name: str) -> int:
+    world = World()
+    asyncio.run(play(by_name(name), world))
+    return len(world.fault.calls)
+
+
+def disturbed(at: int, mode: str, meanwhile: Callable[[World], None]) -> World:
+    world = World()
+    world.fault = world.cluster.fault = world.storage.fault = Fault(
+        at=at,
+        mode=mode,  # type: ignore[arg-type]
+        meanwhile=lambda: meanwhile(world),
+    )
+    return world
+
+
+async def last_word(scenario: Scenario, word: Word, at: int) -> None:
+    world = disturbed(at, "meanwhile-after", word.act)
+    world.images.update(scenario.images)
+    if scenario.deployed:
+        world.fault.at = 0
+        world.apply(scenario.manifest)
+        await world.until(lambda: running(world))
+        await world.run(scenario.settle_first)
+        world.fault.calls.clear()
+        world.fault.at = at
+    scenario.act(world)
+    pending = list(scenario.then)
+    for _ in range(900):
+        if world.fault.struck:
+            break
+        if pending and pending[0][0](world):
+            pending.pop(0)[1](world)
+        await world.run(1)
+    assert world.fault.struck, world.describe()
+    await world.until(lambda: word.ended(world))
+    await world.run(40)
+    story = f"{word.name} after {world.fault.struck}\n{world.describe()}"
+    assert word.ended(world), story
+    assert not world.two_masters, story
+    assert not world.sink.lost, story
+    assert not world.sink.repeated, story
+    assert len(world.sink.empty_starts) <= 1, story
+    assert len(world.savepoints) <= MOST_SAVEPOINTS, story
+
+
+def word_of(name: str) -> Word:
+    return next(w for w in WORDS if w.name == name)
+
+
+@pytest.mark.parametrize(("flow", "word"), QUICK)
+def test_the_last_word_counts_at_some_calls(flow: str, word: str) -> None:
+    for at in range(1, calls_of(flow) + 1, STRIDE):
+        asyncio.run(last_word(by_name(flow), word_of(word), at))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("word", [w.name for w in WORDS])
+@pytest.mark.parametrize("flow", FLOWS)
+def test_the_last_word_counts(flow: str, word: str) -> None:
+    for at in range(1, calls_of(flow) + 1):
+        asyncio.run(last_word(by_name(flow), word_of(word), at))
+
+
+def annotate(world: World) -> None:
+    """Another program writes to the FlinkJob."""
+    if world.cluster.one("FlinkJob", NAME) is not None:
+        world.cluster.edit("FlinkJob", "default", NAME, lambda m: m["metadata"].update(annotations={"by": "another"}))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", [s.name for s in SCENARIOS])
+def test_another_writer_refuses_any_call_once(name: str) -> None:
+    """The resourceVersion has moved: what was decided is thrown away, and decided again."""
+    scenario = by_name(name)
+    for at in range(1, calls_of(name) + 1):
+        asyncio.run(play(scenario, disturbed(at, "meanwhile-before", annotate)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    "name", ["upgrade", "upgrade-last-state", "rescale-up", "suspend", "delete-with-savepoint", "savepoint-nonce"]
+)
+def test_the_master_may_crash_at_any_call(name: str) -> None:
+    """A process that is gone takes back what it had not completed; a savepoint that it had begun may be made again."""
+    scenario = by_name(name)
+    for at in range(1, calls_of(name) + 1):
+        world = disturbed(at, "meanwhile-after", lambda w: w.crash_master())
+        asyncio.run(play(scenario, world))
