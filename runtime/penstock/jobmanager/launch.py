@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -16,7 +17,9 @@ from typing import Any
 
 from penstock.checkpoint.layout import parse_checkpoint_folder
 from penstock.checkpoint.manifest import Manifest
+from penstock.checkpoint.object_store import join_url, normalize_url
 from penstock.checkpoint.restore import plan_restore
+from penstock.checkpoint.retrying_store import RetryPolicy, Stores
 from penstock.checkpoint.snapshots import newest_complete, resolve
 from penstock.common import options
 from penstock.common.configuration import (
@@ -45,6 +48,8 @@ from penstock.jobmanager.spark_worker import start_worker
 from penstock.jobmanager.worker_process import Child, WorkerProcess
 
 MASTER_PORT = 7077
+CHECK_STORAGE_SECONDS = 20.0
+"""How long a check tries to write to storage that does not answer."""
 
 
 def run_script(
@@ -159,7 +164,7 @@ def check(
     configuration: Mapping[str, str],
     allow_non_restored_state: Sequence[str] = (),
 ) -> Mapping[str, Any]:
-    """Build the program's graph without running it, and hold it against a snapshot if one is named."""
+    """Build the program's graph without running it, hold it against a snapshot if one is named, and write to its storage."""
     collector = _Collector()
     problem: dict[str, str] | None = None
     try:
@@ -167,7 +172,9 @@ def check(
         raise InvalidJob(f"{entry} never calls execute()", remedy="end the program with env.execute(...)")
     except _Built:
         settings = Configuration({**load_configuration().to_dict(), **configuration})
-        problem = _check_against(collector.graph, against, allow_non_restored_state, object_store_options(settings))
+        stores = object_store_options(settings)
+        problem = _check_against(collector.graph, against, allow_non_restored_state, stores)
+        problem = problem or _check_storage(settings, stores)
     except PenstockError as error:
         problem = _problem(error)
     except Exception as error:
@@ -186,6 +193,23 @@ def _check_against(
         plan_restore(_manifest(against, options), operator_infos(graph), list(allowed))
     except PenstockError as error:
         return _problem(error)
+    return None
+
+
+def _check_storage(settings: Configuration, stores: Mapping[str, Any]) -> dict[str, str] | None:
+    """What keeps checkpoints or savepoints from being written where they are to go; None: nothing, or no place is set."""
+    for option in (options.CHECKPOINT_DIRECTORY, options.SAVEPOINT_DIRECTORY):
+        folder = settings.get(option)
+        if folder is None:
+            continue
+        try:
+            url = join_url(normalize_url(folder), f".check-{uuid.uuid4().hex}")
+            store = Stores(stores, RetryPolicy(retry_for=CHECK_STORAGE_SECONDS)).for_url(url)
+            store.put(url, b"penstock check")
+            store.delete(url)
+        except PenstockError as error:
+            problem = _problem(error)
+            return {**problem, "message": f"{option.key} = {folder} cannot be written: {problem['message']}"}
     return None
 
 

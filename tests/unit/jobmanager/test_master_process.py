@@ -194,3 +194,18 @@ def test_check_takes_a_newer_checkpoint_for_one_that_a_running_job_has_dropped(t
     assert check(**asked, against=f"file://{folder}/chk-1")["problems"] == []
     refused = check(**asked, against=f"file://{tmp_path}/savepoint-1")["problems"]
     assert [problem["code"] for problem in refused] == ["SNAPSHOT_NOT_FOUND"]
+
+
+@pytest.mark.parametrize("key", ["execution.checkpointing.dir", "execution.checkpointing.savepoint-dir"])
+def test_check_writes_to_the_storage(tmp_path: Path, key: str) -> None:
+    place = Place(tmp_path)
+    place.script.write_text(ENDLESS)
+    (tmp_path / "file").touch()
+    asked = {"entry": str(place.script), "args": [], "parallelism": 1, "against": None}
+    good = check(**asked, configuration={key: f"file://{tmp_path}/new/folder"})
+    assert good["problems"] == []
+    assert not list(tmp_path.glob("new/folder/*"))
+    (problem,) = check(**asked, configuration={key: f"file://{tmp_path}/file/folder"})["problems"]
+    assert problem["code"] == "STORAGE"
+    assert problem["message"].startswith(f"{key} = file://{tmp_path}/file/folder cannot be written: ")
+    assert problem["remedy"]

@@ -265,6 +265,21 @@ def test_what_the_check_pod_says(pod_state: CheckPod, outcome: str) -> None:
         assert stalled.reason == "ImagePullFailed"
 
 
+def test_a_check_that_found_no_storage_is_made_again() -> None:
+    found = CheckPod("c", "op", "Refused", (CheckProblem("STORAGE", "s3://bucket cannot be written: 403", "Grant it"),))
+    first = decide(in_step("Upgrade", "Check", up(check=found)))
+    assert (step(first), action(first)) == ("Upgrade/Check", "")
+    assert first.status.rejected is None, "it may be mended without an edit"
+    stalled = first.status.condition("Stalled")
+    assert stalled is not None
+    assert (stalled.reason, stalled.status) == ("StorageUnavailable", "True")
+    assert "403. Grant it" in stalled.message
+    later = decide(in_step("Upgrade", "Check", up(check=found), retry_at=ago(1), attempt=1, blocked=stalled.reason))
+    assert later.action == plan.DeleteCheck("c")
+    assert later.status.operation is not None
+    assert later.status.operation.retry_at is None
+
+
 def test_a_check_pod_of_another_operation_is_removed() -> None:
     decision = decide(in_step("Upgrade", "Check", up(check=CheckPod("old", "other", "Passed"))))
     assert isinstance(decision.action, plan.DeleteCheck)

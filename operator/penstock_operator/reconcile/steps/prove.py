@@ -64,7 +64,7 @@ def _launch(ctx: Context) -> Decision:
             return storage_silent(ctx, "looking for the newest checkpoint to check against")
         against = storage.newest.path if storage.newest else None
     action = RunCheck(op.id, op.target_revision or "", spec, against)
-    return ctx.act(action, "checking the new revision in a pod of its own")
+    return ctx.with_op(message=_checking(ctx)).done(action, after=ctx.settings.progress)
 
 
 def _judge(ctx: Context, pod: CheckPod) -> Decision:
@@ -72,6 +72,8 @@ def _judge(ctx: Context, pod: CheckPod) -> Decision:
         return ctx.tell(
             "CheckPassed", f"{ctx.op.target_revision} imports, builds its graph and takes the state"
         ).advance()
+    if pod.state == "Refused" and any(p.code == "STORAGE" for p in pod.problems):
+        return _check_again(ctx, pod)
     if pod.state == "Refused":
         found = "; ".join(str(p) for p in pod.problems) or "penstock check gave no reason"
         return reject(ctx, "CheckFailed", found)
@@ -81,7 +83,26 @@ def _judge(ctx: Context, pod: CheckPod) -> Decision:
         return reject(ctx, "CheckTimeout", f"penstock check did not end within {CHECK_TIMEOUT}: {pod.output}")
     if pod.trouble is not None:
         return ctx.wait(f"the check pod: {pod.trouble}", blocked=pod.trouble.reason)
-    return ctx.wait("checking the new revision in a pod of its own")
+    return ctx.wait(_checking(ctx), blocked="StorageUnavailable" if ctx.op.attempt else None)
+
+
+def _checking(ctx: Context) -> str:
+    """What is being done; while a check is made again, what the last one found."""
+    return ctx.op.message if ctx.op.attempt else "checking the new revision in a pod of its own"
+
+
+def _check_again(ctx: Context, pod: CheckPod) -> Decision:
+    """Storage that cannot be read or written may be mended without an edit of the spec: say so, and try again."""
+    op = ctx.op
+    if op.retry_at is None:
+        attempt = op.attempt + 1
+        pause = ctx.settings.backoff(attempt)
+        found = "; ".join(str(p) for p in pod.problems)
+        ctx = ctx.with_op(attempt=attempt, retry_at=ctx.now + pause)
+        return ctx.wait(f"{found}. It is checked again", blocked="StorageUnavailable", after=pause)
+    if ctx.now < op.retry_at:
+        return ctx.wait(op.message, blocked=op.blocked, after=op.retry_at - ctx.now)
+    return ctx.with_op(retry_at=None, step_since=ctx.now).done(DeleteCheck(pod.name), after=ctx.settings.progress)
 
 
 def storage_silent(ctx: Context, doing: str) -> Decision:

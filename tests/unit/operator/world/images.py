@@ -13,6 +13,8 @@ class Image:
     pulls: bool = True
     check: dict[str, Any] | None = None
     """The report of `penstock check`; None: all is well."""
+    waits: tuple[str, str] | None = None
+    """Reason and message of a container that cannot be created."""
     check_crashes: bool = False
     starts: bool = True
     """False: the master's process ends at once, again and again."""

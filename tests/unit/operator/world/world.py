@@ -153,7 +153,7 @@ class World:
             self.deaths += 1
             self.loops.clear()
         except Exception:
-            if not self.fault.struck or self.fault.mode.startswith("die"):
+            if not self.fault.struck or not self.fault.mode.startswith("fail"):
                 raise
 
     async def run(self, seconds: float, *, also: Callable[[], Awaitable[None]] | None = None) -> None:
@@ -255,6 +255,8 @@ class World:
         role = labels_of(pod).get(ROLE)
         if not image.pulls:
             self._set(pod, _waiting("ImagePullBackOff", "Back-off pulling image", container["image"]))
+        elif image.waits is not None:
+            self._set(pod, _waiting(*image.waits, container["image"]))
         elif role == "check":
             self._check(pod, image)
         elif role == "worker":

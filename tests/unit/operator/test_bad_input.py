@@ -1,0 +1,118 @@
+"""Whatever is wrong with an edit: `Stalled` says what and where, the old job runs on, and mending it is enough."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.operator.world import Image, World, flinkjob
+from tests.unit.operator.world.scenarios import FOREIGN, edit, running, spec, with_foreign_savepoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REFUSED = Image(check={"ok": False, "problems": [{"code": "USER_CODE", "message": "ModuleNotFoundError: job"}]})
+NO_STATE = Image(check={"ok": False, "problems": [{"code": "STATE", "message": "uid 'dedup' has no operator"}]})
+READ_ONLY = Image(check={"ok": False, "problems": [{"code": "STORAGE", "message": "s3://b: 403", "remedy": "Grant"}]})
+NO_SECRET = Image(waits=("CreateContainerConfigError", 'secret "s3" not found'))
+
+
+@dataclass(frozen=True)
+class Bad:
+    """An edit, what makes it bad, and what `Stalled` says of it."""
+
+    name: str
+    reason: str
+    words: str
+    edit: Callable[[World], None] = lambda world: world.edit(image="job:bad")
+    image: Image = field(default_factory=Image)
+    prepare: Callable[[World], None] = lambda world: None
+
+
+def redeploy(world: World) -> None:
+    world.edit(job={"initialSavepointPath": FOREIGN, "savepointRedeployNonce": 1})
+
+
+def torn(world: World) -> None:
+    with_foreign_savepoint(world)
+    world.storage.torn.add(FOREIGN)
+
+
+def template(**pod: Any) -> Callable[[World], None]:
+    return edit(podTemplate={"spec": pod})
+
+
+MAIN = {"name": "penstock", "securityContext": {"privileged": True}}
+TABLE = (
+    Bad("module", "CheckFailed", "ModuleNotFoundError: job", image=REFUSED),
+    Bad("graph", "CheckFailed", "uid 'dedup' has no operator", image=NO_STATE),
+    Bad("image", "ImagePullFailed", "job:bad cannot be pulled", image=Image(pulls=False)),
+    Bad("secret", "ContainerConfigError", 'secret "s3" not found', image=NO_SECRET),
+    Bad("storage", "StorageUnavailable", "s3://b: 403. Grant", image=READ_ONLY),
+    Bad("savepoint-missing", "SavepointInvalid", f"{FOREIGN} cannot be restored from: there is nothing", redeploy),
+    Bad("savepoint-torn", "SavepointInvalid", f"{FOREIGN} cannot be restored from: files are missing", redeploy, prepare=torn),
+    Bad(
+        "savepoint-of-another-job",
+        "CheckFailed",
+        "uid 'dedup' has no operator",
+        lambda w: (w.images.update({"job:1": NO_STATE}), redeploy(w))[-1],
+        prepare=with_foreign_savepoint,
+    ),
+    Bad("savepoint-cannot-be-made", "SavepointFailed", "AccessDenied", edit(image="job:2"), prepare=lambda w: w.images.update({"job:1": Image(savepoints=False)})),
+    Bad("host-path", "InvalidSpec", "spec.podTemplate.spec.volumes[0].hostPath", template(volumes=[{"name": "a", "hostPath": {"path": "/"}}])),
+    Bad("privileged", "InvalidSpec", "securityContext.privileged", template(containers=[MAIN])),
+    Bad("account", "InvalidSpec", "spec.podTemplate.spec.serviceAccountName", template(serviceAccountName="admin")),
+    Bad("parallelism", "InvalidSpec", "spec.job.parallelism: 200 is more than maxParallelism 128", edit(job={"parallelism": 200})),
+    Bad("owned-key", "InvalidSpec", "spec.storage.checkpoints", edit(configuration={"execution.checkpointing.dir": "s3://x"})),
+    Bad("credentials", "InvalidSpec", "spec.storage.secretName", edit(configuration={"s3.secret-key": "x"})),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", TABLE, ids=lambda b: b.name)
+def test_a_bad_edit_is_explained_and_the_job_runs_on(bad: Bad) -> None:
+    async def scenario(world: World) -> None:
+        bad.prepare(world)
+        world.sink.ends.clear()
+        world.images["job:bad"] = bad.image
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        before = world.status()["jobId"]
+        bad.edit(world)
+        await world.until(lambda: world.stalled())
+        messages = set()
+        for _ in range(60):
+            found = world.condition("Stalled")
+            assert (found["reason"], found["status"]) == (bad.reason, "True"), world.describe()
+            messages.add(found["message"])
+            assert world.condition("Ready")["status"] == "False"
+            assert world.condition("Running")["status"] == "True"
+            assert world.status()["jobId"] == before
+            await world.run(2)
+        assert any(bad.words in message for message in messages), messages
+        told = [reason for reason, _ in world.events()]
+        assert told.count(bad.reason) <= 4, "no flood"
+        assert not world.savepoints
+        world.images.update({"job:1": Image(), "job:bad": Image()})
+        world.cluster.edit("FlinkJob", "default", "weather", lambda m: m.update(spec=spec()["spec"]))
+        await world.until(lambda: running(world))
+        assert world.status()["jobId"] == before, "taking it back costs nothing"
+        assert not world.sink.lost
+        assert not world.sink.repeated
+
+    asyncio.run(scenario(World()))
+
+
+def test_storage_that_is_mended_is_enough() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:2"] = READ_ONLY
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        world.edit(image="job:2")
+        await world.until(lambda: world.stalled())
+        world.images["job:2"] = Image()
+        await world.until(lambda: running(world, image="job:2"))
+
+    asyncio.run(scenario(World()))
