@@ -21,6 +21,17 @@ PRELOADED = (
 """What nearly every job imports. A job's own modules are left to its workers: what a module opens must not be shared."""
 
 
+class _NoCollection:
+    """Stands for `gc` in PySpark's daemon, which looks at every object of the process after each task: at all state.
+
+    The collector runs by its thresholds all the same (`taskmanager.worker`).
+    """
+
+    @staticmethod
+    def collect() -> int:
+        return 0
+
+
 def prefer_installed(path: list[str]) -> list[str]:
     """The path without PySpark's zip files.
 
@@ -38,7 +49,9 @@ def main() -> None:
     for name in PRELOADED:
         importlib.import_module(name)
     gc.freeze()
-    importlib.import_module("pyspark.daemon").manager()
+    daemon = importlib.import_module("pyspark.daemon")
+    daemon.gc = _NoCollection
+    daemon.manager()
 
 
 if __name__ == "__main__":
