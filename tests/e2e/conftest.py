@@ -7,6 +7,7 @@ PENSTOCK_E2E_IMAGES=as-built the images that were built last are taken.
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,9 +23,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def _interrupt(*_: object) -> None:
+    """A run that is ended from outside takes its cluster down, too."""
+    raise KeyboardInterrupt
+
+
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Fails, with every reason, on a machine that cannot host it."""
+    signal.signal(signal.SIGTERM, _interrupt)
     scratch: Path = tmp_path_factory.mktemp("e2e")
     with Cluster(os.environ.get("PENSTOCK_E2E_CLUSTER", "e2e")) as cluster:
         as_built = os.environ.get("PENSTOCK_E2E_IMAGES") == "as-built"
