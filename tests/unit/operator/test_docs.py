@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 
+from penstock.jobmanager.launch import check
+from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec
+from penstock_operator.api.validation import parse_spec
 from penstock_operator.metrics import Metrics
 from penstock_operator.reconcile.spec_diff import EFFECTS
 
@@ -62,3 +67,41 @@ def test_links_and_files_exist(page: Path) -> None:
     for path in re.findall(r"`((?:reconcile|tests|docs|charts|crds)/[\w/.-]+)`", text):
         roots = (ROOT, ROOT / "operator/penstock_operator", ROOT / "charts/penstock-operator")
         assert any((root / path).exists() for root in roots), path
+
+
+def commands(page: Path) -> list[list[str]]:
+    """All lines of the page's unnamed code blocks, as a shell would take them apart."""
+    blocks = re.findall(r"^```\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    lines = [
+        line for block in blocks for line in block.splitlines() if re.match(r"(make|helm|kubectl|python|cp) ", line)
+    ]
+    return [shlex.split(line, comments=True) for line in lines]
+
+
+@pytest.mark.parametrize("page", sorted(MANUAL.glob("*.md")), ids=lambda p: p.name)
+def test_commands_name_what_is_there(page: Path) -> None:
+    """Files and charts exist, make knows the targets, the modules are there, sets are values of the chart."""
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    values = yaml.safe_load((ROOT / "charts/penstock-operator/values.yaml").read_text())
+    for command in commands(page):
+        for path in (word for word in command if re.match(r"(docs|charts|crds|examples)/", word)):
+            assert (ROOT / path).exists(), command
+        if command[0] == "make":
+            assert command[1] in targets, command
+        if command[:2] == ["python", "-m"]:
+            module = ROOT / command[2].replace(".", "/")
+            assert module.with_suffix(".py").exists() or (module / "__main__.py").exists(), command
+        if "--set" in command:
+            for setting in re.sub(r"\{.*?\}", "x", command[command.index("--set") + 1]).split(","):
+                node = values
+                for key in setting.partition("=")[0].split("."):
+                    assert key in node, command
+                    node = node[key]
+
+
+def test_the_quickstarts_manifests_and_program_are_good() -> None:
+    folder = MANUAL / "quickstart"
+    spec = parse_spec(yaml.safe_load((folder / "flinkjob.yaml").read_text())["spec"])
+    FlinkSnapshotSpec.model_validate(yaml.safe_load((folder / "flinksnapshot.yaml").read_text())["spec"])
+    report = check(entry=str(folder / spec.job.entry), args=[], parallelism=2, against=None, configuration={})
+    assert report["ok"], report
