@@ -2,10 +2,10 @@
 
     python -m tests.chaos.soak --minutes 30 --seed 7 --runner batched
 
-The JobManager is a process of its own, so it is hurt like everything else. Faults: SIGKILL of a Python worker, an executor,
-a Spark worker, the JobManager; a JobManager that stands still and comes back when another has taken over; live rescales and
-savepoints in between; with `--s3`, the store away for up to 30 seconds. The seed is printed; it fixes what is done and when, as
-far as a machine of many processes can be fixed.
+The JobManager is a process of its own, so it is hurt like everything else. Faults: an exception in the user's function;
+SIGKILL of a Python worker, an executor, a Spark worker, the JobManager; a JobManager that stands still and comes back when
+another has taken over; live rescales and savepoints in between; with `--s3`, the store away for up to 30 seconds. The seed is
+printed; it fixes what is done and when, as far as a machine of many processes can be fixed.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ class Soak:
         folder: Path,
         pause_s: tuple[float, float] = (0.2, 4.0),
         s3: S3Server | None = None,
+        backend: str = "hashmap",
     ) -> None:
         self.random = random.Random(seed)
         self.seconds = seconds
@@ -95,16 +96,21 @@ class Soak:
         root = f"file://{folder}" if s3 is None else "s3://soak"
         self.output = f"{root}/output"
         keys = 20
-        self.plan = Plan(per_key=max(100, int(RATE * seconds) // keys), keys=keys, rate=RATE)
+        self.crash_when = folder / "raise"
+        self.plan = Plan(
+            per_key=max(100, int(RATE * seconds) // keys), keys=keys, rate=RATE, crash_when=str(self.crash_when)
+        )
         self.settings = {
             **configuration(runner, root),
             **({} if s3 is None else settings_for(s3)),
             "rest.port": "0",
             "restart-strategy.fixed-delay.attempts": "1000000",
+            "state.backend.type": backend,
         }
         self.report = Report(seed)
         self._masters: list[Master] = []
         self._faults: list[tuple[str, Callable[[], None], int]] = [
+            ("exception", self.crash_when.touch, 2),
             ("python worker", self._kill_python_worker, 5),
             ("executor", self._kill_executor, 4),
             ("Spark worker", self._kill_worker, 2),
@@ -231,13 +237,14 @@ def main() -> int:
     arguments.add_argument("--minutes", type=float, default=5.0)
     arguments.add_argument("--seed", type=int, default=None, help="made up unless given")
     arguments.add_argument("--runner", choices=("batched", "pipelined"), default="batched")
+    arguments.add_argument("--backend", choices=("hashmap", "rocksdb"), default="hashmap")
     arguments.add_argument("--s3", action="store_true", help="keep everything on a real S3 server, and hurt that too")
     told = arguments.parse_args()
     seed = random.randrange(1 << 32) if told.seed is None else told.seed
     folder = Path(tempfile.mkdtemp(prefix="penstock-soak-"))
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(S3Server(folder / "s3")) if told.s3 else None
-        report = Soak(told.runner, seed, told.minutes * 60, folder, s3=server).run()
+        report = Soak(told.runner, seed, told.minutes * 60, folder, s3=server, backend=told.backend).run()
     print(report)
     if report.problems:
         print(f"logs and output: {folder}", file=sys.stderr)

@@ -19,6 +19,7 @@ SECONDS = 30.0
 
 
 def test_random_faults(runner: str, tmp_path: Path, s3: S3Server) -> None:
-    report = Soak(runner, random.randrange(1 << 32), SECONDS, tmp_path, s3=s3).run()
+    backend = "rocksdb" if runner == "pipelined" else "hashmap"
+    report = Soak(runner, random.randrange(1 << 32), SECONDS, tmp_path, s3=s3, backend=backend).run()
     print(report)
     assert not report.problems, str(report)

@@ -336,7 +336,7 @@ class JobMaster:
         """
         self._requests.handle()
         status = loop.step()
-        if loop.epoch == 1 and self.history.status is not JobStatus.RUNNING:
+        if self.history.status in (JobStatus.INITIALIZING, JobStatus.RESTARTING):
             self._running()
         if status is None:
             self._grow_back()

@@ -59,3 +59,13 @@ def test_rescaled_live(executor: EmbeddedExecutor, settings: dict[str, str], out
     verify(plan, output)
     assert [r.new_parallelism for r in driver.master.history.rescales] == [3, 1]
     assert driver.master.history.restarts == 0
+
+
+def test_rescaled_beyond_the_slots_there_are(executor: EmbeddedExecutor, settings: dict[str, str], output: str) -> None:
+    plan = Plan(per_key=2_000)
+    driver = start(executor, plan, output, settings, parallelism=1).running()
+    more = executor.provider.available_slots() + 1
+    assert driver.ask("rescale", parallelism=more).result == more
+    driver.finished()
+    verify(plan, output)
+    assert driver.master.history.restarts == 0

@@ -43,6 +43,19 @@ def test_recovers_from(
     verify(LONG, output)
 
 
+def test_state_in_rocksdb_recovers_and_is_rescaled(
+    executor: EmbeddedExecutor, settings: dict[str, str], output: str
+) -> None:
+    plan = Plan(per_key=1_500)
+    driver = start(executor, plan, output, {**settings, "state.backend.type": "rocksdb"}).running()
+    driver.hurt(driver.kill_python_worker)
+    assert driver.ask("rescale", parallelism=3).result == 3
+    driver.running(1)
+    driver.hurt(driver.kill_executor)
+    driver.finished()
+    verify(plan, output)
+
+
 def test_subtasks_in_the_wrong_place_say_so(executor: EmbeddedExecutor, settings: dict[str, str], output: str) -> None:
     driver = start(executor, LONG, output, {**settings, "penstock.runner": "batched"}).running()
     driver.hurt(driver.misplace)

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.slow]
 
-AWAY_S = 6.0
+AWAY_S = 30.0
 
 
 def test_the_store_is_away_for_some_seconds(executor: EmbeddedExecutor, runner: str, s3: S3Server) -> None:
-    plan = Plan(per_key=1_200)
+    plan = Plan(per_key=3_000)
     folder = f"s3://engine/{uuid.uuid4().hex}"
     settings = {**configuration(runner, folder), **settings_for(s3)}
     driver = start(executor, plan, f"{folder}/output", settings).running()

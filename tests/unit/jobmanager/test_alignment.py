@@ -18,8 +18,8 @@ from tests.integration.engine.test_bad_input import InProcess
 
 BATCH = 10_000
 """Records of one read."""
-STEP = 50
-SLOW = 1_600
+STEP = 200
+SLOW = 400
 """Records of the slow source; its event time reaches SLOW * STEP."""
 
 
@@ -30,7 +30,7 @@ def most_ahead(*, drift: timedelta | None) -> int:
         strategy = strategy.with_watermark_alignment("both", drift)
     env = StreamExecutionEnvironment.get_execution_environment()
     fast = env.from_source(DataGeneratorSource(lambda i: ("fast", i), SLOW * STEP), strategy, "fast")
-    slow = env.from_source(DataGeneratorSource(lambda i: ("slow", i * STEP), SLOW, 2_000), strategy, "slow")
+    slow = env.from_source(DataGeneratorSource(lambda i: ("slow", i * STEP), SLOW, 80), strategy, "slow")
     reached = ahead = count = 0
     with executing_on(Session(InProcess())), fast.union(slow).execute_and_collect() as records:
         for source, time in records:
@@ -45,7 +45,7 @@ def most_ahead(*, drift: timedelta | None) -> int:
 
 def test_a_source_that_is_ahead_waits() -> None:
     assert most_ahead(drift=None) > 4 * BATCH
-    assert most_ahead(drift=timedelta(milliseconds=100)) <= 2 * BATCH + 200 * STEP
+    assert most_ahead(drift=timedelta(milliseconds=100)) <= 2 * BATCH + 50 * STEP
 
 
 def test_alignment_behind_the_source_is_refused() -> None:

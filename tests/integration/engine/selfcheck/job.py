@@ -48,6 +48,8 @@ class Plan:
     """The user's function raises at this number of key 0, once."""
     marker: str = ""
     """File that says it has done so."""
+    crash_when: str = ""
+    """The user's function raises whenever it finds this file, which it removes."""
 
     @property
     def total(self) -> int:
@@ -80,6 +82,7 @@ class CheckSequence(KeyedProcessFunction):
     def __init__(self, plan: Plan) -> None:
         self.crash_at = plan.crash_at
         self.marker = plan.marker
+        self.crash_when = plan.crash_when
 
     def open(self, runtime_context: Any) -> None:
         self.last = runtime_context.get_state(ValueStateDescriptor("last", int))
@@ -91,6 +94,9 @@ class CheckSequence(KeyedProcessFunction):
         if value.key == 0 and value.number == self.crash_at and not os.path.exists(self.marker):
             Path(self.marker).touch()
             raise ValueError(f"number {value.number} is refused, once")
+        if value.key == 0 and self.crash_when and os.path.exists(self.crash_when):
+            os.remove(self.crash_when)
+            raise ValueError(f"number {value.number} is refused, since {self.crash_when} was there")
         self.last.update(value.number)
         self.count.update(count)
         yield {"key": value.key, "number": value.number, "last": -1 if last is None else last, "count": count}
