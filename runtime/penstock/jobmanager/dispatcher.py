@@ -23,12 +23,19 @@ class Dispatcher:
         self._operations: dict[str, Operation] = {}
         self._lock = threading.Lock()
 
-    def add(self, job: JobMaster) -> None:
+    def check_free(self, job_id: str) -> None:
+        """
+        Raises:
+            InvalidJob: a job of that id runs.
+        """
         with self._lock:
-            if job.job_id in self._jobs and not self._jobs[job.job_id].is_done:
-                raise InvalidJob(
-                    f"job {job.job_id} is running already", remedy="cancel it first, or use another job id"
-                )
+            if job_id in self._jobs and not self._jobs[job_id].is_done:
+                raise InvalidJob(f"job {job_id} is running already", remedy="cancel it first, or use another job id")
+
+    def add(self, job: JobMaster) -> None:
+        """Raises as `check_free`."""
+        self.check_free(job.job_id)
+        with self._lock:
             self._jobs[job.job_id] = job
 
     def jobs(self) -> list[JobMaster]:

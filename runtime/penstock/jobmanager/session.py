@@ -83,6 +83,7 @@ class Session:
         master = JobMaster(program, asked.job_id or JobID.generate().digits, settings, SystemClock(), master_options)
         graph = master.graph
         check_runner(graph, settings)
+        self.dispatcher.check_free(master.job_id)
         # DataFrames need slots that an epoch gives back at its end.
         batched = graph.bounded or graph.needs_spark
         master.attach(

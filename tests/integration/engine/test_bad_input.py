@@ -443,7 +443,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_offered(tmp_path: P
 
     def start() -> StreamExecutionEnvironment:
         env = environment(tmp_path, **settings).set_parallelism(2)
-        build(env, dataclasses.replace(PLAN, rate=500), str(tmp_path / "output"))
+        build(env, dataclasses.replace(PLAN, per_key=5_000, rate=1_000), str(tmp_path / "output"))
         return env
 
     session = Session(InProcess(), SubmitOptions(job_id=job_id))
@@ -452,9 +452,10 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_offered(tmp_path: P
     master = session.dispatcher.jobs()[0]
     history = master.checkpoints.coordinator.history
     while history.overview()["counts"]["completed"] < 3:
+        assert not master.is_done
         time.sleep(0.01)
     master.request(Operation("cancel"))
-    master.wait(30)
+    assert master.wait(60).value == "CANCELED"
     root = tmp_path / "checkpoints" / job_id
     kept = sorted(int(path.name.removeprefix("chk-")) for path in root.glob("chk-*"))
     assert len(kept) >= 2

@@ -209,3 +209,20 @@ def test_check_writes_to_the_storage(tmp_path: Path, key: str) -> None:
     assert problem["code"] == "STORAGE"
     assert problem["message"].startswith(f"{key} = file://{tmp_path}/file/folder cannot be written: ")
     assert problem["remedy"]
+
+
+def test_a_job_id_that_runs_is_refused_before_a_cluster_is_asked() -> None:
+    cluster = OneCluster()
+    asked: list[Any] = []
+    cluster.runner_for = lambda *_, **__: asked.append(1) or InProcessRunner()  # type: ignore[method-assign,func-returns-value]
+    session = Session(cluster, SubmitOptions(job_id="0" * 32))
+    session.on_line = None
+    with executing_on(session):
+        env = StreamExecutionEnvironment.get_execution_environment()
+        env.from_source(NumberSequenceSource(0, 10**9), None, "numbers").print()
+        client = env.execute_async("first")
+        env.from_collection([1]).print()
+        with pytest.raises(InvalidJob, match="running already"):
+            env.execute_async("second")
+    assert asked == [1]
+    client.cancel().result()
