@@ -75,6 +75,8 @@ class World:
         self.rescales: list[int] = []
         self.rest_down = False
         self.node_capacity = 100
+        self.quota: int | None = None
+        """How many pods of Deployments there may be in all; None: any number."""
         self.deaths = 0
         self.zombies: set[str] = set()
         """Uids of masters' pods that live on where nobody sees them."""
@@ -232,7 +234,20 @@ class World:
         for pod in live[spec["replicas"] :]:
             self.cluster.remove("Pod", "default", pod["metadata"]["name"])
         for _ in range(spec["replicas"] - len(live)):
+            if (
+                self.quota is not None
+                and len(self.cluster.select("Pod", None, {ROLE: role_of(deployment)})) >= self.quota
+            ):
+                refused = {"type": "ReplicaFailure", "status": "True", "message": "pods is forbidden: exceeded quota"}
+                self._set_deployment(deployment, {"conditions": [refused]})
+                return
             self._create_pod(meta, spec["template"], template)
+        self._set_deployment(deployment, {})
+
+    def _set_deployment(self, deployment: Manifest, status: dict[str, Any]) -> None:
+        if deployment.get("status", {}) != status:
+            name = deployment["metadata"]["name"]
+            self.cluster.edit("Deployment", "default", name, lambda m: m.update(status=status))
 
     def _create_pod(self, owner: dict[str, Any], template: dict[str, Any], digest: str) -> None:
         number = self.cluster._uids + 1
@@ -375,6 +390,11 @@ class World:
     def _set(self, pod: Manifest, status: dict[str, Any]) -> None:
         if pod["status"] != status:
             self.cluster.edit("Pod", "default", pod["metadata"]["name"], lambda m: m.update(status=status))
+
+
+def role_of(manifest: Manifest) -> str:
+    """Master or worker."""
+    return str(labels_of(manifest)[ROLE])
 
 
 def _running(pod: Manifest, *, ready: bool) -> dict[str, Any]:
