@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock_operator.errors import EngineError, EngineUnreachable, StorageError
 from penstock_operator.kube.cluster import DEPLOYMENT, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET, Manifest, kind_of
@@ -30,6 +30,8 @@ from penstock_operator.resources.deployments import master_deployment, worker_de
 from penstock_operator.resources.names import INCARNATION, JOB, JOB_UID, ROLE, Owner
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.engine.client import EngineClient
     from penstock_operator.ports import Ports
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.memory import Memory
     from penstock_operator.reconcile.plan import Questions
     from penstock_operator.storage import Storage as StoragePort
+
+_T = TypeVar("_T")
 
 LOG_BYTES = 256 * 1024
 
@@ -136,33 +140,29 @@ async def _ask(client: EngineClient, job_id: str, questions: Questions) -> Engin
     points = await client.checkpoints(job_id)
     engine = replace(engine, checkpoints=points, slots_total=await client.slots() if questions.workers else 0)
     if points.restored:
-        engine = replace(engine, restarts=await client.restarts(job_id))
+        engine = replace(engine, restarts=await _told(client.restarts(job_id), 0))
     if questions.workers:
-        engine = replace(engine, parallelism=await client.parallelism(job_id), busy_workers=await _busy(client))
+        engine = replace(
+            engine,
+            parallelism=await client.parallelism(job_id),
+            busy_workers=await _told(client.busy_workers(), frozenset()),
+        )
     if questions.request:
         request = await client.request(job_id, questions.request_kind, questions.request)
         engine = replace(engine, request=request)
     if engine.state != "RUNNING":
-        engine = replace(engine, exception=await _exception(client, job_id))
+        engine = replace(engine, exception=await _told(client.exception(job_id), ""))
     return engine
 
 
-async def _busy(client: EngineClient) -> frozenset[str]:
+async def _told(answer: Awaitable[_T], otherwise: _T) -> _T:
+    """What a master may leave unanswered without harm: one of another version does not know every question."""
     try:
-        return await client.busy_workers()
+        return await answer
     except EngineUnreachable:
         raise
     except EngineError:
-        return frozenset()
-
-
-async def _exception(client: EngineClient, job_id: str) -> str:
-    try:
-        return await client.exception(job_id)
-    except EngineUnreachable:
-        raise
-    except EngineError:
-        return ""
+        return otherwise
 
 
 async def _token(owner: Owner, ports: Ports) -> str | None:

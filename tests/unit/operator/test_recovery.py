@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from penstock_operator.errors import EngineError
 from tests.unit.operator.world import Image, World, flinkjob
+from tests.unit.operator.world.engine import FakeEngineClient
 from tests.unit.operator.world.scenarios import FOREIGN, NAME, running, with_foreign_savepoint
 
 if TYPE_CHECKING:
@@ -255,5 +259,22 @@ def test_what_is_deleted_or_changed_by_hand_comes_back() -> None:
         await world.until(lambda: world.cluster.one("Deployment", f"{NAME}-worker") is not None and running(world))
         assert world.status()["jobId"] == job_id
         assert "Repaired" in [reason for reason, _ in world.events()]
+
+    play(scenario)
+
+
+def test_a_master_of_an_older_version_does_not_know_every_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unknown(client: FakeEngineClient, job_id: str) -> Any:
+        raise EngineError("GET /jobs/…: 404", status=404)
+
+    monkeypatch.setattr(FakeEngineClient, "restarts", unknown)
+    monkeypatch.setattr(FakeEngineClient, "exception", unknown)
+
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, image="job:2"))
+        await world.run(30)
+        assert world.condition("Ready")["status"] == "True"
 
     play(scenario)
