@@ -50,7 +50,7 @@ def main() -> None:
         importlib.import_module(name)
     gc.freeze()
     daemon = importlib.import_module("pyspark.daemon")
-    daemon.gc = _NoCollection
+    vars(daemon)["gc"] = _NoCollection
     daemon.manager()
 
 
