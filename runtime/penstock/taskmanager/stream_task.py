@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 from penstock.taskmanager.control import ControlConnection
 from penstock.taskmanager.level import LevelTask, Row
@@ -100,9 +100,14 @@ class StreamTask:
     # --- deeper levels ----------------------------------------------------------------------------------------
 
     def _run_deeper(self, rows: Iterator[bytes]) -> Iterator[Row]:
-        """Align markers; a row of a sender whose marker has come belongs to the next epoch and waits."""
+        """Align markers; a row of a sender whose marker has come belongs to the next epoch and waits.
+
+        Rows may come before the first command, which builds the subtasks: the watermark of a source without splits, what
+        overdue timers gave. They wait for it.
+        """
         arrived: set[int] = set()
         held: deque[bytes] = deque()
+        early: list[bytes] | None = []
         command: EpochCommand | None = None
         for row in rows:
             todo: deque[bytes] = deque((row,))
@@ -115,14 +120,18 @@ class StreamTask:
                 if sender in arrived:
                     held.append(item)
                 elif item[0] == DATA:
-                    yield from self._process(item)
+                    if early is None:
+                        yield from self._process(item)
+                    else:
+                        early.append(item)
                 else:
                     arrived.add(sender)
                     if sender == self._slot:
                         command = decode_command(item[_MARK.size :])
                     if len(arrived) == self._slots:
                         assert command is not None
-                        yield from self._end_epoch(command)
+                        yield from self._end_epoch(command, early or ())
+                        early = None
                         arrived = set()
                         todo, held = held, deque()
 
@@ -148,9 +157,11 @@ class StreamTask:
 
     # --- common -----------------------------------------------------------------------------------------------
 
-    def _end_epoch(self, command: EpochCommand) -> Iterator[Row]:
+    def _end_epoch(self, command: EpochCommand, early: Iterable[bytes] = ()) -> Iterator[Row]:
         task = self._task
         task.begin(command)
+        for row in early:
+            yield from self._process(row)
         task.end(command)
         yield from task.take_out()
         if not task.is_last:
