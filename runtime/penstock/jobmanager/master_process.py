@@ -46,6 +46,7 @@ def run_master_process(
     session.on_line = None
     told = told or threading.Event()
     server = session.serve(settings)
+    threading.Thread(target=_suspend_when, args=(told, session), name="leave", daemon=True).start()
     try:
         with _leaving_on_sigterm(session, told):
             failure = _run(session, program)
@@ -100,8 +101,6 @@ def _leaving_on_sigterm(session: Session, told: threading.Event) -> Iterator[Non
         told.set()
         if not session.dispatcher.jobs():
             raise SystemExit(0)
-        for master in session.dispatcher.jobs():
-            master.suspend()
 
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -111,6 +110,11 @@ def _leaving_on_sigterm(session: Session, told: threading.Event) -> Iterator[Non
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _suspend_when(told: threading.Event, session: Session) -> None:
+    told.wait()
+    _suspend(session)
 
 
 def _suspend(session: Session) -> None:
