@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from penstock_operator.errors import AlreadyExists, Conflict, Denied, Invalid, KubeError, Unavailable
 from penstock_operator.kube.cluster import POD, Kind, Manifest, kind_of
+
+# httpcore asks for this package several times in every request; where there is none, each time by a search of the path
+if importlib.util.find_spec("sniffio") is None:
+    sys.modules.setdefault("sniffio", None)  # type: ignore[arg-type]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,6 +24,9 @@ if TYPE_CHECKING:
 FIELD_MANAGER = "penstock-operator"
 RULES = Kind("authorization.k8s.io/v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews")
 Rules = list[dict[str, Any]]
+CONNECTIONS = 32
+KEPT = 90.0
+"""Seconds for which a connection that is not used is kept: a TLS handshake costs more than ten requests."""
 _APPLY = {"fieldManager": FIELD_MANAGER, "force": "true"}
 
 
@@ -40,7 +49,7 @@ class HttpCluster:
         self._credentials = credentials
         self._fence = fence
         self._count = count
-        limits = httpx.Limits(max_connections=32, max_keepalive_connections=16)
+        limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS, keepalive_expiry=KEPT)
         self._http = httpx.AsyncClient(
             base_url=credentials.server,
             verify=credentials.tls,
