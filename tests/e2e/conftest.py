@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+collect_ignore = ["job"]
+"""What goes into the images; its modules are found there under other names."""
+
 
 def _interrupt(*_: object) -> None:
     """A run that is ended from outside takes its cluster down, too."""
