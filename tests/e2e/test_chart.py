@@ -14,7 +14,7 @@ from tests.e2e.stack import RELEASE, SYSTEM, Stack, wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.s3, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.s3, pytest.mark.timeout(900, func_only=True)]
 
 
 def test_helm_test_runs_a_job(stack: Stack) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.e2e.flinkjob import Job
     from tests.e2e.stack import Stack
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.s3, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.s3, pytest.mark.timeout(900, func_only=True)]
 
 GOAL = 10.0
 
