@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.jobmanager.embedded import EmbeddedExecutor
     from tools.s3server import S3Server
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 KEYS = 5
 PER_FILE = 4
