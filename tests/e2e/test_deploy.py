@@ -55,6 +55,7 @@ def test_pods_are_restricted(stack: Stack, deploy: Callable[..., Job]) -> None:
         "metadata": {"name": "restricted", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
     }
     stack.cluster.apply(json.dumps(namespace))
+    wait_until(lambda: stack.get("serviceaccount", "default", "restricted"), "no ServiceAccount", seconds=60)
     for pod in pods:
         spec = {k: v for k, v in pod["spec"].items() if k not in ("serviceAccountName", "serviceAccount", "nodeName")}
         meta = {"name": pod["metadata"]["name"], "namespace": "restricted"}
