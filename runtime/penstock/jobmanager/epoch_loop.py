@@ -219,14 +219,14 @@ class EpochLoop:
         """The attempt stands still after an exclusive snapshot until its outcome is known; None: the job goes on."""
         assert request is not None
         operation = self._parts.exclusive
+        is_complete = False
         while True:
             for event in self._settle_events():
                 match event:
                     case CheckpointCompleted(checkpoint_id=done) if done == request.checkpoint_id:
                         if operation is not None and operation.kind == "rescale":
                             raise Rescaled
-                        if operation is None and not self._parts.checkpoints.coordinator.is_copying:
-                            return self._ended(JobStatus.FINISHED)
+                        is_complete = True
                     case SavepointCompleted(is_final=True):
                         if operation is not None:
                             operation.location = event.url
@@ -245,6 +245,9 @@ class EpochLoop:
                             operation.fail(f"the snapshot failed, the job goes on unchanged: {event.reason}")
                             self._parts.exclusive = None
                             return None
+            # A savepoint that was asked for before is still copied from files of the job.
+            if is_complete and operation is None and not self._parts.checkpoints.coordinator.is_copying:
+                return self._ended(JobStatus.FINISHED)
 
     def _ended(self, status: JobStatus) -> JobStatus:
         """Everything the last snapshot promised must be visible before the job is over."""
