@@ -9,6 +9,7 @@ from benchmarks.measures.checkpoint import checkpoint
 from benchmarks.measures.cores import cores
 from benchmarks.measures.epoch import epoch
 from benchmarks.measures.live import latency, memory, recovery, rescale
+from benchmarks.measures.operator import operator
 from benchmarks.measures.startup import startup
 
 Measure = Callable[[int | None, int], dict[str, Any]]
@@ -22,4 +23,5 @@ MEASURES: dict[str, Measure] = {
     "recovery": recovery,
     "memory": memory,
     "startup": startup,
+    "operator": operator,
 }

@@ -1,200 +1,26 @@
-"""A real control plane for all tests here, and in each test a namespace, a simulated kubelet, and operators to kill."""
+"""A real control plane for all tests here, and in each test a site of its own."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
-import uuid
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from aiohttp import web
 
-from penstock_operator.kube.cluster import EVENT, FLINKJOB, FLINKSNAPSHOT, Manifest
-from penstock_operator.kube.credentials import find_credentials
-from penstock_operator.kube.http import HttpCluster
-from tests.integration.operator.sim import Kubelet, Masters
+from tests.integration.operator.sim import Site, install_crds, open_site
 from tools.devcluster import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-
-ROOT = Path(__file__).parents[3]
-NAME = "weather"
+    from collections.abc import Awaitable, Callable, Iterator
 
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[Cluster]:
     """API server, controllers and scheduler, with the CRDs installed."""
     with Cluster("operator-test", level="control") as cluster:
-        cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
-        cluster.kubectl("wait", "--for=condition=Established", "crd/flinkjobs.penstock.dev", "--timeout=30s")
+        install_crds(cluster)
         yield cluster
-
-
-@dataclass
-class Site:
-    """A namespace whose pods must be restricted, a kubelet, masters, storage, and operators as processes."""
-
-    control: Cluster
-    cluster: HttpCluster
-    namespace: str
-    masters: Masters
-    kubelet: Kubelet
-    rest_port: int
-    folder: Path
-    operators: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    ports: list[int] = field(default_factory=list)
-
-    def start_operator(self, **env: str) -> subprocess.Popen[bytes]:
-        """One replica, as it runs in its pod."""
-        port = free_port()
-        number = len(self.operators)
-        settings = {
-            **self.control.environment(),
-            "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'runtime'}",
-            "PENSTOCK_WATCH_NAMESPACES": self.namespace,
-            "PENSTOCK_OPERATOR_NAMESPACE": self.namespace,
-            "PENSTOCK_POD_NAME": f"operator-{number}",
-            "PENSTOCK_PORT": str(port),
-            "PENSTOCK_REST_URL": f"http://127.0.0.1:{self.rest_port}/{{namespace}}/{{name}}",
-            "PENSTOCK_WATCH_INTERVAL": "5s",
-            **env,
-        }
-        log = (self.folder / f"operator-{number}.log").open("wb")
-        command = [sys.executable, "-m", "penstock_operator", "run"]
-        process = subprocess.Popen(command, env=settings, stdout=log, stderr=log)
-        self.operators.append(process)
-        self.ports.append(port)
-        return process
-
-    def manifest(self, name: str = NAME, *, image: str = "job:1", **job: Any) -> Manifest:
-        root = f"file://{self.folder}/storage"
-        return {
-            "apiVersion": "penstock.dev/v1",
-            "kind": "FlinkJob",
-            "metadata": {"name": name, "namespace": self.namespace},
-            "spec": {
-                "image": image,
-                "job": {"entry": "job.py", "parallelism": 2, **job},
-                "storage": {"checkpoints": f"{root}/checkpoints", "savepoints": f"{root}/savepoints"},
-                "configuration": {"execution.checkpointing.interval": "1s"},
-                "rollback": {"after": "20s"},
-            },
-        }
-
-    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        return self.control.kubectl("-n", self.namespace, *arguments, stdin=stdin)
-
-    def apply(self, manifest: Manifest) -> None:
-        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=json.dumps(manifest))
-
-    async def job(self, name: str = NAME) -> Manifest | None:
-        return await self.cluster.get(FLINKJOB, self.namespace, name)
-
-    async def edit(self, name: str = NAME, **spec: Any) -> None:
-        await self.cluster.merge(FLINKJOB, self.namespace, name, {"spec": spec})
-
-    async def until(
-        self, reached: Callable[[], Awaitable[bool]], what: str, *, within: float = 60, poll: float = 0.2
-    ) -> float:
-        """Wait until something is so; how long it took."""
-        begun = time.monotonic()
-        while not await reached():
-            if time.monotonic() - begun > within:
-                raise AssertionError(f"not within {within} s: {what}\n{await self.describe()}")
-            await asyncio.sleep(poll)
-        return time.monotonic() - begun
-
-    async def running(self, name: str = NAME, *, parallelism: int | None = None, image: str | None = None) -> bool:
-        """Ready for the current generation, and what runs is as expected."""
-        found = await self.job(name)
-        if found is None or not is_true(found, "Ready"):
-            return False
-        now = found["status"].get("running") or {}
-        return parallelism in (None, now.get("parallelism")) and image in (None, now.get("image"))
-
-    async def stalled(self, reason: str, name: str = NAME) -> bool:
-        found = await self.job(name) or {}
-        stalled = condition(found, "Stalled")
-        current = found.get("status", {}).get("observedGeneration") == found.get("metadata", {}).get("generation")
-        return bool(current and stalled.get("status") == "True" and stalled.get("reason") == reason)
-
-    async def describe(self) -> str:
-        jobs = await self.cluster.list(FLINKJOB, self.namespace)
-        events = await self.cluster.list(EVENT, self.namespace)
-        mine = [e for e in events if e.get("involvedObject", {}).get("kind", "").startswith("Flink")]
-        lines = [f"{e['reason']}: {e['message']}" for e in mine[-20:]]
-        lines += [json.dumps(j.get("status", {}), indent=1)[:3000] for j in jobs[:2]]
-        lines.append(self.kubectl("get", "pods", "-o", "wide"))
-        lines += [f"kubelet: {error}" for error in self.kubelet.errors[-3:]]
-        for path in sorted(self.folder.glob("operator-*.log")):
-            lines.append(f"--- {path.name}\n{path.read_text()[-3000:]}")
-        return "\n".join(lines)
-
-    async def close(self) -> None:
-        """End the operators, take finalizers off, delete the namespace."""
-        for process in self.operators:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGKILL)
-            process.wait()
-        for kind in (FLINKJOB, FLINKSNAPSHOT):
-            for manifest in await self.cluster.list(kind, self.namespace):
-                name = manifest["metadata"]["name"]
-                await self.cluster.merge(kind, self.namespace, name, {"metadata": {"finalizers": []}})
-        self.control.kubectl("delete", "namespace", self.namespace, "--wait=false")
-
-
-def condition(manifest: Manifest, kind: str) -> dict[str, Any]:
-    found = manifest.get("status", {}).get("conditions", ())
-    return next((c for c in found if c["type"] == kind), {})
-
-
-def is_true(manifest: Manifest, kind: str) -> bool:
-    current = manifest.get("status", {}).get("observedGeneration") == manifest["metadata"]["generation"]
-    return bool(current and condition(manifest, kind).get("status") == "True")
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
-@contextlib.asynccontextmanager
-async def open_site(control: Cluster, folder: Path) -> AsyncIterator[Site]:
-    """Everything a test needs, running; and nothing of it afterwards."""
-    namespace = f"t-{uuid.uuid4().hex[:8]}"
-    control.kubectl("create", "namespace", namespace)
-    control.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
-    cluster = HttpCluster(find_credentials(str(control.kubeconfig)))
-    masters = Masters()
-    runner = web.AppRunner(masters.app(), access_log=None)
-    await runner.setup()
-    port = free_port()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    kubelet = Kubelet(cluster, masters, namespace)
-    site = Site(control, cluster, namespace, masters, kubelet, port, folder)
-    task = asyncio.create_task(kubelet.run())
-    try:
-        yield site
-    finally:
-        if task.done():
-            task.result()
-        await site.close()
-        await asyncio.sleep(0.5)
-        task.cancel()
-        await runner.cleanup()
-        await cluster.close()
 
 
 @pytest.fixture
@@ -209,6 +35,3 @@ def play(control_plane: Cluster, tmp_path: Path) -> Callable[[Callable[[Site], A
         asyncio.run(main())
 
     return run
-
-
-os.environ.setdefault("NO_PROXY", "*")

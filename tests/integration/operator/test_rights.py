@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.integration.operator.conftest import ROOT
+from tests.integration.operator.sim import ROOT
 from tools.devcluster import binaries
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tests.integration.operator.conftest import Site
+    from tests.integration.operator.sim import Site
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

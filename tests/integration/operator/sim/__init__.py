@@ -7,5 +7,17 @@ written by the engine's own code.
 
 from tests.integration.operator.sim.kubelet import Kubelet
 from tests.integration.operator.sim.masters import Behaviour, Masters
+from tests.integration.operator.sim.site import NAME, ROOT, Site, condition, install_crds, is_true, open_site
 
-__all__ = ["Behaviour", "Kubelet", "Masters"]
+__all__ = [
+    "NAME",
+    "ROOT",
+    "Behaviour",
+    "Kubelet",
+    "Masters",
+    "Site",
+    "condition",
+    "install_crds",
+    "is_true",
+    "open_site",
+]

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from penstock_operator.kube.http import HttpCluster
     from tests.integration.operator.sim.masters import Masters
 
-POLL = 0.2
-
 
 @dataclass
 class Kubelet:
@@ -29,6 +27,8 @@ class Kubelet:
     cluster: HttpCluster
     masters: Masters
     namespace: str
+    poll: float = 0.2
+    """Seconds between two looks at the pods."""
     known: set[str] = field(default_factory=set)
     errors: list[str] = field(default_factory=list)
 
@@ -38,7 +38,7 @@ class Kubelet:
                 await self.turn()
             except KubeError as error:
                 self.errors.append(str(error))
-            await asyncio.sleep(POLL)
+            await asyncio.sleep(self.poll)
 
     async def turn(self) -> None:
         pods = [p for p in await self.cluster.list(POD, self.namespace) if JOB in labels_of(p)]

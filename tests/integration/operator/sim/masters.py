@@ -204,6 +204,7 @@ class Masters:
                 web.get(f"{base}/jobs/{{job}}/config", self._config),
                 web.get(f"{base}/jobs/{{job}}/checkpoints", self._checkpoints),
                 web.get(f"{base}/jobs/{{job}}/exceptions", self._exceptions),
+                web.get(f"{base}/jobs/{{job}}/progress", self._progress),
                 web.post(f"{base}/jobs/{{job}}/stop", self._stop),
                 web.post(f"{base}/jobs/{{job}}/savepoints", self._savepoint),
                 web.post(f"{base}/jobs/{{job}}/checkpoints", self._trigger),
@@ -247,6 +248,10 @@ class Masters:
         )
         counts = {"completed": len(job.completed), "failed": 0, "restored": int(job.recovery.snapshot is not None)}
         return web.json_response({"counts": counts, "latest": {"completed": completed}})
+
+    async def _progress(self, request: web.Request) -> web.Response:
+        self._job(request)
+        return web.json_response({"restarts": 0})
 
     async def _exceptions(self, request: web.Request) -> web.Response:
         self._job(request)
