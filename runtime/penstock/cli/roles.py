@@ -68,7 +68,9 @@ def master(
     restore_latest: Annotated[
         bool, typer.Option("--restore-latest", help="Start from the newest complete checkpoint of the job id.")
     ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start with empty state.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start with empty state, unless the job id has checkpoints.")
+    ] = False,
     allow_non_restored_state: Annotated[
         list[str] | None,
         typer.Option(UIDS_OPTION, metavar="UID...", help="The state of these operators may be left behind."),

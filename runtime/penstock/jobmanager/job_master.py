@@ -179,7 +179,8 @@ class JobMaster:
         ended = self.checkpoints.result() if self.options.keep_result else None
         if ended is not None:
             raise Stopped(ended)
-        self.checkpoints.open(fresh=self.options.fresh)
+        # A deployed master starts again with the arguments of its first start: its own checkpoints count, not they.
+        self.checkpoints.open(fresh=self.options.fresh and not self.options.keep_result)
 
     def begin_rescaled_attempt(self) -> None:
         """After `Rescaled`: note the new parallelism for the attempt to come."""

@@ -176,6 +176,28 @@ env.execute("endless")
 """
 
 
+def test_master_that_starts_again_goes_on_from_its_checkpoints_whatever_its_arguments_say(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.script.write_text(ENDLESS)
+    folder = tmp_path / "checkpoints" / place.job_id
+    numbers: list[int] = []
+    for _ in range(2):
+        told = threading.Event()
+        thread = threading.Thread(target=place.master, args=(told,))
+        thread.start()
+        deadline = time.monotonic() + 30
+        least = max(numbers, default=0) + 2
+        while not list(folder.glob(f"chk-{least}/_metadata")) and time.monotonic() < deadline:
+            time.sleep(0.005)
+            if place.sessions and place.job() and place.job().history.status is JobStatus.FAILED:
+                break
+        told.set()
+        thread.join(20)
+        assert place.job().history.status is JobStatus.SUSPENDED, place.job().history.failures
+        numbers.append(max(int(f.parent.name[4:]) for f in folder.glob("chk-*/_metadata")))
+    assert numbers[1] > numbers[0]
+
+
 def test_check_takes_a_newer_checkpoint_for_one_that_a_running_job_has_dropped(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.script.write_text(ENDLESS)
