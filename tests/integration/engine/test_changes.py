@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 def test_stopped_with_a_savepoint_and_restored_at_another_parallelism(
     executor: EmbeddedExecutor, settings: dict[str, str], output: str
 ) -> None:
-    plan = Plan(per_key=400)
+    plan = Plan(per_key=1_200)
     first = start(executor, plan, output, settings, parallelism=2).running()
     location = first.ask("stop").location
     first.master.wait(30)
@@ -36,7 +36,7 @@ def test_stopped_with_a_savepoint_and_restored_at_another_parallelism(
 def test_a_savepoint_is_taken_while_the_job_goes_on(
     executor: EmbeddedExecutor, settings: dict[str, str], output: str
 ) -> None:
-    plan = Plan(per_key=300)
+    plan = Plan(per_key=900)
     driver = start(executor, plan, output, settings).running()
     location = driver.ask("savepoint").location
     assert location is not None
@@ -50,7 +50,7 @@ def test_a_savepoint_is_taken_while_the_job_goes_on(
 
 
 def test_rescaled_live(executor: EmbeddedExecutor, settings: dict[str, str], output: str) -> None:
-    plan = Plan(per_key=600)
+    plan = Plan(per_key=1_500)
     driver = start(executor, plan, output, settings, parallelism=2).running()
     for parallelism in (3, 1):
         assert driver.ask("rescale", parallelism=parallelism).result == parallelism

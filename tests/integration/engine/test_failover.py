@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-LONG = Plan(per_key=500)
+LONG = Plan(per_key=1_000)
 FAULTS: dict[str, Callable[[Driver], object]] = {
     "python-worker": Driver.kill_python_worker,
     "executor": Driver.kill_executor,
