@@ -187,10 +187,13 @@ class Driver:
         return processes.executor(self.workers, runner.placement[0].id)
 
     def kill_worker(self) -> None:
-        """SIGKILL a Spark worker and its executors."""
+        """SIGKILL the Spark worker of the first slot, and its executors."""
         cluster = self.executor.provider.cluster
         assert cluster is not None
-        cluster.kill_worker(sorted(cluster.workers)[-1])
+        used = self._executor()
+        cluster.kill_worker(
+            next(n for n, pid in cluster.workers.items() if used in {p.pid for p in processes.descendants([pid])})
+        )
 
     def misplace(self) -> None:
         """Exchange the executors of two slots behind the runner's back: what they hold is then in the wrong place."""
