@@ -83,6 +83,13 @@ def decode_namespace(encoded: bytes) -> Any:
 
 
 def timer_prefix(domain: int, timestamp: int) -> bytes:
+    """Sorts as the timestamps do; one beyond the last of 64 bits is the end of the domain.
+
+    >>> timer_prefix(1, 2**63 - 1) < timer_prefix(1, 2**63) == timer_prefix(2, -(2**63))
+    True
+    """
+    if timestamp == _TIME_OFFSET:
+        return _TIMER.pack(domain + 1, 0)
     return _TIMER.pack(domain, timestamp + _TIME_OFFSET)
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
@@ -132,7 +132,8 @@ def play(
         return [Counter(harness.outputs_with_timestamps(str(number))) for number in range(len(program))]
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@example([["count", "process"]], [*[("push", "a", 0, 1)] * 12, ("run",), ("run",), ("snapshot",)], 1, "rocksdb")
 @given(programs, events, st.integers(1, 4), st.sampled_from(["hashmap", "rocksdb"]))
 def test_whatever_happens_to_a_job_its_outputs_are_those_of_an_undisturbed_one(
     program: list[list[str]], happenings: list[tuple[Any, ...]], parallelism: int, backend: str
