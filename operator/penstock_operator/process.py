@@ -151,6 +151,7 @@ class Process:
         loop = asyncio.get_running_loop()
         handle: Callable[[], None] = self.stop.set
         for number in (signal.SIGINT, signal.SIGTERM):
+            # Outside the main thread (tests) and on Windows there are no handlers; `stop` is then set by the caller.
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(number, handle)
 

@@ -5,6 +5,7 @@ These are the settings; the JobMaster carries them out.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -17,16 +18,16 @@ if TYPE_CHECKING:
     from penstock.common.configuration import Configuration
 
 
-class RestartStrategyConfiguration:
+class RestartStrategyConfiguration(ABC):
     """Base of the settings of all restart strategies."""
 
+    @abstractmethod
     def get_description(self) -> str:
         """For people: what the strategy does, with its numbers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def to_settings(self) -> dict[str, Any]:
         """As configuration keys and values."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -113,10 +113,6 @@ class KeyedStateBackend(Protocol):
         """Keys with a value in that state and namespace."""
         ...
 
-    def apply_to_all_keys(self, descriptor: StateDescriptor, fn: Callable[[Any, State], None]) -> None:
-        """`applyToKeyedState` of the broadcast pattern (S18): calls fn(key, state) for every key."""
-        ...
-
     def raw_table(self, descriptor: StateDescriptor) -> RawTable:
         """Direct access for the engine's own operators' tight loops (value state only)."""
         ...
@@ -150,6 +146,21 @@ class KeyedStateBackend(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def apply_to_all_keys(
+    backend: KeyedStateBackend, descriptor: StateDescriptor, fn: Callable[[Any, State], None]
+) -> None:
+    """`applyToKeyedState` of the broadcast pattern (S18): calls fn(key, state) for every key that has a value."""
+    state = backend.get_state(descriptor)
+    at = backend.key_context
+    before = at.key, at.namespace
+    try:
+        for key in backend.keys(descriptor.name):
+            at.key, at.namespace = key, None
+            fn(key, state)
+    finally:
+        at.key, at.namespace = before
 
 
 class RawTable(Protocol):

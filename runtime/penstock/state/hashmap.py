@@ -30,7 +30,7 @@ from penstock.state.timer_table import TimerTable
 from penstock.state.ttl_handles import TtlListState, TtlMapState, TtlValueState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from penstock.datastream.state import State, StateDescriptor
     from penstock.state.backend import KeyContext, KeyGroupRange, SnapshotUpload, StateFileReader
@@ -158,17 +158,6 @@ class HashMapStateBackend:
     def keys(self, state_name: str, namespace: Any = None) -> Iterator[Any]:
         known = self._registered.get(state_name)
         return iter(()) if known is None else iter(list(known[1].spaces.get(namespace, ())))
-
-    def apply_to_all_keys(self, descriptor: StateDescriptor, fn: Callable[[Any, State], None]) -> None:
-        state = self.get_state(descriptor)
-        at = self.key_context
-        before = at.key, at.namespace
-        try:
-            for key in self.keys(descriptor.name):
-                at.key, at.namespace = key, None
-                fn(key, state)
-        finally:
-            at.key, at.namespace = before
 
     def entry_count(self) -> int:
         return sum(len(table) for _, table in self._registered.values())

@@ -201,17 +201,6 @@ class RocksDBStateBackend:
             for row, data in scan_prefix(family, space_prefix(group, namespace)):
                 yield row, decode(split_row(row)[2]), data
 
-    def apply_to_all_keys(self, descriptor: StateDescriptor, fn: Callable[[Any, State], None]) -> None:
-        state = self.get_state(descriptor)
-        at = self.key_context
-        before = at.key, at.namespace
-        try:
-            for key in self.keys(descriptor.name):
-                at.key, at.namespace = key, None
-                fn(key, state)
-        finally:
-            at.key, at.namespace = before
-
     def entry_count(self) -> int:
         """Exact up to `EXACT_COUNT` rows of a state; beyond, the number of rows as RocksDB estimates it."""
         return sum(map(self._count, self._registered))

@@ -10,6 +10,7 @@ punctuated watermark is late in every subtask, wherever buffers happen to end.
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from itertools import compress, cycle
 from typing import Any, cast
@@ -37,7 +38,7 @@ Emit = Callable[[int, bytes], None]
 """(slot, row): hands a row to the runner."""
 
 
-class ExchangeWriter:
+class ExchangeWriter(ABC):
     """Base: broadcasting of watermarks and idleness, cutting of buffers.
 
     Args:
@@ -64,8 +65,9 @@ class ExchangeWriter:
         """Targets this sender may send to; watermarks go to all of them."""
         return range(self._targets)
 
+    @abstractmethod
     def write(self, batch: Batch) -> None:
-        raise NotImplementedError
+        """Put the batch's records, in order, into the buffers of their targets."""
 
     def watermark(self, timestamp: int) -> None:
         self._watermark = timestamp

@@ -142,6 +142,7 @@ class Operator:
         """Called once before the first record."""
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Work on records of one input, in order. Not abstract: a source's operator has no input that could bring any."""
         raise NotImplementedError
 
     def process_watermark(self, timestamp: int) -> None:

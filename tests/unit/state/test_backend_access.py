@@ -19,7 +19,7 @@ from penstock.datastream.state import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.state.backend import KeyContext, KeyGroupRange
+from penstock.state.backend import KeyContext, KeyGroupRange, apply_to_all_keys
 from penstock.state.factory import create_backend
 from tests.unit.state.support import (
     LIST,
@@ -202,7 +202,7 @@ def test_apply_to_all_keys_visits_every_key_once(backends: Backends) -> None:
         at(backend, f"k{i}")
         state.update(i)
     at(backend, "mine", (1, 2))
-    backend.apply_to_all_keys(VALUE, lambda key, s: s.update(s.value() * 2) if s.value() % 2 else s.clear())
+    apply_to_all_keys(backend, VALUE, lambda key, s: s.update(s.value() * 2) if s.value() % 2 else s.clear())
     assert (backend.key_context.key, backend.key_context.namespace) == ("mine", (1, 2))
     assert content([backend], VALUE) == {(None, f"k{i}"): i * 2 for i in range(1, 50, 2)}
 

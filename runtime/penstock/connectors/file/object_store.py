@@ -30,6 +30,7 @@ class ObjectPart(PartStream):
         self.size += len(data)
 
     def persist(self) -> dict[str, Any]:
+        """Never asked for: `resumable` is False, an object's first half cannot be made durable by itself."""
         raise NotImplementedError("parts of this store are closed at every checkpoint")
 
     def close_for_commit(self) -> dict[str, Any]:

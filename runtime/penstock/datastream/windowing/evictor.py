@@ -52,8 +52,9 @@ class _OnceEvictor(Evictor[Window]):
     def __init__(self, do_evict_after: bool) -> None:
         self._after = do_evict_after
 
+    @abstractmethod
     def evict(self, elements: list[TimestampedValue]) -> None:
-        raise NotImplementedError
+        """Take out of the list what the window function, or the next firing, is not to see."""
 
     def evict_before(
         self, elements: list[TimestampedValue], size: int, window: Window, ctx: Evictor.EvictorContext

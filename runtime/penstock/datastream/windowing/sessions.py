@@ -31,8 +31,9 @@ GapExtractor = SessionWindowTimeGapExtractor | Callable[[Any], TimeLike]
 class _SessionAssigner(MergingWindowAssigner[Any, TimeWindow]):
     """Each record opens the window [t, t + gap); windows that overlap or touch merge (T30)."""
 
+    @abstractmethod
     def gap_ms(self, element: Any) -> int:
-        raise NotImplementedError
+        """The session's gap behind this record, ms."""
 
     def merge_windows(
         self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.common.errors import InvalidJob, KeyedStateNotAvailable
 from penstock.datastream.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState, State, StateDescriptor
+from penstock.state.backend import apply_to_all_keys
 from penstock.taskmanager.operators.process import OnTimerContext, ProcessContext, TimerOperator
 from penstock.taskmanager.operators.user_code import bind
 
@@ -130,7 +131,7 @@ class BroadcastContext(_BroadcastAccess, ProcessContext):
         state = self._operator.context.keyed_state
         if state is None:
             raise KeyedStateNotAvailable("the stream is not keyed", remedy="call key_by on the stream before connect")
-        state.apply_to_all_keys(state_descriptor, function)
+        apply_to_all_keys(state, state_descriptor, function)
         state.key_context.key = NO_KEY
 
 
