@@ -290,6 +290,12 @@ class TestKeySelectors:
         with pytest.raises(InvalidJob, match="names the field 2"):
             env.from_collection([("a", 1)]).key_by(2)
 
+    def test_a_path_has_the_type_of_its_last_field(self, env: StreamExecutionEnvironment) -> None:
+        stream = env.from_collection([(Reading("KJFK", 1.5), 1)], type_info=tuple[Reading, int])
+        assert stream.key_by("f0.station").get_key_type() == Types.STRING()
+        with pytest.raises(InvalidJob, match=r"names the field 'city', but .* the fields station, celsius"):
+            stream.key_by("f0.city")
+
     def test_an_object_that_must_be_opened_is_refused(self, numbers: DataStream) -> None:
         class Opened(KeySelector):
             def open(self, runtime_context: Any) -> None:

@@ -82,7 +82,7 @@ def _getter(
 ) -> tuple[Callable[[Any], Any], TypeInformation | None]:
     """The fastest getter of a field for values of a type, and the field's type."""
     if isinstance(field, str) and "." in field:
-        return FieldPath(field.split(".")), None
+        return _path_getter(field.split("."), type_info, operation)
     if isinstance(type_info, MapTypeInfo):
         return itemgetter(field), type_info.value_type
     if isinstance(type_info, RowTypeInfo | ObjectTypeInfo) and type_info.get_field_names():
@@ -99,6 +99,16 @@ def _getter(
     if isinstance(type_info, ListTypeInfo) and isinstance(field, int):
         return itemgetter(field), type_info.element_type
     return FieldOf(field), None
+
+
+def _path_getter(
+    names: Sequence[str], type_info: TypeInformation | None, operation: str
+) -> tuple[Callable[[Any], Any], TypeInformation | None]:
+    getters = []
+    for name in names:
+        getter, type_info = _getter(name, type_info, operation)
+        getters.append(getter)
+    return FieldPath(getters), type_info
 
 
 def _position(field: Field, names: Sequence[str], operation: str) -> int:
@@ -137,14 +147,14 @@ class FieldOf:
 class FieldPath:
     """A field of a field: `city.name`."""
 
-    __slots__ = ("steps",)
+    __slots__ = ("getters",)
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self.steps = [FieldOf(name) for name in names]
+    def __init__(self, getters: Sequence[Callable[[Any], Any]]) -> None:
+        self.getters = tuple(getters)
 
     def __call__(self, value: Any) -> Any:
-        for step in self.steps:
-            value = step(value)
+        for getter in self.getters:
+            value = getter(value)
         return value
 
 
