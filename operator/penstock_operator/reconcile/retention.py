@@ -1,4 +1,4 @@
-"""Which savepoints made by the operator may go. Pure; needs no running job."""
+"""Which savepoints may go, and which a start may still need. Pure; needs no running job."""
 
 from __future__ import annotations
 
@@ -28,6 +28,16 @@ def protected_paths(status: FlinkJobStatus, initial: str | None = None) -> froze
         paths.update(r.path for r in (op.restore, op.fallback_restore) if r is not None)
         paths.add(status.last_savepoint.path if status.last_savepoint else None)
     return frozenset(p for p in paths if p)
+
+
+def awaited_paths(status: FlinkJobStatus, initial: str | None, redeploy_nonce: int | None) -> frozenset[str]:
+    """What a FlinkJob may still be started from that was made by another one.
+
+    The path in its spec counts until it was started from it: before its first start, and after a new redeploy nonce.
+    """
+    never_started = status.running is None and status.next_restore is None
+    redeploy = redeploy_nonce is not None and redeploy_nonce != status.nonces.savepoint_redeploy
+    return protected_paths(status, initial if never_started or redeploy else None)
 
 
 def expired(

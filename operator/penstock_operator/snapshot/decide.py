@@ -2,7 +2,7 @@
 
 state        seen                                          next
 ───────────  ────────────────────────────────────────────  ───────────────────────────────────────────────────────
-(deleting)   a restore may still need the files            wait, as long as the FlinkJob exists
+(deleting)   a FlinkJob may still be started from it       wait, as long as that FlinkJob exists
              files that we made, to be disposed of         dispose, then let the object go
              storage does not answer for too long          say so, keep the files, let the object go
 Pending      names a savepoint that exists                 verify → Completed, or Failed
@@ -28,6 +28,7 @@ from penstock_operator.reconcile.plan import Event
 from penstock_operator.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
     from typing import Literal
 
@@ -78,7 +79,6 @@ class JobFacts:
     spec: FlinkJobSpec | None
     status: FlinkJobStatus
     deleting: bool = False
-    protected: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,8 @@ class SnapshotContext:
     """Finalizer and labels are set."""
     deleting_since: datetime | None = None
     job: JobFacts | None = None
+    needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """FlinkJobs of the namespace → paths that they may still be started from; known while it is being deleted."""
     engine: Engine = field(default_factory=Engine)
     storage: Storage = field(default_factory=Storage)
     failure: str = ""
@@ -253,8 +255,11 @@ def _deleting(ctx: SnapshotContext) -> SnapshotDecision:
     wanted = ctx.ours and savepoint is not None and savepoint.dispose_on_delete and path is not None
     if not wanted or path is None or ctx.disposed:
         return SnapshotDecision(ctx.status, Release(), requeue=ctx.settings.backoff_first if ctx.failure else None)
-    if ctx.job is not None and not ctx.job.deleting and path in ctx.job.protected:
-        return _wait(ctx, f"kept: a restore of FlinkJob {ctx.spec.job_ref.name} may need it", after=ctx.settings.resync)
+    needing = sorted(name for name, paths in ctx.needed.items() if path in paths)
+    if needing:
+        more = f" and {len(needing) - 3} more" if len(needing) > 3 else ""
+        text = f"kept: a restore of FlinkJob {', '.join(needing[:3])}{more} may need it"
+        return _wait(ctx, text, after=ctx.settings.resync)
     since = ctx.deleting_since or ctx.now
     if ctx.now - since > DISPOSAL_TIMEOUT and ctx.failure:
         text = f"the files at {path} could not be deleted and stay: {ctx.failure}"

@@ -23,7 +23,7 @@ from penstock_operator.errors import (
 from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT
 from penstock_operator.reconcile.observation import Engine, Storage
 from penstock_operator.reconcile.observe import open_storage, read_secret
-from penstock_operator.reconcile.retention import protected_paths
+from penstock_operator.reconcile.retention import awaited_paths, protected_paths
 from penstock_operator.reconcile.views import labels_of, parse_time
 from penstock_operator.resources.names import FINALIZER, JOB, SNAPSHOT_TYPE, TRIGGER, Owner
 from penstock_operator.resources.records import kube_event
@@ -122,6 +122,8 @@ class SnapshotLoop:
             settings=self._ports.settings,
         )
         ctx = replace(ctx, job=await self._job(spec.job_ref.name))
+        if ctx.protected and ctx.deleting_since is not None:
+            ctx = replace(ctx, needed=await self._needed(spec.job_ref.name))
         if ctx.status.state in FINAL and ctx.deleting_since is None:
             return ctx
         ctx = replace(ctx, engine=await self._engine(ctx))
@@ -136,9 +138,17 @@ class SnapshotLoop:
             spec = FlinkJobSpec.model_validate(manifest.get("spec") or {})
         except ValidationError:
             spec = None
-        initial = spec.job.initial_savepoint_path if spec else None
         meta = manifest["metadata"]
-        return JobFacts(meta["uid"], spec, status, "deletionTimestamp" in meta, protected_paths(status, initial))
+        return JobFacts(meta["uid"], spec, status, "deletionTimestamp" in meta)
+
+    async def _needed(self, own: str) -> dict[str, frozenset[str]]:
+        """What every FlinkJob of the namespace may still be started from; one that is being deleted needs nothing."""
+        found = await self._ports.cluster.list(FLINKJOB, self.namespace)
+        return {
+            meta["name"]: _paths_of(manifest, own=meta["name"] == own)
+            for manifest in found
+            if "deletionTimestamp" not in (meta := manifest["metadata"])
+        }
 
     async def _engine(self, ctx: SnapshotContext) -> Engine:
         running = ctx.job.status.running if ctx.job else None
@@ -243,3 +253,12 @@ class SnapshotLoop:
                 pass
             except KubeError as error:
                 log.info("event %s is not told: %s", event.reason, error)
+
+
+def _paths_of(manifest: Manifest, *, own: bool) -> frozenset[str]:
+    """Read from the raw spec: also one that is not valid may be mended and started."""
+    job = (manifest.get("spec") or {}).get("job") or {}
+    status, initial = parse_status(manifest.get("status")), job.get("initialSavepointPath")
+    return (
+        protected_paths(status, initial) if own else awaited_paths(status, initial, job.get("savepointRedeployNonce"))
+    )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_operator.api.flinkjob import Retention
-from penstock_operator.api.status import Checkpoint, FlinkJobStatus, Restore
+from penstock_operator.api.status import Checkpoint, FlinkJobStatus, Nonces, Restore
 from penstock_operator.reconcile.observation import SnapshotObject
-from penstock_operator.reconcile.retention import AUTOMATIC, expired, protected_paths
+from penstock_operator.reconcile.retention import AUTOMATIC, awaited_paths, expired, protected_paths
 from tests.unit.operator.facts import NOW, ago, make_op, make_running
 
 snapshots = st.lists(
@@ -65,3 +66,22 @@ def test_what_a_restore_may_need() -> None:
     assert protected_paths(status, "initial") == {"next", "from", "restore", "fallback", "made", "initial"}
     settled = status.model_copy(update={"operation": None, "running": make_running(restored_from=sp("from"))})
     assert protected_paths(settled) == {"next"}
+
+
+@pytest.mark.parametrize(
+    ("status", "nonce", "kept"),
+    [
+        ({}, None, True),
+        ({"next_restore": Restore(kind="Fresh")}, None, False),
+        ({"running": make_running()}, None, False),
+        ({"running": make_running()}, 1, True),
+        ({"running": make_running(), "nonces": Nonces(savepoint_redeploy=1)}, 1, False),
+        ({"running": make_running(stable=False, restored_from=Restore(kind="Savepoint", path="s3://b/x"))}, None, True),
+        ({"operation": make_op("Deploy", "Verify", restore=Restore(kind="Savepoint", path="s3://b/x"))}, None, True),
+    ],
+    ids=["never-started", "suspended", "started", "redeploy", "redeployed", "not-stable", "being-started"],
+)
+def test_what_another_job_named_counts_until_it_has_started(
+    status: dict[str, Any], nonce: int | None, kept: bool
+) -> None:
+    assert ("s3://b/x" in awaited_paths(FlinkJobStatus(**status), "s3://b/x", nonce)) is kept

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock_operator.snapshot.loop import SnapshotLoop
 from tests.unit.operator.world import Fault, Image, World, flinkjob, flinksnapshot
 from tests.unit.operator.world.scenarios import FOREIGN, running, with_foreign_savepoint
 
@@ -149,6 +150,119 @@ def test_what_a_restore_still_needs_is_kept_until_it_does_not() -> None:
         world.edit(job={"state": "running"})
         await world.until(lambda: name not in world.snapshots())
         assert running(world)
+        assert path not in world.storage.found
+
+    run(scenario)
+
+
+OTHER = "copy"
+
+
+async def taken(world: World) -> str:
+    """The path of a savepoint whose FlinkSnapshot `s` exists."""
+    await started(world)
+    world.apply(flinksnapshot("s"))
+    await world.until(lambda: state(world, "s") == "Completed")
+    return str(world.snapshots()["s"]["path"])
+
+
+async def kept(world: World, path: str, *, why: str = OTHER) -> None:
+    """Remove the FlinkSnapshot `s`, and see that it and its files stay."""
+    world.cluster.remove("FlinkSnapshot", "default", "s")
+    await world.run(90)
+    assert path in world.storage.found, world.describe()
+    assert f"a restore of FlinkJob {why} may need it" in world.snapshots()["s"]["message"]
+
+
+async def let_go(world: World, path: str) -> None:
+    await world.until(lambda: "s" not in world.snapshots())
+    assert path not in world.storage.found
+
+
+def test_what_another_flinkjob_is_to_start_from_is_kept_until_it_runs() -> None:
+    async def scenario(world: World) -> None:
+        path = await taken(world)
+        world.images["job:slow"] = Image(pulls=False)
+        world.apply(flinkjob(OTHER, image="job:slow", initialSavepointPath=path, upgradeMode="stateless"))
+        await kept(world, path)
+        world.delete()
+        await world.until(lambda: world.cluster.one("FlinkJob", "weather") is None)
+        await world.run(60)
+        assert path in world.storage.found, "the job that it is of is gone, the other one is not"
+        world.images["job:slow"] = Image()
+        await world.until(lambda: world.status(OTHER).get("running", {}).get("stable") is True)
+        assert world.status(OTHER)["running"]["restoredFrom"]["path"] == path
+        await let_go(world, path)
+        assert world.job(OTHER)["spec"]["job"]["initialSavepointPath"] == path, "it may stay in the manifest"
+
+    run(scenario)
+
+
+def test_a_suspended_flinkjob_keeps_what_it_is_to_start_from_and_a_deleted_one_does_not() -> None:
+    async def scenario(world: World) -> None:
+        path = await taken(world)
+        world.apply(flinkjob(OTHER, initialSavepointPath=path, state="suspended"))
+        await kept(world, path)
+        world.delete(OTHER)
+        await let_go(world, path)
+
+    run(scenario)
+
+
+def test_what_another_flinkjob_goes_back_to_is_kept() -> None:
+    async def scenario(world: World) -> None:
+        path = await taken(world)
+        world.apply(flinkjob(OTHER, image="job:dumb", initialSavepointPath=path))
+        world.images["job:dumb"] = Image(checkpoints=False)
+        await world.until(lambda: "running" in world.status(OTHER))
+        world.edit(OTHER, job={"initialSavepointPath": None})
+        await kept(world, path)
+        assert world.condition("Running", OTHER)["status"] == "True", "it runs, but has no checkpoint of its own"
+        job = world.leading(OTHER)
+        assert job is not None
+        job.image = Image()
+        await let_go(world, path)
+
+    run(scenario)
+
+
+def test_a_manifest_that_is_not_valid_keeps_its_savepoint() -> None:
+    async def scenario(world: World) -> None:
+        path = await taken(world)
+        world.apply(flinkjob(OTHER, parallelism="many", initialSavepointPath=path))
+        await kept(world, path)
+        world.edit(OTHER, job={"initialSavepointPath": "s3://bucket/savepoints/another"})
+        await let_go(world, path)
+
+    run(scenario)
+
+
+def test_what_is_named_for_a_redeploy_is_kept_until_it_is_done() -> None:
+    async def scenario(world: World) -> None:
+        path = await taken(world)
+        world.apply(flinkjob(OTHER, upgradeMode="stateless"))
+        await world.until(lambda: world.status(OTHER).get("running", {}).get("stable") is True)
+        world.images["job:slow"] = Image(pulls=False)
+        world.edit(OTHER, image="job:slow", job={"initialSavepointPath": path, "savepointRedeployNonce": 1})
+        await kept(world, path)
+        world.images["job:slow"] = Image()
+        await let_go(world, path)
+        assert world.status(OTHER)["running"]["restoredFrom"]["path"] == path
+
+    run(scenario)
+
+
+def test_a_flinkjob_of_another_namespace_holds_nothing_back() -> None:
+    """Otherwise anybody could keep the objects of others from going."""
+
+    async def scenario(world: World) -> None:
+        path = await taken(world)
+        stranger = flinkjob(OTHER, initialSavepointPath=path, state="suspended")
+        stranger["metadata"]["namespace"] = "another"
+        world.cluster.put(stranger)
+        loop = SnapshotLoop("default", "s", world.ports)
+        world.cluster.remove("FlinkSnapshot", "default", "s")
+        assert await loop.reconcile() is None
         assert path not in world.storage.found
 
     run(scenario)
