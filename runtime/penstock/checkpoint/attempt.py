@@ -37,6 +37,11 @@ class Attempt:
     def may_trigger(self) -> bool:
         return self.pending is None and not self.is_stopping and not self.is_fenced
 
+    @property
+    def has_doubts(self) -> bool:
+        """A manifest may be stored, or arrive yet, of which nobody has heard that it was."""
+        return self.completed.has_doubts or (self.pending is not None and self.pending.is_storing)
+
     def start(
         self,
         savepoint: SavepointRequest | None,

@@ -45,6 +45,11 @@ class CompletedCheckpoints:
         return [kept.manifest for kept in self._kept if not kept.is_in_doubt]
 
     @property
+    def has_doubts(self) -> bool:
+        """Whether a manifest may be stored, or arrive yet, that `manifests` does not have."""
+        return any(kept.is_in_doubt for kept in self._kept)
+
+    @property
     def newest(self) -> Manifest | None:
         return self.manifests[-1] if self.manifests else None
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.attempt import Attempt
@@ -65,6 +66,8 @@ class CheckpointCoordinator(CheckpointOutcomes):
         with self._lock:
             cleaner = Cleaner(self.storage, self._executor, recovery.leadership.check)
             self._attempt = Attempt(recovery, job, cleaner, self.settings.retained)
+            if self._started_from is None:
+                self._started_from = recovery.commits
             self._schedule = Schedule(self.settings.interval_ms, self.settings.min_pause_ms, now)
             self._failures_in_a_row = 0
             self._ledger.clear()
@@ -86,6 +89,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
             self._events = [event for event in self._events if isinstance(event, SavepointCompleted | SavepointFailed)]
             if attempt is None:
                 return {}
+            self._ended, self._promised = attempt, len(self._ledger.promised)
             attempt.cleaner.close()
             requests = tuple(self._requests)
             if attempt.pending is not None:
@@ -286,18 +290,36 @@ class CheckpointCoordinator(CheckpointOutcomes):
         Before, wait until `is_copying` is False, and confirm the commits of the last checkpoint; else everything is kept.
         """
         with self._lock:
-            attempt = self._attempt
-            promised = self._ledger.promised
-            self.end_attempt(f"the job has ended: {state}", now)
+            unconfirmed = self.end_attempt(f"the job has ended: {state}", now)
+            attempt = self._ended
         if attempt is None:
             return ShutdownReport(kept=True, reason="the job never ran under this JobManager")
+        return replace(self._keep_or_delete(attempt, state), unconfirmed=unconfirmed)
+
+    def _keep_or_delete(self, attempt: Attempt, state: TerminalState) -> ShutdownReport:
         if attempt.is_fenced:
             return ShutdownReport(kept=True, reason="another JobManager has taken over")
+        kept = [manifest.commits for manifest in attempt.completed.manifests]
+        needed = None if state == "SUSPENDED" or attempt.has_doubts else self._named_by(*kept)
         if self.settings.keeps_checkpoints(state):
-            return ShutdownReport(kept=True, reason=f"retained: {self.settings.retention}, {state}")
-        if promised:
-            return ShutdownReport(kept=True, reason=f"{len(promised)} commits of sinks were not confirmed")
-        return delete_checkpoints(self.storage, attempt.recovery.leadership, attempt.next_id, self._executor)
+            return ShutdownReport(kept=True, reason=f"retained: {self.settings.retention}, {state}", needed=needed)
+        if self._promised:
+            reason = f"{self._promised} commits of sinks were not confirmed"
+            return ShutdownReport(kept=True, reason=reason, needed=needed)
+        report = delete_checkpoints(self.storage, attempt.recovery.leadership, attempt.next_id, self._executor)
+        return report if report.kept else replace(report, needed=self._named_by())
+
+    def _named_by(self, *checkpoints: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        """Committables of these and of the savepoints, by uid.
+
+        Savepoints are those taken here, and what the JobManager before took: of that it is known that whatever is still
+        unfinished was so when this one took over.
+        """
+        named: dict[str, list[Any]] = {}
+        for commits in (*checkpoints, self._savepoints.commits, self._started_from or {}):
+            for uid, items in commits.items():
+                named.setdefault(uid, []).extend(items)
+        return named
 
 
 def _commit_of(file: NamedFile) -> str:

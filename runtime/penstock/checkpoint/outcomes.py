@@ -7,7 +7,7 @@ docs/checkpoint-protocol.md); the other half (`coordinator`) takes triggers and 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock import __version__
 from penstock.checkpoint.commits import CommitLedger
@@ -58,6 +58,12 @@ class CheckpointOutcomes:
         self._lock = threading.RLock()
         self._schedule = Schedule(settings.interval_ms, settings.min_pause_ms)
         self._attempt: Attempt | None = None
+        self._ended: Attempt | None = None
+        """The one before, or the last."""
+        self._promised = 0
+        """How many commits it had promised that were not confirmed."""
+        self._started_from: dict[str, list[Any]] | None = None
+        """Committables of the snapshot that the first attempt started from."""
         self._savepoints = SavepointExports(storage, settings.savepoint_directory, executor)
         self._publisher = ManifestPublisher(storage, executor)
         self._events: list[Event] = []

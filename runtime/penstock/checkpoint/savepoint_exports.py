@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.codec import files_of
 from penstock.checkpoint.events import SavepointRequest, SavepointStatus
@@ -56,6 +56,8 @@ class SavepointExports:
         self._copying: dict[str, _Copying] = {}
         self._done: queue.SimpleQueue[Copied] = queue.SimpleQueue()
         self._statuses: dict[str, SavepointStatus] = {}
+        self.commits: dict[str, list[Any]] = {}
+        """What the newest savepoint names, by uid. What an older one names and is still unfinished, it names as well."""
 
     def ask(self, target_directory: str | None, *, is_final: bool, drain: bool, request_id: str) -> str:
         """
@@ -92,6 +94,7 @@ class SavepointExports:
         """Its checkpoint is complete."""
         registry.register(_holder(request), (file.path for file in files_of(manifest)))
         self._copying[request.request_id] = _Copying(request, manifest.checkpoint_id, registry)
+        self.commits = manifest.commits  # also if the copy fails or is cancelled: it may be complete for all that
         self._executor.submit(self._copy_in_background, request, manifest)
 
     def _copy_in_background(self, request: SavepointRequest, manifest: Manifest) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.cleaner import Cleaner
 from penstock.checkpoint.layout import LATEST, METADATA, SHARED, checkpoint_folder
@@ -25,6 +25,10 @@ class ShutdownReport:
     kept: bool
     reason: str
     left: int = 0
+    needed: dict[str, list[Any]] | None = None
+    """By uid, the committables of every snapshot of the job that may still be restored; None: this JobManager cannot tell."""
+    unconfirmed: dict[str, list[Any]] = field(default_factory=dict)
+    """By uid, what was pre-committed and is not known to be committed."""
 
 
 def delete_checkpoints(

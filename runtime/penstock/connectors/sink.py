@@ -107,12 +107,12 @@ class Committer(ABC):
     def commit(self, committables: list[Any]) -> None: ...
 
     def abort(self, committables: list[Any]) -> None:
-        """A checkpoint was abandoned and the job failed over: its pieces will never be committed."""
+        """A checkpoint was abandoned, and the job failed over or ended: its pieces will never be committed."""
 
     def discard_unreferenced(self, keep: list[Any], below_attempt: int | None = None) -> None:
         """Remove in-progress pieces of earlier attempts that no committable in `keep` names.
 
-        Called after a restore and before the new attempt's writers start. `keep`: the committables of every snapshot
+        Called after a restore, before the new attempt's writers start, and when the job has ended for good. `keep`: the committables of every snapshot
         that may still be restored (all retained checkpoints and the savepoints known). `below_attempt`: only pieces of
         attempts before this one may go: a JobManager that was superseded must not touch its successor's.
         """

@@ -6,6 +6,7 @@ import hashlib
 import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from penstock.checkpoint.coordinator import CheckpointCoordinator
@@ -18,6 +19,7 @@ from penstock.checkpoint.recovery import Recovery, take_over
 from penstock.checkpoint.restore import RestorePlan, plan_restore
 from penstock.checkpoint.settings import CheckpointSettings, TerminalState
 from penstock.checkpoint.storage import CheckpointStorage
+from penstock.checkpoint.termination import ShutdownReport
 from penstock.common.errors import RestoreRefused, StorageError
 from penstock.common.job_status import JobStatus
 from penstock.graph.job_graph import JobGraph
@@ -53,7 +55,7 @@ class JobCheckpoints:
                 timeout_ms=settings.checkpoint_timeout_ms,
                 tolerable_failures=settings.tolerable_failures,
                 retained=settings.retained,
-                retention=settings.retention,
+                retention="NO_EXTERNALIZED_CHECKPOINTS" if self._temporary else settings.retention,
                 savepoint_directory=settings.savepoint_dir or (f"{root}/savepoints" if self._temporary else None),
             ),
             self._pool,
@@ -175,7 +177,8 @@ class JobCheckpoints:
     def location(self, checkpoint_id: int) -> str:
         return self.storage.url_of(checkpoint_folder(checkpoint_id))
 
-    def close(self, status: JobStatus, now_ms: int) -> None:
+    def close(self, status: JobStatus, now_ms: int) -> ShutdownReport:
+        """Keep or delete the checkpoints."""
         state: TerminalState = "SUSPENDED"
         if status is JobStatus.FINISHED:
             state = "FINISHED"
@@ -183,10 +186,11 @@ class JobCheckpoints:
             state = "CANCELED"
         elif status is JobStatus.FAILED:
             state = "FAILED"
-        self.coordinator.shutdown(state, now_ms)
+        report = self.coordinator.shutdown(state, now_ms)
         self._pool.shutdown(wait=True)
         if self._temporary:
             shutil.rmtree(self._temporary, ignore_errors=True)
+        return replace(report, unconfirmed=report.unconfirmed or self._unconfirmed)
 
 
 def operator_infos(graph: JobGraph) -> list[OperatorInfo]:

@@ -19,6 +19,7 @@ import time
 
 from penstock.checkpoint.events import CheckpointCompleted
 from penstock.checkpoint.manifest import SourceState
+from penstock.checkpoint.termination import ShutdownReport
 from penstock.common.errors import Fenced
 from penstock.common.job_status import JobStatus
 from penstock.connectors.sink import CommitEnvironment
@@ -248,6 +249,7 @@ class JobMaster:
 
     def shutdown(self, status: JobStatus) -> None:
         """The job is over, or left to another JobManager: let go of everything."""
+        report = None
         try:
             self.runner.end_attempt()
             for source in self.parts.sources.values():
@@ -255,13 +257,15 @@ class JobMaster:
             self._settle_commits(status)
             if self.options.keep_result and status in (JobStatus.FINISHED, JobStatus.CANCELED):
                 self.checkpoints.keep_result(status, self._now())
-            self.checkpoints.close(status, self._now())
+            report = self.checkpoints.close(status, self._now())
         except Exception as error:  # the job's outcome stands; what could not be tidied up is recorded
             self._record_failure(error)
         try:
             self.runner.close()
         except Exception as error:  # the cluster has gone before
             logger.info("the runner of job %s was not closed: %s", self.job_id, error)
+        if report is not None:
+            self._remove_unfinished_output(report)
         self.metrics.forget_task_managers()
         self.history.move(status, self._now())
         self._requests.fail_all(status)
@@ -276,6 +280,15 @@ class JobMaster:
                 answer(event, self.parts.waiting)
         for checkpoint_id in self.parts.commits.close():
             coordinator.on_committed(checkpoint_id)
+
+    def _remove_unfinished_output(self, report: ShutdownReport) -> None:
+        if report.needed is None:
+            logger.info("unfinished output of job %s stays: %s", self.job_id, report.reason)
+            return
+        try:
+            self.parts.commits.end(report.unconfirmed, report.needed, self.attempt)
+        except Exception as error:  # as above
+            self._record_failure(error)
 
     # --- one attempt ------------------------------------------------------------------------------------------
 

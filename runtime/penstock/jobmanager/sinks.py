@@ -59,12 +59,29 @@ class SinkCommits:
         self._set_environment(restored or environment)
         self.commit_now(promised)
         self._set_environment(environment)
+        self._discard(referenced, attempt)
+
+    def end(self, unconfirmed: Committables, needed: Committables, attempt: int) -> None:
+        """The job is over, its tasks are gone: remove what it wrote and no snapshot can make visible any more.
+
+        Args:
+            unconfirmed: what was pre-committed and may not have been committed.
+            needed: committables of every snapshot that may still be restored.
+            attempt: the last one.
+
+        Raises:
+            SinkError: a target cannot be written to.
+        """
+        self.abort(unconfirmed, needed)
+        self._discard(needed, attempt + 1)
+
+    def _discard(self, needed: Committables, below_attempt: int) -> None:
         for uid, committer in self._committers.items():
             try:
-                committer.discard_unreferenced(list(referenced.get(uid, ())), attempt)
+                committer.discard_unreferenced(list(needed.get(uid, ())), below_attempt)
             except Exception as error:
                 raise SinkError(
-                    f"pieces of an earlier attempt of sink {self._names[uid]!r} cannot be removed: {error}",
+                    f"unfinished pieces of sink {self._names[uid]!r} cannot be removed: {error}",
                     remedy="check that the target can be written",
                     operator=self._names[uid],
                 ) from error

@@ -628,6 +628,80 @@ class TestTheEnd:
         assert verify(url, checksums=True).is_complete
 
 
+class TestWhatIsStillNeededAtTheEnd:
+    """Which committables somebody may still ask for: what is not among them, sinks remove."""
+
+    def savepoint(self, bench: Bench, directory: Path, **fields: Any) -> None:
+        bench.coordinator.trigger_savepoint(str(directory))
+        bench.answer(bench.trigger(), **fields)
+        only(bench.settle(), SavepointCompleted)
+        bench.coordinator.on_committed(bench.recovery.base.first_checkpoint_id)
+
+    def test_nothing_when_all_is_deleted(self, bench: Bench) -> None:
+        bench.coordinator.on_committed(bench.complete(committables=["p1"]).checkpoint_id)
+        bench.answer(bench.trigger(), committables=["p2"])
+        report = bench.coordinator.shutdown("CANCELED")
+        assert report.needed == {}
+        assert report.unconfirmed == {"count": ["p2"]}
+
+    def test_what_retained_checkpoints_name(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, retention="RETAIN_ON_CANCELLATION")
+        bench.complete(committables=["p1"])
+        report = bench.coordinator.shutdown("CANCELED")
+        assert report.needed is not None
+        assert set(report.needed["count"]) == {"p1"}
+
+    def test_what_the_newest_savepoint_names(self, bench: Bench, tmp_path: Path) -> None:
+        self.savepoint(bench, tmp_path / "s", committables=["open"])
+        report = bench.coordinator.shutdown("CANCELED")
+        assert not report.kept
+        assert report.needed is not None
+        assert set(report.needed["count"]) == {"open"}
+
+    def test_what_was_there_when_this_jobmanager_took_over(self, bench: Bench) -> None:
+        """The one before may have taken savepoints that this one knows nothing of."""
+        bench.coordinator.on_committed(bench.complete(committables=["old"]).checkpoint_id)
+        other = Bench(bench.storage, bench.faulty)
+        report = other.coordinator.shutdown("CANCELED")
+        assert report.needed is not None
+        assert set(report.needed["count"]) == {"old"}
+
+    def test_is_unknown_while_a_checkpoint_is_in_doubt(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, retention="RETAIN_ON_CANCELLATION", tolerable_failures=1)
+        bench.complete()
+        bench.faulty.inject("put", Fault.TIMEOUT_BEFORE, match="chk-2", times=10**9)
+        bench.answer(bench.trigger(), committables=["p2"])
+        only(bench.settle(), CheckpointAborted)
+        assert bench.coordinator.shutdown("CANCELED").needed is None
+
+    def test_is_unknown_while_a_manifest_is_being_stored(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, retention="RETAIN_ON_CANCELLATION")
+        bench.answer(bench.trigger())
+        bench.coordinator.tick(bench.now)
+        assert bench.coordinator.shutdown("FAILED").needed is None
+
+    @pytest.mark.parametrize("state", ["SUSPENDED", "CANCELED"])
+    def test_is_the_successors_business(self, bench: Bench, state: Any) -> None:
+        bench.complete()
+        if state == "CANCELED":
+            take_over(bench.storage).begin()
+        assert bench.coordinator.shutdown(state).needed is None
+
+    def test_checkpoints_go_also_between_two_attempts(self, bench: Bench) -> None:
+        bench.coordinator.on_committed(bench.complete(b"a").checkpoint_id)
+        bench.coordinator.end_attempt("failed", bench.now)
+        assert not bench.coordinator.shutdown("CANCELED").kept
+        assert bench.storage.checkpoint_ids() == []
+
+    def test_but_not_if_commits_were_promised(self, bench: Bench) -> None:
+        bench.complete(b"a", committables=["p1"])
+        bench.coordinator.end_attempt("failed", bench.now)
+        report = bench.coordinator.shutdown("CANCELED")
+        assert report.kept
+        assert report.needed is not None
+        assert set(report.needed["count"]) == {"p1"}
+
+
 def test_positions_are_those_of_the_barrier(bench: Bench) -> None:
     request = bench.trigger()
     positions = {"readings": SourceState([SplitPosition("a", {}, 5), SplitPosition("b", {}, 7, finished=True)])}

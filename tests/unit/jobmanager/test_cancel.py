@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from penstock.common.configuration import Configuration
 from penstock.common.executor import executing_on
 from penstock.common.job_status import JobStatus
+from penstock.connectors.file.sink import FileSink
 from penstock.connectors.two_phase import TwoPhaseCommitSink, TwoPhaseCommitSinkFunction
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.jobmanager.in_process import InProcessRunner
+from penstock.jobmanager.job_master import JobMaster
 from penstock.jobmanager.requests import Operation
-from penstock.jobmanager.session import Session
+from penstock.jobmanager.session import Session, SubmitOptions
 
+RETENTION = "execution.checkpointing.externalized-checkpoint-retention"
 COMMITTING = threading.Event()
 GO_ON = threading.Event()
 
@@ -44,6 +48,98 @@ class SlowToCommit(TwoPhaseCommitSinkFunction):
         assert GO_ON.wait(30)
 
     def abort(self, transaction: str) -> None: ...
+
+
+def start(folder: Path, *, savepoint: str = "", fails: bool = False, **settings: str) -> JobMaster:
+    """A job that writes numbers to `<folder>/out`, in parts that stay open; at least one checkpoint is complete."""
+    conf = Configuration()
+    for key, value in {
+        "rest.port": "-1",
+        "execution.checkpointing.interval": "20 ms",
+        "execution.checkpointing.dir": f"file://{folder}/checkpoints",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.delay": "1 h",
+        **settings,
+    }.items():
+        conf.set_string(key, value)
+
+    def failing(value: int) -> int:
+        if fails and list((folder / "checkpoints").rglob("chk-*/_metadata")) and unfinished(folder):
+            raise ValueError("no good")
+        return value
+
+    env = StreamExecutionEnvironment.get_execution_environment(conf)
+    numbers = env.from_source(DataGeneratorSource(int, None, 1000.0), None, "numbers").map(failing)
+    numbers.sink_to(FileSink.for_row_format(str(folder / "out"), str).build()).uid("files")
+    session = Session(InProcess(), SubmitOptions(restore_path=savepoint))
+    with executing_on(session):
+        env.execute_async("writes")
+    master = session.dispatcher.jobs()[0]
+    until(master, lambda: fails or (master.checkpoints.coordinator.latest is not None and unfinished(folder)))
+    return master
+
+
+def unfinished(folder: Path) -> list[Path]:
+    return list((folder / "out").rglob(".part-*"))
+
+
+def until(master: JobMaster, holds: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert not master.is_done, master.error
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def cancel(master: JobMaster) -> None:
+    master.request(Operation("cancel"))
+    assert master.wait(30) is JobStatus.CANCELED
+
+
+class TestUnfinishedFiles:
+    def test_go_with_the_checkpoints(self, tmp_path: Path) -> None:
+        cancel(start(tmp_path))
+        assert not unfinished(tmp_path)
+
+    def test_stay_with_a_retained_checkpoint(self, tmp_path: Path) -> None:
+        master = start(tmp_path, **{RETENTION: "RETAIN_ON_CANCELLATION"})
+        cancel(master)
+        assert len(unfinished(tmp_path)) == 1
+        retained = master.checkpoints.storage.checkpoint_ids()[-1]
+        again = start(tmp_path, savepoint=master.checkpoints.location(retained))
+        until(again, lambda: again.checkpoints.coordinator.latest is not None)
+        assert again.history.restarts == 0
+        cancel(again)
+
+    def test_stay_with_a_savepoint(self, tmp_path: Path) -> None:
+        master = start(tmp_path)
+        operation = master.request(Operation("savepoint", {"directory": f"file://{tmp_path}/savepoints"}))
+        operation.wait(30)
+        cancel(master)
+        assert len(unfinished(tmp_path)) == 1
+        again = start(tmp_path, savepoint=operation.location)
+        cancel(again)
+        assert len(unfinished(tmp_path)) == 1, "the savepoint can be restored once more"
+
+    def test_go_when_the_job_was_waiting_for_its_restart(self, tmp_path: Path) -> None:
+        master = start(tmp_path, fails=True)
+        until(master, lambda: master.history.status is JobStatus.RESTARTING)
+        assert unfinished(tmp_path)
+        cancel(master)
+        assert not unfinished(tmp_path)
+        assert not list(tmp_path.rglob("chk-*"))
+
+    def test_go_with_a_job_that_failed_for_good(self, tmp_path: Path) -> None:
+        master = start(tmp_path, fails=True, **{"restart-strategy.type": "none"})
+        assert master.wait(30) is JobStatus.FAILED
+        assert not unfinished(tmp_path)
+
+    def test_of_a_failed_job_stay_with_its_checkpoint(self, tmp_path: Path) -> None:
+        kept = {RETENTION: "DELETE_ON_CANCELLATION", "restart-strategy.type": "none"}
+        master = start(tmp_path, fails=True, **kept)
+        assert master.wait(30) is JobStatus.FAILED
+        named = master.checkpoints.storage.read_manifest(master.checkpoints.storage.checkpoint_ids()[-1]).commits
+        assert {str(path) for path in unfinished(tmp_path)} == {piece["temp"] for piece in named["files"]}
 
 
 def test_checkpoints_go_even_if_a_commit_was_under_way(tmp_path: Path) -> None:
