@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.sink import SinkWriter, WriterContext
 from penstock.connectors.source import ReadBounds, ReaderContext, Source, Split, SplitReader
+from penstock.connectors.two_phase import TwoPhaseCommitSinkFunction
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,3 +75,35 @@ def snapshot(writer: SinkWriter, checkpoint_id: int) -> tuple[list[Any], list[An
     """Committables and state of a barrier; committables have travelled as JSON."""
     committables = json.loads(json.dumps(writer.prepare_commit(checkpoint_id)))
     return committables, writer.snapshot_state(checkpoint_id)
+
+
+class FileTransactions(TwoPhaseCommitSinkFunction):
+    """E51: a transaction is a file in a temporary directory that commit moves to the target."""
+
+    counter = 0
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def begin_transaction(self) -> Any:
+        FileTransactions.counter += 1
+        name = f"txn-{FileTransactions.counter}"
+        (self.directory / "tmp").mkdir(exist_ok=True, parents=True)
+        (self.directory / "tmp" / name).touch()
+        return name
+
+    def invoke(self, transaction: Any, value: Any, context: Any) -> None:
+        with (self.directory / "tmp" / transaction).open("a") as file:
+            file.write(f"{value}\n")
+
+    def pre_commit(self, transaction: Any) -> None:
+        with (self.directory / "tmp" / transaction).open("rb") as file:
+            os.fsync(file.fileno())
+
+    def commit(self, transaction: Any) -> None:
+        (self.directory / "out").mkdir(exist_ok=True)
+        if (self.directory / "tmp" / transaction).exists():
+            (self.directory / "tmp" / transaction).rename(self.directory / "out" / transaction)
+
+    def abort(self, transaction: Any) -> None:
+        (self.directory / "tmp" / transaction).unlink(missing_ok=True)

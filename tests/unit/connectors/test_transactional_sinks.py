@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,41 +14,9 @@ from hypothesis import strategies as st
 from penstock.common.errors import InvalidJob, SinkError, StateTypeError
 from penstock.common.typeinfo import Types
 from penstock.common.types import Row
-from penstock.connectors.two_phase import TwoPhaseCommitSink, TwoPhaseCommitSinkFunction
+from penstock.connectors.two_phase import TwoPhaseCommitSink
 from penstock.connectors.write_ahead import FileCheckpointCommitter, GenericWriteAheadSink
-from tests.unit.connectors.support import snapshot, writer_context
-
-
-class FileTransactions(TwoPhaseCommitSinkFunction):
-    """E51: a transaction is a file in a temporary directory that commit moves to the target."""
-
-    counter = 0
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def begin_transaction(self) -> Any:
-        FileTransactions.counter += 1
-        name = f"txn-{FileTransactions.counter}"
-        (self.directory / "tmp").mkdir(exist_ok=True, parents=True)
-        (self.directory / "tmp" / name).touch()
-        return name
-
-    def invoke(self, transaction: Any, value: Any, context: Any) -> None:
-        with (self.directory / "tmp" / transaction).open("a") as file:
-            file.write(f"{value}\n")
-
-    def pre_commit(self, transaction: Any) -> None:
-        with (self.directory / "tmp" / transaction).open("rb") as file:
-            os.fsync(file.fileno())
-
-    def commit(self, transaction: Any) -> None:
-        (self.directory / "out").mkdir(exist_ok=True)
-        if (self.directory / "tmp" / transaction).exists():
-            (self.directory / "tmp" / transaction).rename(self.directory / "out" / transaction)
-
-    def abort(self, transaction: Any) -> None:
-        (self.directory / "tmp" / transaction).unlink(missing_ok=True)
+from tests.unit.connectors.support import FileTransactions, snapshot, writer_context
 
 
 @settings(max_examples=80, deadline=None)

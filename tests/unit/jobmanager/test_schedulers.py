@@ -8,12 +8,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from penstock.common.configuration import Configuration
+from penstock.common.errors import NotEnoughSlots
 from penstock.common.executor import executing_on
 from penstock.common.job_status import JobStatus
+from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.jobmanager.in_process import InProcessRunner
 from penstock.jobmanager.job_master import JobMaster
+from penstock.jobmanager.job_parts import JobMasterOptions
+from penstock.jobmanager.scheduler import JobScheduler
 from penstock.jobmanager.session import Session
+from penstock.jobmanager.settings import JobSettings
 from tests.integration.engine.selfcheck.driver import environment
 from tests.integration.engine.selfcheck.job import Plan, build
 from tests.integration.engine.selfcheck.output import verify
@@ -76,6 +84,32 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def five_operators() -> JobScheduler:
+    """A to E: C and E with parallelism 2, the others 4."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_source(NumberSequenceSource(1, 10), None, "A")
+    for name, parallelism in [("B", 4), ("C", 2), ("D", 4)]:
+        stream = stream.map(lambda n: n).name(name).set_parallelism(parallelism)
+    stream.print().name("E").set_parallelism(2)
+    options = JobMasterOptions(parallelism=4, slot_timeout_s=0.2)
+    return JobScheduler(env.get_program("five operators"), JobSettings.from_configuration({}), options)
+
+
+def test_a_job_needs_as_many_slots_as_its_widest_operator() -> None:
+    """E5: one slot runs a task of every operator."""
+    graph = five_operators().place(InProcessRunner(4), lambda _: None, print)
+    assert graph.slots == 4
+    assert [stage.parallelism for stage in graph.stages] == [4, 2, 4, 2]
+
+
+def test_a_job_with_too_few_slots_waits_visibly_and_then_fails() -> None:
+    """E5: with three slots."""
+    told: list[str] = []
+    with pytest.raises(NotEnoughSlots, match="'five operators' needs 4 slots, the cluster has 3"):
+        five_operators().place(InProcessRunner(3), time.sleep, told.append)
+    assert told == ["waiting for slots: 3 of 4"]
 
 
 def test_adaptive_goes_on_with_the_slots_that_are_left_and_grows_again(tmp_path: Path) -> None:
