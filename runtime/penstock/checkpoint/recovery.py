@@ -1,7 +1,8 @@
 """Take over a job: claim the leadership, find what to go on from, and say so before acting.
 
-    recovery = take_over(storage, name="jm-0", restore_path=path)   # claims; lists; changes nothing else
-    plan = plan_restore(recovery.snapshot.manifest, operators, …)     # may refuse: nothing was touched
+    snapshot = foresee(storage, restore_path=path)                    # once, for a first plan that may refuse: nothing was touched
+    recovery = take_over(storage, name="jm-0", restore_path=path)     # claims; lists; changes nothing else
+    plan = plan_restore(recovery.snapshot.manifest, operators, …)     # for good
     recovery.begin()                                                  # the base is durable, nobody is above us
     committer.commit(recovery.commits …)                              # from here on act
 
@@ -11,6 +12,7 @@ The same at every restore: the first start, a new JobManager, a failover within 
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,8 @@ from penstock.common.errors import SnapshotNotFound, SnapshotTorn, StorageError
 if TYPE_CHECKING:
     from penstock.checkpoint.manifest import Manifest
     from penstock.checkpoint.storage import CheckpointStorage
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,26 @@ def take_over(
     except StorageError:
         leadership.check()  # a successor may be deleting what this one reads: then being fenced is the reason
         raise
+
+
+def foresee(storage: CheckpointStorage, *, restore_path: str | None = None, restore_token: str = "") -> Snapshot | None:
+    """What `take_over` with the same arguments would choose now, without a claim: nobody is fenced for a start that fails.
+
+    None: nothing, or it cannot be told without a claim, because whoever leads may be deleting what is read here.
+
+    Raises:
+        SnapshotNotFound, SnapshotTorn, StateFormatUnsupported: what `restore_path` names cannot be read.
+        StorageError: the store cannot be used.
+    """
+    bases = read_bases(storage)
+    if restore_path and (restore_token or restore_path) != _newest_token(bases):
+        return resolve(restore_path, stores=storage.stores)
+    manifests, unreadable = _read_manifests(storage)
+    try:
+        return _newest(storage, history(manifests, bases), unreadable)
+    except StorageError as error:
+        logger.info("what %s goes on from is seen when it is led: %s", storage.url, error.message)
+        return None
 
 
 def _look(storage: CheckpointStorage, leadership: Leadership, restore_path: str | None, token: str) -> Recovery:

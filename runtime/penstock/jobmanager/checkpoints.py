@@ -15,7 +15,7 @@ from penstock.checkpoint.fencing import Leadership
 from penstock.checkpoint.layout import checkpoint_folder
 from penstock.checkpoint.manifest import OperatorInfo, SourceState
 from penstock.checkpoint.probe import probe
-from penstock.checkpoint.recovery import Recovery, take_over
+from penstock.checkpoint.recovery import Recovery, foresee, take_over
 from penstock.checkpoint.restore import RestorePlan, plan_restore
 from penstock.checkpoint.settings import CheckpointSettings, TerminalState
 from penstock.checkpoint.storage import CheckpointStorage
@@ -70,17 +70,21 @@ class JobCheckpoints:
         """Folder under which subtasks write their files."""
         return self.storage.url
 
-    def open(self, *, fresh: bool) -> None:
-        """Probe the store; nothing of the job has been touched yet.
+    def open(self, graph: JobGraph, allow_non_restored: bool | list[str] = False, *, fresh: bool) -> None:
+        """See whether the job can start, before anything of it is touched: what it would restore, then the store.
 
         Raises:
-            StorageError: it cannot be used. ConditionalWritesUnsupported: not in HA mode.
-            RestoreRefused: `fresh` was asked for and the job has checkpoints.
+            RestoreRefused: the snapshot does not fit the job; or `fresh` was asked for and the job has checkpoints.
+            SnapshotNotFound, SnapshotTorn, StateFormatUnsupported: the snapshot that was named cannot be read.
+            StorageError: the store cannot be used. ConditionalWritesUnsupported: not in HA mode.
         """
         try:
+            snapshot = foresee(self.storage, restore_path=self._restore_path or None)
+            if snapshot is not None:
+                plan_restore(snapshot.manifest, operator_infos(graph), allow_non_restored)
             probe(self.storage, high_availability=self._settings.ha != "none")
         except StorageError as error:
-            if self._settings.checkpoint_dir:
+            if self._settings.checkpoint_dir and self.storage.url in error.message:
                 error.message += f" (execution.checkpointing.dir is {self._settings.checkpoint_dir})"
             raise
         if fresh:

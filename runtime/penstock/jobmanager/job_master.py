@@ -88,6 +88,9 @@ class JobMaster:
         self._restart = settings.restart_strategy()
         self._thread: threading.Thread | None = None
         self._done = threading.Event()
+        self._decided = threading.Event()
+        self.is_accepted = False
+        """Nothing speaks against a start: storage can be used, and what is to be restored fits. Then the job runs."""
         self._requests = JobRequests(job_id, self.parts, self.scheduler, self.history, self._done)
 
     @property
@@ -134,6 +137,11 @@ class JobMaster:
         self._done.wait(timeout_s)
         return self.history.status
 
+    def wait_for_acceptance(self) -> bool:
+        """Whether the job will run; False: it was refused, and has ended."""
+        self._decided.wait()
+        return self.is_accepted
+
     @property
     def is_done(self) -> bool:
         return self._done.is_set()
@@ -173,15 +181,19 @@ class JobMaster:
             self._record_failure(error)
         finally:
             self.shutdown(status)
+            self._decided.set()
 
     def open(self) -> None:
-        """Before the first attempt: look at the checkpoint storage."""
+        """Before the first attempt: look at the checkpoint storage, and refuse what cannot start."""
         self.history.move(JobStatus.INITIALIZING, self._now())
         ended = self.checkpoints.result() if self.options.keep_result else None
         if ended is not None:
             raise Stopped(ended)
         # A deployed master starts again with the arguments of its first start: its own checkpoints count, not they.
-        self.checkpoints.open(fresh=self.options.fresh and not self.options.keep_result)
+        fresh = self.options.fresh and not self.options.keep_result
+        self.checkpoints.open(self.graph, self.options.allow_non_restored, fresh=fresh)
+        self.is_accepted = True
+        self._decided.set()
 
     def begin_rescaled_attempt(self) -> None:
         """After `Rescaled`: note the new parallelism for the attempt to come."""

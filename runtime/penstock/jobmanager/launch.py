@@ -70,9 +70,9 @@ def run_script(
     def started(master: JobMaster) -> None:
         # What the command line says of a start is said of the first job.
         session.submit_options = SubmitOptions()
-        on_submitted(master.job_id, master.program.name, executor.rest_url)
 
     session.on_started = started
+    session.on_accepted = lambda master: on_submitted(master.job_id, master.program.name, executor.rest_url)
     try:
         run_script_on(executor, script, args, command_line(configuration, parallelism))
     finally:

@@ -66,9 +66,12 @@ class Session:
         self.submit_options = submit or SubmitOptions()
         self.on_line: Callable[[str], None] | None = _print
         self.on_started: Callable[[JobMaster], None] | None = None
+        """Called before a job's first look at anything."""
+        self.on_accepted: Callable[[JobMaster], None] | None = None
+        """Called when a job was not refused."""
 
     def submit(self, program: Program, on_results: Callable[[str, list[bytes]], None] | None = None) -> JobMaster:
-        """Check the program, find slots, start the job."""
+        """Check the program, find slots, start the job; wait until it was accepted or refused."""
         asked = self.submit_options
         settings = JobSettings.from_configuration(program.configuration)
         if program.user_script is not None:
@@ -94,6 +97,8 @@ class Session:
         if self.on_started is not None:
             self.on_started(master)
         master.start()
+        if master.wait_for_acceptance() and self.on_accepted is not None:
+            self.on_accepted(master)
         return master
 
     # --- Executor ---------------------------------------------------------------------------------------------
@@ -109,7 +114,10 @@ class Session:
         return result_of(master)
 
     def execute_async(self, program: Program) -> JobClient:
-        return SessionJobClient(self.submit(program), self.dispatcher)
+        master = self.submit(program)
+        if not master.is_accepted:
+            raise_if_failed(master)
+        return SessionJobClient(master, self.dispatcher)
 
     def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
         results = _ResultQueue()

@@ -19,7 +19,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from penstock.common.configuration import Configuration
-from penstock.common.errors import PenstockError
+from penstock.common.errors import PenstockError, SnapshotNotFound
 from penstock.common.executor import executing_on
 from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.datastream.connectors.file_system import FileSource
@@ -28,6 +28,7 @@ from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.jobmanager.in_process import InProcessRunner
+from penstock.jobmanager.launch import run_script
 from penstock.jobmanager.session import Session, SubmitOptions
 from tests.integration.engine.selfcheck.job import Plan, build
 
@@ -53,7 +54,9 @@ class InProcess:
 class Refused:
     """What a program was refused with."""
 
-    def __init__(self, error: PenstockError) -> None:
+    def __init__(self, error: PenstockError, *, was_accepted: bool = False) -> None:
+        self.was_accepted = was_accepted
+        """Somebody was told that the job runs."""
         self.code = error.code
         self.message = error.message
         self.operator = error.operator
@@ -82,9 +85,11 @@ def refused(
     """Run a program that must not run. The restart strategy is the default one: it must not be tried again either."""
     session = Session(InProcess(slots), submit)
     session.on_started = lambda master: setattr(master.options, "slot_timeout_s", slot_timeout_s)
+    accepted: list[object] = []
+    session.on_accepted = accepted.append
     with executing_on(session), pytest.raises(PenstockError) as caught:
         env.execute("bad")
-    return Refused(caught.value)
+    return Refused(caught.value, was_accepted=bool(accepted))
 
 
 def run(env: StreamExecutionEnvironment, submit: SubmitOptions | None = None) -> Any:
@@ -102,9 +107,9 @@ def points_here(refusal: Refused) -> bool:
 
 
 def nothing_touched(folder: Path) -> bool:
-    """Neither a checkpoint nor a record."""
-    written = [path for path in (folder / "output").rglob("*") if path.is_file()]
-    return not any(folder.rglob("chk-*")) and not written
+    """No file: neither a checkpoint nor a claim to lead nor a record."""
+    written = [path for where in ("checkpoints", "output") for path in (folder / where).rglob("*") if path.is_file()]
+    return not written
 
 
 class Remembers(KeyedProcessFunction):
@@ -358,6 +363,7 @@ def test_a_savepoint_that_does_not_exist(tmp_path: Path) -> None:
     assert refusal.code == "SNAPSHOT_NOT_FOUND"
     assert "savepoint-abcdef-0123456789ab" in refusal.message
     assert refusal.remedy
+    assert not refusal.was_accepted
     assert nothing_touched(tmp_path)
 
 
@@ -367,6 +373,7 @@ def test_a_savepoint_without_its_manifest(tmp_path: Path, savepoint: Path) -> No
     assert refusal.code in ("SNAPSHOT_TORN", "SNAPSHOT_NOT_FOUND")
     assert savepoint.name in refusal.message
     assert refusal.remedy
+    assert not refusal.was_accepted
     assert nothing_touched(tmp_path / "second")
 
 
@@ -378,6 +385,7 @@ def test_something_else_than_a_savepoint(tmp_path: Path) -> None:
     assert refusal.code in ("STATE_FORMAT_UNSUPPORTED", "SNAPSHOT_TORN", "RESTORE_REFUSED")
     assert "foreign" in refusal.message
     assert refusal.remedy
+    assert not refusal.was_accepted
     assert nothing_touched(tmp_path)
 
 
@@ -388,6 +396,7 @@ def test_a_state_file_that_is_missing(tmp_path: Path, savepoint: Path) -> None:
     assert "SNAPSHOT_TORN" in refusal.told
     assert victim.name in refusal.message
     assert "restore another" in refusal.told
+    assert nothing_touched(tmp_path / "second")
 
 
 def test_a_state_file_that_is_damaged_is_found_by_its_checksum(tmp_path: Path, savepoint: Path) -> None:
@@ -418,6 +427,7 @@ def test_a_removed_operator_is_refused_then_allowed_by_its_uid(tmp_path: Path, s
     assert refusal.code == "RESTORE_REFUSED"
     assert "'sums'" in refusal.message
     assert "sums" in refusal.remedy
+    assert not refusal.was_accepted
     assert nothing_touched(tmp_path / "second")
     allowed = SubmitOptions(restore_path=path, allow_non_restored=["sums", "numbers-sink", "windows-sink"])
     assert run(again(tmp_path / "third", without_windows), allowed).history.status.value == "FINISHED"
@@ -432,7 +442,66 @@ def test_a_savepoint_of_another_job(tmp_path: Path, savepoint: Path) -> None:
     assert "nothing matches" in refusal.message
     assert "'mine'" in refusal.message
     assert "uid" in refusal.remedy
+    assert not refusal.was_accepted
     assert nothing_touched(tmp_path / "second")
+
+
+def test_another_graph_does_not_stop_the_master_that_runs(tmp_path: Path) -> None:
+    """A master of the same job id whose program does not fit the checkpoints must not take over first."""
+
+    def another(folder: Path) -> StreamExecutionEnvironment:
+        env = environment(folder)
+        env.from_collection([1]).uid("in").key_by(str).process(Remembers()).uid("mine").print().uid("out")
+        return env
+
+    job_id = "ab" * 16
+    session = Session(InProcess(), SubmitOptions(job_id=job_id))
+    with executing_on(session):
+        again(tmp_path).execute_async("runs")
+    master = session.dispatcher.jobs()[0]
+    while master.checkpoints.coordinator.latest is None:
+        time.sleep(0.01)
+    refusal = refused(another(tmp_path), SubmitOptions(job_id=job_id))
+    assert refusal.code == "RESTORE_REFUSED"
+    assert not refusal.was_accepted
+    before = master.checkpoints.coordinator.latest.checkpoint_id
+    while master.checkpoints.coordinator.latest.checkpoint_id == before:
+        assert not master.is_done, master.error
+        time.sleep(0.01)
+    session.stop()
+
+
+def test_the_command_line_does_not_say_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.jobmanager.embedded.LocalClusterProvider", InProcess)
+    script = tmp_path / "job.py"
+    script.write_text(SCRIPT)
+    told: list[str] = []
+
+    def run_with(savepoint: str | None) -> None:
+        run_script(
+            script=str(script),
+            args=[],
+            parallelism=None,
+            savepoint_path=savepoint,
+            allow_non_restored_state=[],
+            configuration={"rest.port": "-1", "execution.checkpointing.dir": f"file://{tmp_path}/checkpoints"},
+            on_submitted=lambda job_id, name, url: told.append(name),
+        )
+
+    with pytest.raises(SnapshotNotFound):
+        run_with(f"file://{tmp_path}/nowhere")
+    assert told == []
+    run_with(None)
+    assert told == ["ones"]
+
+
+SCRIPT = """
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1]).add_sink(lambda value: None)
+env.execute_async("ones").get_job_execution_result().result()
+"""
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_offered(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from penstock.checkpoint.codec import encode_manifest
 from penstock.checkpoint.fencing import read_bases
 from penstock.checkpoint.lineage import ManifestId
-from penstock.checkpoint.recovery import Recovery, take_over
+from penstock.checkpoint.recovery import Recovery, foresee, take_over
 from penstock.checkpoint.savepoint import dispose, newest_complete, write_savepoint
 from penstock.common.errors import Fenced, SnapshotNotFound, SnapshotTorn, StorageError
 from tests.unit.checkpoint.support import faulty_storage, handle, manifest
@@ -166,6 +166,48 @@ class TestNamedPaths:
         with pytest.raises(SnapshotNotFound):
             take_over(storage, restore_path=storage.url_of("chk-9"))
         running.leadership.check()
+
+
+class TestForesight:
+    """What a start would begin with, seen before anybody is fenced."""
+
+    def test_it_claims_nothing_and_sees_what_is_taken_over(self, storage: CheckpointStorage) -> None:
+        assert foresee(storage) is None
+        first = start(storage)
+        store(first, 1, b"a")
+        store(first, 2, b"b")
+        claims = storage.list_names("leader")
+        seen = foresee(storage)
+        assert storage.list_names("leader") == claims
+        first.leadership.check()
+        assert seen == take_over(storage).snapshot
+
+    def test_a_named_path_counts_as_it_does_at_the_start(self, storage: CheckpointStorage, tmp_path: Path) -> None:
+        first = start(storage)
+        store(first, 1, b"a")
+        url = write_savepoint(storage.read_manifest(1), storage.url, str(tmp_path / "s"), storage.stores)
+        seen = foresee(storage, restore_path=url)
+        assert seen is not None
+        assert seen.is_savepoint
+        second = start(storage, restore_path=url)
+        store(second, 2, b"b")
+        again = foresee(storage, restore_path=url)
+        assert again is not None
+        assert again.manifest.checkpoint_id == 2
+
+    def test_a_wrong_path_is_refused(self, storage: CheckpointStorage) -> None:
+        with pytest.raises(SnapshotNotFound):
+            foresee(storage, restore_path=storage.url_of("chk-7"))
+        assert storage.list_names("leader") == []
+
+    def test_what_cannot_be_read_is_left_to_who_leads(self, storage: CheckpointStorage) -> None:
+        """The one who leads may be deleting it."""
+        first = start(storage)
+        store(first, 1, b"a")
+        storage.put("chk-2/_metadata", b"{")
+        assert foresee(storage) is None
+        with pytest.raises(SnapshotTorn):
+            take_over(storage)
 
 
 class TestNothingIsPassedOverSilently:
