@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from penstock.common.serialization import Encoder
 from penstock.connectors.sink import SinkWriter, WriterContext
 from penstock.connectors.source import ReadBounds, ReaderContext, Source, Split, SplitReader
 from penstock.connectors.two_phase import TwoPhaseCommitSinkFunction
@@ -13,6 +15,11 @@ from penstock.connectors.two_phase import TwoPhaseCommitSinkFunction
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from penstock.taskmanager.worker import ManualClock
+
+TEXT = Encoder.simple_string_encoder()
+START = 1_700_000_000_000
+"""What the clocks show at first (ms)."""
 BOUNDS = ReadBounds(max_records=100, max_bytes=1 << 20)
 
 
@@ -107,3 +114,13 @@ class FileTransactions(TwoPhaseCommitSinkFunction):
 
     def abort(self, transaction: Any) -> None:
         (self.directory / "tmp" / transaction).unlink(missing_ok=True)
+
+
+def numbers_in(directory: Path) -> list[int]:
+    """What a reader of text files with a number a line would see."""
+    return sorted(int(line) for path in visible(directory) for line in path.read_text().split())
+
+
+def task(clock: ManualClock) -> Any:
+    """The part of an OperatorContext that a file writer uses."""
+    return SimpleNamespace(clock=clock)
