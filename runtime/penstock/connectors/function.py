@@ -34,7 +34,7 @@ from penstock.connectors.source import (
     SplitEnumerator,
     SplitReader,
 )
-from penstock.connectors.source_context import QueueContext
+from penstock.connectors.source_context import Mark, QueueContext, Taken
 from penstock.datastream.functions import ParallelSourceFunction, SinkFunction, close_function, open_function
 from penstock.taskmanager.batch import MIN_TIMESTAMP, RowBatch
 
@@ -122,6 +122,7 @@ class FunctionSplitReader(SplitReader):
             function.initialize_state(position)
         self._error: BaseException | None = None
         self._watermark: int | None = None
+        self._marks: list[Mark] = []
         self._idle = False
         self._finished = False
         self._thread = threading.Thread(target=self._run, name=f"source-function-{context.instance}", daemon=True)
@@ -137,10 +138,16 @@ class FunctionSplitReader(SplitReader):
 
     def read(self, bounds: ReadBounds) -> RowBatch | None:
         was_running = self._thread.is_alive()
-        values, timestamps, self._watermark, self._idle = self._context.take(_PATIENCE if was_running else 0.0)
+        taken = self._context.take(_PATIENCE if was_running else 0.0)
         if self._resettable:
-            self._snapshot(values, timestamps)
-        if not was_running and not values:
+            self._snapshot(taken)
+        values, timestamps = taken.values, taken.timestamps
+        if taken.marks:
+            self._watermark = taken.marks[-1][1]
+        self._marks = taken.marks if values else []
+        is_dry = not values and not taken.marks
+        self._idle = taken.idle and is_dry  # what was emitted before it comes first
+        if is_dry and not was_running:
             if self._error is not None:
                 error = self._error
                 raise UserFunctionError(
@@ -153,22 +160,17 @@ class FunctionSplitReader(SplitReader):
         with_time = all(timestamp is not None for timestamp in timestamps)
         return RowBatch(values, [t for t in timestamps if t is not None] if with_time else None)
 
-    def _snapshot(self, values: list[Any], timestamps: list[int | None]) -> None:
+    def _snapshot(self, taken: Taken) -> None:
         """Take the lock, then what was emitted until then, then the state: all three belong together."""
         lock = self._context.lock
         lock.request()
         while not lock.try_acquire(timeout=0.001):
-            self._take_more(values, timestamps)
+            taken.add(self._context.take())
         try:
-            self._take_more(values, timestamps)
+            taken.add(self._context.take())
             self._position = self._function.snapshot_state()
         finally:
             lock.release_request()
-
-    def _take_more(self, values: list[Any], timestamps: list[int | None]) -> None:
-        more, times, self._watermark, self._idle = self._context.take()
-        values += more
-        timestamps += times
 
     @property
     def position(self) -> Any:
@@ -180,6 +182,10 @@ class FunctionSplitReader(SplitReader):
 
     def watermark(self) -> int | None:
         return self._watermark
+
+    def take_watermarks(self) -> list[Mark]:
+        marks, self._marks = self._marks, []
+        return marks
 
     def is_idle(self) -> bool:
         return self._idle

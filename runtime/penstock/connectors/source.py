@@ -157,6 +157,12 @@ class SplitReader(ABC):
         """Event time (ms) that the source itself promises, such as a `SourceFunction`'s; None = it does not know."""
         return None
 
+    def take_watermarks(self) -> list[tuple[int, int]]:
+        """Watermarks of the source's own that stand among the records just read: how many of those are before it, and its
+        time (ms). Taken once after every batch; in order. `watermark` is the last one.
+        """
+        return []
+
     def is_idle(self) -> bool:
         """True while the source itself says that nothing comes for a time; the split does not hold the clock back."""
         return False

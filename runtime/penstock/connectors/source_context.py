@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.datastream.functions import SourceFunction
@@ -16,6 +17,27 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _CAPACITY = 10_000
+
+Mark = tuple[int, int]
+"""A watermark: how many records stand before it, and its event time in ms."""
+
+
+@dataclass
+class Taken:
+    """What a source function emitted: records with timestamps, the watermarks among them, whether it is idle now."""
+
+    values: list[Any]
+    timestamps: list[int | None]
+    marks: list[Mark]
+    idle: bool
+
+    def add(self, more: Taken) -> None:
+        """What was taken after it."""
+        before = len(self.values)
+        self.marks += [(before + index, watermark) for index, watermark in more.marks]
+        self.values += more.values
+        self.timestamps += more.timestamps
+        self.idle = more.idle
 
 
 class CheckpointLock:
@@ -71,7 +93,7 @@ class QueueContext(SourceFunction.SourceContext):
         self._changed = threading.Condition()
         self._values: deque[Any] = deque()
         self._timestamps: deque[int | None] = deque()
-        self._watermark: int | None = None
+        self._marks: list[Mark] = []
         self._idle = False
         self._stopped = False
 
@@ -84,9 +106,16 @@ class QueueContext(SourceFunction.SourceContext):
         self._emit(value, timestamp)
 
     def emit_watermark(self, timestamp: int) -> None:
-        """Say that no record at or before `timestamp` (ms, or an object with `timestamp`) follows."""
+        """Say that no record at or before `timestamp` (ms, or an object with `timestamp`) follows.
+
+        It stays between the records emitted before it and those after it.
+        """
         with self._changed:
-            self._watermark = int(getattr(timestamp, "timestamp", timestamp))
+            mark = (len(self._values), int(getattr(timestamp, "timestamp", timestamp)))
+            if self._marks and self._marks[-1][0] == mark[0]:
+                self._marks[-1] = mark
+            else:
+                self._marks.append(mark)
             self._idle = False
 
     def mark_as_temporarily_idle(self) -> None:
@@ -107,16 +136,17 @@ class QueueContext(SourceFunction.SourceContext):
         with self._changed:
             self._changed.notify_all()
 
-    def take(self, timeout: float = 0.0) -> tuple[list[Any], list[int | None], int | None, bool]:
-        """All queued records with timestamps, the watermark behind them, and whether the source is idle."""
+    def take(self, timeout: float = 0.0) -> Taken:
+        """All that waits."""
         with self._changed:
             if timeout and not self._values and not self._stopped:
                 self._changed.wait(timeout)
-            values, timestamps = list(self._values), list(self._timestamps)
+            taken = Taken(list(self._values), list(self._timestamps), self._marks, self._idle)
             self._values.clear()
             self._timestamps.clear()
+            self._marks = []
             self._changed.notify_all()
-            return values, timestamps, self._watermark, self._idle
+            return taken
 
     def _emit(self, value: Any, timestamp: int | None) -> None:
         with self._changed:

@@ -10,10 +10,17 @@ from typing import Any
 
 import pytest
 
+from penstock.common.configuration import Configuration
 from penstock.common.errors import InvalidJob, UserFunctionError
+from penstock.common.executor import executing_on
+from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.function import FunctionSink, FunctionSource
 from penstock.connectors.source import ReadBounds, ReaderContext, Split, SplitReader
-from penstock.datastream.functions import ParallelSourceFunction, SinkFunction, SourceFunction
+from penstock.datastream.functions import KeyedProcessFunction, ParallelSourceFunction, SinkFunction, SourceFunction
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.jobmanager.in_process import InProcessRunner
+from penstock.jobmanager.session import Session
+from penstock.taskmanager.batch import MIN_TIMESTAMP
 from tests.unit.connectors.support import read_all, splits_of, writer_context
 
 BOUNDS = ReadBounds()
@@ -141,6 +148,80 @@ def test_timestamps_watermarks_and_idleness_are_told() -> None:
     assert (values, times) == (["a", "b"], [10, 20])
     assert reader.watermark() == 19
     assert reader.is_idle()
+
+
+class TestWatermarksAmongRecords:
+    """Event time downstream of a source function is what the function said before the record."""
+
+    class Ticking(ResettableCountSource):
+        def run(self, ctx: Any) -> None:
+            while self.running and self.count + 1 < self.until:
+                with ctx.get_checkpoint_lock():
+                    self.count += 1
+                    ctx.collect_with_timestamp(self.count, self.count * 10)
+                    ctx.emit_watermark(self.count * 10 - 1)
+                    ctx.emit_watermark(self.count * 10)
+
+    class TickingWithoutState(CountSource):
+        def run(self, ctx: Any) -> None:
+            for n in range(self.until):
+                ctx.collect_with_timestamp(n, n * 10)
+                ctx.emit_watermark(n * 10)
+
+    class EventTime(KeyedProcessFunction):
+        def process_element(self, value: Any, ctx: Any) -> Any:
+            yield value, ctx.timer_service().current_watermark()
+
+    @pytest.mark.parametrize("function", [Ticking(3_000), TickingWithoutState(3_000)], ids=["with-state", "without"])
+    @pytest.mark.parametrize("strategy", [WatermarkStrategy.no_watermarks(), None], ids=["strategy", "none"])
+    def test_each_record_sees_the_one_before_it(self, function: Any, strategy: Any) -> None:
+        env = environment()
+        numbers = env.from_source(FunctionSource(function, bounded=True), strategy, "ticks")
+        seen = collected(numbers.key_by(lambda n: 0).process(self.EventTime()))
+        assert seen == [(n, (n - 1) * 10 if n else MIN_TIMESTAMP) for n in range(3_000)]
+
+    def test_the_last_word_comes_before_idleness(self) -> None:
+        class Early(CountSource):
+            def run(self, ctx: Any) -> None:
+                ctx.collect_with_timestamp("early", 5)
+                ctx.emit_watermark(9)
+                ctx.mark_as_temporarily_idle()
+                time.sleep(0.3)
+
+        class Timer(KeyedProcessFunction):
+            def process_element(self, value: Any, ctx: Any) -> None:
+                ctx.timer_service().register_event_time_timer(9)
+
+            def on_timer(self, timestamp: int, ctx: Any) -> Any:
+                yield ctx.timer_service().current_watermark()
+
+        numbers = environment().from_source(FunctionSource(Early(0), bounded=True), None, "early")
+        assert collected(numbers.key_by(lambda n: 0).process(Timer())) == [9]
+
+
+class InProcess:
+    """Slots in this process."""
+
+    def runner_for(self, *_: Any, **__: Any) -> InProcessRunner:
+        return InProcessRunner()
+
+    def available_slots(self) -> int:
+        return 64
+
+    def stop(self) -> None: ...
+
+
+def environment() -> StreamExecutionEnvironment:
+    conf = Configuration()
+    conf.set_string("rest.port", "-1")
+    conf.set_string("penstock.epoch.target", "20 ms")
+    return StreamExecutionEnvironment.get_execution_environment(conf).set_parallelism(1)
+
+
+def collected(stream: Any) -> list[Any]:
+    """What the stream consists of, in a job in this process."""
+    with executing_on(Session(InProcess())):
+        return list(stream.execute_and_collect())
 
 
 def test_each_subtask_runs_a_copy_of_a_parallel_function() -> None:

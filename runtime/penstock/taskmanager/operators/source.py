@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.source import ReadBounds, ReaderContext, Source, SourceReader, Split, SplitReader
-from penstock.taskmanager.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, RowBatch
+from penstock.taskmanager.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch, RowBatch
 from penstock.taskmanager.operator import Operator, OperatorContext, Output
 from penstock.taskmanager.protocol import SourceProgress, SplitAssignment
 
@@ -119,20 +119,40 @@ class SourceOperator(Operator):
             split.touched = True
             budget -= len(batch)
             self.records_out += len(batch)
-            if split.generator is not None:
-                for part, watermark in split.generator.process(batch):
-                    if part is not None:
-                        self.output.emit(part)
-                    if watermark is not None and (split.watermark is None or watermark > split.watermark):
-                        split.watermark = watermark
-                        self._update_watermark()
+            marks = split.reader.take_watermarks()
+            if marks:
+                self._emit_between(split, batch.rows(), marks)
             else:
-                self.output.emit(batch)
+                self._emit(split, batch)
             self._take_own_watermark(split)
             if split.reader.finished:
                 self._close_split(split)
             self._update_watermark()
             yield len(batch)
+
+    def _emit(self, split: _OpenSplit, batch: Batch) -> None:
+        if split.generator is None:
+            self.output.emit(batch)
+            return
+        for part, watermark in split.generator.process(batch):
+            if part is not None:
+                self.output.emit(part)
+            if watermark is not None:
+                self._advance_split(split, watermark)
+
+    def _emit_between(self, split: _OpenSplit, batch: RowBatch, marks: list[tuple[int, int]]) -> None:
+        """Emit records with the watermarks that the source put among them."""
+        begin, times = 0, batch.timestamps
+        for end, watermark in [*marks, (len(batch), MIN_TIMESTAMP)]:
+            if end > begin:
+                self._emit(split, RowBatch(batch.values[begin:end], None if times is None else times[begin:end]))
+                begin = end
+            self._advance_split(split, watermark)
+
+    def _advance_split(self, split: _OpenSplit, watermark: int) -> None:
+        if split.watermark is None or watermark > split.watermark:
+            split.watermark = watermark
+            self._update_watermark()
 
     def _next_split(self, dry: set[str]) -> _OpenSplit | None:
         best: _OpenSplit | None = None
