@@ -27,6 +27,8 @@ BUFFER_TIMEOUT_S = 0.005
 """A partly filled buffer waits at most that long (D21)."""
 TICK_S = 0.02
 _IDLE_S = 0.001
+_LONGEST_IDLE_S = 0.01
+"""A source that has nothing to read is asked again after 1 ms, then ever more rarely: looking costs CPU, too."""
 _MARK = struct.Struct("<BHI")
 _TICK_ROW = bytes((TICK,))
 _FAR = 1 << 62
@@ -48,6 +50,7 @@ class StreamTask:
         self._flushed = time.monotonic()
         self._ticked = self._flushed
         self._reported = False
+        self._idle_s = _IDLE_S
         self._direct = {e.id for e in task.graph.exchanges if task.graph.stages[e.source_stage].level == task.level - 1}
         """Exchanges whose buffers come straight from their sender; the others were passed on by this slot."""
 
@@ -84,6 +87,8 @@ class StreamTask:
         readers = task.readers(_FAR, 0)
         while True:
             readers = [entry for entry in readers if task.read_step(*entry)]
+            if readers:
+                self._idle_s = _IDLE_S
             yield from self._send_output(force=not readers)
             self._send_news()
             frame = self._control.poll(0.0 if readers else self._pause())
@@ -91,11 +96,10 @@ class StreamTask:
                 return frame
 
     def _pause(self) -> float:
-        """Nothing to read: wait for a command, for the next record, or a moment (seconds)."""
+        """Nothing to read: seconds to wait for a command, at most until the next record if it is known when that is due."""
+        idle, self._idle_s = self._idle_s, min(2 * self._idle_s, _LONGEST_IDLE_S)
         at = self._task.next_record_at()
-        if at is None:
-            return _IDLE_S
-        return min(max(at / 1000 - time.time(), 0.0002), _IDLE_S)
+        return idle if at is None else min(max(at / 1000 - time.time(), 0.0002), idle)
 
     # --- deeper levels ----------------------------------------------------------------------------------------
 
