@@ -148,7 +148,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     >>> merge({"a": [{"name": "x", "v": 1}]}, {"a": [{"name": "x", "v": 2}, {"name": "y"}]})
     {'a': [{'name': 'x', 'v': 2}, {'name': 'y'}]}
     """
-    out = deepcopy(dict(base))
+    out = dict(base)
     for key, value in over.items():
         mine = out.get(key)
         if isinstance(mine, dict) and isinstance(value, dict):
