@@ -7,12 +7,17 @@ of their own: a process that dies after a read leaves the same world as one that
 from __future__ import annotations
 
 import asyncio
-from functools import cache
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.operator.world import Fault, World
-from tests.unit.operator.world.scenarios import SCENARIOS, Scenario, play
+from tests.unit.operator.world import World
+from tests.unit.operator.world.branches import each
+from tests.unit.operator.world.scenarios import SCENARIOS, begin, go_on
+
+if TYPE_CHECKING:
+    from tests.unit.operator.world.faults import Mode
+    from tests.unit.operator.world.scenarios import Scenario
 
 QUICK = {
     "deploy",
@@ -27,37 +32,36 @@ QUICK = {
 FLOWS = [pytest.param(s.name, marks=[] if s.name in QUICK else [pytest.mark.slow]) for s in SCENARIOS]
 
 
-@cache
-def calls_of(name: str) -> int:
-    """How many changing calls the flow makes when nothing goes wrong."""
-    world = World()
-    asyncio.run(play(by_name(name), world))
-    return len(world.fault.calls)
-
-
 def by_name(name: str) -> Scenario:
     return next(s for s in SCENARIOS if s.name == name)
 
 
-def run_with(scenario: Scenario, at: int, mode: str) -> None:
-    world = World(Fault(at=at, mode=mode))  # type: ignore[arg-type]
-    try:
-        asyncio.run(play(scenario, world))
-    except AssertionError as error:
-        raise AssertionError(f"{scenario.name}, {world.fault.struck}: {error}") from None
+def at_every_call(scenario: Scenario, mode: Mode) -> None:
+    """Play the flow once for each of its changing calls, with the fault there."""
+    world = World()
+    asyncio.run(begin(scenario, world))
+
+    def with_fault(at: int) -> tuple[int, str]:
+        world.fault.at, world.fault.mode = at, mode
+        try:
+            asyncio.run(go_on(scenario, world))
+        except AssertionError as error:
+            raise AssertionError(f"{scenario.name}, {world.fault.struck}: {error}") from None
+        return len(world.fault.calls), world.fault.struck
+
+    [(calls, _)] = each([0], with_fault)
+    assert any(struck for _, struck in each(range(1, calls + 1), with_fault)), f"none of {calls} calls was struck"
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", FLOWS)
 def test_the_operator_may_die_after_any_call(name: str) -> None:
-    for at in range(1, calls_of(name) + 1):
-        run_with(by_name(name), at, "die-after")
+    at_every_call(by_name(name), "die-after")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", ["fail-before", "fail-after"])
 @pytest.mark.parametrize("name", [s.name for s in SCENARIOS])
-def test_any_call_may_fail_with_or_without_effect(name: str, mode: str) -> None:
-    for at in range(1, calls_of(name) + 1):
-        run_with(by_name(name), at, mode)
+def test_any_call_may_fail_with_or_without_effect(name: str, mode: Mode) -> None:
+    at_every_call(by_name(name), mode)

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.operator.world import Fault, World
-from tests.unit.operator.world.scenarios import NAME, SCENARIOS, Scenario, edit, gone, play, running, suspended
+from tests.unit.operator.world import World
+from tests.unit.operator.world.branches import each
+from tests.unit.operator.world.scenarios import NAME, SCENARIOS, begin, edit, go_on, gone, running, suspended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
+
+    from tests.unit.operator.world.faults import Mode
+    from tests.unit.operator.world.scenarios import Scenario
 
 FLOWS = (
     "deploy",
@@ -68,33 +72,35 @@ def by_name(name: str) -> Scenario:
     return next(s for s in SCENARIOS if s.name == name)
 
 
-@cache
-def calls_of(name: str) -> int:
+def disturb(
+    scenario: Scenario,
+    mode: Mode,
+    meanwhile: Callable[[World], None],
+    then: Callable[[Scenario, World], Awaitable[None]] = go_on,
+    *,
+    stride: int = 1,
+) -> None:
+    """At every call of the flow, or every so many, somebody else does something; `then` plays the flow and judges."""
     world = World()
-    asyncio.run(play(by_name(name), world))
-    return len(world.fault.calls)
+    asyncio.run(begin(scenario, world))
+    world.fault.mode, world.fault.meanwhile = mode, lambda: meanwhile(world)
 
+    async def played(how: Callable[[Scenario, World], Awaitable[None]]) -> None:
+        await how(scenario, world)
 
-def disturbed(at: int, mode: str, meanwhile: Callable[[World], None]) -> World:
-    world = World()
-    world.fault = world.cluster.fault = world.storage.fault = Fault(
-        at=at,
-        mode=mode,  # type: ignore[arg-type]
-        meanwhile=lambda: meanwhile(world),
-    )
-    return world
-
-
-async def last_word(scenario: Scenario, word: Word, at: int) -> None:
-    world = disturbed(at, "meanwhile-after", word.act)
-    world.images.update(scenario.images)
-    if scenario.deployed:
-        world.fault.at = 0
-        world.apply(scenario.manifest)
-        await world.until(lambda: running(world))
-        await world.run(scenario.settle_first)
-        world.fault.calls.clear()
+    def with_fault(at: int) -> None:
         world.fault.at = at
+        asyncio.run(played(then))
+
+    def without(at: int) -> int:
+        asyncio.run(played(go_on))
+        return len(world.fault.calls)
+
+    [calls] = each([0], without)
+    each(range(1, calls + 1, stride), with_fault)
+
+
+async def last_word(word: Word, scenario: Scenario, world: World) -> None:
     scenario.act(world)
     pending = list(scenario.then)
     for _ in range(900):
@@ -121,8 +127,8 @@ def word_of(name: str) -> Word:
 
 @pytest.mark.parametrize(("flow", "word"), QUICK)
 def test_the_last_word_counts_at_some_calls(flow: str, word: str) -> None:
-    for at in range(1, calls_of(flow) + 1, STRIDE):
-        asyncio.run(last_word(by_name(flow), word_of(word), at))
+    said = word_of(word)
+    disturb(by_name(flow), "meanwhile-after", said.act, partial(last_word, said), stride=STRIDE)
 
 
 @pytest.mark.slow
@@ -130,8 +136,8 @@ def test_the_last_word_counts_at_some_calls(flow: str, word: str) -> None:
 @pytest.mark.parametrize("word", [w.name for w in WORDS])
 @pytest.mark.parametrize("flow", FLOWS)
 def test_the_last_word_counts(flow: str, word: str) -> None:
-    for at in range(1, calls_of(flow) + 1):
-        asyncio.run(last_word(by_name(flow), word_of(word), at))
+    said = word_of(word)
+    disturb(by_name(flow), "meanwhile-after", said.act, partial(last_word, said))
 
 
 def annotate(world: World) -> None:
@@ -145,9 +151,7 @@ def annotate(world: World) -> None:
 @pytest.mark.parametrize("name", [s.name for s in SCENARIOS])
 def test_another_writer_refuses_any_call_once(name: str) -> None:
     """The resourceVersion has moved: what was decided is thrown away, and decided again."""
-    scenario = by_name(name)
-    for at in range(1, calls_of(name) + 1):
-        asyncio.run(play(scenario, disturbed(at, "meanwhile-before", annotate)))
+    disturb(by_name(name), "meanwhile-before", annotate)
 
 
 @pytest.mark.slow
@@ -157,7 +161,4 @@ def test_another_writer_refuses_any_call_once(name: str) -> None:
 )
 def test_the_master_may_crash_at_any_call(name: str) -> None:
     """A process that is gone takes back what it had not completed; a savepoint that it had begun may be made again."""
-    scenario = by_name(name)
-    for at in range(1, calls_of(name) + 1):
-        world = disturbed(at, "meanwhile-after", lambda w: w.crash_master())
-        asyncio.run(play(scenario, world))
+    disturb(by_name(name), "meanwhile-after", lambda world: world.crash_master())

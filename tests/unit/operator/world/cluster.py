@@ -28,7 +28,8 @@ class FakeCluster:
         self.denied: dict[str, str] = {}
         """Kind → why creating or applying one is forbidden."""
         self.writes: list[str] = []
-        self._version = 0
+        self.version = 0
+        """Grows with every change."""
         self._uids = 0
 
     # --- Cluster -----------------------------------------------------------------------------------------------------
@@ -124,8 +125,8 @@ class FakeCluster:
         if stored["kind"] == "Pod":
             stored.setdefault("status", {"phase": "Pending"})
         key = self._key(stored)
-        self._version += 1
-        meta["resourceVersion"] = str(self._version)
+        self.version += 1
+        meta["resourceVersion"] = str(self.version)
         self.objects[key] = stored
         return stored
 
@@ -153,6 +154,7 @@ class FakeCluster:
         gone = self.objects.pop((kind, namespace, name), None)
         if gone is None:
             return
+        self.version += 1
         uid = gone["metadata"]["uid"]
         for other, manifest in list(self.objects.items()):
             if any(o["uid"] == uid for o in manifest["metadata"].get("ownerReferences", ())):
@@ -192,8 +194,8 @@ class FakeCluster:
             return manifest
         if bump and live is not None and live.get("spec") != manifest.get("spec"):
             manifest["metadata"]["generation"] = live["metadata"].get("generation", 1) + 1
-        self._version += 1
-        manifest["metadata"]["resourceVersion"] = str(self._version)
+        self.version += 1
+        manifest["metadata"]["resourceVersion"] = str(self.version)
         self.objects[key] = manifest
         return manifest
 

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+Mode = Literal["die-before", "die-after", "fail-after", "fail-before", "meanwhile-before", "meanwhile-after"]
+
+
 class Killed(BaseException):
     """The operator's process is gone. A BaseException, so that nothing in it can hold it up."""
 
@@ -20,9 +23,7 @@ class Fault:
     """What happens at the n-th changing call: death before or after its effect, an error, or somebody else's change."""
 
     at: int = 0
-    mode: Literal["die-before", "die-after", "fail-after", "fail-before", "meanwhile-before", "meanwhile-after"] = (
-        "die-after"
-    )
+    mode: Mode = "die-after"
     meanwhile: Callable[[], None] = lambda: None
     """What somebody else does just then."""
     calls: list[str] = field(default_factory=list)

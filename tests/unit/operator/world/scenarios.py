@@ -463,15 +463,25 @@ def _equal(actual: object, expected: object) -> None:
 
 async def play(scenario: Scenario, world: World) -> None:
     """Run a scenario to its end and check what must hold. Faults count from the user's change on."""
+    fault_at, world.fault.at = world.fault.at, 0
+    await begin(scenario, world)
+    world.fault.at = fault_at
+    await go_on(scenario, world)
+
+
+async def begin(scenario: Scenario, world: World) -> None:
+    """Up to the moment before the user's change; what comes until then is the same whatever goes wrong after it."""
     world.images.update(scenario.images)
     scenario.prepare(world)
-    fault_at, world.fault.at = world.fault.at, 0
     if scenario.deployed:
         world.apply(scenario.manifest)
         await world.until(lambda: running(world))
         await world.run(scenario.settle_first)
     world.fault.calls.clear()
-    world.fault.at = fault_at
+
+
+async def go_on(scenario: Scenario, world: World) -> None:
+    """The user's change, and everything that follows."""
     scenario.act(world)
     for when, act in scenario.then:
         await world.until(lambda when=when: when(world))  # type: ignore[misc]

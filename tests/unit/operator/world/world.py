@@ -91,6 +91,8 @@ class World:
             monotonic=lambda: (self.time - START).total_seconds(),
         )
         self.loops: dict[tuple[str, str], JobLoop | SnapshotLoop] = {}
+        self.due: dict[tuple[str, str], tuple[datetime, int]] = {}
+        """By kind and name: when the loop wants to look again, and the cluster's version when it last did."""
 
     def now(self) -> datetime:
         return self.time
@@ -144,19 +146,26 @@ class World:
     # --- time --------------------------------------------------------------------------------------------------------
 
     async def operate(self, name: str = NAME, kind: str = "FlinkJob") -> None:
-        """One pass of the operator; if it is killed, a new one takes its place at the next pass."""
+        """One pass of the operator; if it is killed, a new one takes its place at the next pass.
+
+        The next one is when the loop asked for it, or when anything in the cluster has changed: by what its controller
+        would wake it for, if not for so much.
+        """
         loop = self.loops.get((kind, name))
         if loop is None:
             job = JobLoop("default", name, self.ports, lambda transition: self.watch(transition))
             loop = self.loops[kind, name] = job if kind == "FlinkJob" else SnapshotLoop("default", name, self.ports)
+        before, pause = self.cluster.version, timedelta(0)
         try:
-            await loop.reconcile()
+            pause = await loop.reconcile() or pause
         except Killed:
             self.deaths += 1
             self.loops.clear()
+            self.due.clear()
         except Exception:
             if not self.fault.struck or not self.fault.mode.startswith("fail"):
                 raise
+        self.due[kind, name] = (self.time + pause, before)
 
     async def run(self, seconds: float, *, also: Callable[[], Awaitable[None]] | None = None) -> None:
         """Let everything run for a while."""
@@ -176,7 +185,9 @@ class World:
     async def _turn(self, also: Callable[[], Awaitable[None]] | None) -> None:
         for kind in ("FlinkJob", "FlinkSnapshot"):
             for name in [m["metadata"]["name"] for m in self.cluster.select(kind, None, {})]:
-                await self.operate(name, kind)
+                when, version = self.due.get((kind, name), (self.time, 0))
+                if self.time >= when or self.cluster.version != version:
+                    await self.operate(name, kind)
         if also is not None:
             await also()
         self.tick(1.0)
