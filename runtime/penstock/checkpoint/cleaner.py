@@ -16,7 +16,7 @@ from penstock.checkpoint.codec import files_of
 from penstock.checkpoint.fencing import list_leader_folder
 from penstock.checkpoint.layout import METADATA, SHARED, base_path, checkpoint_folder, claim_path
 from penstock.checkpoint.object_store import ObjectMissing, relative_url
-from penstock.common.errors import PenstockError, StorageError
+from penstock.common.errors import Fenced, PenstockError, SnapshotNotFound, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -78,7 +78,9 @@ class Cleaner:
                     self.discard_checkpoint(checkpoint_id, files)
                 self.discard_files(find_orphans(self._storage, newest_checkpoint_id, registry.is_needed))
                 self.discard_files(obsolete_leader_files(self._storage, recovery.epoch, recovery.obsolete_epochs))
-            except (PenstockError, ObjectMissing) as error:
+            except (ObjectMissing, Fenced) as gone:
+                logger.debug("leftovers are another leader's business: %s", gone)
+            except PenstockError as error:
                 logger.warning("leftovers of earlier attempts stay for now: %s", error)
 
         try:
@@ -142,6 +144,9 @@ class Cleaner:
                     self._may_delete()
                 self._storage.delete(path)
                 self.deleted += 1
+            except Fenced as error:
+                logger.debug("%s is another leader's to delete: %s", self._storage.url_of(path), error.message)
+                return paths[done:]
             except PenstockError as error:
                 logger.warning("cannot delete %s, trying again later: %s", self._storage.url_of(path), error.message)
                 return paths[done:]
@@ -151,10 +156,12 @@ class Cleaner:
 def find_orphans(storage: CheckpointStorage, newest_checkpoint_id: int, is_needed: Callable[[str], bool]) -> list[str]:
     """Paths under `shared/` that no manifest in the folder names and that are older than the newest checkpoint.
 
-    Void manifests count as naming their files here: they are removed as checkpoints, files after them.
+    Void manifests count as naming their files here: they are removed as checkpoints, files after them. One that is gone
+    since it was listed names nothing: it was subsumed, by this leader or, if this one was stopped for a while, by its successor.
 
     Raises:
         StorageError: the store does not answer; nothing was decided.
+        ObjectMissing: the newest checkpoint is gone, so a successor acts.
     """
     manifest_url = storage.url_of(f"{checkpoint_folder(newest_checkpoint_id)}/{METADATA}")
     newest = storage.store.head(manifest_url).modified
@@ -165,7 +172,9 @@ def find_orphans(storage: CheckpointStorage, newest_checkpoint_id: int, is_neede
     for checkpoint_id in storage.checkpoint_ids():
         try:
             named |= {file.path for file in files_of(storage.read_manifest(checkpoint_id))}
-        except (ObjectMissing, StorageError) as error:
+        except SnapshotNotFound:
+            continue
+        except StorageError as error:
             logger.warning("checkpoint %d cannot be read, so no orphans are removed: %s", checkpoint_id, error)
             return []
     orphans = []

@@ -10,6 +10,7 @@ from penstock.checkpoint.cleaner import Cleaner, find_orphans, obsolete_leader_f
 from penstock.checkpoint.codec import encode_manifest
 from penstock.checkpoint.faults import Fault
 from penstock.checkpoint.recovery import take_over
+from penstock.checkpoint.registry import SharedStateRegistry
 from penstock.common.errors import Fenced
 from tests.unit.checkpoint.support import (
     InlineExecutor,
@@ -116,12 +117,24 @@ class TestOrphans:
         put_manifest(storage, 1, b"a")
         assert find_orphans(storage, 1, lambda path: path == held) == []
 
-    def test_an_unreadable_manifest_could_name_any_file(self) -> None:
+    def test_a_manifest_that_is_gone_since_it_was_listed_names_nothing(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        storage, _ = faulty_storage("dict://root")
+        orphan = storage.writer().write(b"orphan").path
+        put_manifest(storage, 2, b"b")
+        monkeypatch.setattr(storage, "checkpoint_ids", lambda: [1, 2])
+        assert find_orphans(storage, 2, nobody) == [orphan]
+        assert not caplog.records
+
+    def test_an_unreadable_manifest_could_name_any_file(self, caplog: pytest.LogCaptureFixture) -> None:
         storage, _ = faulty_storage("dict://root")
         storage.writer().write(b"whose?")
         put_manifest(storage, 1, b"a")
         storage.put("chk-2/_metadata", b"{")
         assert find_orphans(storage, 1, nobody) == []
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        assert "checkpoint 2 cannot be read" in caplog.text
 
     @pytest.mark.parametrize("fault", [Fault.DENIED, Fault.TIMEOUT_BEFORE])
     def test_a_store_that_does_not_answer_decides_nothing(self, fault: Fault) -> None:
@@ -130,6 +143,42 @@ class TestOrphans:
         put_manifest(storage, 1, b"a")
         faulty.inject("get", fault, match="_metadata", times=10**9)
         assert find_orphans(storage, 1, nobody) == []
+
+
+class TestAfterAZombieWasReplaced:
+    """Its successor has subsumed what it looks for: nobody needs to be told."""
+
+    def test_it_looks_for_leftovers_in_silence(self, caplog: pytest.LogCaptureFixture) -> None:
+        storage, _ = faulty_storage("dict://root")
+        recovery = take_over(storage)
+        recovery.begin()
+        orphan = storage.writer().write(b"orphan").path
+        cleaner = Cleaner(storage, InlineExecutor(), recovery.leadership.check)
+        cleaner.find_leftovers(recovery, 1, SharedStateRegistry())
+        assert cleaner.pending == 0
+        assert [f"shared/{name}" for name in storage.list_names("shared")] == [orphan]
+        assert not caplog.records
+
+    def test_it_deletes_nothing_in_silence(self, caplog: pytest.LogCaptureFixture) -> None:
+        storage, _ = faulty_storage("dict://root")
+        recovery = take_over(storage)
+        recovery.begin()
+        paths = put_manifest(storage, 1, b"a")
+        cleaner = Cleaner(storage, InlineExecutor(), recovery.leadership.check)
+        take_over(storage).begin()
+        cleaner.discard_checkpoint(1, paths)
+        cleaner.start()
+        assert storage.checkpoint_ids() == [1]
+        assert not caplog.records
+
+    def test_a_store_that_refuses_is_told_of(self, caplog: pytest.LogCaptureFixture) -> None:
+        storage, faulty = faulty_storage("dict://root")
+        recovery = take_over(storage)
+        recovery.begin()
+        put_manifest(storage, 1, b"a")
+        faulty.inject("list", Fault.DENIED, times=10**6)
+        Cleaner(storage, InlineExecutor()).find_leftovers(recovery, 1, SharedStateRegistry())
+        assert "leftovers of earlier attempts stay for now" in caplog.text
 
 
 def test_old_claims_and_bases_go_and_the_newest_stay() -> None:
