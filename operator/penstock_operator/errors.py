@@ -5,7 +5,8 @@
     ├── KubeError            the Kubernetes API refused or did not answer
     │   ├── Conflict         nobody: somebody else wrote first; the pass is repeated on what is there now
     │   ├── AlreadyExists    nobody: the work was done before
-    │   ├── Denied           the platform: RBAC, quota or admission says no
+    │   ├── Denied           the platform: RBAC or admission says no
+    │   │   └── QuotaExceeded  the platform, or the job's author: the namespace's quota has no room
     │   ├── Invalid          the job's author: the API server rejects an object built from the spec
     │   └── Unavailable      nobody: retried with backoff
     ├── EngineError          the job's REST API answered with an error
@@ -76,6 +77,12 @@ class Denied(KubeError):
     """Refused by RBAC, quota or admission (401, 403)."""
 
     code = "Denied"
+
+
+class QuotaExceeded(Denied):
+    """A ResourceQuota of the namespace has no room for the object."""
+
+    code = "QuotaExceeded"
 
 
 class Invalid(KubeError):

@@ -30,6 +30,8 @@ class Settings:
     """How long a master whose pod is ready may leave requests unanswered before the job counts as not running."""
     checkpoint_patience: timedelta = timedelta(seconds=5)
     """How long a new revision that is RUNNING is given for its first checkpoint before one is asked for."""
+    refusal_patience: timedelta = timedelta(seconds=5)
+    """How long pods may be refused before a person is told: a quota counts pods that have just gone a moment longer."""
     backoff_first: timedelta = timedelta(seconds=10)
     """First pause after a failure; it doubles."""
     backoff_limit: timedelta = timedelta(minutes=5)

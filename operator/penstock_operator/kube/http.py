@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from penstock_operator.errors import AlreadyExists, Conflict, Denied, Invalid, KubeError, Unavailable
+from penstock_operator.errors import AlreadyExists, Conflict, Denied, Invalid, KubeError, QuotaExceeded, Unavailable
 from penstock_operator.kube.cluster import POD, Kind, Manifest, kind_of
 
 # httpcore asks for this package several times in every request; where there is none, each time by a search of the path
@@ -194,7 +194,7 @@ def _refusal(method: str, path: str, response: httpx.Response) -> KubeError:
     if status == 409:
         return (AlreadyExists if reason == "AlreadyExists" else Conflict)(text, status=status)
     if status in (401, 403):
-        return Denied(text, status=status)
+        return (QuotaExceeded if "exceeded quota" in text else Denied)(text, status=status)
     if status in (400, 404, 405, 415, 422):
         return Invalid(text, status=status)
     return Unavailable(text, status=status)

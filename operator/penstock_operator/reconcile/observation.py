@@ -248,6 +248,11 @@ class Observation:
         return tuple(found.values())
 
     @property
+    def refusal(self) -> Trouble | None:
+        """Why pods are not even created: quota, admission."""
+        return next((d.trouble for d in (self.master, self.worker) if d is not None and d.trouble is not None), None)
+
+    @property
     def replicas(self) -> int:
         """Pods that the Deployments ask for."""
         return sum(d.replicas for d in (self.master, self.worker) if d is not None and not d.deleting)

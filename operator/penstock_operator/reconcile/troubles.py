@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"})
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+QUOTA_REMEDY = "Raise the quota of the namespace, or lower the resources or the parallelism"
 _TEXT = 500
 _MESSAGE = 4096
 
@@ -76,9 +77,7 @@ def deployment_trouble(deployment: Mapping[str, Any]) -> Trouble | None:
         if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
             text = _text(condition)
             if "exceeded quota" in text:
-                return Trouble(
-                    "QuotaExceeded", f"pods cannot be created: {text}", "Raise the quota, or lower the resources"
-                )
+                return Trouble("QuotaExceeded", f"pods cannot be created: {text}", QUOTA_REMEDY)
             return Trouble(
                 "PodsRefused", f"pods cannot be created: {text}", "Look at admission policies and the podTemplate"
             )

@@ -203,6 +203,39 @@ def test_a_frozen_leader_that_wakes_up_does_nothing(play: Play) -> None:
     play(scenario)
 
 
+QUOTA = """
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: small}
+spec: {hard: {pods: "2"}}
+"""
+
+
+def test_a_quota_without_room_is_named_at_once_and_raising_it_is_enough(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        site.start_operator()
+        site.kubectl("apply", "-f", "-", stdin=QUOTA)
+        site.kubectl("wait", "quota/small", "--for=jsonpath={.status.hard.pods}=2", "--timeout=30s")
+        site.apply(site.manifest())
+
+        async def watched() -> bool:
+            return ((await site.job() or {}).get("status", {}).get("operation") or {}).get("step") == "Watch"
+
+        await site.until(watched, "its Deployments are there")
+        await site.until(lambda: site.stalled("QuotaExceeded"), "it is stalled", within=30)
+        message = condition(await site.job() or {}, "Stalled")["message"]
+        assert "exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2" in message
+        assert "Raise the quota" in message
+        await asyncio.sleep(5)
+        told = [e for e in await site.cluster.list(EVENT, site.namespace) if e["reason"] == "QuotaExceeded"]
+        assert [e["involvedObject"]["name"] for e in told] == [NAME]
+        site.kubectl("delete", "quota", "small")
+        site.kubectl("delete", "rs", "-l", f"penstock.dev/job={NAME}")
+        await site.until(site.running, "it starts when there is room", within=80)
+
+    play(scenario)
+
+
 def test_an_invalid_spec_is_explained_and_the_job_runs_on(play: Play) -> None:
     async def scenario(site: Site) -> None:
         await deployed(site)

@@ -20,6 +20,7 @@ from penstock_operator.errors import (
     Invalid,
     KubeError,
     NotLeader,
+    QuotaExceeded,
     Unavailable,
 )
 from penstock_operator.kube.cluster import DEPLOYMENT, FLINKJOB, POD, Manifest
@@ -35,8 +36,8 @@ def cluster(answer: Answer, **options: Any) -> HttpCluster:
     return HttpCluster(credentials, transport=httpx.MockTransport(answer), **options)
 
 
-def status(code: int, reason: str = "") -> httpx.Response:
-    return httpx.Response(code, json={"kind": "Status", "message": "because", "reason": reason})
+def status(code: int, reason: str = "", message: str = "because") -> httpx.Response:
+    return httpx.Response(code, json={"kind": "Status", "message": message, "reason": reason})
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,7 @@ def status(code: int, reason: str = "") -> httpx.Response:
         (status(409, "Conflict"), Conflict),
         (status(403, "Forbidden"), Denied),
         (status(401), Denied),
+        (status(403, "Forbidden", 'pods "p" is forbidden: exceeded quota: small, requested: pods=1'), QuotaExceeded),
         (status(422, "Invalid"), Invalid),
         (status(404, "NotFound"), Invalid),
         (status(429), Unavailable),

@@ -123,10 +123,42 @@ def test_a_quota_is_named_and_raising_it_is_enough() -> None:
     async def scenario(world: World) -> None:
         world.quota = 1
         world.apply(flinkjob())
-        await world.until(lambda: "exceeded quota" in world.condition("Reconciling").get("message", ""))
+        await world.until(lambda: world.status().get("operation", {}).get("step") == "Watch")
+        await world.until(lambda: stalled(world, "QuotaExceeded", "exceeded quota: small"), within=15)
+        assert "Raise the quota" in world.condition("Stalled")["message"]
+        assert "Raise the quota" in dict(world.events())["QuotaExceeded"]
+        await world.run(120)
+        assert [reason for reason, _ in world.events()].count("QuotaExceeded") == 1
         await world.until(lambda: stalled(world, "DeployFailed", "Raise the quota"))
         world.quota = None
         await world.until(lambda: running(world))
+
+
+def test_a_quota_that_is_raised_in_time_leaves_nothing_behind() -> None:
+    async def scenario(world: World) -> None:
+        world.quota = 1
+        world.apply(flinkjob())
+        await world.until(lambda: stalled(world, "QuotaExceeded", "Raise the quota"))
+        world.quota = None
+        await world.until(lambda: world.condition("Stalled")["status"] == "False", within=10)
+        await world.until(lambda: running(world))
+        assert operations(world) == ["Deploy"]
+
+    play(scenario)
+
+
+def test_a_quota_without_room_for_an_upgrade_is_named_before_it_is_rolled_back() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.edit(image="job:2")
+        await world.until(lambda: world.status().get("operation", {}).get("step") == "Teardown")
+        world.quota = 1
+        await world.until(lambda: stalled(world, "QuotaExceeded", "exceeded quota: small"))
+        await world.until(lambda: world.status()["operation"]["kind"] == "Rollback")
+        assert "exceeded quota: small" in world.status()["history"][0]["message"]
+        world.quota = None
+        await world.until(lambda: world.status().get("running", {}).get("stable") is True)
+        assert world.status()["running"]["image"] == "job:1"
 
     play(scenario)
 

@@ -10,6 +10,7 @@ from penstock_operator.api.flinkjob import FlinkJobSpec, workers_for
 from penstock_operator.api.status import Rejected
 from penstock_operator.reconcile.plan import Incarnation
 from penstock_operator.reconcile.spec_diff import fingerprint
+from penstock_operator.reconcile.troubles import QUOTA_REMEDY
 
 if TYPE_CHECKING:
     from penstock_operator.api.status import Running
@@ -87,6 +88,7 @@ def failed_action(ctx: Context, *names: str) -> ActionResult | None:
 
 REMEDIES = {
     "Denied": "The cluster refuses it: look at quota, admission policies and the operator's RBAC",
+    "QuotaExceeded": QUOTA_REMEDY,
     "InvalidObject": "The API server rejects an object made from the spec: look at podTemplate and resources",
     "KubernetesUnavailable": "It is tried again",
 }

@@ -148,7 +148,10 @@ def watch(ctx: Context) -> Decision:
     ):
         trigger = ctx.digest(op.id, "first-checkpoint")
         return ctx.with_op(trigger_id=trigger).act(TriggerCheckpoint(running.job_id, trigger))
-    return ctx.wait(_waiting_for(ctx), blocked=op.blocked)
+    refusal = ctx.seen.refusal
+    if refusal is not None and not engine.running and ctx.now - op.step_since >= ctx.settings.refusal_patience:
+        return ctx.wait(str(refusal), blocked=refusal.reason)
+    return ctx.wait(_waiting_for(ctx), blocked=op.blocked if op.blocked == f"{op.kind}Failed" else None)
 
 
 def _checkpoints(ctx: Context, *, completed: bool) -> str:

@@ -249,7 +249,8 @@ class World:
                 self.quota is not None
                 and len(self.cluster.select("Pod", None, {ROLE: role_of(deployment)})) >= self.quota
             ):
-                refused = {"type": "ReplicaFailure", "status": "True", "message": "pods is forbidden: exceeded quota"}
+                text = f'pods "{meta["name"]}-x" is forbidden: exceeded quota: small, limited: pods={self.quota}'
+                refused = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": text}
                 self._set_deployment(deployment, {"conditions": [refused]})
                 return
             self._create_pod(meta, spec["template"], template)
