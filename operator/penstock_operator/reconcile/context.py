@@ -38,6 +38,9 @@ FLOWS: dict[str, tuple[StepName, ...]] = {
 }
 """The steps of every operation, in order."""
 
+ATTEMPT_FAILED = frozenset({"SavepointFailed", "SavepointTimeout", "RescaleFailed", "RescaleTimeout"})
+"""Reasons why an attempt failed that is made again; told until one succeeds, also while the next one is under way."""
+
 SUPERSEDED_KEPT = 20
 """Incarnations that are remembered for removal of their checkpoints; more than that never pile up by themselves."""
 
@@ -150,9 +153,20 @@ class Context:
             ctx = ctx.failed(blocked, message).tell(blocked, message, warning=True)
         return ctx.done(after=after or self.settings.progress)
 
+    @property
+    def lasting(self) -> str | None:
+        """Why earlier attempts of this step failed, once a person has been told."""
+        return self.op.blocked if self.op.blocked in ATTEMPT_FAILED else None
+
+    def pending(self, message: str, *, after: timedelta | None = None) -> Decision:
+        """Wait for an attempt; what a person has been told of the earlier ones stays, word for word."""
+        if self.lasting:
+            return self.wait(self.op.message, blocked=self.lasting, after=after)
+        return self.wait(message, after=after)
+
     def act(self, action: Action, message: str = "") -> Decision:
-        """Do this now; the intent is in the status that is written first."""
-        ctx = self.with_op(message=self.clip(message)) if message else self
+        """Do this now; the intent is in the status that is written first. What blocks is told until it does not."""
+        ctx = self.with_op(message=self.clip(message)) if message and not self.op.blocked else self
         return ctx.done(action)
 
     def begin(self, kind: OperationKind, reason: str, **fields: Any) -> Context:
@@ -203,12 +217,21 @@ class Context:
         return self.with_status(operation=None, history=history)
 
     def retry(self, reason: str, message: str, **changes: Any) -> Decision:
-        """The attempt failed; make another after a pause, and tell a person when there were several."""
-        attempt = max(self.op.attempt, 1)
+        """The attempt failed; make another after a pause.
+
+        A person is told by events of the first ones, and from then on by `Stalled`, whose message changes by number and
+        time of the next attempt only. A reason that was not told before makes one more event.
+        """
+        op = self.op
+        attempt = max(op.attempt, 1)
         pause = self.settings.backoff(attempt)
         blocked = reason if attempt >= self.settings.stalled_attempts else None
-        ctx = self.failed(reason, message).tell(reason, f"{message}. Next attempt in {pause}", warning=True)
-        ctx = ctx.with_op(
-            retry_at=self.now + pause, message=self.clip(message), blocked=blocked, attempt=attempt, **changes
-        )
+        ctx = self.failed(reason, message)
+        if not self.lasting:
+            ctx = ctx.tell(reason, f"{message}. Next attempt in {pause}", warning=True)
+        elif self.lasting != reason:
+            ctx = ctx.tell(reason, message, warning=True, key=f"{op.id}/{op.step}/{reason}")
+        upcoming = self.now + pause
+        text = f"{self.clip(message)}. Attempt {attempt + 1} at {upcoming:%H:%M:%S} UTC"
+        ctx = ctx.with_op(retry_at=upcoming, message=text, blocked=blocked, attempt=attempt, **changes)
         return ctx.done(after=pause)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock_operator.errors import EngineError
+from penstock_operator.reconcile.observation import Request
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.engine import FakeEngineClient
+from tests.unit.operator.world.engine import FakeEngineClient, FakeJob
 from tests.unit.operator.world.scenarios import FOREIGN, NAME, running, with_foreign_savepoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from penstock_operator.reconcile.loop import Transition
 
 
 def play(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> None:
@@ -116,6 +120,66 @@ def test_no_room_for_more_workers() -> None:
         world.node_capacity = 4
         await world.until(lambda: running(world, parallelism=4))
 
+    play(scenario)
+
+
+@pytest.mark.parametrize("storage", ["", "503 SlowDown"], ids=["savepoints-fail", "storage-does-not-answer-either"])
+def test_a_stop_that_fails_again_and_again_is_told_once_and_steadily(storage: str) -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(savepoints=False)
+        await deployed(world)
+        told: list[tuple[str, str]] = []
+
+        def note(transition: Transition) -> None:
+            found = transition.after.condition("Stalled")
+            assert found is not None
+            if found.status == "True" or told:
+                told.append((found.reason, re.sub(r"Attempt \d+ at \d\d:\d\d:\d\d UTC$", "", found.message)))
+
+        world.watch = note
+        world.edit(image="job:2")
+        await world.until(lambda: world.status().get("operation", {}).get("step") == "Stop")
+        world.storage.down = storage
+        await world.run(3600)
+        assert world.status()["operation"]["attempt"] > 8
+        assert len(set(told)) == 1, set(told)
+        assert told[0][0] == "SavepointFailed"
+        assert "AccessDenied: the savepoint folder. The job runs on." in told[0][1]
+        events = [reason for reason, _ in world.events()]
+        assert max(events.count(reason) for reason in events) <= 2, events
+        assert world.condition("Running")["status"] == "True"
+        world.storage.down, job = "", world.leading(NAME)
+        assert job is not None
+        world.watch, job.image = lambda transition: None, Image()
+        await world.until(lambda: running(world, image="job:2"))
+        assert len(world.savepoints) == 1
+
+    play(scenario)
+
+
+def test_a_rescale_that_fails_again_and_again_is_told_once_and_steadily(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(job: FakeJob, request: str, parallelism: int) -> None:
+        job._finish(request, Request(request, "Failed", cause="the partitioner says no"))
+
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        told: set[tuple[str, str]] = set()
+        world.edit(job={"parallelism": 3})
+        await world.until(lambda: stalled(world, "RescaleFailed", "the partitioner says no"))
+
+        def note(transition: Transition) -> None:
+            found = transition.after.condition("Stalled")
+            assert found is not None
+            told.add((found.status, re.sub(r"Attempt \d+ at \d\d:\d\d:\d\d UTC$", "", found.message)))
+
+        world.watch = note
+        await world.run(1800)
+        assert len(told) == 1, told
+        assert [reason for reason, _ in world.events()].count("RescaleFailed") == 2
+        monkeypatch.undo()
+        await world.until(lambda: running(world, parallelism=3))
+
+    monkeypatch.setattr(FakeJob, "_rescale", refuses)
     play(scenario)
 
 

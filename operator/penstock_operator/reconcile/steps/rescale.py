@@ -60,7 +60,7 @@ def rescale(ctx: Context) -> Decision:
         return ctx.wait(op.message, blocked=op.blocked, after=op.retry_at - ctx.now)
     if op.trigger_id is None:
         if not engine.running:
-            return ctx.wait(f"a rescale needs a RUNNING job, this one is {engine.state or 'unreachable'}")
+            return ctx.pending(f"a rescale needs a RUNNING job, this one is {engine.state or 'unreachable'}")
         return _ask(ctx, running.job_id, target)
     return _await(ctx, target)
 
@@ -92,7 +92,7 @@ def _await(ctx: Context, target: int) -> Decision:
         return ctx.act(Rescale(ctx.status.running.job_id if ctx.status.running else "", target, op.trigger_id or ""))
     if lost:
         return ctx.with_op(trigger_id=None, request_id=None).done(after=ctx.settings.progress)
-    return ctx.wait(f"rescaling to {target}", blocked=op.blocked)
+    return ctx.pending(f"rescaling to {target}")
 
 
 def _rescaled(ctx: Context, target: int) -> Decision:

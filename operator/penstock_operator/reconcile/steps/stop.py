@@ -41,7 +41,7 @@ def stop(ctx: Context) -> Decision:
     if isinstance(choice, AtOnce):
         return ctx.advance(restore=choice.restore, take_newest=choice.newest)
     if isinstance(choice, Wait):
-        return ctx.wait(choice.message)
+        return ctx.pending(choice.message)
     if isinstance(choice, Blocked):
         return ctx.wait(choice.message, blocked=choice.reason)
     return ask_for_savepoint(ctx)
@@ -64,8 +64,10 @@ def ask_for_savepoint(ctx: Context) -> Decision:
         stop_job_id=running.job_id,
         deadline=ctx.now + spec.upgrade.savepoint_timeout,
         retry_at=None,
+        blocked=ctx.lasting,
     )
-    ctx = ctx.tell("SavepointTriggered", f"stopping with a savepoint to {folder}")
+    if not ctx.lasting:
+        ctx = ctx.tell("SavepointTriggered", f"stopping with a savepoint to {folder}")
     return ctx.act(StopWithSavepoint(running.job_id, folder, trigger), "stopping with a savepoint")
 
 
@@ -85,7 +87,7 @@ def _await_savepoint(ctx: Context) -> Decision:
     if request is not None and request.state == "InProgress":
         if ctx.past_deadline:
             return ctx.retry("SavepointTimeout", _savepoint_remedy("not complete in time"), trigger_id=None)
-        return ctx.wait("the savepoint is being written", blocked=op.blocked)
+        return ctx.pending("the savepoint is being written")
     return _unanswered(ctx)
 
 
@@ -96,13 +98,13 @@ def _unanswered(ctx: Context) -> Decision:
     if failure is not None and failure.code != "EngineUnreachable":
         return ctx.retry("SavepointFailed", _savepoint_remedy(failure.message), trigger_id=None)
     if not storage.asked or storage.error:
-        return storage_silent(ctx, "looking for the savepoint")
+        return ctx.pending("") if ctx.lasting else storage_silent(ctx, "looking for the savepoint")
     if engine.running and failure is None:
         action = StopWithSavepoint(op.stop_job_id or "", op.target_directory or "", op.trigger_id or "")
         return ctx.act(action, "stopping with a savepoint")
     if ctx.past_deadline or (engine.reachable and not engine.running):
         return ctx.with_op(trigger_id=None, request_id=None).done(after=ctx.settings.progress)
-    return ctx.wait(f"waiting for the engine: {engine.error or engine.state}", blocked=op.blocked)
+    return ctx.pending(f"waiting for the engine: {engine.error or engine.state}")
 
 
 def _overtaken(ctx: Context, sealed: StoredSnapshot) -> bool:
