@@ -14,7 +14,7 @@ from penstock.connectors.datagen import DataGeneratorSource
 from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.jobmanager.session import Session
-from tests.integration.engine.test_bad_input import InProcess
+from tests.integration.engine.in_process import InProcess
 
 BATCH = 10_000
 """Records of one read."""

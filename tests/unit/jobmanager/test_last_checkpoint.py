@@ -6,12 +6,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint import savepoint_exports
-from penstock.common.executor import executing_on
 from penstock.common.job_status import JobStatus
 from penstock.connectors.datagen import DataGeneratorSource
 from penstock.jobmanager.requests import Operation
-from penstock.jobmanager.session import Session
-from tests.integration.engine.test_bad_input import InProcess, environment
+from tests.integration.engine.in_process import environment, started, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,13 +28,8 @@ def test_a_job_ends_when_its_savepoint_is_copied(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(savepoint_exports, "write_savepoint", slowly)
     env = environment(tmp_path)
     env.from_source(DataGeneratorSource(lambda i: i, 500, 500), None, "numbers").map(str).print()
-    session = Session(InProcess())
-    session.on_line = None
-    with executing_on(session):
-        env.execute_async("short")
-    master = session.dispatcher.jobs()[0]
-    while master.history.status is not JobStatus.RUNNING:
-        time.sleep(0.01)
+    master = started(env)
+    until(lambda: master.history.status is JobStatus.RUNNING, master)
     operation = master.request(Operation("savepoint"))
     assert master.wait(60) is JobStatus.FINISHED
     assert operation.failure is None

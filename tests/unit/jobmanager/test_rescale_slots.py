@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from penstock.common.configuration import Configuration
@@ -15,6 +13,7 @@ from penstock.jobmanager.in_process import InProcessRunner
 from penstock.jobmanager.job_master import JobMaster
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.session import Session
+from tests.integration.engine.in_process import OneRunner
 
 
 class Growing(InProcessRunner):
@@ -30,25 +29,12 @@ class Growing(InProcessRunner):
         self._capacity = max(self._capacity, min(count, self.limit))
 
 
-class Cluster:
-    def __init__(self, limit: int) -> None:
-        self.runner = Growing(limit)
-
-    def runner_for(self, slots: int, levels: int, settings: Any, *, bounded: bool) -> InProcessRunner:
-        return self.runner
-
-    def available_slots(self) -> int:
-        return self.runner.available_slots()
-
-    def stop(self) -> None: ...
-
-
 def running(limit: int) -> JobMaster:
     conf = Configuration()
     conf.set_string("rest.port", "-1")
     env = StreamExecutionEnvironment.get_execution_environment(conf).set_parallelism(2)
     env.from_source(DataGeneratorSource(int, None, 100.0), None, "numbers").key_by(int).sum().add_sink(print)
-    session = Session(Cluster(limit))
+    session = Session(OneRunner(Growing(limit)))
     with executing_on(session):
         env.execute_async("rescaled")
     return session.dispatcher.jobs()[0]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from penstock.common.configuration import Configuration
 from penstock.common.errors import NotEnoughSlots
 from penstock.common.executor import executing_on
 from penstock.common.job_status import JobStatus
@@ -22,6 +20,7 @@ from penstock.jobmanager.job_parts import JobMasterOptions
 from penstock.jobmanager.scheduler import JobScheduler
 from penstock.jobmanager.session import Session
 from penstock.jobmanager.settings import JobSettings
+from tests.integration.engine.in_process import OneRunner, until
 from tests.integration.engine.selfcheck.driver import environment
 from tests.integration.engine.selfcheck.job import Plan, build
 from tests.integration.engine.selfcheck.output import verify
@@ -40,19 +39,6 @@ class Slots(InProcessRunner):
         self._capacity += count
 
 
-class Cluster:
-    def __init__(self) -> None:
-        self.runner = Slots(3)
-
-    def runner_for(self, slots: int, levels: int, settings: Any, *, bounded: bool) -> InProcessRunner:
-        return self.runner
-
-    def available_slots(self) -> int:
-        return self.runner.available_slots()
-
-    def stop(self) -> None: ...
-
-
 @contextmanager
 def running(folder: Path, scheduler: str) -> Iterator[tuple[JobMaster, Slots]]:
     """The self-verifying job in 3 slots; at the end it must have finished, exactly once."""
@@ -65,25 +51,18 @@ def running(folder: Path, scheduler: str) -> Iterator[tuple[JobMaster, Slots]]:
         "restart-strategy.fixed-delay.attempts": "10",
         "restart-strategy.fixed-delay.delay": "10 ms",
     }
-    env = environment(Configuration(settings).to_dict(), 3)
+    env = environment(settings, 3)
     build(env, PLAN, f"file://{folder}/output")
-    cluster = Cluster()
-    session = Session(cluster)
+    slots = Slots(3)
+    session = Session(OneRunner(slots))
     session.on_started = lambda master: setattr(master.options, "stabilization_s", 0.2)
     with executing_on(session):
         env.execute_async("self-verifying")
     master = session.dispatcher.jobs()[0]
-    until(lambda: master.history.status is JobStatus.RUNNING)
-    yield master, cluster.runner
+    until(lambda: master.history.status is JobStatus.RUNNING, master)
+    yield master, slots
     assert master.wait(120) is JobStatus.FINISHED
     verify(PLAN, f"file://{folder}/output")
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def five_operators() -> JobScheduler:
@@ -115,9 +94,9 @@ def test_a_job_with_too_few_slots_waits_visibly_and_then_fails() -> None:
 def test_adaptive_goes_on_with_the_slots_that_are_left_and_grows_again(tmp_path: Path) -> None:
     with running(tmp_path, "adaptive") as (master, slots):
         slots.lose(1)
-        until(lambda: master.parallelism == 2 and master.history.status is JobStatus.RUNNING)
+        until(lambda: master.parallelism == 2 and master.history.status is JobStatus.RUNNING, master)
         slots.give_back(1)
-        until(lambda: master.parallelism == 3 and master.history.status is JobStatus.RUNNING)
+        until(lambda: master.parallelism == 3 and master.history.status is JobStatus.RUNNING, master)
     assert master.history.restarts == 1
     assert [(r.old_parallelism, r.new_parallelism, r.trigger) for r in master.history.rescales] == [(2, 3, "slots")]
 
@@ -125,10 +104,10 @@ def test_adaptive_goes_on_with_the_slots_that_are_left_and_grows_again(tmp_path:
 def test_default_waits_for_the_slots_it_needs(tmp_path: Path) -> None:
     with running(tmp_path, "default") as (master, slots):
         slots.lose(1)
-        until(lambda: any("waiting for slots: 2 of 3" in event["text"] for event in master.history.events))
+        until(lambda: any("waiting for slots: 2 of 3" in event["text"] for event in master.history.events), master)
         time.sleep(0.5)
         assert master.history.status is JobStatus.RESTARTING
         slots.give_back(1)
-        until(lambda: master.history.status is JobStatus.RUNNING)
+        until(lambda: master.history.status is JobStatus.RUNNING, master)
         assert master.parallelism == 3
     assert not master.history.rescales

@@ -1,0 +1,82 @@
+"""Jobs in this process, for tests that need a whole JobMaster but no cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from penstock.common.configuration import Configuration
+from penstock.common.executor import executing_on
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.jobmanager.in_process import InProcessRunner
+from penstock.jobmanager.job_master import JobMaster
+from penstock.jobmanager.session import Session, SubmitOptions
+
+PATIENCE_S = 60.0
+
+
+class OneRunner:
+    """A cluster whose jobs run on this runner, one after the other."""
+
+    def __init__(self, runner: InProcessRunner) -> None:
+        self.runner = runner
+
+    def runner_for(self, slots: int, levels: int, settings: Any, *, bounded: bool) -> InProcessRunner:
+        return self.runner
+
+    def available_slots(self) -> int:
+        return self.runner.available_slots()
+
+    def stop(self) -> None: ...
+
+
+class InProcess(OneRunner):
+    """Slots in this process; a runner for each job."""
+
+    def __init__(self, slots: int = 8) -> None:
+        super().__init__(InProcessRunner(slots))
+        self.slots = slots
+
+    def runner_for(self, slots: int, levels: int, settings: Any, *, bounded: bool) -> InProcessRunner:
+        return InProcessRunner(self.slots)
+
+
+def environment(folder: Path, **settings: str) -> StreamExecutionEnvironment:
+    conf = Configuration(
+        {
+            "rest.port": "-1",
+            "execution.checkpointing.interval": "100 ms",
+            "execution.checkpointing.dir": f"file://{folder}/checkpoints",
+            "execution.checkpointing.savepoint-dir": f"file://{folder}/savepoints",
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+            **settings,
+        }
+    )
+    return StreamExecutionEnvironment.get_execution_environment(conf)
+
+
+def started(env: StreamExecutionEnvironment, submit: SubmitOptions | None = None) -> JobMaster:
+    """Start a program; its JobMaster. The job runs, or is about to."""
+    session = Session(InProcess(), submit)
+    with executing_on(session):
+        env.execute_async("first")
+    return session.dispatcher.jobs()[0]
+
+
+def run(env: StreamExecutionEnvironment, submit: SubmitOptions | None = None) -> JobMaster:
+    """Run a program to its end; its JobMaster."""
+    session = Session(InProcess(), submit)
+    with executing_on(session):
+        env.execute("good")
+    return session.dispatcher.jobs()[0]
+
+
+def until(condition: Callable[[], bool], master: JobMaster) -> None:
+    """Wait for something that must come while the job runs."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert not master.is_done, f"the job ended as {master.history.status.value}: {master.error}"
+        assert time.monotonic() < deadline, f"waited {PATIENCE_S:.0f} s in vain"
+        time.sleep(0.01)

@@ -1,0 +1,233 @@
+"""A job is not started from a snapshot that is missing, torn, damaged or of another job, and says so before it touches anything."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.common.errors import SnapshotNotFound
+from penstock.common.job_status import JobStatus
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.jobmanager.job_master import JobMaster
+from penstock.jobmanager.launch import run_script
+from penstock.jobmanager.requests import Operation
+from penstock.jobmanager.session import SubmitOptions
+from tests.integration.engine.in_process import PATIENCE_S, InProcess, environment, run, started, until
+from tests.integration.engine.refusals import Remembers, nothing_touched, refused
+from tests.integration.engine.selfcheck.job import Plan, build, checked
+
+PLAN = Plan(per_key=5_000, rate=2_000)
+"""Takes 50 s: whatever is done to the job, it is done before its end."""
+
+
+@pytest.fixture
+def savepoint(tmp_path: Path) -> Path:
+    """The folder of a savepoint of the self-verifying job, with state in all its operators."""
+    env = environment(tmp_path / "first").set_parallelism(2)
+    build(env, PLAN, str(tmp_path / "first-output"))
+    master = started(env)
+    until(lambda: has_state(master, "check") and has_state(master, "sums"), master)
+    operation = master.request(Operation("stop"))
+    assert master.wait(PATIENCE_S) is JobStatus.FINISHED
+    assert operation.location is not None, operation.failure
+    return Path(operation.location.removeprefix("file://"))
+
+
+def has_state(master: JobMaster, uid: str) -> bool:
+    """Whether the newest checkpoint has some of the operator's."""
+    latest = master.checkpoints.coordinator.latest
+    handles = [] if latest is None else latest.states[uid].keyed
+    return any(file["entries"] for handle in handles for file in handle["files"])
+
+
+def again(folder: Path, program: Callable[[StreamExecutionEnvironment, str], object] | None = None) -> Any:
+    """The self-verifying job, or another program, to be started in `folder`."""
+    env = environment(folder).set_parallelism(2)
+    output = str(folder / "output")
+    if program is None:
+        build(env, PLAN, output)
+    else:
+        program(env, output)
+    return env
+
+
+def test_a_savepoint_that_does_not_exist(tmp_path: Path) -> None:
+    path = f"file://{tmp_path}/savepoints/savepoint-abcdef-0123456789ab"
+    refusal = refused(again(tmp_path), SubmitOptions(restore_path=path))
+    assert refusal.code == "SNAPSHOT_NOT_FOUND"
+    assert "savepoint-abcdef-0123456789ab" in refusal.message
+    assert refusal.remedy
+    assert not refusal.was_accepted
+    assert nothing_touched(tmp_path)
+
+
+def test_a_savepoint_without_its_manifest(tmp_path: Path, savepoint: Path) -> None:
+    (savepoint / "_metadata").unlink()
+    refusal = refused(again(tmp_path / "second"), SubmitOptions(restore_path=f"file://{savepoint}"))
+    assert refusal.code in ("SNAPSHOT_TORN", "SNAPSHOT_NOT_FOUND")
+    assert savepoint.name in refusal.message
+    assert refusal.remedy
+    assert not refusal.was_accepted
+    assert nothing_touched(tmp_path / "second")
+
+
+def test_something_else_than_a_savepoint(tmp_path: Path) -> None:
+    folder = tmp_path / "foreign"
+    folder.mkdir()
+    (folder / "_metadata").write_bytes(b"\x00\x01 some other system's file")
+    refusal = refused(again(tmp_path), SubmitOptions(restore_path=f"file://{folder}"))
+    assert refusal.code in ("STATE_FORMAT_UNSUPPORTED", "SNAPSHOT_TORN", "RESTORE_REFUSED")
+    assert "foreign" in refusal.message
+    assert refusal.remedy
+    assert not refusal.was_accepted
+    assert nothing_touched(tmp_path)
+
+
+def test_a_state_file_that_is_missing(tmp_path: Path, savepoint: Path) -> None:
+    victim = _state_file(savepoint)
+    victim.unlink()
+    refusal = refused(again(tmp_path / "second"), SubmitOptions(restore_path=f"file://{savepoint}"))
+    assert "SNAPSHOT_TORN" in refusal.told
+    assert victim.name in refusal.message
+    assert "restore another" in refusal.told
+    assert nothing_touched(tmp_path / "second")
+
+
+def test_a_state_file_that_is_damaged_is_found_by_its_checksum(tmp_path: Path, savepoint: Path) -> None:
+    victim = _state_file(savepoint)
+    content = bytearray(victim.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    victim.chmod(0o644)
+    victim.write_bytes(content)
+    refusal = refused(again(tmp_path / "second"), SubmitOptions(restore_path=f"file://{savepoint}"))
+    assert "CORRUPT_STATE_FILE" in refusal.told
+    assert victim.name in refusal.message
+    assert "restore an earlier checkpoint" in refusal.told
+
+
+def _state_file(savepoint: Path) -> Path:
+    files = [Path(f, name) for f, _, names in os.walk(savepoint) for name in names if name != "_metadata"]
+    return max(files, key=lambda file: file.stat().st_size)
+
+
+def test_a_removed_operator_is_refused_then_allowed_by_its_uid(tmp_path: Path, savepoint: Path) -> None:
+    def without_windows(env: StreamExecutionEnvironment, output: str) -> None:
+        checked(env, dataclasses.replace(PLAN, rate=None)).print()
+
+    path = f"file://{savepoint}"
+    refusal = refused(again(tmp_path / "second", without_windows), SubmitOptions(restore_path=path))
+    assert refusal.code == "RESTORE_REFUSED"
+    assert "'sums'" in refusal.message
+    assert "sums" in refusal.remedy
+    assert not refusal.was_accepted
+    assert nothing_touched(tmp_path / "second")
+    allowed = SubmitOptions(restore_path=path, allow_non_restored=["sums", "numbers-sink", "windows-sink"])
+    assert run(again(tmp_path / "third", without_windows), allowed).history.status is JobStatus.FINISHED
+
+
+def test_a_savepoint_of_another_job(tmp_path: Path, savepoint: Path) -> None:
+    def another(env: StreamExecutionEnvironment, output: str) -> None:
+        env.from_collection([1]).uid("in").key_by(str).process(Remembers()).uid("mine").print().uid("out")
+
+    refusal = refused(again(tmp_path / "second", another), SubmitOptions(restore_path=f"file://{savepoint}"))
+    assert refusal.code == "RESTORE_REFUSED"
+    assert "nothing matches" in refusal.message
+    assert "'mine'" in refusal.message
+    assert "uid" in refusal.remedy
+    assert not refusal.was_accepted
+    assert nothing_touched(tmp_path / "second")
+
+
+def test_another_graph_does_not_stop_the_master_that_runs(tmp_path: Path) -> None:
+    """A master of the same job id whose program does not fit the checkpoints must not take over first."""
+
+    def another(folder: Path) -> StreamExecutionEnvironment:
+        env = environment(folder)
+        env.from_collection([1]).uid("in").key_by(str).process(Remembers()).uid("mine").print().uid("out")
+        return env
+
+    job_id = "ab" * 16
+    master = started(again(tmp_path), SubmitOptions(job_id=job_id))
+    coordinator = master.checkpoints.coordinator
+    until(lambda: coordinator.latest is not None, master)
+    refusal = refused(another(tmp_path), SubmitOptions(job_id=job_id))
+    assert refusal.code == "RESTORE_REFUSED"
+    assert not refusal.was_accepted
+    assert coordinator.latest is not None
+    before = coordinator.latest.checkpoint_id
+    until(lambda: coordinator.latest is not None and coordinator.latest.checkpoint_id != before, master)
+    master.request(Operation("cancel"))
+    assert master.wait(PATIENCE_S) is JobStatus.CANCELED
+
+
+def test_the_command_line_does_not_say_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.jobmanager.embedded.LocalClusterProvider", InProcess)
+    script = tmp_path / "job.py"
+    script.write_text(SCRIPT)
+    told: list[str] = []
+
+    def run_with(savepoint: str | None) -> None:
+        run_script(
+            script=str(script),
+            args=[],
+            parallelism=None,
+            savepoint_path=savepoint,
+            allow_non_restored_state=[],
+            configuration={"rest.port": "-1", "execution.checkpointing.dir": f"file://{tmp_path}/checkpoints"},
+            on_submitted=lambda job_id, name, url: told.append(name),
+        )
+
+    with pytest.raises(SnapshotNotFound):
+        run_with(f"file://{tmp_path}/nowhere")
+    assert told == []
+    run_with(None)
+    assert told == ["ones"]
+
+
+SCRIPT = """
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1]).add_sink(lambda value: None)
+env.execute_async("ones").get_job_execution_result().result()
+"""
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_offered(tmp_path: Path) -> None:
+    settings = {"execution.checkpointing.num-retained": "3", "state.backend.type": "rocksdb"}
+    job_id = "0123456789abcdef0123456789abcdef"
+
+    def start() -> StreamExecutionEnvironment:
+        env = environment(tmp_path, **settings).set_parallelism(2)
+        build(env, PLAN, str(tmp_path / "output"))
+        return env
+
+    master = started(start(), SubmitOptions(job_id=job_id))
+    history = master.checkpoints.coordinator.history
+    until(lambda: history.overview()["counts"]["completed"] >= 3, master)
+    master.request(Operation("cancel"))
+    assert master.wait(PATIENCE_S) is JobStatus.CANCELED
+    root = tmp_path / "checkpoints" / job_id
+    kept = sorted(int(path.name.removeprefix("chk-")) for path in root.glob("chk-*"))
+    assert len(kept) >= 2
+    older = {file["path"] for n in kept[:-1] for file in _files_of(root / f"chk-{n}")}
+    newest = {file["path"] for file in _files_of(root / f"chk-{kept[-1]}")}
+    victim = root / min(newest - older)
+    victim.chmod(0o644)
+    victim.write_bytes(bytes(len(victim.read_bytes())))
+    refusal = refused(start(), SubmitOptions(job_id=job_id))
+    assert refusal.code == "CORRUPT_STATE_FILE"
+    assert victim.name in refusal.message
+    assert f"chk-{kept[-2]}" in refusal.remedy
+    assert f"chk-{kept[-1]}" not in refusal.remedy
+
+
+def _files_of(checkpoint: Path) -> list[dict[str, Any]]:
+    manifest = json.loads((checkpoint / "_metadata").read_text())
+    return [file for state in manifest["states"].values() for handle in state["keyed"] for file in handle["files"]]
