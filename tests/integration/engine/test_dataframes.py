@@ -17,7 +17,7 @@ from penstock.common.types import Row
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.jobmanager.session import SubmitOptions
-from tests.integration.engine.selfcheck.driver import Driver, environment, settings_for
+from tests.integration.engine.selfcheck.driver import Driver, environment, settings_for, submitted
 
 if TYPE_CHECKING:
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -90,15 +90,7 @@ def run(
 ) -> Driver:
     env = environment(settings | {"penstock.runner": "auto"}, 2)
     program(env, folder, target)
-    executor.session.submit_options = SubmitOptions(restore_path=restore_path)
-    try:
-        with executing_on(executor):
-            client = env.execute_async("data frames")
-    finally:
-        executor.session.submit_options = SubmitOptions()
-    master = executor.session.dispatcher.job(client.get_job_id().digits)
-    assert master is not None
-    return Driver(executor, master)
+    return submitted(executor, env, "data frames", SubmitOptions(restore_path=restore_path))
 
 
 def verify(rows: list[dict[str, int]], files: int) -> None:

@@ -59,10 +59,7 @@ def settings_for(s3: S3Server) -> dict[str, str]:
 
 
 def environment(settings: dict[str, str], parallelism: int) -> StreamExecutionEnvironment:
-    conf = Configuration()
-    for key, value in settings.items():
-        conf.set_string(key, value)
-    return StreamExecutionEnvironment.get_execution_environment(conf).set_parallelism(parallelism)
+    return StreamExecutionEnvironment.get_execution_environment(Configuration(settings)).set_parallelism(parallelism)
 
 
 def start(
@@ -78,10 +75,17 @@ def start(
     """Start the job; it runs when this returns, or is about to."""
     env = environment(settings, parallelism)
     program(env, plan, output)
+    return submitted(executor, env, "self-verifying", submit)
+
+
+def submitted(
+    executor: EmbeddedExecutor, env: StreamExecutionEnvironment, name: str, submit: SubmitOptions | None = None
+) -> Driver:
+    """Start any job; it runs when this returns, or is about to."""
     executor.session.submit_options = submit or SubmitOptions()
     try:
         with executing_on(executor):
-            client = env.execute_async("self-verifying")
+            client = env.execute_async(name)
     finally:
         executor.session.submit_options = SubmitOptions()
     master = executor.session.dispatcher.job(client.get_job_id().digits)
