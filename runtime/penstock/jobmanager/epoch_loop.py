@@ -7,6 +7,7 @@ whatever made the attempt fail. `pace` waits until the next step has something t
 
 from __future__ import annotations
 
+import logging
 import time
 
 from penstock.checkpoint.events import (
@@ -26,6 +27,8 @@ from penstock.jobmanager.job_parts import JobParts
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.runner import Runner
 from penstock.taskmanager.protocol import EpochCommand, LevelAck, RestoreCommand, SnapshotAck, SnapshotCommand
+
+logger = logging.getLogger(__name__)
 
 STREAM_EPOCH_MS = 1_000
 """Pipelined runner: a barrier at least that often, for positions, metrics and printed lines."""
@@ -196,11 +199,17 @@ class EpochLoop:
     def _on_event(self, event: Event) -> None:
         match event:
             case CheckpointCompleted():
+                logger.info("checkpoint %d is complete", event.checkpoint_id)
                 self._completed.append(event.checkpoint_id)
                 self._parts.commits.commit(event.checkpoint_id, event.commits)
                 self._release(self._parts.results.completed(event.checkpoint_id))
             case CheckpointAborted():
+                logger.warning("checkpoint %d is given up: %s", event.checkpoint_id, event.reason)
                 self._aborted.append(event.checkpoint_id)
+            case SavepointCompleted():
+                logger.info("savepoint %s is complete", event.url)
+            case SavepointFailed():
+                logger.warning("a savepoint failed, the job goes on: %s", event.error)
             case JobMustFail():
                 raise event.error
         answer(event, self._parts.waiting)

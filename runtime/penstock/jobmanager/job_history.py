@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.common.job_status import JobStatus
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,4 +57,6 @@ class JobHistory:
         self.event(now_ms, f"job is {status.value}")
 
     def event(self, now_ms: int, text: str) -> None:
+        """For REST, the live view and the log: what a person should know of."""
+        logger.info("%s", text)
         self.events.append({"timestamp": now_ms, "text": text})

@@ -322,6 +322,8 @@ class JobMaster:
         self.attempt = recovery.epoch
         plans = self.checkpoints.plan(graph, recovery, self.options.allow_non_restored)
         recovery.begin()
+        origin = "empty state" if recovery.snapshot is None else recovery.snapshot.url
+        self._tell(f"attempt {self.attempt} starts with {graph.slots} slots from {origin}")
         referenced = self.checkpoints.referenced(recovery)
         restored_root = recovery.snapshot.base_url if recovery.snapshot is not None else ""
         self.parts.commits.begin_attempt(

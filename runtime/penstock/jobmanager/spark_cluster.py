@@ -27,6 +27,8 @@ EXECUTOR_MEMORY_MB = 512
 DRIVER_MEMORY_MB = 640
 MAX_PIPELINED_LEVELS = 16
 """Tasks that an executor, which is a slot, may run at once: the pipelined runner has one for each level."""
+_ONLY_WARNINGS = "-Dlog4j2.level=WARN"
+"""Else executors write half a dozen lines for each task, and the driver its settings before anything can be set."""
 
 
 @dataclass
@@ -89,6 +91,7 @@ class SparkCluster:
         os.environ.setdefault("SPARK_SCALA_VERSION", "2.13")
         os.environ["PYSPARK_PYTHON"] = self.config.python
         os.environ["SPARK_LOCAL_DIRS"] = self.config.local_dir
+        os.environ.setdefault("SPARK_LOCAL_IP", self.config.host)  # else Spark looks for one, and warns that it did
         from pyspark import SparkConf, SparkContext
         from pyspark.java_gateway import launch_gateway
 
@@ -145,7 +148,7 @@ class SparkCluster:
 
     def _conf(self) -> dict[str, str]:
         config = self.config
-        jvm_options = " ".join(class_archive.jvm_options(find_java()))
+        jvm_options = " ".join([*class_archive.jvm_options(find_java()), _ONLY_WARNINGS])
         conf = {
             "spark.app.name": config.app_name,
             "spark.driver.host": config.host,
