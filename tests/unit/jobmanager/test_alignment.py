@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from penstock.common.errors import InvalidJob
-from penstock.common.executor import executing_on
+from penstock.common.job_status import JobStatus
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.datagen import DataGeneratorSource
 from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.jobmanager.session import Session
-from tests.integration.engine.in_process import InProcess
+from penstock.taskmanager.operators.source import READ_RECORDS
+from penstock.testing import JobHarness
 
-BATCH = 10_000
-"""Records of one read."""
+BATCH = READ_RECORDS
 STEP = 200
 SLOW = 400
-"""Records of the slow source; its event time reaches SLOW * STEP."""
+"""Records of the slow source, 80 a second; its event time reaches SLOW * STEP."""
+DRIFT = 100
 
 
 def most_ahead(*, drift: timedelta | None) -> int:
@@ -28,24 +29,27 @@ def most_ahead(*, drift: timedelta | None) -> int:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v[1])
     if drift is not None:
         strategy = strategy.with_watermark_alignment("both", drift)
-    env = StreamExecutionEnvironment.get_execution_environment()
-    fast = env.from_source(DataGeneratorSource(lambda i: ("fast", i), SLOW * STEP), strategy, "fast")
-    slow = env.from_source(DataGeneratorSource(lambda i: ("slow", i * STEP), SLOW, 80), strategy, "slow")
-    reached = ahead = count = 0
-    with executing_on(Session(InProcess())), fast.union(slow).execute_and_collect() as records:
-        for source, time in records:
-            count += 1
-            if source == "slow":
-                reached = time
-            elif reached < (SLOW - 1) * STEP:
-                ahead = max(ahead, time - reached)
-    assert count == SLOW * STEP + SLOW
+    with JobHarness() as harness:
+        env = harness.environment()
+        fast = env.from_source(DataGeneratorSource(lambda i: ("fast", i), SLOW * STEP), strategy, "fast")
+        slow = env.from_source(DataGeneratorSource(lambda i: ("slow", i * STEP), SLOW, 80), strategy, "slow")
+        harness.collect(fast.union(slow), "both")
+        harness.advance_processing_time(by=timedelta(seconds=SLOW / 80))
+        assert harness.status is JobStatus.FINISHED
+        records = harness.outputs("both")
+    assert Counter(source for source, _ in records) == {"fast": SLOW * STEP, "slow": SLOW}
+    reached = ahead = 0
+    for source, time in records:
+        if source == "slow":
+            reached = time
+        else:
+            ahead = max(ahead, time - reached)
     return ahead
 
 
 def test_a_source_that_is_ahead_waits() -> None:
-    assert most_ahead(drift=None) > 4 * BATCH
-    assert most_ahead(drift=timedelta(milliseconds=100)) <= 2 * BATCH + 50 * STEP
+    assert most_ahead(drift=None) == SLOW * STEP - 1
+    assert BATCH - STEP <= most_ahead(drift=timedelta(milliseconds=DRIFT)) <= BATCH + DRIFT + STEP
 
 
 def test_alignment_behind_the_source_is_refused() -> None:
