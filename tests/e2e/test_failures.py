@@ -64,7 +64,8 @@ def test_jvm_of_the_master_is_killed(stack: Stack, job: Job) -> None:
     )
     job.goes_on()
     job.running()
-    assert int(job.table()["RESTARTS"]) >= 1
+    # Restarts alone are written once a minute at most.
+    wait_until(lambda: int(job.table()["RESTARTS"]) >= 1, lambda: job.told("a restart in the table"), seconds=90)
 
 
 def test_deployments_are_deleted(stack: Stack, job: Job) -> None:
