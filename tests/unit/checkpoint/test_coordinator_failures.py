@@ -1,0 +1,134 @@
+"""The coordinator when things go wrong: late, lost and failing answers, storage that is away, another leader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.checkpoint.events import CheckpointAborted, CheckpointCompleted, JobMustFail
+from penstock.checkpoint.faults import Fault
+from penstock.checkpoint.recovery import take_over
+from penstock.common.errors import Fenced
+from penstock.state.backend import FileRef
+from tests.unit.checkpoint.bench import Bench, bench_with, only
+from tests.unit.checkpoint.support import ack, faulty_storage, handle, job
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class TestFailure:
+    def test_a_decline_abandons_it_and_its_files_are_removed(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, job(2), tolerable_failures=1)
+        request = bench.trigger()
+        bench.coordinator.on_ack(ack(request, subtask=0, keyed=handle(bench.storage, (0, 63), b"a")), 0)
+        assert len(bench.files()) == 1
+        bench.coordinator.on_ack(ack(request, subtask=1, error="no answer from s3://…"), 0)
+        aborted = only(bench.settle(), CheckpointAborted)
+        assert aborted.reason == "count (1) declined: no answer from s3://…"
+        assert bench.files() == []
+        assert not bench.coordinator.is_in_progress
+
+    def test_failures_in_a_row_are_counted(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, tolerable_failures=2, timeout_ms=10)
+        for expected in (False, False):
+            bench.answer(bench.trigger(), error="x")
+            assert any(isinstance(event, JobMustFail) for event in bench.settle()) is expected
+        bench.complete(b"good")
+        for expected in (False, False, True):
+            bench.answer(bench.trigger(), error="disk full")
+            events = bench.settle()
+            assert any(isinstance(event, JobMustFail) for event in events) is expected
+        message = str(only(events, JobMustFail).error)
+        assert "3 checkpoints failed in a row, 2 are tolerated" in message
+        assert "disk full" in message
+
+    def test_an_abandoned_increment_does_not_take_the_base_with_it(self, bench: Bench) -> None:
+        base = bench.complete(b"a").manifest.states["count"].keyed[0]["files"]
+        bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"b", reuse=base), error="late")
+        bench.settle()
+        assert bench.storage.reader().read(ref_of(base[0])) == b"a"
+
+    def test_a_manifest_in_doubt_keeps_its_files_until_the_next_is_complete(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, tolerable_failures=9)
+        bench.faulty.inject("put", Fault.LATE, match="chk-1")
+        bench.faulty.inject("put", Fault.TIMEOUT_BEFORE, match="chk-1", times=10**9)
+        bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"a"), committables=["p1"])
+        assert "may not be stored" in only(bench.settle(), CheckpointAborted).reason
+        assert len(bench.files()) == 1
+        assert bench.coordinator.latest is None
+        bench.faulty.land_late()
+        assert take_over(bench.storage, previous=None).snapshot is not None, "a crash now would go on from it"
+
+    def test_one_in_doubt_is_subsumed_by_the_next(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, tolerable_failures=9)
+        bench.faulty.inject("put", Fault.TIMEOUT_AFTER, match="chk-1", times=1)
+        bench.faulty.inject("put", Fault.TIMEOUT_BEFORE, match="chk-1", times=10**9)
+        bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"a"), committables=["p1"])
+        only(bench.settle(), CheckpointAborted)
+        done = bench.complete(b"b", committables=["p2"])
+        assert done.commits == {"count": ["p1", "p2"]}
+        bench.settle()
+        assert bench.storage.checkpoint_ids() == [2]
+        assert len(bench.files()) == 1
+
+    def test_a_fenced_leader_stops_and_deletes_nothing(self, bench: Bench) -> None:
+        bench.complete(b"a")
+        bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"b"))
+        successor = take_over(bench.storage)
+        successor.begin()
+        deletes = [call for call in bench.faulty.calls if call[0] == "delete"]
+        error = only(bench.settle(), JobMustFail).error
+        assert isinstance(error, Fenced)
+        assert [call for call in bench.faulty.calls if call[0] == "delete"] == deletes
+        assert bench.coordinator.next_trigger(10**9) is None
+        assert bench.coordinator.shutdown("CANCELED").kept
+
+    def test_a_taken_number_costs_nothing(self, bench: Bench) -> None:
+        from penstock.checkpoint.codec import encode_manifest
+        from tests.unit.checkpoint.support import manifest
+
+        bench.coordinator.end_attempt("failed", 0)
+        bench.begin()
+        assert bench.recovery.epoch == 2
+        taken = bench.recovery.base.first_checkpoint_id
+        bench.storage.put(f"chk-{taken}/_metadata", encode_manifest(manifest(taken, epoch=1)))
+        id = bench.coordinator.trigger_checkpoint()
+        bench.answer(bench.trigger(), committables=["p1"])
+        events = bench.settle()
+        assert only(events, CheckpointAborted).requests == ()
+        assert not any(isinstance(event, JobMustFail) for event in events)
+        request = bench.trigger(after=0)
+        assert request.checkpoint_id == taken + 1
+        bench.answer(request)
+        done = only(bench.settle(), CheckpointCompleted)
+        assert done.requests == (id,)
+        assert done.commits == {"count": ["p1"]}
+
+    def test_an_outcome_of_the_former_attempt_is_not_taken_for_this_ones(self, bench: Bench) -> None:
+        bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"a"))
+        bench.coordinator.tick(bench.now)
+        bench.coordinator.end_attempt("a worker was lost", bench.now)
+        bench.executor.run_all()
+        bench.begin(previous=bench.recovery.leadership)
+        assert bench.settle() == []
+        assert bench.recovery.snapshot is not None, "its put landed before the new attempt looked"
+        assert bench.complete(b"b").checkpoint_id == 2
+
+    def test_requests_of_an_attempt_that_ends_are_answered(self, bench: Bench) -> None:
+        waiting = bench.coordinator.trigger_checkpoint()
+        bench.coordinator.end_attempt("a worker was lost", bench.now)
+        aborted = only(bench.settle(), CheckpointAborted)
+        assert (aborted.checkpoint_id, aborted.requests) == (0, (waiting,))
+
+    def test_leftovers_of_earlier_attempts_are_removed_after_the_first_checkpoint(self, tmp_path: Path) -> None:
+        storage, faulty = faulty_storage("dict://root")
+        orphan = storage.writer().write(b"of an attempt that died").path
+        bench = Bench(storage, faulty)
+        bench.complete(b"a")
+        bench.settle()
+        assert orphan not in bench.files()
+        assert len(bench.files()) == 1
+
+
+def ref_of(file: dict[str, Any]) -> FileRef:
+    return FileRef(file["path"], file["size"], file["checksum"])
