@@ -1,0 +1,227 @@
+"""The decision table: pods that go, come and are watched; rescaling; deletion."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock_operator.api.status import Restore
+from penstock_operator.reconcile import plan
+from penstock_operator.reconcile.decide import decide
+from penstock_operator.reconcile.observation import ActionResult, Observation, Trouble
+from penstock_operator.reconcile.spec_diff import fingerprint
+from tests.unit.operator.decisions import OTHER, action, in_step, reasons, step
+from tests.unit.operator.facts import (
+    SAVEPOINT,
+    ago,
+    deployment,
+    engine,
+    make_context,
+    make_op,
+    make_running,
+    make_spec,
+    pod,
+    revision,
+    stored,
+    up,
+)
+
+if TYPE_CHECKING:
+    from penstock_operator.reconcile.plan import Decision
+
+
+def test_pods_go_and_are_waited_for() -> None:
+    restore = Restore(kind="Savepoint", path=SAVEPOINT)
+    first = decide(in_step("Upgrade", "Teardown", restore=restore, take_newest=True))
+    assert isinstance(first.action, plan.ScaleDown)
+    down = {"master": deployment(replicas=0), "worker": deployment("worker", replicas=0)}
+    second = decide(in_step("Upgrade", "Teardown", up(**down), restore=restore, take_newest=True))
+    assert (step(second), action(second)) == ("Upgrade/Teardown", "")
+    third = decide(in_step("Upgrade", "Teardown", up(**down, pods=()), restore=restore, take_newest=True))
+    assert isinstance(third.action, plan.FenceIncarnation)
+    fenced = up(**down, pods=(), last=ActionResult("FenceIncarnation", ok=True))
+    fourth = decide(in_step("Upgrade", "Teardown", fenced, restore=restore, take_newest=True))
+    assert (step(fourth), action(fourth)) == ("Upgrade/Teardown", ""), "storage is read once more, after the fence"
+    fifth = decide(in_step("Upgrade", "Teardown", up(**down, pods=()), restore=restore, take_newest=True, fenced=True))
+    assert step(fifth) == "Upgrade/Start"
+
+
+LOST = pod(terminating=True, node_lost=True, ready=False)
+DOWN: dict[str, Any] = {"master": deployment(replicas=0), "worker": deployment("worker", replicas=0), "pods": (LOST,)}
+
+
+def tearing_down(seen: Observation, since: float = 600, **op: Any) -> Decision:
+    restore = Restore(kind="Savepoint", path=SAVEPOINT)
+    return decide(in_step("Upgrade", "Teardown", seen, restore=restore, step_since=ago(since), **op))
+
+
+def test_pods_on_a_lost_node_are_fenced_off_before_they_are_given_up() -> None:
+    assert action(tearing_down(up(**DOWN), since=60)) == "", "they may still come back"
+    assert action(tearing_down(up(**DOWN))) == "FenceIncarnation"
+    done = tearing_down(up(**DOWN, last=ActionResult("FenceIncarnation", ok=True)))
+    assert "PodsAbandoned" in reasons(done)
+    forced = tearing_down(up(**DOWN), fenced=True)
+    assert isinstance(forced.action, plan.ForceDelete)
+    assert forced.action.names == (LOST.name,)
+
+
+@pytest.mark.parametrize(("pods", "goes_on"), [((LOST,), False), ((), True)])
+def test_without_a_fence_only_pods_that_were_seen_to_end_are_left_behind(pods: Any, goes_on: bool) -> None:
+    refused = ActionResult("FenceIncarnation", ok=False, code="StorageUnavailable", message="AccessDenied")
+    decision = tearing_down(up(**{**DOWN, "pods": pods, "last": refused}))
+    op = decision.status.operation
+    assert op is not None
+    assert op.fenced is goes_on
+    assert (op.blocked == "StorageUnavailable") is not goes_on
+
+
+def test_the_job_id_of_the_next_incarnation_is_written_before_its_pods_exist() -> None:
+    ctx = in_step("Upgrade", "Start", up(pods=()), restore=Restore(kind="Savepoint", path=SAVEPOINT))
+    decision = decide(ctx)
+    assert isinstance(decision.action, plan.ApplyPods)
+    op = decision.status.operation
+    assert op is not None
+    assert op.job_id == decision.action.incarnation.job_id != make_running().job_id
+
+
+def test_no_start_while_pods_of_the_former_incarnation_are_there() -> None:
+    decision = decide(in_step("Upgrade", "Start", restore=Restore(kind="Savepoint", path=SAVEPOINT)))
+    assert action(decision) == ""
+
+
+def test_the_first_checkpoint_is_asked_for() -> None:
+    fresh = replace(engine(), checkpoints=replace(engine().checkpoints, completed=0))
+    running = make_running(OTHER, stable=False)
+    ctx = in_step(
+        "Upgrade", "Watch", up(engine=fresh, storage=stored(None)), status={"running": running}, step_since=ago(30)
+    )
+    assert isinstance(decide(ctx).action, plan.TriggerCheckpoint)
+
+
+WATCH: dict[str, Any] = {
+    "restore": Restore(kind="Savepoint", path=SAVEPOINT),
+    "fallback_revision": revision(),
+    "fallback_restore": Restore(kind="Savepoint", path=SAVEPOINT),
+    "fallback_parallelism": 2,
+}
+
+
+def watching(seen: Observation, **op: Any) -> Decision:
+    running = make_running(OTHER, stable=False, had_checkpoint=False)
+    return decide(in_step("Upgrade", "Watch", seen, status={"running": running}, **{**WATCH, **op}))
+
+
+NONE_YET = replace(engine(), checkpoints=replace(engine().checkpoints, completed=0))
+
+
+def test_stable_is_running_with_a_checkpoint_of_its_own() -> None:
+    assert watching(up()).status.operation is None
+    assert step(watching(up(engine=NONE_YET, storage=stored(None)), trigger_id="t" * 32)) == "Upgrade/Watch"
+    assert step(watching(up(engine=engine("RESTARTING"), storage=stored(None)))) == "Upgrade/Watch"
+
+
+@pytest.mark.parametrize(
+    ("seen", "op"),
+    [
+        (up(engine=NONE_YET, storage=stored(None)), {"deadline": ago(1)}),
+        (up(engine=engine("FAILED"), storage=stored(None)), {}),
+        (up(engine=engine(None), pods=(pod(restarts=3, ready=False),), storage=stored(None)), {}),
+    ],
+    ids=["too-late", "failed", "crash-loop"],
+)
+def test_an_unstable_revision_is_rolled_back_and_remembered(seen: Observation, op: dict[str, Any]) -> None:
+    decision = watching(seen, **op)
+    found = decision.status.operation
+    assert found is not None
+    assert (found.kind, found.step, found.target_revision) == ("Rollback", "Teardown", revision())
+    assert found.restore is not None
+    assert found.restore.path == SAVEPOINT
+    assert decision.status.rejected is not None
+    assert decision.status.rejected.fingerprint == fingerprint(OTHER)
+
+
+def test_without_rollback_it_is_left_and_explained() -> None:
+    spec = make_spec(image="job:2", rollback={"enabled": False})
+    running = make_running(spec, stable=False, had_checkpoint=False)
+    seen = up(engine=NONE_YET, storage=stored(None))
+    ctx = in_step("Upgrade", "Watch", seen, spec=spec, status={"running": running}, **{**WATCH, "deadline": ago(1)})
+    stalled = decide(ctx).status.condition("Stalled")
+    assert stalled is not None
+    assert stalled.reason == "UpgradeFailed"
+
+
+def test_workers_first_on_the_way_up() -> None:
+    spec = make_spec(job={"parallelism": 4})
+    first = decide(in_step("Rescale", "AddWorkers", spec=spec, target_revision=revision(), target_parallelism=4))
+    assert isinstance(first.action, plan.ScaleWorkers)
+    more = up(worker=deployment("worker", replicas=4), engine=engine(slots_total=3))
+    waiting = decide(in_step("Rescale", "AddWorkers", more, spec=spec, target_parallelism=4))
+    assert step(waiting) == "Rescale/AddWorkers"
+    enough = replace(more, engine=engine(slots_total=4, parallelism=2))
+    going = decide(in_step("Rescale", "AddWorkers", enough, spec=spec, target_parallelism=4))
+    assert step(going) == "Rescale/Rescale"
+
+
+def test_missing_slots_are_explained_while_the_job_goes_on() -> None:
+    spec = make_spec(job={"parallelism": 4})
+    trouble = Trouble("Unschedulable", "no node takes the pod", "Add nodes")
+    seen = up(worker=deployment("worker", replicas=4), pods=(pod(), pod("worker", ready=False, trouble=trouble)))
+    stalled = decide(in_step("Rescale", "AddWorkers", seen, spec=spec, target_parallelism=4)).status.condition(
+        "Stalled"
+    )
+    assert stalled is not None
+    assert stalled.reason == "Unschedulable"
+    assert "goes on with parallelism 2" in stalled.message
+
+
+def test_the_job_first_on_the_way_down() -> None:
+    spec = make_spec(job={"parallelism": 1})
+    up_front = decide(in_step("Rescale", "AddWorkers", spec=spec, target_parallelism=1))
+    assert (step(up_front), action(up_front)) == ("Rescale/Rescale", "")
+    asked = decide(in_step("Rescale", "Rescale", up(engine=engine(parallelism=2)), spec=spec, target_parallelism=1))
+    assert isinstance(asked.action, plan.Rescale)
+    done = decide(in_step("Rescale", "Rescale", up(engine=engine(parallelism=1)), spec=spec, target_parallelism=1))
+    assert step(done) == "Rescale/RemoveWorkers"
+    status = {"running": make_running(parallelism=1)}
+    last = decide(in_step("Rescale", "RemoveWorkers", up(), spec=spec, target_parallelism=1, status=status))
+    assert isinstance(last.action, plan.ApplyParallelism)
+    assert last.action.replicas == 1
+
+
+@pytest.mark.parametrize("savepoint", [True, False])
+def test_deletion_takes_a_savepoint_only_if_asked_to(savepoint: bool) -> None:
+    spec = make_spec(deletion={"savepoint": savepoint})
+    begun = decide(make_context(spec, subject={"deleting": True}))
+    assert step(begun) == ("Delete/Stop" if savepoint else "Delete/Teardown")
+
+
+@pytest.mark.parametrize("name", ["Stop", "Seal", "Teardown"])
+def test_deletion_always_ends(name: str) -> None:
+    spec = make_spec(deletion={"savepoint": True, "timeout": "1m"})
+    down = up(master=deployment(replicas=0), worker=deployment("worker", replicas=0))
+    op = make_op(
+        "Delete",
+        name,
+        started_at=ago(120),
+        trigger_id="t" * 32 if name == "Stop" else None,
+        restore=Restore(kind="Savepoint", path=SAVEPOINT),
+    )
+    decision = decide(make_context(spec, seen=down, operation=op, subject={"deleting": True}))
+    assert step(decision) == ("Delete/Dispose" if name == "Teardown" else "Delete/Teardown")
+
+
+@pytest.mark.parametrize("spec", [None, make_spec()])
+def test_deletion_works_with_an_empty_status(spec: Any) -> None:
+    ctx = make_context(subject={"deleting": True}, running=None, stable_revision=None, seen=Observation())
+    assert action(decide(replace(ctx, spec=spec))) == "RemoveFinalizer"
+
+
+def test_storage_that_cannot_be_deleted_does_not_hold_deletion_up() -> None:
+    spec = make_spec(deletion={"storage": "Delete"})
+    failed = ActionResult("DisposeJobStorage", ok=False, code="StorageUnavailable", message="away")
+    op = make_op("Delete", "Dispose", attempt=3)
+    decision = decide(make_context(spec, seen=up(last=failed), operation=op, subject={"deleting": True}))
+    assert action(decision) == "RemoveFinalizer"
+    assert "StorageKept" in reasons(decision)
