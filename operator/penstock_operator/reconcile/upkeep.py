@@ -188,7 +188,8 @@ def _swept(ctx: Context, first: Superseded, result: ActionResult) -> Decision:
             .with_status(superseded=rest)
             .done(after=ctx.settings.progress)
         )
-    later = first.model_copy(update={"failures": failures, "retry_at": ctx.now + SWEEP_PAUSE * failures})
+    pause = ctx.settings.backoff_first if failures == 1 else SWEEP_PAUSE * failures
+    later = first.model_copy(update={"failures": failures, "retry_at": ctx.now + pause})
     return ctx.with_status(superseded=(*rest, later)).done(after=ctx.settings.progress)
 
 

@@ -79,11 +79,13 @@ def test_checkpoints_of_former_incarnations_are_removed_when_nothing_needs_them(
     assert action(decide(make_context(seen=seen, **superseded("b" * 32), **status))) == expected
 
 
-def test_what_cannot_be_removed_is_tried_again_and_then_told() -> None:
+def test_what_cannot_be_removed_is_tried_again_soon_then_seldom_and_then_told() -> None:
     failed = ActionResult("DisposeJobStorage", ok=False, code="StorageUnavailable", message="AccessDenied")
     again = decide(make_context(seen=up(last=failed), **superseded("b" * 32)))
-    assert again.status.superseded[0].retry_at == NOW + timedelta(minutes=10)
+    assert again.status.superseded[0].retry_at == NOW + timedelta(seconds=10)
     assert action(decide(make_context(superseded=again.status.superseded))) == ""
+    more = decide(make_context(seen=up(last=failed), superseded=again.status.superseded))
+    assert more.status.superseded[0].retry_at == NOW + timedelta(minutes=20)
     tired = (Superseded(job_id="b" * 32, failures=4),)
     last = decide(make_context(seen=up(last=failed), superseded=tired))
     assert last.status.superseded == ()
