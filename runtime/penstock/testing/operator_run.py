@@ -13,16 +13,16 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from penstock.state.backend import FileRef, KeyContext
+from penstock.state.backend import FileRef, KeyContext, KeyedStateBackend, KeyGroupRange
 from penstock.state.factory import create_backend, create_timer_service
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import OperatorStateStore
 from penstock.taskmanager.batch import MAX_TIMESTAMP, Batch, RowBatch
 from penstock.taskmanager.operator import Operator, OperatorContext
 
+NAME = "operator under test"
 WATERMARK = "watermark"
 IDLE = "idle"
-BACKENDS = ("hashmap",)
 MAX_PARALLELISM = 128
 
 
@@ -152,19 +152,9 @@ class OperatorRun:
         self.timers: Any = None
         self._pickled = cloudpickle.dumps(operator)
         self._work_dir = TemporaryDirectory(prefix="penstock-operator-test-") if backend == "rocksdb" else None
-        operator_state = OperatorStateStore("operator under test")
+        operator_state = OperatorStateStore(NAME)
         if operator.is_keyed:
-            self.backend = create_backend(
-                backend,
-                key_group_range=key_group_range(subtask, parallelism, max_parallelism),
-                max_parallelism=max_parallelism,
-                key_context=KeyContext(),
-                clock=self.clock,
-                work_dir="" if self._work_dir is None else self._work_dir.name,
-                options={},
-                operator_name="operator under test",
-                key_type=operator.key_type,
-            )
+            self.backend = self._create_backend(key_group_range(subtask, parallelism, max_parallelism))
             self.timers = create_timer_service(self.backend)
         if restored_from:
             operator_state.restore([s.operator_state for s in restored_from], subtask, parallelism)
@@ -173,7 +163,7 @@ class OperatorRun:
                 self.backend.restore(handles, restored_from[0].files)
         self.context = OperatorContext(
             uid="op",
-            name="operator under test",
+            name=NAME,
             subtask=subtask,
             parallelism=parallelism,
             max_parallelism=max_parallelism,
@@ -190,6 +180,19 @@ class OperatorRun:
         )
         operator.setup(self.context, self.output)
         operator.open()
+
+    def _create_backend(self, groups: KeyGroupRange) -> KeyedStateBackend:
+        return create_backend(
+            self.backend_name,
+            key_group_range=groups,
+            max_parallelism=self.max_parallelism,
+            key_context=KeyContext(),
+            clock=self.clock,
+            work_dir="" if self._work_dir is None else self._work_dir.name,
+            options={},
+            operator_name=NAME,
+            key_type=self.operator.key_type,
+        )
 
     # --- snapshots ------------------------------------------------------------------------------------------------
 

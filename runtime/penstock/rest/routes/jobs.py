@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 def job_routes(gateway: ClusterGateway) -> APIRouter:
     router = APIRouter(prefix="/jobs", tags=["jobs"])
+    _add_all_jobs(router, gateway)
+    _add_one_job(router, gateway)
+    _add_results(router, gateway)
+    return router
+
+
+def _add_all_jobs(router: APIRouter, gateway: ClusterGateway) -> None:
+    """Before the paths of one job: `overview` and `metrics` are no job's id."""
 
     @router.get("", response_model=models.JobIds)
     def ids() -> models.JobIds:
@@ -37,6 +45,8 @@ def job_routes(gateway: ClusterGateway) -> APIRouter:
         chosen = jobs.split(",") if jobs else [job.id for job in gateway.jobs()]
         return metrics.aggregates([gateway.metrics.values(JobScope(job_id)) for job_id in chosen], get, agg)
 
+
+def _add_one_job(router: APIRouter, gateway: ClusterGateway) -> None:
     @router.get("/{job_id}", response_model=models.JobDetails)
     def details(job_id: str) -> models.JobDetails:
         return jobs.job_details(gateway.job(job_id), gateway.metrics, now_ms())
@@ -64,6 +74,10 @@ def job_routes(gateway: ClusterGateway) -> APIRouter:
     def plan(job_id: str) -> models.JobPlan:
         return models.JobPlan(plan=jobs.plan(gateway.job(job_id)))
 
+
+def _add_results(router: APIRouter, gateway: ClusterGateway) -> None:
+    """How a job is doing, and what became of it."""
+
     @router.get("/{job_id}/exceptions", response_model=models.JobExceptions)
     def exceptions(
         job_id: str,
@@ -89,5 +103,3 @@ def job_routes(gateway: ClusterGateway) -> APIRouter:
         """What a live view needs, in one answer. Not a path of Flink's."""
         job = gateway.job(job_id)
         return job_progress(job, gateway.checkpoints(job_id), gateway.cluster(), gateway.metrics, now_ms())
-
-    return router

@@ -20,39 +20,22 @@ if TYPE_CHECKING:
 
 def vertex_routes(gateway: ClusterGateway) -> APIRouter:
     router = APIRouter(prefix="/jobs/{job_id}/vertices/{vertex_id}", tags=["vertices"])
+    _add_metrics(router, gateway)
+    _add_vertex(router, gateway)
+    return router
 
-    def _find(job_id: str, vertex_id: str) -> tuple[facts.Job, facts.Vertex]:
-        job = gateway.job(job_id)
-        return job, find_vertex(job, vertex_id)
+
+def _find(gateway: ClusterGateway, job_id: str, vertex_id: str) -> tuple[facts.Job, facts.Vertex]:
+    job = gateway.job(job_id)
+    return job, find_vertex(job, vertex_id)
+
+
+def _add_metrics(router: APIRouter, gateway: ClusterGateway) -> None:
+    """Before the paths of one subtask: `metrics` is no subtask's index."""
 
     def _values(job_id: str, vertex_id: str) -> dict[int, dict[str, Scalar]]:
-        job, vertex = _find(job_id, vertex_id)
+        job, vertex = _find(gateway, job_id, vertex_id)
         return subtask_values(gateway.metrics, job.id, vertex.id)
-
-    @router.get("", response_model=models.VertexDetails)
-    def details(job_id: str, vertex_id: str) -> models.VertexDetails:
-        job, vertex = _find(job_id, vertex_id)
-        return vertices.vertex_details(job, vertex, gateway.metrics, now_ms())
-
-    @router.get("/backpressure", response_model=models.BackPressure)
-    def back_pressure(job_id: str, vertex_id: str) -> models.BackPressure:
-        job, vertex = _find(job_id, vertex_id)
-        return vertices.back_pressure(job, vertex, gateway.metrics, now_ms())
-
-    @router.get("/watermarks", response_model=list[models.Metric])
-    def watermarks(job_id: str, vertex_id: str) -> list[models.Metric]:
-        job, vertex = _find(job_id, vertex_id)
-        return vertices.watermarks(job, vertex, gateway.metrics)
-
-    @router.get("/taskmanagers", response_model=models.VertexTaskManagers)
-    def task_managers(job_id: str, vertex_id: str) -> models.VertexTaskManagers:
-        job, vertex = _find(job_id, vertex_id)
-        return vertices.vertex_task_managers(job, vertex, gateway.metrics, now_ms())
-
-    @router.get("/subtasktimes", response_model=models.SubtaskTimes)
-    def subtask_times(job_id: str, vertex_id: str) -> models.SubtaskTimes:
-        _, vertex = _find(job_id, vertex_id)
-        return vertices.subtask_times(vertex, now_ms())
 
     @router.get("/metrics", response_model=list[models.Metric], response_model_exclude_none=True)
     def metric_values(job_id: str, vertex_id: str, get: str | None = None) -> list[models.Metric]:
@@ -70,15 +53,40 @@ def vertex_routes(gateway: ClusterGateway) -> APIRouter:
         chosen = [values for index, values in by_subtask.items() if wanted is None or index in wanted]
         return metrics.aggregates(chosen, get, agg)
 
-    @router.get("/subtasks/{index}", response_model=models.SubtaskAttempt)
-    def subtask(job_id: str, vertex_id: str, index: int) -> models.SubtaskAttempt:
-        job, vertex = _find(job_id, vertex_id)
-        return vertices.subtask_attempt(job, vertex, find_subtask(vertex, index), gateway.metrics, now_ms())
-
     @router.get("/subtasks/{index}/metrics", response_model=list[models.Metric], response_model_exclude_none=True)
     def subtask_metrics(job_id: str, vertex_id: str, index: int, get: str | None = None) -> list[models.Metric]:
-        _, vertex = _find(job_id, vertex_id)
+        _, vertex = _find(gateway, job_id, vertex_id)
         find_subtask(vertex, index)
         return metrics.metric_list(_values(job_id, vertex_id).get(index, {}), get)
 
-    return router
+
+def _add_vertex(router: APIRouter, gateway: ClusterGateway) -> None:
+    @router.get("", response_model=models.VertexDetails)
+    def details(job_id: str, vertex_id: str) -> models.VertexDetails:
+        job, vertex = _find(gateway, job_id, vertex_id)
+        return vertices.vertex_details(job, vertex, gateway.metrics, now_ms())
+
+    @router.get("/backpressure", response_model=models.BackPressure)
+    def back_pressure(job_id: str, vertex_id: str) -> models.BackPressure:
+        job, vertex = _find(gateway, job_id, vertex_id)
+        return vertices.back_pressure(job, vertex, gateway.metrics, now_ms())
+
+    @router.get("/watermarks", response_model=list[models.Metric])
+    def watermarks(job_id: str, vertex_id: str) -> list[models.Metric]:
+        job, vertex = _find(gateway, job_id, vertex_id)
+        return vertices.watermarks(job, vertex, gateway.metrics)
+
+    @router.get("/taskmanagers", response_model=models.VertexTaskManagers)
+    def task_managers(job_id: str, vertex_id: str) -> models.VertexTaskManagers:
+        job, vertex = _find(gateway, job_id, vertex_id)
+        return vertices.vertex_task_managers(job, vertex, gateway.metrics, now_ms())
+
+    @router.get("/subtasktimes", response_model=models.SubtaskTimes)
+    def subtask_times(job_id: str, vertex_id: str) -> models.SubtaskTimes:
+        _, vertex = _find(gateway, job_id, vertex_id)
+        return vertices.subtask_times(vertex, now_ms())
+
+    @router.get("/subtasks/{index}", response_model=models.SubtaskAttempt)
+    def subtask(job_id: str, vertex_id: str, index: int) -> models.SubtaskAttempt:
+        job, vertex = _find(gateway, job_id, vertex_id)
+        return vertices.subtask_attempt(job, vertex, find_subtask(vertex, index), gateway.metrics, now_ms())
