@@ -6,15 +6,14 @@ declaration of fields and gives records of any form. Messages: the schemas with 
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
-from penstock.common.errors import InvalidJob, RecordFormatError
+from penstock.common.errors import InvalidJob
 from penstock.common.one_time_warning import warn_no_effect
-from penstock.common.serialization import DeserializationSchema, SerializationSchema
+from penstock.common.serialization import SerializationSchema
 from penstock.common.type_inference import to_type_info
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.connectors.formats.arrow_types import arrow_type
@@ -22,9 +21,7 @@ from penstock.connectors.formats.bulk import CsvWriterFactory
 from penstock.connectors.formats.csv import CsvDialect, CsvFormat
 from penstock.connectors.formats.encode import CsvEncoder
 from penstock.connectors.formats.record_format import MALFORMED_RECORDS, MalformedBlock
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from penstock.datastream.formats.row_messages import RowMessages
 
 __all__ = [
     "CsvBulkWriters",
@@ -37,8 +34,6 @@ __all__ = [
     "CsvSchema",
     "CsvSchemaBuilder",
 ]
-
-_LOG = logging.getLogger(__name__)
 
 
 class CsvSchema:
@@ -208,7 +203,7 @@ class CsvBulkWriters:
         return CsvWriterFactory(schema.row_type, with_separators(schema.row_type, dialect))
 
 
-class CsvRowDeserializationSchema(DeserializationSchema):
+class CsvRowDeserializationSchema(RowMessages):
     """CSV lines as Rows.
 
     >>> row_type = Types.ROW_NAMED(["id", "n"], [Types.STRING(), Types.LONG()])
@@ -217,49 +212,15 @@ class CsvRowDeserializationSchema(DeserializationSchema):
     """
 
     def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, *, ignore_parse_errors: bool = False) -> None:
-        self._row_type = row_type
+        decode = CsvFormat(row_type, dialect).decoder(b"")
+        super().__init__("CSV", row_type, decode, ignore_parse_errors=ignore_parse_errors)
         self._dialect = dialect
-        self._ignore_parse_errors = ignore_parse_errors
-        self._decode = CsvFormat(row_type, dialect).decoder(b"")
-        self._ignored = 0
 
-    def deserialize(self, message: bytes) -> Any:
-        """The Row; None for a comment, and for a malformed message if parse errors are ignored.
-
-        Raises:
-            RecordFormatError: the message is malformed.
-        """
-        try:
-            rows = self._decode(bytes(message)).rows().values
-            if len(rows) > 1:
-                raise MalformedBlock(f"{len(rows)} lines in one message")
-        except MalformedBlock as error:
-            if self._ignore_parse_errors:
-                return self._ignore(message, error)
-            raise RecordFormatError(
-                f"malformed CSV message: {error}: {bytes(message)[:200]!r}",
-                remedy="correct the message, or let the schema ignore parse errors",
-            ) from error
+    def _row(self, message: bytes) -> Any:
+        rows = self._decode(message).rows().values
+        if len(rows) > 1:
+            raise MalformedBlock(f"{len(rows)} lines in one message")
         return rows[0] if rows else None
-
-    def deserialize_batch(self, messages: Sequence[bytes]) -> list[Any]:
-        data = b"\n".join(messages)
-        try:
-            if data.count(b"\n") == len(messages) - 1:
-                rows = self._decode(data).rows().values
-                if len(rows) == len(messages):
-                    return rows
-        except MalformedBlock:
-            pass  # message by message, to find out which
-        return super().deserialize_batch(messages)
-
-    def _ignore(self, message: bytes, error: Exception) -> None:
-        self._ignored += 1
-        if self._ignored & (self._ignored - 1) == 0:
-            _LOG.warning("%d malformed CSV messages ignored; the last: %s: %r", self._ignored, error, message[:200])
-
-    def get_produced_type(self) -> TypeInformation:
-        return self._row_type
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _csv_schema, (self._row_type, self._dialect, self._ignore_parse_errors)

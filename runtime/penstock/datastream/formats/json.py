@@ -6,26 +6,24 @@ Files: `JsonLinesFormat` for a FileSource, `JsonLinesEncoder` for a FileSink. Me
 from __future__ import annotations
 
 import json
-import logging
 from typing import TYPE_CHECKING, Any
 
-from penstock.common.errors import InvalidJob, RecordFormatError
-from penstock.common.serialization import DeserializationSchema, SerializationSchema
+from penstock.common.errors import InvalidJob
+from penstock.common.serialization import SerializationSchema
 from penstock.common.type_inference import to_type_info
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.connectors.formats.encode import JsonLinesEncoder
 from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.connectors.formats.record_format import MalformedBlock
+from penstock.datastream.formats.row_messages import RowMessages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["JsonLinesEncoder", "JsonLinesFormat", "JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 
-_LOG = logging.getLogger(__name__)
 
-
-class JsonRowDeserializationSchema(DeserializationSchema):
+class JsonRowDeserializationSchema(RowMessages):
     """JSON objects as Rows.
 
     >>> schema = JsonRowDeserializationSchema.builder().type_info(Types.ROW_NAMED(["id"], [Types.STRING()])).build()
@@ -34,60 +32,26 @@ class JsonRowDeserializationSchema(DeserializationSchema):
     """
 
     def __init__(self, row_type: RowTypeInfo, *, fail_on_missing_field: bool, ignore_parse_errors: bool) -> None:
-        self._row_type = row_type
+        decode = JsonLinesFormat(row_type).decoder(b"")
+        super().__init__(
+            "JSON", row_type, decode, ignore_parse_errors=ignore_parse_errors, one_by_one=fail_on_missing_field
+        )
         self._fail_on_missing_field = fail_on_missing_field
-        self._ignore_parse_errors = ignore_parse_errors
-        self._format = JsonLinesFormat(row_type)
-        self._decode = self._format.decoder(b"")
-        self._ignored = 0
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchema.Builder:
         return JsonRowDeserializationSchema.Builder()
 
-    def deserialize(self, message: bytes) -> Any:
-        """The Row; None for a malformed message if parse errors are ignored.
-
-        Raises:
-            RecordFormatError: the message is malformed, or lacks a field and must not.
-        """
-        data = bytes(message).replace(b"\n", b" ")
-        try:
-            rows = self._decode(data).rows().values
-            if len(rows) != 1:
-                raise MalformedBlock("no JSON value")
-            if self._fail_on_missing_field:
-                missing = set(self._row_type.get_field_names()) - set(json.loads(data))
-                if missing:
-                    raise MalformedBlock(f"no field {', '.join(map(repr, sorted(missing)))}")
-        except MalformedBlock as error:
-            if self._ignore_parse_errors:
-                return self._ignore(message, error)
-            raise RecordFormatError(
-                f"malformed JSON message: {error}: {bytes(message)[:200]!r}",
-                remedy="correct the message, or let the schema ignore_parse_errors()",
-            ) from error
+    def _row(self, message: bytes) -> Any:
+        data = message.replace(b"\n", b" ")
+        rows = self._decode(data).rows().values
+        if len(rows) != 1:
+            raise MalformedBlock("no JSON value")
+        if self._fail_on_missing_field:
+            missing = set(self._row_type.get_field_names()) - set(json.loads(data))
+            if missing:
+                raise MalformedBlock(f"no field {', '.join(map(repr, sorted(missing)))}")
         return rows[0]
-
-    def deserialize_batch(self, messages: Sequence[bytes]) -> list[Any]:
-        if not self._fail_on_missing_field:
-            data = b"\n".join(messages)
-            try:
-                if data.count(b"\n") == len(messages) - 1:
-                    rows = self._decode(data).rows().values
-                    if len(rows) == len(messages):
-                        return rows
-            except MalformedBlock:
-                pass  # message by message, to find out which
-        return super().deserialize_batch(messages)
-
-    def _ignore(self, message: bytes, error: Exception) -> None:
-        self._ignored += 1
-        if self._ignored & (self._ignored - 1) == 0:
-            _LOG.warning("%d malformed JSON messages ignored; the last: %s: %r", self._ignored, error, message[:200])
-
-    def get_produced_type(self) -> TypeInformation:
-        return self._row_type
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _json_schema, (self._row_type, self._fail_on_missing_field, self._ignore_parse_errors)
