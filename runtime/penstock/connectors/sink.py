@@ -109,6 +109,12 @@ class Committer(ABC):
     def abort(self, committables: list[Any]) -> None:
         """A checkpoint was abandoned, and the job failed over or ended: its pieces will never be committed."""
 
+    def interrupt(self) -> None:
+        """The job is to end and `commit` does not return: end what can be ended of it (from another thread).
+
+        The checkpoint that promised the commit stays, so that it can be carried out once more.
+        """
+
     def discard_unreferenced(self, keep: list[Any], below_attempt: int | None = None) -> None:
         """Remove in-progress pieces of earlier attempts that no committable in `keep` names.
 

@@ -88,7 +88,10 @@ class JobRequests:
 
         def run() -> None:
             patience_ms = self._parts.settings.cancellation_timeout_ms
+            rounds = 0
             while not self._done.wait(patience_ms / 1000):
+                rounds += 1
+                self._use_force(patience_ms, last_chance=rounds == 1)
                 patience_ms = self._parts.settings.cancellation_interval_ms
                 try:
                     self.runner.cancel()
@@ -98,6 +101,22 @@ class JobRequests:
         if self._insisting is None:
             self._insisting = threading.Thread(target=run, name="penstock-cancel", daemon=True)
             self._insisting.start()
+
+    def _use_force(self, waited_ms: int, *, last_chance: bool) -> None:
+        """A commit runs in this process, where nothing can be killed: it gets another round, then nobody waits for it."""
+        commits = self._parts.commits
+        committing = ""
+        if commits.committing and last_chance:
+            committing = f"; the commit of sink {commits.committing!r} runs in this process and cannot be killed: it is waited for"
+        elif commits.committing:
+            committing = f"; the commit of sink {commits.committing!r} is given up"
+            commits.give_up()
+        logger.warning(
+            "job %s has not ended, %d ms after it was told to: its tasks are killed%s",
+            self._job_id,
+            waited_ms,
+            committing,
+        )
 
     # --- from the JobMaster's thread --------------------------------------------------------------------------
 

@@ -6,15 +6,57 @@ the job over, which commits again from the manifest that promised it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from typing import Any
 
-from penstock.common.errors import SinkError
+from penstock.common.errors import EpochFailed, SinkError
 from penstock.connectors.sink import CommitEnvironment, Committer
 from penstock.graph.job_graph import JobGraph
 
 Committables = Mapping[str, list[Any]]
+
+POLL_S = 0.2
+INTERRUPT_S = 2.0
+"""How long a commit that was interrupted may take to give up."""
+
+logger = logging.getLogger(__name__)
+
+
+class CommitThread:
+    """Runs one thing after the other. A thread that does not end by itself, in the middle of a user's function, keeps no
+    process from ending."""
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[tuple[Future[None], Callable[[], None]] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, work: Callable[[], None]) -> Future[None]:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="penstock-commit", daemon=True)
+            self._thread.start()
+        future: Future[None] = Future()
+        self._work.put((future, work))
+        return future
+
+    def _run(self) -> None:
+        while (item := self._work.get()) is not None:
+            future, work = item
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                work()
+            except BaseException as error:  # belongs to whoever asks for the result
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+
+    def close(self) -> None:
+        self._work.put(None)
 
 
 class SinkCommits:
@@ -25,7 +67,9 @@ class SinkCommits:
         self._options = object_store_options
         self._committers: dict[str, Committer] = {}
         self._names: dict[str, str] = {}
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="penstock-commit")
+        self._thread = CommitThread()
+        self._committing = ""
+        self._given_up = threading.Event()
         self._running: list[tuple[int, Future[None]]] = []
 
     def begin_attempt(
@@ -48,6 +92,7 @@ class SinkCommits:
 
         Raises:
             SinkError: a promised commit cannot be carried out.
+            EpochFailed: it was given up.
         """
         self.wait()
         for node in graph.operators:
@@ -57,7 +102,9 @@ class SinkCommits:
                     self._committers[node.uid] = committer
                     self._names[node.uid] = node.name
         self._set_environment(restored or environment)
-        self.commit_now(promised)
+        again = self._thread.submit(lambda: self.commit_now(promised))
+        self._await([again])
+        again.result()
         self._set_environment(environment)
         self._discard(referenced, attempt)
 
@@ -92,13 +139,14 @@ class SinkCommits:
 
     def commit(self, checkpoint_id: int, commits: Committables) -> None:
         """Commit in the background what a completed checkpoint promised."""
-        self._running.append((checkpoint_id, self._pool.submit(self.commit_now, commits)))
+        self._running.append((checkpoint_id, self._thread.submit(lambda: self.commit_now(commits))))
 
     def commit_now(self, commits: Committables) -> None:
         for uid, items in commits.items():
             committer = self._committers.get(uid)
             if committer is None or not items:
                 continue
+            self._committing = self._names[uid]
             try:
                 committer.commit(list(items))
             except Exception as error:
@@ -107,6 +155,13 @@ class SinkCommits:
                     remedy="make the target writable again; the job retries from its last checkpoint",
                     operator=self._names[uid],
                 ) from error
+            finally:
+                self._committing = ""
+
+    @property
+    def committing(self) -> str:
+        """Name of the sink whose commit is being carried out now; empty: none is. From any thread."""
+        return self._committing
 
     def take_confirmed(self) -> list[int]:
         """Checkpoints whose commits have been carried out since the last call.
@@ -130,23 +185,56 @@ class SinkCommits:
                 committer.abort(lost)
 
     def wait(self) -> None:
-        """Wait for running commits; failures are left to whoever looks (a failover commits again)."""
-        for _, future in self._running:
-            future.exception()
+        """Wait for running commits; failures are left to whoever looks (a failover commits again).
+
+        Raises:
+            EpochFailed: they were given up.
+        """
+        self._await([future for _, future in self._running])
         self._running = []
 
     def drain(self) -> None:
-        """Wait for running commits; raises what one failed with."""
+        """Wait for running commits; raises what one failed with, and as `wait`."""
+        self._await([future for _, future in self._running])
         for _, future in self._running:
             future.result()
+
+    def _await(self, futures: list[Future[None]]) -> None:
+        while wait(futures, POLL_S).not_done:
+            if self._given_up.is_set():
+                raise EpochFailed(f"the commit of sink {self._committing!r} was given up")
+
+    def give_up(self) -> None:
+        """Wait for no commit any longer: the job must end (from another thread)."""
+        self._given_up.set()
 
     def close(self, patience_s: float = 30.0) -> list[int]:
         """Wait for running commits, but not for ever; the checkpoints whose commits have been carried out.
 
         What is not confirmed keeps its checkpoint.
         """
-        wait([future for _, future in self._running], patience_s)
+        futures = [future for _, future in self._running]
+        deadline = time.monotonic() + patience_s
+        while wait(futures, POLL_S).not_done and time.monotonic() < deadline and not self._given_up.is_set():
+            pass
+        if self._committing:
+            self._interrupt()
+            wait(futures, INTERRUPT_S)
         done = [(checkpoint_id, future) for checkpoint_id, future in self._running if future.done()]
+        for future in futures:
+            future.cancel()
         self._running = []
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._thread.close()
         return [checkpoint_id for checkpoint_id, future in done if future.exception() is None]
+
+    def _interrupt(self) -> None:
+        logger.warning(
+            "the job is over and the commit of sink %r does not return: its Spark jobs are cancelled; what it does in this "
+            "process cannot be ended but with the process. Its checkpoint stays, so that it can be carried out once more",
+            self._committing,
+        )
+        for committer in self._committers.values():
+            try:
+                committer.interrupt()
+            except Exception as error:  # the cluster has gone before
+                logger.info("a commit could not be interrupted: %s", error)

@@ -28,8 +28,14 @@ from tests.unit.connectors.support import writer_context
 class Spark:
     """Runs nothing, has all turns."""
 
+    def __init__(self) -> None:
+        self.tags: list[str] = []
+        self.interrupted: list[str] = []
+
     def session(self) -> Any:
-        return SimpleNamespace(interruptTag=lambda tag: [])
+        return SimpleNamespace(
+            addTag=self.tags.append, removeTag=self.tags.remove, interruptTag=self.interrupted.append
+        )
 
     def exclusive(self) -> Any:
         return nullcontext()
@@ -265,6 +271,21 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> None:
         return [row for batch in read(iter([pa.RecordBatch.from_pylist(rows)])) for row in batch.to_pylist()]
 
     monkeypatch.setattr(sink, "data_frame", data_frame)
+
+
+def test_the_spark_jobs_of_a_function_that_does_not_return_can_be_ended(
+    storage: CheckpointStorage, frames: None
+) -> None:
+    writer = SparkSink(print).create_writer(writer_context(0, 1), [])
+    writer.write([(1,)], None, 0)
+    during: list[list[str]] = []
+    spark = Spark()
+    committer = committer_of(lambda frame, checkpoint_id: during.append(list(spark.tags)), storage)
+    committer.environment = CommitEnvironment(storage.reader(), spark)
+    committer.commit(staged(writer, 1, storage))
+    committer.interrupt()
+    assert [spark.interrupted] == during
+    assert spark.tags == []
 
 
 def committer_of(function: Any, storage: CheckpointStorage) -> SparkCommitter:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from penstock.common.configuration import Configuration
+from penstock.common.errors import EpochFailed
 from penstock.common.executor import executing_on
 from penstock.common.job_status import JobStatus
 from penstock.connectors.file.sink import FileSink
+from penstock.connectors.sink import Committer
 from penstock.connectors.two_phase import TwoPhaseCommitSink, TwoPhaseCommitSinkFunction
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -19,6 +25,7 @@ from penstock.jobmanager.in_process import InProcessRunner
 from penstock.jobmanager.job_master import JobMaster
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.session import Session, SubmitOptions
+from penstock.jobmanager.sinks import SinkCommits
 
 RETENTION = "execution.checkpointing.externalized-checkpoint-retention"
 COMMITTING = threading.Event()
@@ -165,3 +172,65 @@ def test_checkpoints_go_even_if_a_commit_was_under_way(tmp_path: Path) -> None:
     GO_ON.set()
     assert master.wait(30) is JobStatus.CANCELED
     assert not list(tmp_path.rglob("chk-*"))
+
+
+class TestACommitThatDoesNotReturn:
+    """It runs in the JobManager's process, as the function of `to_spark` does: it cannot be killed."""
+
+    def test_is_given_up_and_keeps_its_checkpoint(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        COMMITTING.clear()
+        GO_ON.clear()
+        conf = Configuration()
+        for key, value in {
+            "rest.port": "-1",
+            "execution.checkpointing.interval": "20 ms",
+            "execution.checkpointing.dir": f"file://{tmp_path}",
+            "task.cancellation.timeout": "100 ms",
+            "task.cancellation.interval": "200 ms",
+        }.items():
+            conf.set_string(key, value)
+        env = StreamExecutionEnvironment.get_execution_environment(conf)
+        numbers = env.from_source(DataGeneratorSource(int, None, 1000.0), None, "numbers")
+        numbers.sink_to(TwoPhaseCommitSink(SlowToCommit())).name("target")
+        session = Session(InProcess())
+        with executing_on(session):
+            env.execute_async("stuck")
+        master = session.dispatcher.jobs()[0]
+        assert COMMITTING.wait(30)
+        began = time.monotonic()
+        cancel(master)
+        assert time.monotonic() - began < 15
+        assert "the commit of sink 'target' runs in this process and cannot be killed" in caplog.text
+        assert "the commit of sink 'target' does not return" in caplog.text
+        assert list(tmp_path.rglob("chk-*")), "what it promised can be carried out once more"
+        GO_ON.set()
+
+    def test_does_not_hold_up_a_job_that_fails_over_and_is_cancelled(self) -> None:
+        commits, released = SinkCommits("job", {}), threading.Event()
+        commits._committers["out"] = Stuck(released)
+        commits._names["out"] = "out"
+        commits.commit(1, {"out": ["piece"]})
+        commits.give_up()
+        with pytest.raises(EpochFailed, match="'out' was given up"):
+            commits.wait()
+        assert commits.close() == []
+        assert released.is_set(), "it was interrupted"
+
+    def test_keeps_no_process_from_ending(self) -> None:
+        program = (
+            "import time; from penstock.jobmanager.sinks import CommitThread; "
+            "CommitThread().submit(lambda: time.sleep(600)); time.sleep(0.1)"
+        )
+        assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+
+
+class Stuck(Committer):
+    def __init__(self, released: threading.Event) -> None:
+        self._released = released
+
+    def commit(self, committables: list[Any]) -> None:
+        self._released.wait(60)
+        raise OSError("interrupted")
+
+    def interrupt(self) -> None:
+        self._released.set()

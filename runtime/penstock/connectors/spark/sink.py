@@ -10,6 +10,7 @@ last id it wrote is exactly-once.
 from __future__ import annotations
 
 import base64
+import uuid
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -78,6 +79,7 @@ class SparkCommitter(Committer):
     def __init__(self, function: Callable[[Any, int], Any]) -> None:
         self._function = function
         self._committed: set[int] = set()
+        self._tag = f"penstock-commit-{uuid.uuid4().hex}"
 
     def commit(self, committables: list[Any]) -> None:
         pieces: dict[int, list[dict[str, Any]]] = defaultdict(list)
@@ -90,7 +92,11 @@ class SparkCommitter(Committer):
             try:
                 with environment.spark.exclusive():
                     session = environment.spark.session()
-                    self._function(data_frame(session, pieces[checkpoint_id], environment.files), checkpoint_id)
+                    session.addTag(self._tag)
+                    try:
+                        self._function(data_frame(session, pieces[checkpoint_id], environment.files), checkpoint_id)
+                    finally:
+                        session.removeTag(self._tag)
             except PenstockError:
                 raise
             except Exception as error:
@@ -100,6 +106,11 @@ class SparkCommitter(Committer):
                     remedy="correct the function or make its target writable; it is called again with the same rows",
                 ) from error
             self._committed.add(checkpoint_id)
+
+    def interrupt(self) -> None:
+        """Ends the Spark jobs of the function. What it does in Python runs in this process and cannot be ended."""
+        if self.environment is not None and self.environment.spark is not None:
+            self.environment.spark.session().interruptTag(self._tag)
 
 
 def data_frame(session: Any, pieces: list[dict[str, Any]], files: StateFileReader) -> Any:
