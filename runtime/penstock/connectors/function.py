@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.common.errors import InvalidJob, UserFunctionError
 from penstock.connectors.sink import Sink, SinkWriter, WriterContext
 from penstock.connectors.source import (
+    NotingSplitReader,
     ReadBounds,
     ReaderContext,
     Source,
@@ -110,21 +111,18 @@ class FunctionReader(SourceReader):
         return FunctionSplitReader(function, QueueContext(**split.properties), position)
 
 
-class FunctionSplitReader(SplitReader):
+class FunctionSplitReader(NotingSplitReader):
     """Reads what one copy of the function emits."""
 
     def __init__(self, function: Any, context: QueueContext, position: Any) -> None:
+        super().__init__(position)
         self._function = function
         self._context = context
         self._resettable = hasattr(function, "snapshot_state")
-        self._position = position
         if self._resettable:
             function.initialize_state(position)
         self._error: BaseException | None = None
-        self._watermark: int | None = None
         self._marks: list[Mark] = []
-        self._idle = False
-        self._finished = False
         self._thread = threading.Thread(target=self._run, name=f"source-function-{context.instance}", daemon=True)
         self._thread.start()
 
@@ -172,23 +170,9 @@ class FunctionSplitReader(SplitReader):
         finally:
             lock.release_request()
 
-    @property
-    def position(self) -> Any:
-        return self._position
-
-    @property
-    def finished(self) -> bool:
-        return self._finished
-
-    def watermark(self) -> int | None:
-        return self._watermark
-
     def take_watermarks(self) -> list[Mark]:
         marks, self._marks = self._marks, []
         return marks
-
-    def is_idle(self) -> bool:
-        return self._idle
 
     def close(self) -> None:
         cancel = getattr(self._function, "cancel", None)

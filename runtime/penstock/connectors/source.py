@@ -178,6 +178,30 @@ class SplitReader(ABC):
     def close(self) -> None: ...
 
 
+class NotingSplitReader(SplitReader):
+    """A reader whose `read` notes how far it is and what the source has said of its event time."""
+
+    def __init__(self, position: Any) -> None:
+        self._position = position
+        self._finished = False
+        self._watermark: int | None = None
+        self._idle = False
+
+    @property
+    def position(self) -> Any:
+        return self._position
+
+    @property
+    def finished(self) -> bool:
+        return self._finished
+
+    def watermark(self) -> int | None:
+        return self._watermark
+
+    def is_idle(self) -> bool:
+        return self._idle
+
+
 @dataclass(frozen=True)
 class ReaderContext:
     subtask: int

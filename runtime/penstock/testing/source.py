@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.common.errors import RecoverableError
 from penstock.connectors.source import (
+    NotingSplitReader,
     ReadBounds,
     ReaderContext,
     Source,
@@ -62,17 +63,14 @@ class _Reader(SourceReader):
         return _SplitReader(self._source, int(split.id), self._journal, position or 0)
 
 
-class _SplitReader(SplitReader):
+class _SplitReader(NotingSplitReader):
     """Returns records up to the next watermark, and the watermark with them."""
 
     def __init__(self, source: str, split: int, journal: Journal, position: int) -> None:
+        super().__init__(position)
         self._source = source
         self._split = split
         self._journal = journal
-        self._position = position
-        self._watermark: int | None = None
-        self._idle = False
-        self._finished = False
         journal.read_to(source, split, position)
 
     def read(self, bounds: ReadBounds) -> Batch | None:
@@ -116,17 +114,3 @@ class _SplitReader(SplitReader):
         else:
             self._idle = kind is Kind.IDLE
         return True
-
-    @property
-    def position(self) -> int:
-        return self._position
-
-    @property
-    def finished(self) -> bool:
-        return self._finished
-
-    def watermark(self) -> int | None:
-        return self._watermark
-
-    def is_idle(self) -> bool:
-        return self._idle
