@@ -6,6 +6,7 @@ import concurrent.futures
 import multiprocessing
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,7 +30,7 @@ from penstock.checkpoint.storage import CheckpointStorage
 from penstock.common.errors import Fenced, SnapshotNotFound
 from penstock.state.backend import FileRef
 from tests.integration.checkpoint.conftest import QUICK, REQUEST_TIMEOUT
-from tests.unit.checkpoint.support import SOURCES, ack, handle, job, manifest
+from tests.unit.checkpoint.support import SOURCES, ack, delayed_put, handle, job, manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,31 +85,26 @@ def test_jobmanagers_in_twelve_processes_one_leads(storage: CheckpointStorage) -
     assert max(epochs) == list_leader_folder(storage).highest_claim
 
 
-def test_a_zombies_delayed_put_loses(storage: CheckpointStorage) -> None:
-    """Stopped between its look and its put; the successor restores, stores and goes on; then the zombie is continued."""
+@contextmanager
+def a_zombies_delayed_put(storage: CheckpointStorage) -> Iterator[list[object]]:
+    """A leader has stored 1 and is stopped between its look and its put of 2; it is continued behind the block."""
     old_storage, faulty = behind_faults(storage)
     zombie = take_over(old_storage)
     zombie.begin()
     zombie.leadership.publish(manifest(1, epoch=1, job_id=storage.job_id))
-    outcome: list[object] = []
+    second = manifest(2, epoch=1, job_id=storage.job_id)
+    with delayed_put(faulty, "chk-2", lambda: zombie.leadership.publish(second)) as outcome:
+        yield outcome
 
-    def publish() -> None:
-        try:
-            outcome.append(zombie.leadership.publish(manifest(2, epoch=1, job_id=storage.job_id)))
-        except Fenced as error:
-            outcome.append(error)
 
-    with faulty.held("put", match="chk-2") as put:
-        thread = threading.Thread(target=publish)
-        thread.start()
-        put.wait_until_reached()
+def test_a_zombies_delayed_put_loses(storage: CheckpointStorage) -> None:
+    """Stopped between its look and its put; the successor restores, stores and goes on; then the zombie is continued."""
+    with a_zombies_delayed_put(storage) as outcome:
         successor = take_over(storage)
         successor.begin()
         assert successor.snapshot is not None
         assert successor.snapshot.manifest.checkpoint_id == 1
         successor.leadership.publish(manifest(2, epoch=2, job_id=storage.job_id))
-        put.release()
-        thread.join(60)
     assert isinstance(outcome[0], Fenced)
     newest = newest_complete(storage.root_url, storage.job_id, stores=storage.stores).snapshot
     assert newest is not None
@@ -116,25 +112,8 @@ def test_a_zombies_delayed_put_loses(storage: CheckpointStorage) -> None:
 
 
 def test_a_latecomer_that_does_land_is_void(storage: CheckpointStorage) -> None:
-    old_storage, faulty = behind_faults(storage)
-    zombie = take_over(old_storage)
-    zombie.begin()
-    zombie.leadership.publish(manifest(1, epoch=1, job_id=storage.job_id))
-    outcome: list[object] = []
-
-    def publish() -> None:
-        try:
-            outcome.append(zombie.leadership.publish(manifest(2, epoch=1, job_id=storage.job_id)))
-        except Fenced as error:
-            outcome.append(error)
-
-    with faulty.held("put", match="chk-2") as put:
-        thread = threading.Thread(target=publish)
-        thread.start()
-        put.wait_until_reached()
+    with a_zombies_delayed_put(storage) as outcome:
         take_over(storage).begin()
-        put.release()
-        thread.join(60)
     assert isinstance(outcome[0], Fenced)
     assert storage.checkpoint_ids() == [1, 2]
     third = take_over(storage)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from penstock.checkpoint.retrying_store import RetryingStore, RetryPolicy, Store
 from penstock.checkpoint.storage import CheckpointStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 QUICK = RetryPolicy(retry_for=0.05, pause=0.001, max_pause=0.002)
 JOB_ID = "5f1a2b3c4d5e6f708192a3b4c5d6e7f8"
@@ -123,6 +124,29 @@ def faulty_storage(root: Path | str, job_id: str = JOB_ID) -> tuple[CheckpointSt
     scheme = scheme_of(url) or "file"
     storage = CheckpointStorage(url, job_id, policy=QUICK, stores=stores_with(faulty, scheme))
     return storage, faulty
+
+
+@contextmanager
+def delayed_put(faulty: FaultyStore, match: str, act: Callable[[], object]) -> Iterator[list[object]]:
+    """`act` runs in a thread up to its put of `match`, then the block, then the put and the rest of `act`.
+
+    Gives a list that then holds what `act` returned or raised.
+    """
+    outcome: list[object] = []
+
+    def run() -> None:
+        try:
+            outcome.append(act())
+        except Exception as error:
+            outcome.append(error)
+
+    with faulty.held("put", match=match) as put:
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        put.wait_until_reached()
+        yield outcome
+        put.release()
+        thread.join(60)
 
 
 def handle(

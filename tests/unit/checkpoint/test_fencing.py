@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +15,7 @@ from penstock.checkpoint.lineage import Base, ManifestId
 from penstock.checkpoint.recovery import take_over
 from penstock.checkpoint.savepoint import list_checkpoints, newest_complete
 from penstock.common.errors import Fenced, SnapshotTorn, StorageError
-from tests.unit.checkpoint.support import JOB_ID, faulty_storage, manifest
+from tests.unit.checkpoint.support import JOB_ID, delayed_put, faulty_storage, manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,26 +84,13 @@ class TestClaims:
         self, storage: CheckpointStorage, faulty: FaultyStore
     ) -> None:
         """Create-if-absent forgets: the sleeper wins `leader/1` after it was cleaned up, and must see leader 3."""
-        failures: list[BaseException] = []
-
-        def sleeper() -> None:
-            try:
-                Leadership.take(storage)
-            except BaseException as error:
-                failures.append(error)
-
-        with faulty.held("put", match="leader/1") as put:
-            thread = threading.Thread(target=sleeper)
-            thread.start()
-            put.wait_until_reached()
+        with delayed_put(faulty, "leader/1", lambda: Leadership.take(storage)) as outcome:
             for _ in range(3):
                 Leadership.take(storage)
             storage.delete(claim_path(1))
             storage.delete(claim_path(2))
-            put.release()
-            thread.join()
         assert 1 in list_leader_folder(storage).claims, "it did win the forgotten number"
-        assert [type(error) for error in failures] == [Fenced]
+        assert isinstance(outcome[0], Fenced)
 
     def test_a_lost_answer_is_not_a_lost_claim(self, storage: CheckpointStorage, faulty: FaultyStore) -> None:
         faulty.inject("put", Fault.TIMEOUT_AFTER, match="leader/")
@@ -131,21 +117,8 @@ class TestClaims:
         self, storage: CheckpointStorage, faulty: FaultyStore
     ) -> None:
         zombie = Leadership.take(storage)
-        outcome: list[object] = []
-
-        def renew() -> None:
-            try:
-                outcome.append(zombie.renew())
-            except Fenced as error:
-                outcome.append(error)
-
-        with faulty.held("put", match="leader/2") as put:
-            thread = threading.Thread(target=renew)
-            thread.start()
-            put.wait_until_reached()
+        with delayed_put(faulty, "leader/2", zombie.renew) as outcome:
             rightful = Leadership.take(storage)
-            put.release()
-            thread.join()
         assert isinstance(outcome[0], Fenced)
         rightful.check()
 
@@ -191,22 +164,9 @@ class TestPublish:
         """SIGSTOP between the look and the put; a successor goes on from 1; SIGCONT."""
         zombie = lead(storage)
         zombie.publish(manifest(1))
-        outcome: list[object] = []
-
-        def publish() -> None:
-            try:
-                outcome.append(zombie.publish(manifest(2)))
-            except Fenced as error:
-                outcome.append(error)
-
-        with faulty.held("put", match="chk-2") as put:
-            thread = threading.Thread(target=publish)
-            thread.start()
-            put.wait_until_reached()
+        with delayed_put(faulty, "chk-2", lambda: zombie.publish(manifest(2))) as outcome:
             successor = take_over(storage)
             successor.begin()
-            put.release()
-            thread.join()
         assert isinstance(outcome[0], Fenced), "the zombie must not commit"
         assert storage.checkpoint_ids() == [1, 2], "its put did land"
         assert newest_id(storage) == 1, "but it does not count"
@@ -220,24 +180,11 @@ class TestPublish:
     ) -> None:
         zombie = lead(storage)
         zombie.publish(manifest(1))
-        outcome: list[object] = []
-
-        def publish() -> None:
-            try:
-                outcome.append(zombie.publish(manifest(2)))
-            except Fenced as error:
-                outcome.append(error)
-
-        with faulty.held("put", match="chk-2") as put:
-            thread = threading.Thread(target=publish)
-            thread.start()
-            put.wait_until_reached()
+        with delayed_put(faulty, "chk-2", lambda: zombie.publish(manifest(2))) as outcome:
             successor = take_over(storage)
             successor.begin()
             assert successor.base.first_checkpoint_id == 2
             assert successor.leadership.publish(manifest(2, epoch=2)) is PublishOutcome.COMPLETE
-            put.release()
-            thread.join()
         assert isinstance(outcome[0], Fenced)
         assert storage.read_manifest(2).leader_epoch == 2
 
