@@ -8,11 +8,9 @@ import decimal
 import enum
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Annotated, Any
 
 import msgspec
-import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +37,7 @@ from penstock.common.typeinfo import (
     RowTypeInfo,
     TypeInformation,
 )
+from tests.unit.common.readings import DictReading, ModelReading, NamedReading, Reading, StructReading
 
 NAMED = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
 
@@ -213,32 +212,6 @@ def test_dates_are_days(day: datetime.date) -> None:
 def test_timestamps_and_times_are_microseconds(moment: datetime.datetime, time: datetime.time) -> None:
     for info, value in ((Types.SQL_TIMESTAMP(), moment), (Types.SQL_TIME(), time)):
         assert info.from_internal_type(info.to_internal_type(value)) == value
-
-
-@dataclass
-class Reading:
-    station: str
-    celsius: float
-
-
-class NamedReading(NamedTuple):
-    station: str
-    celsius: float
-
-
-class DictReading(TypedDict):
-    station: str
-    celsius: float
-
-
-class StructReading(msgspec.Struct):
-    station: str
-    celsius: float
-
-
-class ModelReading(pydantic.BaseModel):
-    station: str
-    celsius: float
 
 
 class Colour(enum.Enum):

@@ -12,7 +12,7 @@ from penstock.common import Row, Types
 from penstock.common.errors import InvalidJob, UserFunctionError
 from penstock.datastream import AsyncDataStream, AsyncFunction, DataStream, RuntimeContext, StreamExecutionEnvironment
 from penstock.datastream.functions import AsyncRetryStrategy
-from penstock.testing.operator_run import OperatorRun
+from tests.unit.datastream.streams import start
 
 SOON = timedelta(seconds=10)
 
@@ -20,12 +20,6 @@ SOON = timedelta(seconds=10)
 @pytest.fixture
 def numbers(env: StreamExecutionEnvironment) -> DataStream:
     return env.from_collection([1])
-
-
-def start(stream: DataStream) -> OperatorRun:
-    assert stream._transformation is not None
-    assert stream._transformation.operator is not None
-    return OperatorRun(stream._transformation.operator)
 
 
 class Slow(AsyncFunction):

@@ -26,23 +26,13 @@ from penstock.datastream.functions import FlatJoinFunction, JoinFunction
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.graph.program import upstream_first
-from penstock.graph.transformation import Exchange, Transformation
+from penstock.graph.transformation import Exchange
 from penstock.state.key_groups import key_group, subtask_for_key_group
 from penstock.testing.operator_run import OperatorRun
+from tests.unit.datastream.streams import start, transformation
 
 TENS = TumblingEventTimeWindows.of(Time.seconds(10))
 RULES = MapStateDescriptor("rules", str, int)
-
-
-def transformation(stream: Any) -> Transformation:
-    assert stream._transformation is not None
-    return stream._transformation  # type: ignore[no-any-return]
-
-
-def start(stream: DataStream) -> OperatorRun:
-    operator = transformation(stream).operator
-    assert operator is not None
-    return OperatorRun(operator)
 
 
 @pytest.fixture

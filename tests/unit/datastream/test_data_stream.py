@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NamedTuple, TypedDict
+from typing import Any
 
 import pytest
 
@@ -25,29 +24,10 @@ from penstock.datastream import (
     SlotSharingGroup,
     StreamExecutionEnvironment,
 )
-from penstock.graph.transformation import Exchange, Transformation
+from penstock.graph.transformation import Exchange
 from penstock.testing.operator_run import OperatorRun
-
-
-@dataclass
-class Reading:
-    station: str
-    celsius: float
-
-
-class NamedReading(NamedTuple):
-    station: str
-    celsius: float
-
-
-class DictReading(TypedDict):
-    station: str
-    celsius: float
-
-
-def transformation(stream: Any) -> Transformation:
-    assert stream._transformation is not None
-    return stream._transformation  # type: ignore[no-any-return]
+from tests.unit.common.readings import DictReading, NamedReading, Reading
+from tests.unit.datastream.streams import transformation
 
 
 def run(stream: DataStream, *values: Any, at: int | None = None) -> list[Any]:

@@ -34,8 +34,8 @@ from penstock.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from penstock.graph.transformation import Exchange, Transformation
-from penstock.testing.operator_run import OperatorRun
+from penstock.graph.transformation import Exchange
+from tests.unit.datastream.streams import start, transformation
 
 
 class Day(NamedTuple):
@@ -43,17 +43,6 @@ class Day(NamedTuple):
 
 
 TENS = TumblingEventTimeWindows.of(Time.seconds(10))
-
-
-def transformation(stream: Any) -> Transformation:
-    assert stream._transformation is not None
-    return stream._transformation  # type: ignore[no-any-return]
-
-
-def start(stream: DataStream) -> OperatorRun:
-    operator = transformation(stream).operator
-    assert operator is not None
-    return OperatorRun(operator)
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from penstock.datastream.functions import ProcessWindowFunction
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.graph.job_graph import ExchangeSpec
 from penstock.graph.transformation import Exchange, Partitioning
 from penstock.taskmanager.batch import Batch, ColumnBatch, RowBatch
 from penstock.taskmanager.exchange import create_writer
 from penstock.taskmanager.rows import decode_buffer
 from penstock.testing import JobHarness
+from tests.unit.taskmanager.support import exchange
 
 
 def first(value: Any) -> Any:
@@ -57,17 +57,6 @@ def to_rows(batch: pa.RecordBatch) -> list[Any]:
 def test_every_target_knows_the_watermark_before_what_follows_it(
     partitioning: Partitioning, parallelism: int, make: Any
 ) -> None:
-    spec = ExchangeSpec(
-        id=0,
-        source_operator=0,
-        source_stage=0,
-        side_tag=None,
-        level=1,
-        partitioning=partitioning,
-        parallelism=parallelism,
-        max_parallelism=128,
-        source_parallelism=1,
-    )
     clock: dict[int, int] = {}
     arrived = 0
 
@@ -80,7 +69,7 @@ def test_every_target_knows_the_watermark_before_what_follows_it(
             assert clock.get(target, -1) == time - 1, "emitted behind this watermark and no other"
         clock[target] = max(buffer.watermark, -1)
 
-    writer = create_writer(spec, 0, emit)
+    writer = create_writer(exchange(partitioning, parallelism), 0, emit)
     for time in range(5):
         writer.write(make([(key, time) for key in range(40)]))
         writer.write(make([(key, time) for key in range(40)]))

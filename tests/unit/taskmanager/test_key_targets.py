@@ -5,24 +5,22 @@ from operator import itemgetter
 
 import pytest
 
-from penstock.graph.job_graph import ExchangeSpec
 from penstock.graph.transformation import Exchange, Partitioning
 from penstock.state.key_groups import KeyGroupCache, subtask_for_key_group
 from penstock.taskmanager.batch import RowBatch
 from penstock.taskmanager.exchange import KeyGroupWriter, KeyTargets
 from penstock.taskmanager.rows import decode_buffer
-
-GROUPS = 128
+from tests.unit.taskmanager.support import MAX_PARALLELISM, exchange
 
 
 def targets(parallelism: int) -> list[int]:
-    return [subtask_for_key_group(group, parallelism, GROUPS) for group in range(GROUPS)]
+    return [subtask_for_key_group(group, parallelism, MAX_PARALLELISM) for group in range(MAX_PARALLELISM)]
 
 
 @pytest.mark.parametrize("keys", [20, 3000, 10**6], ids="{} keys".format)
 def test_many_keys_go_where_each_goes_by_itself(keys: int) -> None:
     rng = random.Random(keys)
-    together, one_by_one = KeyTargets(targets(3)), KeyGroupCache(GROUPS)
+    together, one_by_one = KeyTargets(targets(3)), KeyGroupCache(MAX_PARALLELISM)
     for _ in range(80):
         batch = [f"s{rng.randrange(keys)}" for _ in range(2000)]
         assert together.of(batch) == [targets(3)[one_by_one[key]] for key in batch]
@@ -30,24 +28,13 @@ def test_many_keys_go_where_each_goes_by_itself(keys: int) -> None:
 
 def test_keys_of_mixed_types() -> None:
     keys = [1, "a", (1, "b"), None, 2.5, b"c"] * 400
-    groups = KeyGroupCache(GROUPS)
+    groups = KeyGroupCache(MAX_PARALLELISM)
     assert KeyTargets(targets(5)).of(keys) == [targets(5)[groups[key]] for key in keys]
 
 
 @pytest.mark.parametrize("parallelism", [2, 3, 8, 12])
 def test_every_record_arrives_once_in_order_with_its_time_at_the_subtask_of_its_key(parallelism: int) -> None:
     partitioning = Partitioning(Exchange.KEY_GROUP, itemgetter(0), 0)
-    spec = ExchangeSpec(
-        id=0,
-        source_operator=0,
-        source_stage=0,
-        side_tag=None,
-        level=1,
-        partitioning=partitioning,
-        parallelism=parallelism,
-        max_parallelism=GROUPS,
-        source_parallelism=1,
-    )
     sent: dict[int, list[tuple[tuple[str, int], int]]] = {}
 
     def emit(target: int, row: bytes) -> None:
@@ -57,13 +44,13 @@ def test_every_record_arrives_once_in_order_with_its_time_at_the_subtask_of_its_
             assert rows.timestamps is not None
             sent.setdefault(target, []).extend(zip(rows.values, rows.timestamps, strict=True))
 
-    writer = KeyGroupWriter(spec, 0, emit)
+    writer = KeyGroupWriter(exchange(partitioning, parallelism), 0, emit)
     records = [(f"k{n * 7919 % 500}", n) for n in range(30_000)]
     for begin in range(0, len(records), 5000):
         part = records[begin : begin + 5000]
         writer.write(RowBatch(part, [n for _, n in part]))
     writer.flush()
-    groups = KeyGroupCache(GROUPS)
+    groups = KeyGroupCache(MAX_PARALLELISM)
     expected: dict[int, list[tuple[tuple[str, int], int]]] = {}
     for record in records:
         expected.setdefault(targets(parallelism)[groups[record[0]]], []).append((record, record[1]))

@@ -1,0 +1,35 @@
+"""The same record in the forms that Python has for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypedDict
+
+import msgspec
+import pydantic
+
+
+@dataclass
+class Reading:
+    station: str
+    celsius: float
+
+
+class NamedReading(NamedTuple):
+    station: str
+    celsius: float
+
+
+class DictReading(TypedDict):
+    station: str
+    celsius: float
+
+
+class StructReading(msgspec.Struct):
+    station: str
+    celsius: float
+
+
+class ModelReading(pydantic.BaseModel):
+    station: str
+    celsius: float
