@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -16,15 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
-
-_MEMORY = re.compile(r"(\d+)\s*([a-z]*)", re.IGNORECASE)
-_MEMORY_UNITS = {
-    **dict.fromkeys(("", "b", "bytes"), 1),
-    **dict.fromkeys(("k", "kb", "kibibytes"), 2**10),
-    **dict.fromkeys(("m", "mb", "mebibytes"), 2**20),
-    **dict.fromkeys(("g", "gb", "gibibytes"), 2**30),
-    **dict.fromkeys(("t", "tb", "tebibytes"), 2**40),
-}
 
 
 @dataclass(frozen=True)
@@ -129,10 +119,6 @@ def duration_option(key: str, default: timedelta | None, doc: str, *former_keys:
     return ConfigOption(key, "a duration such as 500ms, 10s, 5min", read, default, doc, former_keys)
 
 
-def memory_option(key: str, default: int, doc: str, *former_keys: str) -> ConfigOption[int]:
-    return ConfigOption(key, "a size such as 64mb, 1gb", parse_memory, default, doc, former_keys)
-
-
 def choice_option(key: str, choices: Sequence[str], default: str, doc: str, *former_keys: str) -> ConfigOption[str]:
     def read(text: str) -> str:
         found = {choice.lower(): choice for choice in choices}.get(text.strip().lower())
@@ -156,18 +142,6 @@ def read_flag(text: str) -> bool:
     if value is None:
         raise ValueError("write true or false")
     return value
-
-
-def parse_memory(text: str) -> int:
-    """Bytes.
-
-    >>> parse_memory("64 mb")
-    67108864
-    """
-    match = _MEMORY.fullmatch(text.strip())
-    if match is None or match[2].lower() not in _MEMORY_UNITS:
-        raise ValueError("write a number and a unit, for example 64mb")
-    return int(match[1]) * _MEMORY_UNITS[match[2].lower()]
 
 
 def parse_list(text: str) -> list[str]:

@@ -21,7 +21,6 @@ from penstock.common.option import (
     int_option,
     list_option,
     map_option,
-    memory_option,
     text_option,
 )
 from penstock.common.user_location import user_location
@@ -255,23 +254,26 @@ SHUTDOWN_ON_FINISH = flag_option(
 )
 TASK_SLOTS = int_option("taskmanager.numberOfTaskSlots", 1, "Slots of one TaskManager.", least=1)
 REST_PORT = int_option("rest.port", 8081, "Port of the REST API and the dashboard; -1 disables both.", least=-1)
-REST_ADDRESS = text_option("rest.address", "localhost", "Host clients reach the REST API at.")
+REST_ADDRESS = text_option(
+    "rest.address", "localhost", "Kept for Flink's configurations; commands are told the address with --master."
+)
 REST_BIND_ADDRESS = text_option("rest.bind-address", "localhost", "Address the REST API listens on.")
 HIGH_AVAILABILITY = choice_option(
     "high-availability.type",
     ("none", "kubernetes", "file"),
     "none",
-    "Whether a standby JobManager takes over: by a Kubernetes Lease, or by a lock file.",
+    "kubernetes or file: a second JobManager may start while the first still runs, so storage must have conditional "
+    "writes; the newest one leads, by claims beside the checkpoints.",
     "high-availability",
 )
 HIGH_AVAILABILITY_DIRECTORY = text_option(
-    "high-availability.storageDir", None, "URL of what leaders leave for each other."
+    "high-availability.storageDir", None, "Kept for Flink's configurations; claims to lead are beside the checkpoints."
 )
 CLUSTER_ID = text_option(
-    "kubernetes.cluster-id", None, "Name of the cluster; its leaders compete under it.", "high-availability.cluster-id"
+    "kubernetes.cluster-id", None, "Name of the FlinkJob, noted by the operator.", "high-availability.cluster-id"
 )
-KUBERNETES_NAMESPACE = text_option("kubernetes.namespace", None, "Namespace of the leaders' Lease; not set: the pod's.")
-LEADER_LEASE = text_option("kubernetes.leader-lease", None, "Name of the leaders' Lease.")
+KUBERNETES_NAMESPACE = text_option("kubernetes.namespace", None, "Namespace of the FlinkJob, noted by the operator.")
+LEADER_LEASE = text_option("kubernetes.leader-lease", None, "Name kept free for a Lease, noted by the operator.")
 REST_TOKEN_FILE = text_option(
     "security.rest.token-file", None, "File with the bearer token the REST API asks for; not set: it asks for none."
 )
@@ -312,15 +314,12 @@ EPOCH_TARGET = duration_option(
 EPOCH_MAX_RECORDS = int_option(
     "penstock.epoch.max-records", 1_000_000, "Most records one source subtask reads in an epoch.", least=1
 )
-EPOCH_MAX_BYTES = memory_option(
-    "penstock.epoch.max-bytes", 256 * 2**20, "Most bytes one source subtask reads in an epoch."
-)
 EXECUTOR_MEMORY_MB = int_option(
     "penstock.executor.memory-mb", 512, "Heap of the JVM of one slot, in MiB; Python's memory comes on top.", least=1
 )
-DRIVER_PORT = int_option("penstock.driver.port", 7078, "Port of the JobManager's Spark driver.", least=1)
+DRIVER_PORT = int_option("spark.driver.port", 7078, "Port of the JobManager's Spark driver.", least=1)
 DRIVER_BLOCKS_PORT = int_option(
-    "penstock.driver.block-manager-port", 7079, "Port of the block manager of the JobManager's Spark driver.", least=1
+    "spark.blockManager.port", 7079, "Port of the block manager of the JobManager's Spark driver.", least=1
 )
 ALLOW_DROPPED_STATE = list_option(
     "penstock.restore.allow-dropped",

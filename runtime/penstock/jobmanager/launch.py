@@ -40,14 +40,13 @@ from penstock.jobmanager.checkpoints import operator_infos
 from penstock.jobmanager.embedded import EmbeddedExecutor
 from penstock.jobmanager.executor_logs import ExecutorLogs
 from penstock.jobmanager.job_master import JobMaster
-from penstock.jobmanager.master_cluster import MasterClusterProvider, executor_memory_mb
+from penstock.jobmanager.master_cluster import MasterClusterProvider, executor_memory_mb, spark_secret
 from penstock.jobmanager.master_process import log_to_stdout, run_master_process
 from penstock.jobmanager.session import Session, SubmitOptions
 from penstock.jobmanager.settings import object_store_options
 from penstock.jobmanager.spark_worker import start_worker
 from penstock.jobmanager.worker_process import Child, WorkerProcess
 
-MASTER_PORT = 7077
 CHECK_STORAGE_SECONDS = 20.0
 """How long a check tries to write to storage that does not answer."""
 
@@ -145,7 +144,7 @@ def run_worker(*, master: str, slots: int) -> int:
             work_dir=os.path.join(work_dir, "spark"),
             executor_memory_mb=memory,
             log="/dev/stdout",
-            secret=read_secret(settings),
+            secret=spark_secret(settings),
         )
 
     ExecutorLogs(os.path.join(work_dir, "spark")).start()
@@ -184,13 +183,13 @@ def check(
 
 
 def _check_against(
-    graph: JobGraph | None, against: str | None, allowed: Sequence[str], options: Mapping[str, Any]
+    graph: JobGraph | None, against: str | None, allowed: Sequence[str], stores: Mapping[str, Any]
 ) -> dict[str, str] | None:
     """What keeps the snapshot from being restored into the graph; None: nothing."""
     if graph is None or against is None:
         return None
     try:
-        plan_restore(_manifest(against, options), operator_infos(graph), list(allowed))
+        plan_restore(_manifest(against, stores), operator_infos(graph), list(allowed))
     except PenstockError as error:
         return _problem(error)
     return None
@@ -213,16 +212,16 @@ def _check_storage(settings: Configuration, stores: Mapping[str, Any]) -> dict[s
     return None
 
 
-def _manifest(against: str, options: Mapping[str, Any]) -> Manifest:
+def _manifest(against: str, stores: Mapping[str, Any]) -> Manifest:
     """Of a running job's checkpoint that has been followed by others since it was named, the newest of those."""
     try:
-        return resolve(against, options, check_files=False).manifest
+        return resolve(against, stores, check_files=False).manifest
     except SnapshotNotFound:
         folder, _, name = against.rstrip("/").rpartition("/")
         root, _, job_id = folder.rpartition("/")
         if parse_checkpoint_folder(name) is None:
             raise
-        newest = newest_complete(root, job_id, options).snapshot
+        newest = newest_complete(root, job_id, stores).snapshot
         if newest is None:
             raise
         return newest.manifest
@@ -306,15 +305,9 @@ def own_address(peer: str) -> str:
     host, _, port = peer.removeprefix("spark://").partition(":")
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, int(port or MASTER_PORT)))
+            probe.connect((host, int(port or options.JOBMANAGER_PORT.default)))
             return str(probe.getsockname()[0])
     except OSError as error:
         raise ClusterError(
             f"the master's address {peer!r} cannot be used: {error}", remedy="give it as host:port"
         ) from error
-
-
-def read_secret(settings: Configuration) -> str:
-    """Shared secret of Spark's RPC, from the file named by `security.spark.secret-file`; empty: none."""
-    path = settings.to_dict().get("security.spark.secret-file", "")
-    return Path(path).read_text().strip() if path else ""

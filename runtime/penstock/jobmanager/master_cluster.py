@@ -8,15 +8,13 @@ import socket
 import threading
 from pathlib import Path
 
+from penstock.common import options
 from penstock.common.configuration import Configuration
 from penstock.jobmanager.pipelined_runner import create_runner
 from penstock.jobmanager.runner import Runner
 from penstock.jobmanager.settings import JobSettings
-from penstock.jobmanager.spark_cluster import EXECUTOR_MEMORY_MB, ClusterConfig, SparkCluster
+from penstock.jobmanager.spark_cluster import ClusterConfig, SparkCluster
 
-MASTER_PORT = 7077
-DRIVER_PORT = 7078
-BLOCK_MANAGER_PORT = 7079
 _DRIVER_LOST = 70
 """Exit code: EX_SOFTWARE of sysexits.h."""
 _LEAST_MEMORY_MB = 450
@@ -29,23 +27,22 @@ class MasterClusterProvider:
     """Starts Master and driver at the first job; slots are whatever workers bring."""
 
     def __init__(self, settings: Configuration) -> None:
-        self._settings = settings.to_dict()
+        self._settings = settings
         self.cluster: SparkCluster | None = None
 
     def runner_for(self, slots: int, levels: int, settings: JobSettings, *, bounded: bool) -> Runner:
         pipelined = settings.uses_pipelined(bounded=bounded)
         if self.cluster is None:
-            values = self._settings
-            secret_file = values.get("security.spark.secret-file", "")
+            conf = self._settings
             self.cluster = SparkCluster(
                 ClusterConfig(
-                    host=values.get("jobmanager.rpc.address") or _address(),
-                    master_port=int(values.get("jobmanager.rpc.port", MASTER_PORT)),
-                    driver_port=int(values.get("spark.driver.port", DRIVER_PORT)),
-                    block_manager_port=int(values.get("spark.blockManager.port", BLOCK_MANAGER_PORT)),
-                    executor_memory_mb=executor_memory_mb(Configuration(values)),
+                    host=conf.get(options.JOBMANAGER_ADDRESS) or _address(),
+                    master_port=conf.get(options.JOBMANAGER_PORT),
+                    driver_port=conf.get(options.DRIVER_PORT),
+                    block_manager_port=conf.get(options.DRIVER_BLOCKS_PORT),
+                    executor_memory_mb=executor_memory_mb(conf),
                     python_path=settings.python_path,
-                    secret=Path(secret_file).read_text().strip() if secret_file else "",
+                    secret=spark_secret(conf),
                     extra_conf={k: v for k, v in settings.configuration.items() if k.startswith("spark.")},
                 )
             )
@@ -76,7 +73,13 @@ class MasterClusterProvider:
 
 def executor_memory_mb(settings: Configuration) -> int:
     """Heap of an executor, MB: master and workers must agree on it."""
-    return max(_LEAST_MEMORY_MB, int(settings.to_dict().get("penstock.executor.memory-mb", EXECUTOR_MEMORY_MB)))
+    return max(_LEAST_MEMORY_MB, settings.get(options.EXECUTOR_MEMORY_MB))
+
+
+def spark_secret(settings: Configuration) -> str:
+    """Shared secret of Spark's RPC, from the file that the settings name; empty: none."""
+    path = settings.get(options.SPARK_SECRET_FILE)
+    return Path(path).read_text().strip() if path else ""
 
 
 def _address() -> str:

@@ -106,7 +106,11 @@ class JobSettings:
 
 
 def object_store_options(conf: Configuration) -> dict[str, Any]:
-    """fsspec options of the object store, by scheme: what `s3.*` keys say; the rest is the environment's."""
+    """fsspec options of S3: what `s3.*` keys say; the rest is the environment's.
+
+    >>> object_store_options(Configuration({"s3.endpoint": "http://minio:9000", "s3.path.style.access": "true"}))
+    {'endpoint_url': 'http://minio:9000', 'config_kwargs': {'s3': {'addressing_style': 'path'}}}
+    """
     s3: dict[str, Any] = {}
     client: dict[str, Any] = {}
     if endpoint := conf.get(options.S3_ENDPOINT):
@@ -119,4 +123,6 @@ def object_store_options(conf: Configuration) -> dict[str, Any]:
         client["region_name"] = region
     if client:
         s3["client_kwargs"] = client
+    if conf.get(options.S3_PATH_STYLE):
+        s3["config_kwargs"] = {"s3": {"addressing_style": "path"}}
     return s3

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.common import Configuration, options
 from penstock.common.configuration import load_configuration, read_configuration_file
 from penstock.common.errors import InvalidJob
-from penstock.common.option import parse_list, parse_map, parse_memory, text_of
+from penstock.common.option import parse_list, parse_map, text_of
 from penstock.common.options import OPTIONS, as_markdown
 
 
@@ -50,7 +50,6 @@ class TestOptions:
             ("execution.checkpointing.interval", "PT1M", timedelta(minutes=1)),
             ("execution.checkpointing.mode", "exactly_once", "EXACTLY_ONCE"),
             ("state.backend.type", "RocksDB", "rocksdb"),
-            ("penstock.epoch.max-bytes", "64 mb", 64 * 2**20),
             ("pipeline.operator-chaining.enabled", "FALSE", False),
             ("restart-strategy.exponential-delay.jitter-factor", "0.5", 0.5),
             ("python.files", "a.py;b.py", ["a.py", "b.py"]),
@@ -68,7 +67,6 @@ class TestOptions:
             ("execution.checkpointing.interval", "10 parsecs", "is no duration"),
             ("execution.checkpointing.interval", "-1s", "it is negative"),
             ("execution.checkpointing.mode", "MAYBE", "choose from EXACTLY_ONCE, AT_LEAST_ONCE"),
-            ("penstock.epoch.max-bytes", "much", "a number and a unit"),
             ("pipeline.operator-chaining.enabled", "yes", "write true or false"),
             ("pipeline.global-job-parameters", "a", "has no colon"),
         ],
@@ -192,9 +190,8 @@ class TestTexts:
 
         assert parse_duration(text_of(length)) == length
 
-    def test_lists_and_sizes(self) -> None:
+    def test_lists(self) -> None:
         assert parse_list(" a ;; b ") == ["a", "b"]
-        assert (parse_memory("1g"), parse_memory("7")) == (2**30, 7)
 
 
 def test_the_documentation_has_the_table() -> None:
