@@ -34,9 +34,6 @@ CONTROL = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"
 NODE = (*CONTROL, "kubelet", "kube-proxy", "coredns", "pause")
 """What ``up --level node`` needs."""
 
-CLIENTS = ("helm", "kubeconform")
-"""What tests and developers need beside the cluster."""
-
 MODULE = GoModule(
     directory=Path(__file__).resolve().parent.parent / "k8s",
     programs={

@@ -279,11 +279,6 @@ class CheckpointCoordinator(CheckpointOutcomes):
         with self._lock:
             return self._attempt.completed.manifests if self._attempt is not None else []
 
-    def reference_counts(self) -> dict[str, int]:
-        """By path of the shared file."""
-        with self._lock:
-            return self._attempt.completed.registry.counts() if self._attempt is not None else {}
-
     def shutdown(self, state: TerminalState, now: int = 0) -> ShutdownReport:
         """The job has ended: keep or delete its checkpoints. Blocks while it deletes; savepoints are never touched.
 

@@ -59,12 +59,6 @@ class LocalCluster:
             time.sleep(0.02)
         return number
 
-    def remove_worker(self, number: int) -> None:
-        """End a worker for good, with its executors."""
-        with self._lock:
-            worker = self._workers.pop(number)
-        _end(worker)
-
     def kill_worker(self, number: int) -> None:
         """SIGKILL a worker process and everything under it."""
         os.killpg(self._workers[number].pid, signal.SIGKILL)

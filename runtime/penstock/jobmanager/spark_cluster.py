@@ -223,12 +223,6 @@ class SparkCluster:
                 return executors
             time.sleep(0.1)
 
-    def kill_executors(self, executor_ids: list[str]) -> None:
-        """Ask Spark to end executors (a slot that must be given up)."""
-        backend = self.context._jsc.sc()
-        for executor_id in executor_ids:
-            backend.killExecutor(executor_id)
-
     def run_epoch(self, commands: bytes, locations: list[str], functions: Any, *, pipelined: bool, group: str) -> bytes:
         """One epoch as one Spark job; see `jvm/Epoch.java`."""
         places = self._gateway.new_array(self._gateway.jvm.java.lang.String, len(locations))

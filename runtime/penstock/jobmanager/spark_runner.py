@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -211,13 +210,6 @@ class SparkRunner:
             group = self._group
         if group:
             self._cluster.cancel(group)
-
-    def wait_for_slots(self, count: int, timeout_s: float) -> int:
-        """Slots there are after waiting for `count` of them, at most `timeout_s`."""
-        deadline = time.monotonic() + timeout_s
-        while (found := self.available_slots()) < count and time.monotonic() < deadline:
-            time.sleep(0.1)
-        return found
 
     def close(self) -> None:
         if self._broadcast is not None:

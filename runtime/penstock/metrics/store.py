@@ -115,10 +115,6 @@ class MetricStore:
                 if subtask >= vertices.get(vertex_id, ("", 0))[1]:
                     del job.subtasks[vertex_id, subtask]
 
-    def forget_job(self, job_id: str) -> None:
-        with self._lock:
-            self._jobs.pop(job_id, None)
-
     def report(self, report: SubtaskReport) -> None:
         """Take in a subtask's report. One of an older attempt than was already seen is left out."""
         now = self._clock()

@@ -54,10 +54,6 @@ class TaskMetrics:
         self._groups: dict[str, TaskMetricGroup] = {}
         self._names: dict[str, str] = {}
 
-    def task_group(self) -> TaskMetricGroup:
-        """The group of the task itself, for the engine."""
-        return self._root("", ScopeKind.TASK, {})
-
     def operator_group(self, uid: str, name: str) -> TaskMetricGroup:
         """The group of an operator: what its user function gets."""
         if uid not in self._groups:

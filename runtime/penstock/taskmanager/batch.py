@@ -16,7 +16,7 @@ Timestamps are event time in ms since the epoch (`flink-features` T3); `None` me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -99,18 +99,3 @@ class ColumnBatch:
 
 
 Batch = RowBatch | ColumnBatch
-
-
-def concat(batches: Sequence[Batch]) -> RowBatch:
-    """One row batch of all records in order; timestamps only if every batch has them."""
-    values: list[Any] = []
-    timestamps: list[int] | None = []
-    for batch in batches:
-        rows = batch.rows()
-        values.extend(rows.values)
-        if timestamps is not None:
-            if rows.timestamps is None:
-                timestamps = None
-            else:
-                timestamps.extend(rows.timestamps)
-    return RowBatch(values, timestamps)

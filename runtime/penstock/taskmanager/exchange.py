@@ -59,7 +59,6 @@ class ExchangeWriter(ABC):
         self._watermark = MIN_TIMESTAMP
         self._idle = False
         self._sent: list[tuple[int, bool]] = [(MIN_TIMESTAMP, False)] * self._targets
-        self.pending = 0
 
     def reachable(self) -> range:
         """Targets this sender may send to; watermarks go to all of them."""
@@ -82,7 +81,6 @@ class ExchangeWriter(ABC):
                 self._cut(target)
             elif self._sent[target] != (self._watermark, self._idle):
                 self._send(target, None)
-        self.pending = 0
 
     def _append(self, target: int, values: list[Any], timestamps: list[int] | None) -> None:
         """Take records for a target; a change between with and without timestamps cuts a buffer."""
@@ -100,7 +98,6 @@ class ExchangeWriter(ABC):
         else:
             self._rows[target] = rows = list(values)
             self._stamps[target] = None if timestamps is None else list(timestamps)
-        self.pending += len(values)
         if len(rows) >= BUFFER_RECORDS:
             self._cut(target)
 
@@ -292,7 +289,6 @@ class BroadcastWriter(ExchangeWriter):
             self._cut(0)
         elif self._sent[0] != (self._watermark, self._idle):
             self._send_all(None)
-        self.pending = 0
 
     def _tell_watermark(self, target: int) -> None:
         if self._sent[0][0] != self._watermark:

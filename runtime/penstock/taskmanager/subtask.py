@@ -254,10 +254,6 @@ class Subtask:
         for writer in self._writers:
             writer.flush()
 
-    @property
-    def has_unsent(self) -> bool:
-        return any(writer.pending for writer in self._writers)
-
     # --- snapshots --------------------------------------------------------------------------------------------
 
     def snapshot(

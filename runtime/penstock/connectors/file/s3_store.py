@@ -19,7 +19,7 @@ from penstock.connectors.file.recoverable import FINISHED, PartStream, Recoverab
 from penstock.connectors.file.storage import StorageOptions, explained, file_system
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 _PART_BYTES = 5 << 20
 _UPLOADS = 4
@@ -67,9 +67,6 @@ class S3Client:
             if not page.get("IsTruncated"):
                 return found
             markers = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
-
-    def for_all(self, function: Callable[[Any], None], items: list[Any]) -> None:
-        list(self._pool.map(function, items))
 
 
 class S3Part(PartStream):

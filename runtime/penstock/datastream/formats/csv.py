@@ -71,7 +71,6 @@ class CsvSchemaBuilder:
         self._columns: dict[str, TypeInformation] = {}
         self._dialect = CsvDialect()
         self._line_separator = "\n"
-        self._array_separator = ";"
 
     def build(self) -> CsvSchema:
         """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.metrics.reading import SubtaskScope
 from penstock.rest import models
 
 if TYPE_CHECKING:
@@ -39,10 +38,6 @@ def io_metrics(metrics: MetricStore, job_id: str, vertex_id: str, subtask: int |
 def subtask_values(metrics: MetricStore, job_id: str, vertex_id: str) -> dict[int, dict[str, Scalar]]:
     """All values of a vertex, by subtask."""
     return {scope.subtask: metrics.values(scope) for scope in metrics.subtasks(job_id, vertex_id)}
-
-
-def values_of_subtask(metrics: MetricStore, job_id: str, vertex_id: str, subtask: int) -> dict[str, Scalar]:
-    return metrics.values(SubtaskScope(job_id, vertex_id, subtask))
 
 
 def number(value: Scalar) -> float:
