@@ -175,15 +175,6 @@ def shared_element_type(function: Any, *methods: str) -> TypeInformation | None:
     return found.pop() if len(found) == 1 else None
 
 
-def parameter_type(function: Any, method: str, position: int = 0) -> TypeInformation | None:
-    """Type the function declares for a parameter."""
-    target = _target(function, method)
-    hints = _hints_of(target)
-    hints.pop("return", None)
-    names = _parameter_names(target)
-    return to_type_info(hints.get(names[position])) if position < len(names) else None
-
-
 def _returned(function: Any, method: str) -> Any:
     target = _target(function, method)
     if isinstance(target, type):
@@ -197,14 +188,6 @@ def _target(function: Any, method: str) -> Any:
     if isinstance(function, type | types.FunctionType | types.MethodType | types.BuiltinFunctionType):
         return function
     return getattr(function, method, None) or getattr(function, "__call__")  # noqa: B004, B009 - its annotations
-
-
-def _parameter_names(target: Any) -> list[str]:
-    code = getattr(getattr(target, "__func__", target), "__code__", None)
-    if code is None:
-        return []
-    names = list(code.co_varnames[: code.co_argcount])
-    return names[1:] if isinstance(target, types.MethodType) else names
 
 
 def _hints_of(target: Any) -> dict[str, Any]:

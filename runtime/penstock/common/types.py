@@ -133,9 +133,6 @@ class Row:
         """
         return [self._values[self._position(name)] for name in names]
 
-    def to_tuple(self) -> tuple[Any, ...]:
-        return tuple(self._values)
-
     def _position(self, name: str) -> int:
         if self._fields is not None and name in self._fields:
             return self._fields.index(name)

@@ -20,7 +20,6 @@ from penstock.common.errors import InvalidJob
 from penstock.common.type_inference import (
     ObjectTypeInfo,
     element_type,
-    parameter_type,
     result_type,
     shared_element_type,
     to_type_info,
@@ -297,9 +296,6 @@ class TestInference:
         assert result_type(Callable(), "map") == Types.DOUBLE()
         assert result_type(str, "map") == Types.STRING()
         assert result_type(len, "map") is None
-        assert parameter_type(length, "map") == Types.STRING()
-        assert parameter_type(Callable(), "map") == Types.STRING()
-        assert parameter_type(len, "map") is None
 
     def test_elements_of_what_functions_yield(self) -> None:
         class Two:
@@ -325,7 +321,6 @@ class TestInference:
             return len(value)
 
         assert result_type(length, "map") == Types.LONG()
-        assert parameter_type(length, "map") is None
 
     def test_annotations_that_cannot_be_resolved_say_nothing(self) -> None:
         def unknown(value: Nowhere) -> Nowhere:  # type: ignore[name-defined]  # noqa: F821

@@ -260,15 +260,6 @@ def test_watermarks_and_idleness_from_upstream_are_overwritten() -> None:
     assert run.events == []
 
 
-def test_generators_can_be_marked_idle_until_the_next_record() -> None:
-    generator = BOUNDED.create_generator()
-    assert not generator.is_idle(0)
-    generator.mark_idle(0)
-    assert generator.is_idle(0)
-    list(generator.process(RowBatch([reading(1)])))
-    assert not generator.is_idle(0)
-
-
 def test_event_time_does_not_go_back_after_a_restore() -> None:
     run = run_of(BOUNDED).push(reading(50_000))
     again = run.restart().at_time(0).push(reading(20_000))

@@ -46,7 +46,6 @@ class BatchWatermarkGenerator:
         self._next_poll: int | None = None
         self._saw_records = True
         self._quiet_since: int | None = None
-        self._marked_idle = False
 
     # --- records ----------------------------------------------------------------------------------------------
 
@@ -70,7 +69,7 @@ class BatchWatermarkGenerator:
         """Take note of a stamped batch; punctuated marks as (number of records before it, watermark)."""
         if not len(batch):
             return []
-        self._saw_records, self._marked_idle = True, False
+        self._saw_records = True
         if self._custom is not None:
             return self._on_events(batch, self._custom)
         timestamps = batch.timestamps
@@ -125,14 +124,8 @@ class BatchWatermarkGenerator:
 
     # --- idleness ---------------------------------------------------------------------------------------------
 
-    def mark_idle(self, now_ms: int) -> None:
-        """Idle from now on, until the next record."""
-        self._marked_idle = True
-
     def is_idle(self, now_ms: int) -> bool:
         """Whether no record has come for the idle timeout; measured from the first call after the last record."""
-        if self._marked_idle:
-            return True
         if self._idle_timeout is None:
             return False
         if self._saw_records or self._quiet_since is None:
@@ -141,7 +134,7 @@ class BatchWatermarkGenerator:
 
     def idle_at(self) -> int | None:
         """When (ms) the split becomes idle if no record comes; None if it is already, or never will be."""
-        if self._idle_timeout is None or self._marked_idle or self._quiet_since is None:
+        if self._idle_timeout is None or self._quiet_since is None:
             return None
         return self._quiet_since + self._idle_timeout
 
