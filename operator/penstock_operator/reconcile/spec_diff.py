@@ -19,6 +19,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -122,7 +123,25 @@ def revision_hash(spec: FlinkJobSpec) -> str:
     to their default do not count, so that a new version of the operator, which knows more fields, does not see a new
     revision of every job and restart them all.
     """
-    said = spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
+    return _revision_hash(_Same(spec))
+
+
+@dataclass(frozen=True, eq=False)
+class _Same:
+    """One spec, by identity: a pass asks for its hash a dozen times, and a spec holds maps, which have none."""
+
+    spec: FlinkJobSpec
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.spec is self.spec
+
+    def __hash__(self) -> int:
+        return id(self.spec)
+
+
+@lru_cache(maxsize=256)
+def _revision_hash(same: _Same) -> str:
+    said = same.spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
     return _digest(dict(_relevant(said, "")))
 
 

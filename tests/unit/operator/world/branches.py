@@ -56,7 +56,7 @@ def _fork(go_on: Callable[[T], R], case: T) -> tuple[int, int]:
         os.close(writing)
         return pid, reading
     try:
-        gc.freeze()
+        gc.disable()
         answer = (True, go_on(case))
     except BaseException as error:
         story = "".join(traceback.format_exception(error)[-4:])
