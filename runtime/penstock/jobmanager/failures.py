@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 
 from penstock.common.errors import ClusterError, NotEnoughSlots, PenstockError, UserFunctionError
-from penstock.jobmanager.job_history import Failure
+from penstock.rest.facts import Failure
 from penstock.taskmanager.protocol import TaskFailure
 
 _CAUSED = "The above exception was the direct cause"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from penstock.checkpoint.savepoint import dispose
@@ -234,9 +233,9 @@ def _describe(job: JobMaster) -> facts.Job:
         ),
         restart_strategy=job.restart_strategy,
         configuration=job.settings.configuration,
-        failures=[facts.Failure(**asdict(failure)) for failure in list(history.failures)],
-        rescales=[facts.Rescale(**asdict(rescale)) for rescale in list(history.rescales)],
-        events=[facts.Event(event["timestamp"], event["text"]) for event in list(history.events)],
+        failures=list(history.failures),
+        rescales=list(history.rescales),
+        events=list(history.events),
         accumulators=[
             facts.Accumulator(name, kind, str(value)) for name, (kind, value) in metrics.accumulators().items()
         ],

@@ -5,36 +5,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
 
 from penstock.common.job_status import JobStatus
+from penstock.rest.facts import Event, Failure, Rescale
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """One entry of the exception history."""
-
-    timestamp: int
-    name: str
-    message: str
-    traceback: str = ""
-    task: str = ""
-    location: str = ""
-    host: str = ""
-
-
-@dataclass(frozen=True)
-class Rescale:
-    """One entry of the rescale history. Times in ms."""
-
-    timestamp: int
-    old_parallelism: int
-    new_parallelism: int
-    trigger: str
-    duration_ms: int = 0
-    outcome: str = "COMPLETED"
 
 
 @dataclass
@@ -43,9 +18,10 @@ class JobHistory:
 
     status: JobStatus = JobStatus.CREATED
     timestamps: dict[str, int] = field(default_factory=dict)
+    """ms by state; the last time it was entered."""
     failures: deque[Failure] = field(default_factory=lambda: deque(maxlen=32))
     rescales: deque[Rescale] = field(default_factory=lambda: deque(maxlen=32))
-    events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=256))
+    events: deque[Event] = field(default_factory=lambda: deque(maxlen=256))
     restarts: int = 0
     started_at: int = 0
     """ms; of the first attempt."""
@@ -59,4 +35,4 @@ class JobHistory:
     def event(self, now_ms: int, text: str) -> None:
         """For REST, the live view and the log: what a person should know of."""
         logger.info("%s", text)
-        self.events.append({"timestamp": now_ms, "text": text})
+        self.events.append(Event(now_ms, text))

@@ -30,7 +30,7 @@ from penstock.jobmanager.checkpoints import JobCheckpoints
 from penstock.jobmanager.epoch_loop import EpochLoop, Rescaled, answer
 from penstock.jobmanager.failures import entry_of, is_fatal, offer_instead
 from penstock.jobmanager.held_results import HeldResults
-from penstock.jobmanager.job_history import JobHistory, Rescale
+from penstock.jobmanager.job_history import JobHistory
 from penstock.jobmanager.job_metrics import JobMetrics
 from penstock.jobmanager.job_parts import JobMasterOptions, JobParts
 from penstock.jobmanager.job_requests import JobRequests, Stopped
@@ -41,6 +41,7 @@ from penstock.jobmanager.settings import JobSettings
 from penstock.jobmanager.sinks import SinkCommits
 from penstock.jobmanager.source_coordinator import SourceCoordinator
 from penstock.metrics.store import MetricStore
+from penstock.rest.facts import Rescale
 from penstock.taskmanager.operator import Clock
 from penstock.taskmanager.worker import TaskSettings, encode_payload
 

@@ -1,7 +1,7 @@
 """What the engine says of itself, in its own words. Times are ms since the epoch, durations ms, sizes bytes.
 
-States of jobs and subtasks are Flink's names (`RUNNING`, `RESTARTING`, …); a subtask may be given its job's state. Ids of vertices may be anything that is the
-same in the metric store; REST shows them as 32 hex digits.
+States of jobs and subtasks are Flink's names (`RUNNING`, `RESTARTING`, …); a subtask may be given its job's state. Ids of
+vertices may be anything that is the same in the metric store; REST shows them as 32 hex digits.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Failure:
-    """One entry of the exception history. `location`: `file:line` of the user's code, where known."""
+    """One entry of the exception history. `timestamp`: ms; `location`: `file:line` of the user's code, where known."""
 
     timestamp: int
     name: str
@@ -110,7 +110,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Rescale:
-    """One entry of the rescale history. `trigger`: `request`, `slots`, …"""
+    """One entry of the rescale history. Times in ms. `trigger`: `request`, `slots`, …"""
 
     timestamp: int
     old_parallelism: int

@@ -104,7 +104,7 @@ def test_adaptive_goes_on_with_the_slots_that_are_left_and_grows_again(tmp_path:
 def test_default_waits_for_the_slots_it_needs(tmp_path: Path) -> None:
     with running(tmp_path, "default") as (master, slots):
         slots.lose(1)
-        until(lambda: any("waiting for slots: 2 of 3" in event["text"] for event in master.history.events), master)
+        until(lambda: any("waiting for slots: 2 of 3" in event.text for event in master.history.events), master)
         time.sleep(0.5)
         assert master.history.status is JobStatus.RESTARTING
         slots.give_back(1)
