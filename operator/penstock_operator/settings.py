@@ -28,6 +28,8 @@ class Settings:
     """How long one attempt to rescale may take."""
     silence: timedelta = timedelta(seconds=30)
     """How long a master whose pod is ready may leave requests unanswered before the job counts as not running."""
+    rollback_patience: timedelta = timedelta(minutes=5)
+    """How long at least a rollback may take to become stable: behind it there is nothing to go back to."""
     checkpoint_patience: timedelta = timedelta(seconds=5)
     """How long a new revision that is RUNNING is given for its first checkpoint before one is asked for."""
     refusal_patience: timedelta = timedelta(seconds=5)

@@ -91,6 +91,19 @@ def test_no_start_while_pods_of_the_former_incarnation_are_there() -> None:
     assert action(decision) == ""
 
 
+@pytest.mark.parametrize(("kind", "seconds"), [("Upgrade", 20), ("Rollback", 300)])
+def test_a_rollback_is_given_more_time_than_what_it_takes_back(kind: str, seconds: int) -> None:
+    spec = make_spec(image="job:2", rollback={"after": "20s"})
+    seen = up(
+        master=deployment("master", revision=revision(spec)), worker=deployment("worker", revision=revision(spec))
+    )
+    restore = Restore(kind="Savepoint", path=SAVEPOINT)
+    found = decide(in_step(kind, "Start", seen, spec=spec, restore=restore, job_id=make_running().job_id))
+    assert step(found) == f"{kind}/Watch"
+    assert found.status.operation is not None
+    assert found.status.operation.deadline == ago(-seconds)
+
+
 def test_the_first_checkpoint_is_asked_for() -> None:
     fresh = replace(engine(), checkpoints=replace(engine().checkpoints, completed=0))
     running = make_running(OTHER, stable=False)

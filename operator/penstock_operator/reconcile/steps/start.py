@@ -112,6 +112,8 @@ def _started(ctx: Context, incarnation: Incarnation) -> Decision:
     ctx = ctx.with_status(running=running, nonces=nonces, next_restore=incarnation.restore)
     ctx = ctx.tell("Started", f"{running.revision} starts with parallelism {running.parallelism} from {source}")
     patience = (ctx.spec or spec).rollback.after
+    if op.kind == "Rollback":
+        patience = max(patience, ctx.settings.rollback_patience)
     return ctx.advance(deadline=ctx.now + patience, job_id=op.job_id, restore=op.restore)
 
 
