@@ -131,27 +131,13 @@ class ListState(MergingState[T, Iterable[T]]):
         return iter(self.get())
 
 
-class MapState(State, Generic[K, V]):
-    """A dict per key, read and written entry by entry; a checkpoint writes only the entries that changed.
-
-    `state[key]` of a missing key is the descriptor's default, or None, as in PyFlink; `counts[url] += 1` works with
-    `MapStateDescriptor("counts", str, int, default=0)`. Do not change the map while iterating over it: take a list first.
-    """
+class _ReadableMap(State, Generic[K, V]):
+    """What can be read of a map, entry by entry."""
 
     __slots__ = ()
 
     @abstractmethod
     def get(self, key: K, default: V | None = None) -> V | None: ...
-
-    @abstractmethod
-    def put(self, key: K, value: V) -> None: ...
-
-    @abstractmethod
-    def put_all(self, dict_value: Mapping[K, V]) -> None: ...
-
-    @abstractmethod
-    def remove(self, key: K) -> None:
-        """Remove the entry; nothing happens if there is none."""
 
     @abstractmethod
     def contains(self, key: K) -> bool: ...
@@ -167,6 +153,53 @@ class MapState(State, Generic[K, V]):
 
     @abstractmethod
     def is_empty(self) -> bool: ...
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __getitem__(self, key: K) -> V | None:
+        return self.get(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.keys())
+
+    def __bool__(self) -> bool:
+        return not self.is_empty()
+
+
+class _WritableMap(_ReadableMap[K, V]):
+    """And what can be changed."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def put(self, key: K, value: V) -> None: ...
+
+    @abstractmethod
+    def put_all(self, dict_value: Mapping[K, V]) -> None: ...
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Remove the entry; nothing happens if there is none."""
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
+
+
+class MapState(_WritableMap[K, V]):
+    """A dict per key, read and written entry by entry; a checkpoint writes only the entries that changed.
+
+    `state[key]` of a missing key is the descriptor's default, or None, as in PyFlink; `counts[url] += 1` works with
+    `MapStateDescriptor("counts", str, int, default=0)`. Do not change the map while iterating over it: take a list first.
+    """
+
+    __slots__ = ()
 
     def update(self, other: Mapping[K, V]) -> None:
         self.put_all(other)
@@ -184,86 +217,17 @@ class MapState(State, Generic[K, V]):
             self.put(key, default)
         return self.get(key)
 
-    def __contains__(self, key: K) -> bool:
-        return self.contains(key)
 
-    def __getitem__(self, key: K) -> V | None:
-        return self.get(key)
-
-    def __setitem__(self, key: K, value: V) -> None:
-        self.put(key, value)
-
-    def __delitem__(self, key: K) -> None:
-        self.remove(key)
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self.keys())
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self.keys())
-
-    def __bool__(self) -> bool:
-        return not self.is_empty()
-
-
-class ReadOnlyBroadcastState(State, Generic[K, V]):
+class ReadOnlyBroadcastState(_ReadableMap[K, V]):
     """Broadcast state as `process_element` sees it: the same on every subtask, so nobody may change it there (S18)."""
 
     __slots__ = ()
 
-    @abstractmethod
-    def get(self, key: K, default: V | None = None) -> V | None: ...
 
-    @abstractmethod
-    def contains(self, key: K) -> bool: ...
-
-    @abstractmethod
-    def items(self) -> Iterable[tuple[K, V]]: ...
-
-    @abstractmethod
-    def keys(self) -> Iterable[K]: ...
-
-    @abstractmethod
-    def values(self) -> Iterable[V]: ...
-
-    @abstractmethod
-    def is_empty(self) -> bool: ...
-
-    def __contains__(self, key: K) -> bool:
-        return self.contains(key)
-
-    def __getitem__(self, key: K) -> V | None:
-        return self.get(key)
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self.keys())
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self.keys())
-
-    def __bool__(self) -> bool:
-        return not self.is_empty()
-
-
-class BroadcastState(ReadOnlyBroadcastState[K, V]):
+class BroadcastState(ReadOnlyBroadcastState[K, V], _WritableMap[K, V]):
     """Broadcast state as `process_broadcast_element` sees it. Every subtask must make the same changes."""
 
     __slots__ = ()
-
-    @abstractmethod
-    def put(self, key: K, value: V) -> None: ...
-
-    @abstractmethod
-    def put_all(self, dict_value: Mapping[K, V]) -> None: ...
-
-    @abstractmethod
-    def remove(self, key: K) -> None: ...
-
-    def __setitem__(self, key: K, value: V) -> None:
-        self.put(key, value)
-
-    def __delitem__(self, key: K) -> None:
-        self.remove(key)
 
 
 class OperatorStateStore(ABC):

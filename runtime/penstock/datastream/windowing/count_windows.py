@@ -23,7 +23,23 @@ _TUMBLE_COUNT = ValueStateDescriptor("tumble-count-assigner", int)
 _SLIDE_COUNT = ValueStateDescriptor("slide-count-assigner", int)
 
 
-class CountTumblingWindowAssigner(WindowAssigner[Any, CountWindow]):
+class _CountWindowAssigner(WindowAssigner[Any, CountWindow]):
+    """Windows of `window_size` records."""
+
+    window_size: int
+
+    def get_default_trigger(self, env: object = None) -> Trigger[Any, CountWindow]:
+        """A full window never gets another record, and no clock ever ends it: firing must also remove it."""
+        return PurgingTrigger(CountTrigger(self.window_size))
+
+    def get_window_serializer(self) -> CountWindowSerializer:
+        return CountWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class CountTumblingWindowAssigner(_CountWindowAssigner):
     """Windows of `window_size` records of one key, in the order of arrival."""
 
     def __init__(self, window_size: int) -> None:
@@ -40,20 +56,11 @@ class CountTumblingWindowAssigner(WindowAssigner[Any, CountWindow]):
     ) -> list[CountWindow]:
         return [CountWindow(_next_position(context, _TUMBLE_COUNT) // self.window_size)]
 
-    def get_default_trigger(self, env: object = None) -> Trigger[Any, CountWindow]:
-        return _purging_count_trigger(self.window_size)
-
-    def get_window_serializer(self) -> CountWindowSerializer:
-        return CountWindowSerializer()
-
-    def is_event_time(self) -> bool:
-        return False
-
     def __repr__(self) -> str:
         return f"CountTumblingWindowAssigner({self.window_size})"
 
 
-class CountSlidingWindowAssigner(WindowAssigner[Any, CountWindow]):
+class CountSlidingWindowAssigner(_CountWindowAssigner):
     """Windows of `window_size` records of one key, a new one every `window_slide` records."""
 
     def __init__(self, window_size: int, window_slide: int) -> None:
@@ -74,15 +81,6 @@ class CountSlidingWindowAssigner(WindowAssigner[Any, CountWindow]):
         first = max(0, -(-(position - self.window_size + 1) // self.window_slide))
         return [CountWindow(number) for number in range(last, first - 1, -1)]
 
-    def get_default_trigger(self, env: object = None) -> Trigger[Any, CountWindow]:
-        return _purging_count_trigger(self.window_size)
-
-    def get_window_serializer(self) -> CountWindowSerializer:
-        return CountWindowSerializer()
-
-    def is_event_time(self) -> bool:
-        return False
-
     def __repr__(self) -> str:
         return f"CountSlidingWindowAssigner({self.window_size}, {self.window_slide})"
 
@@ -93,11 +91,6 @@ def _next_position(context: WindowAssigner.WindowAssignerContext, descriptor: Va
     position = count.value() or 0
     count.update(position + 1)
     return position
-
-
-def _purging_count_trigger(size: int) -> Trigger[Any, CountWindow]:
-    """A full count window never gets another record, and no clock ever ends it: firing must also remove it."""
-    return PurgingTrigger(CountTrigger(size))
 
 
 class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
