@@ -41,6 +41,8 @@ class SplitPosition(msgspec.Struct, frozen=True):
 
 
 class SourceState(msgspec.Struct, frozen=True):
+    """A source's splits with their positions, and what its enumerator needs to go on discovering."""
+
     splits: list[SplitPosition] = []
     enumerator: Any = None
 
@@ -54,6 +56,11 @@ class OperatorState(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=False):
+    """All that a checkpoint or savepoint is: it is complete when its manifest is stored, and names every file it needs.
+
+    Sizes in bytes, times in ms since the epoch. The protocol is in docs/checkpoint-protocol.md.
+    """
+
     format_version: int
     kind: Literal["checkpoint", "savepoint"]
     job_id: str
@@ -61,7 +68,6 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=False):
     checkpoint_id: int
     leader_epoch: int
     trigger_timestamp: int
-    """ms since the epoch."""
     complete_timestamp: int
     parallelism: int
     max_parallelism: int

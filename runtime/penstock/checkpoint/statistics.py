@@ -36,6 +36,8 @@ class SubtaskStatistics:
 
 @dataclass
 class VertexStatistics:
+    """One vertex, by subtask. `operators`: how many of its operators answer for each subtask."""
+
     id: str
     operators: int = 0
     subtasks: list[SubtaskStatistics] = field(default_factory=list)

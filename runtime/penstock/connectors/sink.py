@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WriterContext:
+    """Where a writer runs. `attempt` counts the job's starts from 0; `object_store_options` are fsspec's, of the job's settings."""
+
     subtask: int
     parallelism: int
     attempt: int

@@ -204,6 +204,8 @@ class NotingSplitReader(SplitReader):
 
 @dataclass(frozen=True)
 class ReaderContext:
+    """Where a reader runs. `object_store_options` are fsspec's, of the job's settings."""
+
     subtask: int
     parallelism: int
     uid: str

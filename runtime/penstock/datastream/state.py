@@ -294,6 +294,8 @@ class ValueStateDescriptor(StateDescriptor):
 
 
 class ListStateDescriptor(StateDescriptor):
+    """Descriptor of list state, and of operator list state."""
+
     kind = "list"
 
     def __init__(self, name: str, elem_type_info: Any = None, *, ttl: TimeLike | StateTtlConfig | None = None) -> None:

@@ -33,6 +33,8 @@ class OutputEdge:
 
 @dataclass
 class OperatorNode:
+    """One operator as it will run: how parallel, from which line of the program, and where its outputs go."""
+
     index: int
     uid: str
     uid_is_explicit: bool
@@ -56,6 +58,8 @@ class OperatorNode:
 
 @dataclass
 class ExchangeTarget:
+    """Who reads an exchange: a stage, the operator in it, and which of the operator's inputs it is."""
+
     stage: int
     operator: int
     input_index: int
@@ -80,6 +84,8 @@ class ExchangeSpec:
 
 @dataclass
 class Stage:
+    """A chain of operators that runs as one task per subtask."""
+
     id: int
     name: str
     operators: list[int]
@@ -92,6 +98,8 @@ class Stage:
 
 @dataclass
 class JobGraph:
+    """The plan of a whole job; pickled, it goes to every worker."""
+
     name: str
     operators: list[OperatorNode]
     stages: list[Stage]

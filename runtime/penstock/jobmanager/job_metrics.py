@@ -31,6 +31,8 @@ class SubtaskProgress:
 
 @dataclass(frozen=True)
 class EpochStat:
+    """One epoch, for rates over the last seconds."""
+
     at: float
     """monotonic seconds"""
     duration_ms: float

@@ -69,6 +69,8 @@ class BucketAssigner(ABC):
 
 
 class BasePathBucketAssigner(BucketAssigner):
+    """No buckets: all parts lie in the base path."""
+
     ignores_records = True
 
     def get_bucket_id(self, element: Any, context: BucketContext) -> str:
@@ -79,6 +81,8 @@ class BasePathBucketAssigner(BucketAssigner):
 
 
 class DateTimeBucketAssigner(BucketAssigner):
+    """A bucket for each value of a time pattern; see `BucketAssigner.date_time_bucket_assigner`."""
+
     def __init__(self, pattern: str, timezone_id: str | None, *, event_time: bool) -> None:
         self._format = strftime_of(pattern)
         self._zone: tzinfo = UTC if timezone_id is None else _zone(timezone_id)
