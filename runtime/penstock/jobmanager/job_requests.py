@@ -74,14 +74,14 @@ class JobRequests:
         self._enqueue(operation)
 
     def _enqueue(self, operation: Operation) -> None:
-        if self._done.is_set():
+        if not self._done.is_set():
+            self._queue.put(operation)
+            self._parts.wake.set()
+            self.runner.request_barrier()
+            if operation.kind == "cancel":
+                self._insist()
+        if self._done.is_set() and not operation.is_done:  # also if it ended between the look and the put
             operation.fail(f"job {self._job_id} is {self._history.status.value}")
-            return
-        self._queue.put(operation)
-        self._parts.wake.set()
-        self.runner.request_barrier()
-        if operation.kind == "cancel":
-            self._insist()
 
     def _insist(self) -> None:
         """A user's function that never returns must not keep its job alive: end the epoch, and its Python workers."""
