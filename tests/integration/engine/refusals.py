@@ -13,7 +13,7 @@ from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.jobmanager.session import Session, SubmitOptions
-from tests.integration.engine.in_process import InProcess
+from tests.in_process import InProcess
 
 
 class Refused:

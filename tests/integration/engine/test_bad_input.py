@@ -12,7 +12,7 @@ from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.streams.data_stream import DataStream
 from penstock.jobmanager.session import Session
-from tests.integration.engine.in_process import InProcess, environment
+from tests.in_process import InProcess, environment
 from tests.integration.engine.refusals import nothing_touched, refused
 
 

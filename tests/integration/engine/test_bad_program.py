@@ -16,7 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from penstock.common.errors import PenstockError
 from penstock.datastream.functions import KeyedProcessFunction, MapFunction
 from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
-from tests.integration.engine.in_process import environment
+from tests.in_process import environment
 from tests.integration.engine.refusals import Refused, Remembers, nothing_touched, refused
 from tests.integration.engine.selfcheck.job import Plan, build
 

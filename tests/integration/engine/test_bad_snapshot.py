@@ -18,7 +18,7 @@ from penstock.jobmanager.job_master import JobMaster
 from penstock.jobmanager.launch import run_script
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.session import SubmitOptions
-from tests.integration.engine.in_process import PATIENCE_S, InProcess, environment, run, started, until
+from tests.in_process import PATIENCE_S, InProcess, environment, run, started, until
 from tests.integration.engine.refusals import Remembers, nothing_touched, refused
 from tests.integration.engine.selfcheck.job import Plan, build, checked
 

@@ -10,7 +10,7 @@ from penstock.common.executor import executing_on
 from penstock.datastream.functions import MapFunction
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.jobmanager.session import Session
-from tests.integration.engine.in_process import InProcess
+from tests.in_process import InProcess
 
 
 @pytest.mark.parametrize(

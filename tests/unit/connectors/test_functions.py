@@ -18,9 +18,9 @@ from penstock.connectors.function import FunctionSink, FunctionSource
 from penstock.connectors.source import ReadBounds, ReaderContext, Split, SplitReader
 from penstock.datastream.functions import KeyedProcessFunction, ParallelSourceFunction, SinkFunction, SourceFunction
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.jobmanager.in_process import InProcessRunner
 from penstock.jobmanager.session import Session
 from penstock.taskmanager.batch import MIN_TIMESTAMP
+from tests.in_process import InProcess
 from tests.unit.connectors.support import read_all, splits_of, writer_context
 
 BOUNDS = ReadBounds()
@@ -197,18 +197,6 @@ class TestWatermarksAmongRecords:
 
         numbers = environment().from_source(FunctionSource(Early(0), bounded=True), None, "early")
         assert collected(numbers.key_by(lambda n: 0).process(Timer())) == [9]
-
-
-class InProcess:
-    """Slots in this process."""
-
-    def runner_for(self, *_: Any, **__: Any) -> InProcessRunner:
-        return InProcessRunner()
-
-    def available_slots(self) -> int:
-        return 64
-
-    def stop(self) -> None: ...
 
 
 def environment() -> StreamExecutionEnvironment:

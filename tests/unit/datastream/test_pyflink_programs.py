@@ -42,22 +42,10 @@ from penstock.datastream.window import (
     TimeWindow,
     TumblingEventTimeWindows,
 )
-from penstock.jobmanager.in_process import InProcessRunner
 from penstock.jobmanager.session import Session
+from tests.in_process import InProcess
 
 PAIR = Types.TUPLE([Types.STRING(), Types.INT()])
-
-
-class InProcess:
-    """Slots in this process."""
-
-    def runner_for(self, slots: int, levels: int, settings: Any, *, bounded: bool) -> InProcessRunner:
-        return InProcessRunner(slots)
-
-    def available_slots(self) -> int:
-        return 64
-
-    def stop(self) -> None: ...
 
 
 @pytest.fixture(params=[1, 3], ids=["alone", "three subtasks"])

@@ -21,25 +21,15 @@ from penstock.connectors.sink import Committer
 from penstock.connectors.two_phase import TwoPhaseCommitSink, TwoPhaseCommitSinkFunction
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.jobmanager.in_process import InProcessRunner
 from penstock.jobmanager.job_master import JobMaster
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.session import Session, SubmitOptions
 from penstock.jobmanager.sinks import SinkCommits
+from tests.in_process import InProcess
 
 RETENTION = "execution.checkpointing.externalized-checkpoint-retention"
 COMMITTING = threading.Event()
 GO_ON = threading.Event()
-
-
-class InProcess:
-    def runner_for(self, slots: int, levels: int, settings: Any, *, bounded: bool) -> InProcessRunner:
-        return InProcessRunner(slots)
-
-    def available_slots(self) -> int:
-        return 1
-
-    def stop(self) -> None: ...
 
 
 class SlowToCommit(TwoPhaseCommitSinkFunction):

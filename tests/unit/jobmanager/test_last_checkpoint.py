@@ -9,7 +9,7 @@ from penstock.checkpoint import savepoint_exports
 from penstock.common.job_status import JobStatus
 from penstock.connectors.datagen import DataGeneratorSource
 from penstock.jobmanager.requests import Operation
-from tests.integration.engine.in_process import environment, started, until
+from tests.in_process import environment, started, until
 
 if TYPE_CHECKING:
     from pathlib import Path

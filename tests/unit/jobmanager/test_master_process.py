@@ -21,6 +21,7 @@ from penstock.jobmanager.in_process import InProcessRunner
 from penstock.jobmanager.launch import check, run_script_on
 from penstock.jobmanager.master_process import run_master_process
 from penstock.jobmanager.session import Session, SubmitOptions
+from tests.in_process import InProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,22 +42,6 @@ env = StreamExecutionEnvironment.get_execution_environment()
 env.from_collection([1, 2, 3]).uid("in").map(note).uid("note").print().uid("out")
 env.execute("noted")
 """
-
-
-class OneCluster:
-    """Slots in this process."""
-
-    def __init__(self) -> None:
-        self.stopped = False
-
-    def runner_for(self, *_: Any, **__: Any) -> InProcessRunner:
-        return InProcessRunner()
-
-    def available_slots(self) -> int:
-        return 64
-
-    def stop(self) -> None:
-        self.stopped = True
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +77,7 @@ class Place:
             run_script_on(session, str(self.script), [], settings)
 
         submit = SubmitOptions(job_id=self.job_id, fresh=True, keep_result=True)
-        return run_master_process(OneCluster(), submit, Configuration(settings), program, told)
+        return run_master_process(InProcess(), submit, Configuration(settings), program, told)
 
     @property
     def seen(self) -> list[str]:
@@ -136,13 +121,13 @@ def test_failed_job_makes_a_bad_exit_code_and_may_be_tried_again(tmp_path: Path)
 
 def test_program_without_a_job_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidJob, match="without a job"):
-        run_master_process(OneCluster(), SubmitOptions(), Configuration({"rest.port": "-1"}), lambda session: None)
+        run_master_process(InProcess(), SubmitOptions(), Configuration({"rest.port": "-1"}), lambda session: None)
 
 
 def test_job_that_runs_when_the_process_leaves_is_suspended_and_not_cancelled(tmp_path: Path) -> None:
     place = Place(tmp_path)
     kept = f"checkpoints/{place.job_id}/chk-*/_metadata"
-    cluster = OneCluster()
+    cluster = InProcess()
 
     def program(session: Session) -> None:
         env = StreamExecutionEnvironment.get_execution_environment(Configuration(place.settings))
@@ -234,7 +219,7 @@ def test_check_writes_to_the_storage(tmp_path: Path, key: str) -> None:
 
 
 def test_a_job_id_that_runs_is_refused_before_a_cluster_is_asked() -> None:
-    cluster = OneCluster()
+    cluster = InProcess()
     asked: list[Any] = []
     cluster.runner_for = lambda *_, **__: asked.append(1) or InProcessRunner()  # type: ignore[method-assign,func-returns-value]
     session = Session(cluster, SubmitOptions(job_id="0" * 32))

@@ -15,13 +15,13 @@ import httpx
 import pytest
 
 from penstock.common.configuration import Configuration
-from penstock.jobmanager.in_process import InProcessRunner
 from penstock.jobmanager.launch import run_script_on
 from penstock.jobmanager.master_process import run_master_process
 from penstock.jobmanager.session import Session, SubmitOptions
 from penstock_operator.engine.client import HttpEngine
 from penstock_operator.errors import EngineError
 from penstock_operator.storage import PenstockStorages
+from tests.in_process import InProcess
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -44,19 +44,6 @@ numbers = env.from_source(DataGeneratorSource(int, 10**9, 200.0, splits=4), Wate
 numbers.uid("in").key_by(lambda n: n % 8).reduce(lambda a, b: a + b).uid("sums").sink_to(sink).uid("out")
 env.execute("endless")
 """
-
-
-class OneCluster:
-    """Slots in this process."""
-
-    def runner_for(self, *_: Any, **__: Any) -> InProcessRunner:
-        return InProcessRunner()
-
-    def available_slots(self) -> int:
-        return 64
-
-    def stop(self) -> None:
-        """There is nothing to stop."""
 
 
 class Master:
@@ -90,7 +77,7 @@ class Master:
             run_script_on(session, str(self.script), [], self.settings)
 
         submit = SubmitOptions(job_id=self.job_id, fresh=True, keep_result=True)
-        self.codes.append(run_master_process(OneCluster(), submit, Configuration(self.settings), program, self.told))
+        self.codes.append(run_master_process(InProcess(), submit, Configuration(self.settings), program, self.told))
 
     def ask(self, question: Callable[[HttpEngine], Awaitable[T]]) -> T:
         async def asked() -> T:

@@ -13,7 +13,7 @@ from penstock.jobmanager.in_process import InProcessRunner
 from penstock.jobmanager.job_master import JobMaster
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.session import Session
-from tests.integration.engine.in_process import OneRunner
+from tests.in_process import OneRunner
 
 
 class Growing(InProcessRunner):

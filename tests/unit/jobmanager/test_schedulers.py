@@ -20,7 +20,7 @@ from penstock.jobmanager.job_parts import JobMasterOptions
 from penstock.jobmanager.scheduler import JobScheduler
 from penstock.jobmanager.session import Session
 from penstock.jobmanager.settings import JobSettings
-from tests.integration.engine.in_process import OneRunner, until
+from tests.in_process import OneRunner, until
 from tests.integration.engine.selfcheck.driver import environment
 from tests.integration.engine.selfcheck.job import Plan, build
 from tests.integration.engine.selfcheck.output import verify

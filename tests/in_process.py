@@ -22,6 +22,7 @@ class OneRunner:
 
     def __init__(self, runner: InProcessRunner) -> None:
         self.runner = runner
+        self.stopped = False
 
     def runner_for(self, slots: int, levels: int, settings: Any, *, bounded: bool) -> InProcessRunner:
         return self.runner
@@ -29,13 +30,14 @@ class OneRunner:
     def available_slots(self) -> int:
         return self.runner.available_slots()
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        self.stopped = True
 
 
 class InProcess(OneRunner):
     """Slots in this process; a runner for each job."""
 
-    def __init__(self, slots: int = 8) -> None:
+    def __init__(self, slots: int = 64) -> None:
         super().__init__(InProcessRunner(slots))
         self.slots = slots
 
