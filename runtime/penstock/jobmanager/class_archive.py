@@ -2,13 +2,17 @@
 
 A cluster is several JVMs (driver, workers, an executor per slot), and each loads some 7,000 classes of Spark's: about two
 CPU seconds apiece, which is most of what a start costs, of a job as of an executor that was lost. With Java's class data
-sharing they take half of it, and share the memory. The archive belongs to one Java and one installation of Spark and takes
-half a minute and 90 MB to make, so it is made on demand,
+sharing they take half of it, and share the memory. The archive belongs to one Java and one installation of Spark:
 
     python -m penstock.jobmanager.class_archive [FOLDER]
 
-by running a small job whose JVMs note down the classes they load, and dumping those. Clusters use the archive when there is
-one: beside the package (images), or in the cache folder. A JVM that finds it does not fit goes on without.
+makes it from the list in `jvm/classes.txt` (`class_list` renews that), if it is not there. `make setup` does so, and the
+build of the base image. Clusters use it where they find it: beside the package (images), or in the cache folder. A JVM that
+finds it does not fit goes on without.
+
+Java takes an archive only if the class path begins as it did when the archive was made. Spark's launcher writes
+`jars/*`, which the JVM expands in the order of the directory, another one on each disk. So a jar without content, the
+*path jar*, goes before it: its manifest names Spark's jars, in order.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+import zipfile
 from pathlib import Path
 
 import pyspark
@@ -28,9 +32,13 @@ from penstock.jobmanager.jvm import cache_folder
 
 BASE_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Of every JVM: they hardly compute, so compiling little and collecting in one thread costs least."""
+CLASS_LIST = Path(__file__).parent / "jvm" / "classes.txt"
 _QUIET = "-Xlog:cds=off"
 _MODULES = "--add-modules=jdk.incubator.vector"
 """Spark's launcher gives it to drivers and executors."""
+_EARLIEST = (1980, 1, 1, 0, 0, 0)
+_EARLIEST_S = 315_532_800
+"""The path jar's date: Java compares it with that of the time when the archive was made."""
 
 
 def jvm_options(java_home: str) -> list[str]:
@@ -39,80 +47,91 @@ def jvm_options(java_home: str) -> list[str]:
     return [*BASE_OPTIONS, *([f"-XX:SharedArchiveFile={archive}", _QUIET] if archive else [])]
 
 
-def class_path() -> str:
-    """As Spark's launcher writes it: a JVM takes an archive only if it was made with the same."""
+def extra_class_path(java_home: str) -> str:
+    """What must stand first on the class path of these JVMs; empty without an archive."""
+    archive = find_archive(java_home)
+    return str(archive.with_suffix(".jar")) if archive else ""
+
+
+def class_path(java_home: str) -> str:
+    """Of a JVM that is not started by Spark's launcher, as that writes it."""
     home = Path(pyspark.__file__).parent
-    first = sorted(str(jar) for jar in (home / "jars").glob("slf4j-api-*.jar"))
-    return os.pathsep.join([f"{home}/conf", *first, f"{home}/jars/*"])
+    entries = [extra_class_path(java_home), f"{home}/conf", *map(str, _logging_jars()), f"{home}/jars/*"]
+    return os.pathsep.join(filter(None, entries))
 
 
 def find_archive(java_home: str) -> Path | None:
+    """The archive of this Java and this Spark; its path jar lies beside it."""
     name = _name(java_home)
-    folders = (Path(__file__).parent, cache_folder())
-    return next((folder / name for folder in folders if (folder / name).exists()), None)
+    found = (folder / name for folder in (Path(__file__).parent, cache_folder()))
+    return next((path for path in found if path.exists() and path.with_suffix(".jar").exists()), None)
 
 
 def _name(java_home: str) -> str:
-    """Tells Javas and installations of Spark apart."""
+    """Tells Javas, installations of Spark and lists of classes apart."""
     release = Path(java_home, "release")
     java = release.read_text() if release.exists() else java_home
-    digest = hashlib.sha256(repr((java, pyspark.__version__, class_path())).encode()).hexdigest()
+    classes = hashlib.sha256(CLASS_LIST.read_bytes()).hexdigest()
+    digest = hashlib.sha256(repr((java, pyspark.__version__, pyspark.__file__, classes)).encode()).hexdigest()
     return f"spark-{digest[:16]}.jsa"
 
 
 def make_archive(folder: Path | None = None) -> Path:
-    """Make the archive of this Java and this Spark.
+    """Make the archive of this Java and this Spark, unless there is one in the folder (the cache).
 
     Raises:
+        ClusterError: no Java was found.
         subprocess.CalledProcessError: Java could not make it; its output has been shown.
     """
     java_home = find_java()
     target = (folder or cache_folder()) / _name(java_home)
+    path_jar = target.with_suffix(".jar")
+    if target.exists() and path_jar.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="penstock-classes-", dir=target.parent) as work:
-        lists = [Path(work, kind) for kind in ("driver", "executor")]
-        _run_small_job(*lists)
-        merged, archive = Path(work, "classes"), Path(work, "archive")
-        merged.write_text("\n".join(merged_classes(path.read_text() for path in lists)) + "\n")
-        command = [f"{java_home}/bin/java", "-Xshare:dump", *BASE_OPTIONS, _MODULES, "-Xlog:cds=error"]
-        command += [f"-XX:SharedClassListFile={merged}", f"-XX:SharedArchiveFile={archive}", "-cp", class_path()]
-        subprocess.run(command, check=True)
+        write_path_jar(path_jar, [*_logging_jars(), *_other_jars()], Path(work))
+        archive = Path(work, "archive")
+        command = [f"{java_home}/bin/java", "-Xshare:dump", *BASE_OPTIONS, _MODULES, "-Xlog:disable", "-Xlog:all=error"]
+        command += [f"-XX:SharedClassListFile={CLASS_LIST}", f"-XX:SharedArchiveFile={archive}", "-cp", str(path_jar)]
+        subprocess.run(command, check=True, stdout=sys.stderr)
         archive.replace(target)
     return target
 
 
-def merged_classes(lists: Iterable[str]) -> list[str]:
-    """The lines of several class lists, each once; without the classes of custom loaders, which depend on more.
+def write_path_jar(target: Path, jars: list[Path], work: Path) -> None:
+    """A jar whose manifest names others, relative to the folder it lies in."""
+    entries = " ".join(os.path.relpath(jar, target.parent) for jar in jars)
+    content = "\r\n".join(["Manifest-Version: 1.0", *_manifest_lines(f"Class-Path: {entries}"), "", ""])
+    draft = work / target.name
+    with zipfile.ZipFile(draft, "w") as jar:
+        jar.writestr(zipfile.ZipInfo("META-INF/MANIFEST.MF", _EARLIEST), content)
+    os.utime(draft, (_EARLIEST_S, _EARLIEST_S))
+    draft.chmod(0o644)
+    draft.replace(target)
 
-    >>> merged_classes(["# comment\\njava/lang/Object id: 0\\n", "a/B id: 7 super: 0 source: b.jar\\njava/lang/Object id: 3\\n"])
-    ['java/lang/Object']
+
+def _manifest_lines(attribute: str) -> list[str]:
+    """Lines have at most 72 bytes; those that go on begin with a space.
+
+    >>> _manifest_lines("Class-Path: " + "a" * 70)
+    ['Class-Path: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', ' aaaaaaaaaa']
     """
-    lines = (line for text in lists for line in text.splitlines() if "source:" not in line and line[:1] != "#")
-    return sorted({line if line.startswith("@") else line.partition(" id:")[0] for line in lines})
+    first, rest = attribute[:72], attribute[72:]
+    return [first, *(f" {rest[begin : begin + 71]}" for begin in range(0, len(rest), 71))]
 
 
-def _run_small_job(driver_list: Path, executor_list: Path) -> None:
-    """Both runners, on a cluster whose driver and executor leave lists of their classes."""
-    from penstock.common.configuration import Configuration
-    from penstock.common.executor import executing_on
-    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from penstock.jobmanager.embedded import LocalClusterProvider
-    from penstock.jobmanager.session import Session
+def _jars() -> list[Path]:
+    return sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
 
-    session = Session(LocalClusterProvider())
-    try:
-        for runner in ("batched", "pipelined"):
-            configuration = Configuration()
-            configuration.set_string("penstock.runner", runner)
-            for kind, path in (("driver", driver_list), ("executor", executor_list)):
-                options = [*BASE_OPTIONS, f"-XX:DumpLoadedClassList={path}"]
-                configuration.set_string(f"spark.{kind}.extraJavaOptions", " ".join(options))
-            env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(1)
-            pairs = env.from_collection([(n % 2, n) for n in range(10)])
-            pairs.key_by(0).reduce(lambda total, one: one).add_sink(lambda value: None)
-            with executing_on(session):
-                env.execute("classes")
-    finally:
-        session.stop()
+
+def _logging_jars() -> list[Path]:
+    """Spark's launcher puts them first."""
+    return [jar for jar in _jars() if jar.name.startswith("slf4j-api-")]
+
+
+def _other_jars() -> list[Path]:
+    return [jar for jar in _jars() if not jar.name.startswith("slf4j-api-")]
 
 
 def main(arguments: list[str]) -> None:

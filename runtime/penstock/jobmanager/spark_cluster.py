@@ -148,7 +148,8 @@ class SparkCluster:
 
     def _conf(self) -> dict[str, str]:
         config = self.config
-        jvm_options = " ".join([*class_archive.jvm_options(find_java()), _ONLY_WARNINGS])
+        java_home = find_java()
+        jvm_options = " ".join([*class_archive.jvm_options(java_home), _ONLY_WARNINGS])
         conf = {
             "spark.app.name": config.app_name,
             "spark.driver.host": config.host,
@@ -191,6 +192,9 @@ class SparkCluster:
             "spark.executorEnv.OMP_NUM_THREADS": "1",
             "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
         }
+        extra_class_path = class_archive.extra_class_path(java_home)
+        if extra_class_path:
+            conf |= {f"spark.{of}.extraClassPath": extra_class_path for of in ("driver", "executor")}
         if config.driver_port:
             conf["spark.driver.port"] = str(config.driver_port)
         if config.block_manager_port:

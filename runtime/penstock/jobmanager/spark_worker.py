@@ -50,7 +50,7 @@ def worker_command(
         os.path.join(java_home, "bin", "java"),
         *options,
         "-cp",
-        class_archive.class_path(),
+        class_archive.class_path(java_home),
         "org.apache.spark.deploy.worker.Worker",
         "--cores",
         str(slots * _CORES_PER_SLOT),
