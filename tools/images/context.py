@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 
 EXTRAS = {"base": ("runtime", "kafka"), "operator": ("operator",)}
 """Which of Penstock's extras an image has."""
+ARCHIVE = (
+    "penstock/__init__.py",
+    "penstock/common/__init__.py",
+    "penstock/common/errors.py",
+    "penstock/jobmanager/__init__.py",
+    "penstock/jobmanager/class_archive.py",
+    "penstock/jobmanager/java.py",
+    "penstock/jobmanager/jvm/__init__.py",
+    "penstock/jobmanager/jvm/classes.txt",
+)
+"""What makes the archive of Spark's classes: it is made anew when one of these changes, and not with all of the engine."""
 
 
 def make(image: str) -> Path:
@@ -34,6 +45,11 @@ def make(image: str) -> Path:
         for path in directory.iterdir():
             if path.is_file():
                 shutil.copy(path, context)
+    if image == "base":
+        for name in ARCHIVE:
+            target = context / "archive" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(REPOSITORY / "runtime" / name, target)
     wheels.penstock(context)
     return context
 
