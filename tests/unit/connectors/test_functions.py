@@ -319,6 +319,8 @@ def test_an_error_of_the_sink_function_names_the_record() -> None:
 
 
 def test_a_socket_sink_writes_lines_and_fails_if_nobody_listens() -> None:
+    """E48."""
+
     class SocketSink(SinkFunction):
         def __init__(self, port: int) -> None:
             self.port = port

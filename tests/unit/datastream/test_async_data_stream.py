@@ -57,6 +57,34 @@ def test_no_more_requests_than_the_capacity_are_under_way(numbers: DataStream) -
     assert (function.most, len(run.values)) == (2, 8)
 
 
+class RoomOfSensor(AsyncFunction):
+    """Asks a table of 80 sensors; nobody is answered before as many are asked for."""
+
+    rooms = {f"sensor_{i}": f"room_{i % 10}" for i in range(1, 81)}
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.asked = 0
+        self.all_asked = asyncio.Event()
+
+    async def async_invoke(self, value: str) -> list[tuple[str, str]]:
+        self.asked += 1
+        if self.asked == len(self.rooms):
+            self.all_asked.set()
+        await self.all_asked.wait()
+        await asyncio.sleep(0.001 * (int(value.removeprefix("sensor_")) % 7))
+        return [(value, self.rooms.get(value, "UNKNOWN ROOM"))]
+
+
+def test_rooms_of_sensors_are_looked_up_side_by_side_and_come_in_order(numbers: DataStream) -> None:
+    """E52: 5 s, 100 in flight; 79 of the sensors and one that the table does not have."""
+    sensors = [*(f"sensor_{i}" for i in range(1, 80)), "sensor_99"]
+    run = start(AsyncDataStream.ordered_wait(numbers, RoomOfSensor(), timedelta(seconds=5), 100)).push(*sensors)
+    assert run.values[6] == ("sensor_7", "room_7")
+    assert run.values[9] == ("sensor_10", "room_0")
+    assert run.values[-1] == ("sensor_99", "UNKNOWN ROOM")
+    assert [sensor for sensor, _ in run.values] == sensors
+
+
 def test_a_plain_coroutine_function_does_as_well(numbers: DataStream) -> None:
     async def double(value: int) -> list[int]:
         return [2 * value]

@@ -23,6 +23,7 @@ def plain(snapshot: dict[str, dict[str, object]]) -> dict[str, object]:
 
 
 def test_counting_dropped_elements_in_a_user_group() -> None:
+    """E58: PositiveFilter."""
     metrics = TaskMetrics({"host": "localhost", "tm_id": "512", "job_name": "job", "subtask_index": "0"})
     group = metrics.operator_group("filter", "PositiveFilter").add_group("MyMetrics")
     counter = group.counter("droppedElements")
