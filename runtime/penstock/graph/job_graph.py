@@ -37,7 +37,6 @@ class OperatorNode:
 
     index: int
     uid: str
-    uid_is_explicit: bool
     name: str
     operator: Operator
     parallelism: int
@@ -47,7 +46,6 @@ class OperatorNode:
     source: Source | None = None
     sink: Sink | None = None
     outputs: list[OutputEdge] = field(default_factory=list)
-    input_count: int = 0
     description: str = ""
 
     @property
@@ -70,7 +68,6 @@ class ExchangeSpec:
     """One stream of buffers. Several targets share it when they take the same output, partitioned alike."""
 
     id: int
-    source_operator: int
     source_stage: int
     side_tag: str | None
     partitioning: Partitioning

@@ -201,7 +201,6 @@ class JobGraphBuilder:
         return OperatorNode(
             index=index,
             uid=uid,
-            uid_is_explicit=t.uid is not None,
             name=t.name,
             operator=operator,
             parallelism=self._parallelism(t),
@@ -210,7 +209,6 @@ class JobGraphBuilder:
             is_stateful=t.is_stateful or operator.is_keyed,
             source=t.source,
             sink=t.sink,
-            input_count=len(t.inputs),
             description=t.description,
         )
 
@@ -274,7 +272,6 @@ class JobGraphBuilder:
                 if exchange is None:
                     exchange = ExchangeSpec(
                         id=len(exchanges),
-                        source_operator=up.index,
                         source_stage=stage_of[edge.upstream.id].id,
                         side_tag=edge.side_tag,
                         partitioning=partitioning,

@@ -250,13 +250,12 @@ class LevelTask:
         for subtask in self._subtasks:
             ack.vertices[subtask.stage.id] = subtask.take_metrics()
             for uid, source in subtask.sources.items():
-                ack.sources[uid] = source.progress(more=False)
+                ack.sources[uid] = source.progress()
             timer = subtask.next_processing_time()
             if timer is not None:
                 timers.append(timer)
         ack.next_processing_timer = min(timers, default=None)
         ack.snapshots = self.take_uploaded()
-        ack.pending_uploads = len(self._pending)
         return ack
 
     def brief_ack(self) -> LevelAck:

@@ -87,8 +87,6 @@ class SourceProgress(msgspec.Struct):
     """Every split this subtask has was read to its end."""
     watermark: int | None = None
     """Of the subtask, ms; None: idle, or nothing left."""
-    more: bool = False
-    """The epoch's bound was reached while there was more to read at once."""
     next_record_at: int | None = None
 
 
@@ -146,7 +144,6 @@ class LevelAck(msgspec.Struct):
     sources: dict[str, SourceProgress] = {}
     vertices: dict[int, VertexMetrics] = {}
     snapshots: list[SnapshotAck] = []
-    pending_uploads: int = 0
     next_processing_timer: int | None = None
     results: dict[str, list[bytes]] = {}
     lines: list[str] = []

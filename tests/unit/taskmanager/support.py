@@ -12,7 +12,6 @@ def exchange(partitioning: Partitioning, parallelism: int) -> ExchangeSpec:
     """From one sender to so many receivers."""
     return ExchangeSpec(
         id=0,
-        source_operator=0,
         source_stage=0,
         side_tag=None,
         level=1,

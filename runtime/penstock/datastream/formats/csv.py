@@ -39,10 +39,9 @@ __all__ = [
 class CsvSchema:
     """Columns of CSV and how they are separated; made by `CsvSchema.builder()`."""
 
-    def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, line_separator: str = "\n") -> None:
+    def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect) -> None:
         self.row_type = row_type
         self.dialect = dialect
-        self.line_separator = line_separator
 
     @staticmethod
     def builder() -> CsvSchemaBuilder:
@@ -70,7 +69,6 @@ class CsvSchemaBuilder:
     def __init__(self) -> None:
         self._columns: dict[str, TypeInformation] = {}
         self._dialect = CsvDialect()
-        self._line_separator = "\n"
 
     def build(self) -> CsvSchema:
         """
@@ -80,7 +78,7 @@ class CsvSchemaBuilder:
         if not self._columns:
             raise InvalidJob("a CSV schema without columns", remedy="add columns before build()")
         row_type = RowTypeInfo(list(self._columns.values()), list(self._columns))
-        return CsvSchema(row_type, self._dialect, self._line_separator)
+        return CsvSchema(row_type, self._dialect)
 
     def add_array_column(self, name: str, separator: str = ";", element_type: Any = None) -> CsvSchemaBuilder:
         """A list in one value, its elements (str unless given) separated by `separator`."""
@@ -135,14 +133,15 @@ class CsvSchemaBuilder:
         return self._change(escape=char)
 
     def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
-        r"""`\n` or `\r\n`; readers take both.
+        r"""`\n` or `\r\n`; readers take both, writers write `\n`.
 
         Raises:
             InvalidJob: another one.
         """
         if separator not in ("\n", "\r\n"):
             raise InvalidJob(f"line separator {separator!r}", remedy=r"use '\n' or '\r\n'")
-        self._line_separator = separator
+        if separator != "\n":
+            warn_no_effect("set_line_separator", r"readers take \n and \r\n, writers write \n")
         return self
 
     def set_null_value(self, null_value: str) -> CsvSchemaBuilder:

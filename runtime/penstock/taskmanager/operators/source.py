@@ -238,10 +238,10 @@ class SourceOperator(Operator):
     def current_watermark(self) -> int:
         return self._emitted
 
-    def progress(self, *, more: bool) -> SourceProgress:
+    def progress(self) -> SourceProgress:
         """What goes into the epoch's ack; resets the list of touched splits."""
         watermark = None if self._idle or self.exhausted else self._emitted
-        progress = SourceProgress(exhausted=self.exhausted, more=more, watermark=watermark)
+        progress = SourceProgress(exhausted=self.exhausted, watermark=watermark)
         due: int | None = None
         for split in self._splits.values():
             if split.touched:

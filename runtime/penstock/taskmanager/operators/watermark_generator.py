@@ -7,7 +7,7 @@ in Flink, and its punctuated watermarks cut the batch: the records behind a mark
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.common.errors import UserFunctionError
 from penstock.taskmanager.batch import MIN_TIMESTAMP, Batch, ColumnBatch, RowBatch
@@ -51,7 +51,7 @@ class BatchWatermarkGenerator:
 
     def process(self, batch: Batch) -> Iterator[tuple[Batch, int | None]]:
         """Stamp a batch and cut it at punctuated watermarks: parts in order, each with the watermark to emit after it."""
-        stamped = self.assign(batch)
+        stamped = self._stamp(batch)
         before = self._watermark
         begin = 0
         for end, watermark in self.on_batch(stamped):
@@ -60,10 +60,6 @@ class BatchWatermarkGenerator:
         if begin < len(stamped):
             rest = stamped if begin == 0 else _slice(stamped, begin, len(stamped))
             yield rest, (self._watermark if self._watermark > before else None)
-
-    def assign(self, batch: Batch, previous: Any = None) -> Batch:
-        """The batch with timestamps; `previous` ones are those the batch carries."""
-        return self._stamp(batch)
 
     def on_batch(self, batch: Batch) -> list[tuple[int, int]]:
         """Take note of a stamped batch; punctuated marks as (number of records before it, watermark)."""
