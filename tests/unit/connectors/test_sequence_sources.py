@@ -14,6 +14,7 @@ from penstock.connectors.datagen import DataGeneratorSource, GeneratorSplitReade
 from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.connectors.sequence import ranges
 from penstock.connectors.source import ReadBounds
+from penstock.taskmanager.worker import ManualClock
 from tests.unit.connectors.support import open_split, read_all, read_source, read_with_restarts, splits_of
 
 
@@ -97,17 +98,9 @@ def test_a_generator_goes_on_from_its_position(splits: int, batch: int) -> None:
     assert sorted(values) == list(range(11))
 
 
-class ManualClock:
-    def __init__(self) -> None:
-        self.ms = 1_000_000
-
-    def __call__(self) -> int:
-        return self.ms
-
-
 def test_a_rate_is_kept_against_the_clock() -> None:
-    clock = ManualClock()
-    reader = GeneratorSplitReader(lambda index: index, range(1000), 100.0, clock)
+    clock = ManualClock(1_000_000)
+    reader = GeneratorSplitReader(lambda index: index, range(1000), 100.0, clock.now_ms)
     made = 0
     for _ in range(50):
         batch = reader.read(ReadBounds())
@@ -115,16 +108,16 @@ def test_a_rate_is_kept_against_the_clock() -> None:
         assert reader.read(ReadBounds()) is None
         due = reader.next_record_at()
         assert due is not None
-        assert due > clock.ms
-        clock.ms = due
+        assert due > clock.now_ms()
+        clock.set(due)
     assert made == 50
-    assert clock.ms - 1_000_000 == 500
+    assert clock.now_ms() - 1_000_000 == 500
 
 
 def test_a_late_reader_gets_what_is_due() -> None:
-    clock = ManualClock()
-    reader = GeneratorSplitReader(lambda index: index, range(10_000), 1000.0, clock)
-    clock.ms += 2000
+    clock = ManualClock(1_000_000)
+    reader = GeneratorSplitReader(lambda index: index, range(10_000), 1000.0, clock.now_ms)
+    clock.set(clock.now_ms() + 2000)
     assert reader.lag() == 2001
     batch = reader.read(ReadBounds(max_records=1500))
     assert batch is not None
@@ -132,8 +125,8 @@ def test_a_late_reader_gets_what_is_due() -> None:
 
 
 def test_after_a_restore_the_rate_starts_anew() -> None:
-    clock = ManualClock()
-    reader = GeneratorSplitReader(lambda index: index, range(500, 1000), 10.0, clock)
+    clock = ManualClock(1_000_000)
+    reader = GeneratorSplitReader(lambda index: index, range(500, 1000), 10.0, clock.now_ms)
     batch = reader.read(ReadBounds())
     assert batch is not None
     assert batch.values == [500]
