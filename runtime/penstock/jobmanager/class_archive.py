@@ -27,6 +27,7 @@ from pathlib import Path
 
 import pyspark
 
+from penstock.common.errors import ClusterError
 from penstock.jobmanager.java import find_java
 from penstock.jobmanager.jvm import cache_folder
 
@@ -80,8 +81,7 @@ def make_archive(folder: Path | None = None) -> Path:
     """Make the archive of this Java and this Spark, unless there is one in the folder (the cache).
 
     Raises:
-        ClusterError: no Java was found.
-        subprocess.CalledProcessError: Java could not make it; its output has been shown.
+        ClusterError: no Java was found, or it could not make it.
     """
     java_home = find_java()
     target = (folder or cache_folder()) / _name(java_home)
@@ -94,7 +94,12 @@ def make_archive(folder: Path | None = None) -> Path:
         archive = Path(work, "archive")
         command = [f"{java_home}/bin/java", "-Xshare:dump", *BASE_OPTIONS, _MODULES, "-Xlog:disable", "-Xlog:all=error"]
         command += [f"-XX:SharedClassListFile={CLASS_LIST}", f"-XX:SharedArchiveFile={archive}", "-cp", str(path_jar)]
-        subprocess.run(command, check=True, stdout=sys.stderr)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode:
+            raise ClusterError(
+                f"{command[0]} could not make an archive of classes (code {done.returncode}): {done.stdout.strip()[-2000:]}",
+                remedy="clusters start without it, in twice the CPU time; is there space for 100 MB?",
+            )
         archive.replace(target)
     return target
 
@@ -134,9 +139,14 @@ def _other_jars() -> list[Path]:
     return [jar for jar in _jars() if not jar.name.startswith("slf4j-api-")]
 
 
-def main(arguments: list[str]) -> None:
-    print(make_archive(Path(arguments[0]).resolve() if arguments else None))
+def main(arguments: list[str]) -> int:
+    try:
+        print(make_archive(Path(arguments[0]).resolve() if arguments else None))
+    except (ClusterError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

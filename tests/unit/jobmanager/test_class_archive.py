@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import zipfile
 from pathlib import Path
 
 import pyspark
 import pytest
 
+from penstock.common.errors import ClusterError
 from penstock.jobmanager import class_archive
 from penstock.jobmanager.class_archive import class_path, extra_class_path, find_archive, jvm_options, make_archive
 
@@ -59,11 +59,13 @@ def test_one_that_is_current_is_not_made_again(java_home: str, monkeypatch: pyte
     assert find_archive(java_home) is None
 
 
-def test_nothing_is_left_of_one_that_could_not_be_made(java_home: str) -> None:
+def test_nothing_is_left_of_one_that_could_not_be_made(java_home: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path(java_home, "bin", "code").write_text("1")
-    with pytest.raises(subprocess.CalledProcessError):
+    with pytest.raises(ClusterError, match=r"could not make an archive of classes \(code 1\)"):
         make_archive()
     assert find_archive(java_home) is None
+    assert class_archive.main([]) == 1
+    assert "CLUSTER" in capsys.readouterr().err
 
 
 def test_the_path_jar_names_sparks_jars_in_a_fixed_order(java_home: str) -> None:
