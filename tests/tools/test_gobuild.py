@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tools.errors import BuildFailed
-from tools.gobuild import GoModule
+from tools.gobuild import GoModule, go_version
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,6 +65,19 @@ def test_two_callers_at_once_build_once(module: GoModule) -> None:
         directories = set(pool.map(lambda _: module.ensure(["one"]), range(4)))
     assert len(directories) == 1
     assert calls(module) == 1
+
+
+def test_a_go_that_is_too_old_is_passed_over(module: GoModule, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    package = tmp_path / "site" / "go"
+    (package / "bin").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "bin" / "go").write_text(GO.replace("go1.26.0", "go1.27.3").replace("FAKE_GO_VERSION", "NONE"))
+    (package / "bin" / "go").chmod(0o755)
+    monkeypatch.syspath_prepend(str(package.parent))
+    for version, used in (("go1.19.8", "go1.27.3"), ("go1.21.0", "go1.21.0"), ("devel", "devel")):
+        monkeypatch.setenv("FAKE_GO_VERSION", version)
+        assert go_version() == used
+    assert (module.ensure(["one"]) / "one").exists()
 
 
 def test_new_pin_source_version_or_flags_are_a_new_program(module: GoModule, monkeypatch: pytest.MonkeyPatch) -> None:
