@@ -12,6 +12,25 @@ from tests.unit.checkpoint.support import faulty_storage
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from penstock.checkpoint.faults import FaultyStore
+    from penstock.checkpoint.storage import CheckpointStorage
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[CheckpointStorage, FaultyStore]:
+    """Storage on a folder of its own, and the store behind it, which can be told to fail."""
+    return faulty_storage(tmp_path / "root")
+
+
+@pytest.fixture
+def storage(pair: tuple[CheckpointStorage, FaultyStore]) -> CheckpointStorage:
+    return pair[0]
+
+
+@pytest.fixture
+def faulty(pair: tuple[CheckpointStorage, FaultyStore]) -> FaultyStore:
+    return pair[1]
+
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:

@@ -15,27 +15,10 @@ from penstock.checkpoint.lineage import Base, ManifestId
 from penstock.checkpoint.recovery import take_over
 from penstock.checkpoint.savepoint import list_checkpoints, newest_complete
 from penstock.common.errors import Fenced, SnapshotTorn, StorageError
-from tests.unit.checkpoint.support import JOB_ID, delayed_put, faulty_storage, manifest
+from tests.unit.checkpoint.support import JOB_ID, delayed_put, manifest
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from penstock.checkpoint.storage import CheckpointStorage
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> tuple[CheckpointStorage, FaultyStore]:
-    return faulty_storage(tmp_path / "root")
-
-
-@pytest.fixture
-def storage(pair: tuple[CheckpointStorage, FaultyStore]) -> CheckpointStorage:
-    return pair[0]
-
-
-@pytest.fixture
-def faulty(pair: tuple[CheckpointStorage, FaultyStore]) -> FaultyStore:
-    return pair[1]
 
 
 def lead(storage: CheckpointStorage) -> Leadership:

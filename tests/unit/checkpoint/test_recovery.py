@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from penstock.checkpoint.storage import CheckpointStorage
 
 
-@pytest.fixture
-def pair(tmp_path: Path) -> tuple[CheckpointStorage, FaultyStore]:
-    return faulty_storage(tmp_path / "root")
-
-
-@pytest.fixture
-def storage(pair: tuple[CheckpointStorage, FaultyStore]) -> CheckpointStorage:
-    return pair[0]
-
-
 def start(storage: CheckpointStorage, **options: str) -> Recovery:
     recovery = take_over(storage, **options)  # type: ignore[arg-type]
     recovery.begin()

@@ -36,20 +36,10 @@ from penstock.common.errors import (
     StorageError,
 )
 from penstock.state.backend import FileRef
-from tests.unit.checkpoint.support import JOB_ID, faulty_storage, handle, manifest
+from tests.unit.checkpoint.support import JOB_ID, handle, manifest
 
 if TYPE_CHECKING:
     from penstock.checkpoint.storage import CheckpointStorage
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> tuple[CheckpointStorage, FaultyStore]:
-    return faulty_storage(tmp_path / "root")
-
-
-@pytest.fixture
-def storage(pair: tuple[CheckpointStorage, FaultyStore]) -> CheckpointStorage:
-    return pair[0]
 
 
 def store_checkpoint(storage: CheckpointStorage, id: int = 1, *contents: bytes, **fields: Any) -> Manifest:
