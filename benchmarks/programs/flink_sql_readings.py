@@ -7,6 +7,7 @@ import json
 import time
 from pathlib import Path
 
+from flink_settings import flink_configuration
 from flink_times import log_into, run_times
 
 RESULTS = {
@@ -33,22 +34,10 @@ def main() -> None:
     options = arguments.parse_args()
     out = Path(options.out).resolve()
     log_into(out / "log")
-    from pyflink.common import Configuration
     from pyflink.table import EnvironmentSettings, TableEnvironment
 
-    configuration = Configuration()
-    settings = {
-        "parallelism.default": "2",
-        "taskmanager.numberOfTaskSlots": "2",
-        "state.backend.type": "hashmap",
-        "execution.checkpointing.interval": "1s",
-        "execution.checkpointing.dir": f"file://{out}/checkpoints",
-        "execution.checkpointing.storage": "filesystem",
-    }
-    for key, value in settings.items():
-        configuration.set_string(key, value)
     tables = TableEnvironment.create(
-        EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(configuration).build()
+        EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(flink_configuration(out)).build()
     )
     tables.get_config().set("table.local-time-zone", "UTC")
     event_time = ""

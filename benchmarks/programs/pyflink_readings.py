@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import orjson
+from flink_settings import flink_configuration
 from flink_times import log_into, run_times
 
 arguments = argparse.ArgumentParser(description=__doc__)
@@ -21,7 +22,7 @@ OUT = Path(options.out).resolve()
 log_into(OUT / "log")
 (OUT / "results").mkdir()
 
-from pyflink.common import Configuration, Duration, Time, Types, WatermarkStrategy  # noqa: E402
+from pyflink.common import Duration, Time, Types, WatermarkStrategy  # noqa: E402
 from pyflink.common.watermark_strategy import TimestampAssigner  # noqa: E402
 from pyflink.datastream import KeyedProcessFunction, StreamExecutionEnvironment  # noqa: E402
 from pyflink.datastream.connectors.base import Sink  # noqa: E402
@@ -142,18 +143,8 @@ def discard(stream) -> None:
     stream.sink_to(Sink(get_gateway().jvm.org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink()))
 
 
-configuration = Configuration()
-settings = {
-    "python.execution-mode": "thread",
-    "parallelism.default": "2",
-    "taskmanager.numberOfTaskSlots": "2",
-    "state.backend.type": "hashmap",
-    "execution.checkpointing.interval": "1s",
-    "execution.checkpointing.dir": f"file://{OUT}/checkpoints",
-    "execution.checkpointing.storage": "filesystem",
-}
-for key, value in settings.items():
-    configuration.set_string(key, value)
+configuration = flink_configuration(OUT)
+configuration.set_string("python.execution-mode", "thread")
 env = StreamExecutionEnvironment.get_execution_environment(configuration)
 env.set_python_executable(sys.executable)
 files = [f"file://{path.resolve()}" for path in sorted(Path(options.data, "big").glob("*.jsonl"))]

@@ -1,0 +1,24 @@
+"""What both programs on Flink run with: two slots, state on the heap, a checkpoint every second to the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def flink_configuration(out: Path) -> Any:
+    """A `pyflink.common.Configuration` with these settings. Call when Flink may be imported."""
+    from pyflink.common import Configuration
+
+    configuration = Configuration()
+    settings = {
+        "parallelism.default": "2",
+        "taskmanager.numberOfTaskSlots": "2",
+        "state.backend.type": "hashmap",
+        "execution.checkpointing.interval": "1s",
+        "execution.checkpointing.dir": f"file://{out}/checkpoints",
+        "execution.checkpointing.storage": "filesystem",
+    }
+    for key, value in settings.items():
+        configuration.set_string(key, value)
+    return configuration
