@@ -309,7 +309,8 @@ RUNNER = choice_option(
 EPOCH_TARGET = duration_option(
     "penstock.epoch.target",
     timedelta(milliseconds=200),
-    "How long an epoch of the batched runner should take: shorter lowers latency, longer raises throughput.",
+    "How long an epoch of the batched runner should take: shorter lowers latency, longer raises throughput. "
+    "With little input an epoch ends sooner, and the cluster rests for as long as it took.",
 )
 EPOCH_MAX_RECORDS = int_option(
     "penstock.epoch.max-records", 1_000_000, "Most records one source subtask reads in an epoch.", least=1

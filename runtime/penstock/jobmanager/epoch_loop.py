@@ -61,6 +61,8 @@ class EpochLoop:
         self._completed: list[int] = []
         self._aborted: list[int] = []
         self._next_timer: int | None = None
+        self._rests_until = 0.0
+        """On the monotonic clock, s. Batched runner: a trickle of input must not keep the cluster busy all the time."""
 
     @property
     def exhausted(self) -> bool:
@@ -109,7 +111,9 @@ class EpochLoop:
             if request is not None:
                 self._parts.checkpoints.coordinator.on_failed(request.checkpoint_id, "the epoch failed", self._now())
             raise
-        self._take_in(acks, (time.monotonic() - started) * 1e3)
+        took = time.monotonic() - started
+        self._rests_until = started + min(2 * took, self._parts.settings.epoch_target_ms / 1e3)
+        self._take_in(acks, took * 1e3)
         if request is not None:
             self._parts.results.barrier(request.checkpoint_id)
             self._parts.checkpoints.coordinator.on_barrier(
@@ -289,7 +293,10 @@ class EpochLoop:
         return min(times, default=None)
 
     def pace(self) -> None:
-        """Wait until there is something to do: input, a timer, a checkpoint, a request."""
+        """Wait until there is something to do: input, a timer, a checkpoint, a request.
+
+        Batched epochs that are shorter than the target rest for as long as they took, at most until the target is over.
+        """
         now = self._now()
         in_progress = self._parts.checkpoints.coordinator.is_in_progress
         if self._runner.streaming:
@@ -297,8 +304,7 @@ class EpochLoop:
         elif in_progress:
             times = [now + 5]
         elif any(source.had_input for source in self._parts.sources.values()):
-            self._parts.wake.clear()
-            return
+            times = [now]
         else:
             times = [now + self._parts.settings.epoch_target_ms]
         if not self._runner.streaming:
@@ -306,10 +312,13 @@ class EpochLoop:
             if self._next_timer is not None:
                 times.append(self._next_timer)
         times += [at for source in self._parts.sources.values() if (at := source.next_discovery()) is not None]
+        seconds = (min(times) - now) / 1000
+        if not self._runner.streaming:
+            seconds = max(seconds, self._rests_until - time.monotonic())
         due = None if in_progress else self._parts.checkpoints.next_due(now)
         if due is not None:
-            times.append(now + due)
-        self._parts.wake.wait(max(0.0, (min(times) - now) / 1000))
+            seconds = min(seconds, due / 1000)
+        self._parts.wake.wait(max(0.0, seconds))
         self._parts.wake.clear()
 
     def _now(self) -> int:
