@@ -47,6 +47,7 @@ class Job:
                 "job": {"entry": "job.py", "args": self.args(), "parallelism": parallelism},
                 "configuration": {
                     "execution.checkpointing.interval": "2s",
+                    "penstock.runner": "pipelined",
                     "restart-strategy.type": "fixed-delay",
                     "restart-strategy.fixed-delay.attempts": 1000,
                     "restart-strategy.fixed-delay.delay": "1 s",
