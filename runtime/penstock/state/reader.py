@@ -78,7 +78,7 @@ def read_state(handles: Iterable[dict[str, Any]], name: str, reader: StateFileRe
     for handle in handles:
         table: Table | None = None
         info: StateInfo | None = None
-        for block in stored_blocks(handle, KeyGroupRange(*handle["key_groups"]), reader):
+        for block in stored_blocks(handle, _range(handle), reader):
             if block.name != name or block.info.layout == "timer":
                 continue
             info = block.info
