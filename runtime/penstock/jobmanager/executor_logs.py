@@ -15,6 +15,8 @@ from typing import BinaryIO
 
 POLL_S = 0.5
 _CHUNK = 1 << 20
+_CHUNKS = 64
+"""Most that is copied of one file before the others have their turn."""
 _LONGEST = 64 * 1024
 """A line without an end is copied in pieces of that many bytes."""
 _SPARKS_OWN = (b"Spark Executor Command:", b"========================")
@@ -67,9 +69,13 @@ class ExecutorLogs:
 
     def _drain(self, path: Path, followed: _Followed) -> None:
         prefix = f"[{path.parent.name}] ".encode()
-        for line in followed.lines():
-            if not line.startswith(_SPARKS_OWN) and line != b"\n":
-                self._write(prefix + line)
+        for _ in range(_CHUNKS):
+            lines = followed.lines()
+            for line in lines:
+                if not line.startswith(_SPARKS_OWN) and line != b"\n":
+                    self._write(prefix + line)
+            if not lines:
+                return
 
 
 class _Followed:
@@ -81,7 +87,7 @@ class _Followed:
         self._rest = b""
 
     def lines(self) -> list[bytes]:
-        """Whole lines since the last call."""
+        """Whole lines behind the last call's, at most a chunk of them."""
         *whole, self._rest = (self._rest + self.file.read(_CHUNK)).split(b"\n")
         if len(self._rest) > _LONGEST:
             whole, self._rest = [*whole, self._rest], b""

@@ -59,6 +59,16 @@ def test_file_that_was_rolled_is_read_to_its_end(logs: Logs) -> None:
     assert logs.copy() == [b"[0] two\n", b"[0] three\n"]
 
 
+def test_a_file_that_was_rolled_with_much_in_it_is_read_to_its_end(logs: Logs) -> None:
+    logs.say(b"one\n")
+    logs.copy()
+    logs.say(b"%0999d\n" % 0 * 3_000)
+    (logs.executor / "stdout").rename(logs.executor / "stdout--rolled")
+    logs.say(b"last\n")
+    assert len(copied := logs.copy()) == 3_001
+    assert copied[-1] == b"[0] last\n"
+
+
 def test_files_of_an_application_that_is_gone_are_forgotten(logs: Logs) -> None:
     logs.say(b"one\n")
     logs.copy()
