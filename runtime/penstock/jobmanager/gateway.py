@@ -23,7 +23,7 @@ class DispatcherGateway:
     """See `ClusterGateway` for what each method promises.
 
     Args:
-        slots: gives (slots in total, slots without a subtask) of the cluster.
+        slots: how many the cluster has.
         shut_down: ends the process's cluster; called from a thread of its own.
     """
 

@@ -1,9 +1,8 @@
 """DataFrames beside epochs on one cluster: the session, and whose turn it is.
 
 An epoch's task must run where its state is. If tasks of a DataFrame had taken all of its executor's cores, it would be
-sent elsewhere after the locality wait. So they take turns: epochs share the cluster with
-each other (`shared`), a DataFrame has it alone (`exclusive`). Whoever waits for it alone goes first, or a job of short
-epochs would never let it in.
+sent elsewhere after the locality wait. So they take turns: epochs share the cluster with each other (`shared`), a DataFrame
+has it alone (`exclusive`). Whoever waits for it alone goes first, or a job of short epochs would never let it in.
 """
 
 from __future__ import annotations
