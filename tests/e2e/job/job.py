@@ -12,7 +12,7 @@ from datetime import timedelta
 import checked
 
 from penstock.connectors.formats.encode import JsonLinesEncoder
-from penstock.datastream.connectors.file_system import FileSink
+from penstock.datastream.connectors.file_system import FileSink, RollingPolicy
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.window import TumblingEventTimeWindows
 
@@ -36,8 +36,14 @@ def build(env: StreamExecutionEnvironment, plan: checked.Plan, output: str, *, r
         .uid("sums")
     )
     stamped = numbers.map(refuse if refusing else stamp).name("stamp").uid("stamp")
-    stamped.sink_to(FileSink.for_row_format(f"{output}/numbers", JsonLinesEncoder()).build()).uid("numbers-sink")
-    windows.sink_to(FileSink.for_row_format(f"{output}/windows", JsonLinesEncoder()).build()).uid("windows-sink")
+    stamped.sink_to(files(f"{output}/numbers")).uid("numbers-sink")
+    windows.sink_to(files(f"{output}/windows")).uid("windows-sink")
+
+
+def files(url: str) -> FileSink:
+    """Readers see what is new with every checkpoint."""
+    sink = FileSink.for_row_format(url, JsonLinesEncoder())
+    return sink.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()
 
 
 def main() -> None:
