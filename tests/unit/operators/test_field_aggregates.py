@@ -76,6 +76,15 @@ def test_columns_are_aggregated_without_making_records() -> None:
     assert OperatorRun(operator()).push_batch(batch).end().values == RESULTS
 
 
+@pytest.mark.parametrize("numbers", [[2**62] * 4, [-(2**63)], [2**63 - 1, 1], [-(2**63), 2**63 - 1]])
+def test_sums_beyond_64_bits_are_as_exact_in_columns_as_in_rows(numbers: list[int]) -> None:
+    aggregate = F.of(F.sum("t"), F.mean("t"), F.min("t"), F.max("t"))
+    records, times = [{"id": "a", "t": number} for number in numbers], [0] * len(numbers)
+    by_columns = OperatorRun(operator(aggregate)).push_batch(columns(records, times)).end().values
+    assert by_columns == OperatorRun(operator(aggregate)).push(*records, at=times).end().values
+    assert by_columns[0][2][0] == sum(numbers)
+
+
 def test_accumulators_go_on_from_batch_to_batch_in_either_form() -> None:
     run = OperatorRun(operator())
     run.push_batch(columns(RECORDS[:2], TIMES[:2])).push_batch(RowBatch(RECORDS[2:3], TIMES[2:3]))

@@ -51,6 +51,27 @@ def test_columns_stay_columns_and_keep_their_order() -> None:
     assert run.results == list(zip(RUNNING, [1, 2, 3, 4, 5], strict=True))
 
 
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [[2**62, 2**62, 2**62]],
+        [[2**62 - 1], [2**62 - 1], [2**62 - 1], [1, -5]],
+        [[2**61] * 2, [2**61] * 2, [2**61] * 2, [7], [-(2**63)]],
+        [[-(2**63)], [2**63 - 1], [-1]],
+    ],
+)
+def test_sums_beyond_64_bits_are_as_exact_in_columns_as_in_rows(batches: list[list[int]]) -> None:
+    """Of times in nanoseconds, say."""
+    aggregate = F.of(F.sum("t"), F.mean("t"), F.min("t"), F.max("t"))
+    by_columns, by_rows = OperatorRun(rolling(aggregate)), OperatorRun(rolling(aggregate))
+    for numbers in batches:
+        readings = records([("a", number) for number in numbers])
+        by_columns.push_batch(columns(readings))
+        by_rows.push(*readings)
+    assert by_columns.values == by_rows.values
+    assert by_columns.values[-1][1] == sum(map(sum, batches))
+
+
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 def test_accumulators_are_state(backend: str) -> None:
     run = OperatorRun(rolling(), backend=backend).push_batch(columns(records(READINGS[:2])))

@@ -15,7 +15,7 @@ from penstock.datastream.windowing.aggregates import FieldAggregate
 from penstock.taskmanager.batch import Batch, ColumnBatch, RowBatch
 from penstock.taskmanager.operators.columns import rows_as_tuples
 from penstock.taskmanager.operators.fields import field_of
-from penstock.taskmanager.operators.rolling_columns import KeyStretches, running_aggregates
+from penstock.taskmanager.operators.rolling_columns import KeyStretches, NotInColumns, running_aggregates
 from penstock.taskmanager.operators.tables import Table
 from penstock.taskmanager.operators.user_code import FunctionOperator, select_keys
 
@@ -46,8 +46,7 @@ class RollingFieldsOperator(FunctionOperator):
             return
         if isinstance(batch, ColumnBatch) and self._key_field is not None:
             stretches = KeyStretches.of(batch.columns, self._key_field, self.fn)
-            if stretches is not None:
-                self._process_columns(batch, stretches)
+            if stretches is not None and self._process_columns(batch, stretches):
                 return
         rows = batch.rows()
         values = rows.values
@@ -70,13 +69,19 @@ class RollingFieldsOperator(FunctionOperator):
         self._table.give_back(table, keys)
         self.output.emit(RowBatch(out, rows.timestamps))
 
-    def _process_columns(self, batch: ColumnBatch, stretches: KeyStretches) -> None:
+    def _process_columns(self, batch: ColumnBatch, stretches: KeyStretches) -> bool:
+        """False: the numbers have become too large for columns, and nothing was done."""
         table = self._table.borrow(stretches.keys)
         get, fresh = table.get, self.fn.create_accumulator()
-        columns, accumulators = running_aggregates(stretches, [get(key, fresh) for key in stretches.keys])
+        try:
+            columns, accumulators = running_aggregates(stretches, [get(key, fresh) for key in stretches.keys])
+        except NotInColumns:
+            self._table.give_back(table, stretches.keys)
+            return False
         table.update(zip(stretches.keys, accumulators, strict=True))
         self._table.give_back(table, stretches.keys)
         self.output.emit(ColumnBatch(columns, batch.timestamps, rows_as_tuples))
+        return True
 
     def user_functions(self) -> Iterable[object]:
         return ()

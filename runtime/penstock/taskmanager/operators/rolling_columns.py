@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.datastream.windowing.aggregates import COUNT, MAX, MIN, RECORDS, SUM, FieldAggregate, Stats
 from penstock.taskmanager.operators.columns import find_column
-from penstock.taskmanager.operators.window_columns import number_column
+from penstock.taskmanager.operators.window_columns import SAFE_SUM, number_column
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -25,8 +25,14 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
     Numbers = npt.NDArray[Any]
 
+_EXACT = 1 << 53
+"""Above it a float stands for several integers."""
 _SMALL = 1 << 16
 """Up to so many keys numpy sorts by radix."""
+
+
+class NotInColumns(Exception):
+    """An accumulator holds a number that 64 bits cannot go on from: the batch must be processed as Python objects."""
 
 
 class KeyStretches:
@@ -81,6 +87,9 @@ def running_aggregates(
 
     Args:
         before: the accumulator of each of `stretches.keys`, a fresh one for a new key.
+
+    Raises:
+        NotInColumns: nothing was changed.
     """
     aggregate = stretches.aggregate
     is_single = len(aggregate.fields) == 1
@@ -111,6 +120,7 @@ class _FieldRun:
     ) -> None:
         self._stretches = stretches
         self._start = start
+        self._is_integer = column is not None and pa.types.is_integer(column.type)
         self.records = self._numbered()
         self.count = self._counts(column)
         self.sum: Numbers | None = None
@@ -134,7 +144,17 @@ class _FieldRun:
     def _begin(self, stat: int, default: Any) -> Numbers:
         """What each key starts with."""
         values = self._start[stat]
-        return np.array([default if value is None else value for value in values] if None in values else values)
+        begin = np.array([default if value is None else value for value in values] if None in values else values)
+        is_long = begin.dtype == np.int64
+        if not is_long and begin.dtype != np.float64:
+            raise NotInColumns
+        if (
+            self._is_integer
+            and (stat == SUM or not is_long)
+            and np.abs(begin).max() >= (SAFE_SUM if is_long else _EXACT)
+        ):
+            raise NotInColumns
+        return begin
 
     def _numbered(self) -> Longs:
         """Which record of its key each one is."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.taskmanager.batch import ColumnBatch
 from penstock.taskmanager.operators.columns import find_column
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     Longs = npt.NDArray[np.int64]
 
+SAFE_SUM = 1 << 62
+"""Two sums below it can be added in 64 bits."""
 _SPARSE = 4
 """Above this many possible groups per record, only the groups that occur are numbered."""
 
@@ -121,15 +124,22 @@ def _slices(times: Longs, slice_ms: int, offset: int) -> tuple[list[int], Longs]
 
 
 def number_column(columns: pa.RecordBatch, field: Field) -> pa.Array | None:
-    """The column as float64 or int64; None if it holds no numbers that these can carry."""
+    """The column as float64 or int64; None if it holds no numbers that these can carry, or whose sum they cannot."""
     column = find_column(columns, field)
     if column is None:
         return None
     if pa.types.is_floating(column.type):
         return column.cast(pa.float64())
     if pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type):
-        return column.cast(pa.int64())
+        longs = column.cast(pa.int64())
+        return longs if _sums_fit(longs) else None
     return None
+
+
+def _sums_fit(longs: pa.Array) -> bool:
+    """Whether no sum of the numbers comes near the bounds of 64 bits, where numpy would go on at the other end."""
+    bounds = pc.min_max(longs).as_py()
+    return bounds["min"] is None or max(-bounds["min"], bounds["max"]) * len(longs) < SAFE_SUM
 
 
 def _stats(column: pa.Array | None, groups: Longs, counts: Longs, need: frozenset[str], occupied: Longs) -> list[Stats]:
