@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test test-slow test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
+.PHONY: help setup demo test test-spark test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s '	'
@@ -21,10 +21,11 @@ demo: $(STAMP) ## run the main job on real input: checkpoints, rescale, a killed
 test: $(STAMP) ## the default tests (under 15 minutes)
 	@$(BIN)/python -m pytest -q -m "not slow and not e2e and not chaos" tests runtime/penstock
 
-test-slow: $(STAMP) ## the others: changes, faults and a soak on real Spark, the operator killed at every call
-	@$(BIN)/python -m pytest -q -m "(slow or chaos) and not e2e" tests
+test-spark: $(STAMP) ## changes and faults on clusters of real Spark processes, and a short soak
+	@$(BIN)/python -m pytest -q -m "spark and (slow or chaos)" tests
 
-test-all: test-slow test ## all tests that need no Kubernetes with pods
+test-all: $(STAMP) ## all tests that need no Kubernetes with pods; half an hour of them kill the operator at every call
+	@$(BIN)/python -m pytest -q -m "not e2e" tests runtime/penstock
 
 test-e2e: $(STAMP) ## the tests on a real one-node Kubernetes (root, Linux): cluster, images, chart, self-verifying jobs
 	@$(BIN)/python -m pytest -q -s -m e2e tests/e2e
