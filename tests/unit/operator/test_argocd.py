@@ -10,7 +10,8 @@ import lupa
 import pytest
 
 from tests.unit.operator.world import World, flinkjob
-from tests.unit.operator.world.scenarios import SCENARIOS, Scenario, play, running
+from tests.unit.operator.world.scenario import Scenario, play, running
+from tests.unit.operator.world.scenarios import SCENARIOS
 
 SCRIPT = (Path(__file__).parents[3] / "docs/operator/argocd-health.lua").read_text()
 

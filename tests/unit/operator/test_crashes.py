@@ -13,11 +13,12 @@ import pytest
 
 from tests.unit.operator.world import World
 from tests.unit.operator.world.branches import each
-from tests.unit.operator.world.scenarios import SCENARIOS, begin, go_on
+from tests.unit.operator.world.scenario import begin, go_on
+from tests.unit.operator.world.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
     from tests.unit.operator.world.faults import Mode
-    from tests.unit.operator.world.scenarios import Scenario
+    from tests.unit.operator.world.scenario import Scenario
 
 QUICK = {
     "deploy",

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from tests.unit.operator.world import World
-from tests.unit.operator.world.scenarios import SCENARIOS, Scenario, play
+from tests.unit.operator.world.scenario import Scenario, play
+from tests.unit.operator.world.scenarios import SCENARIOS
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)

@@ -15,13 +15,15 @@ import pytest
 
 from tests.unit.operator.world import World
 from tests.unit.operator.world.branches import each
-from tests.unit.operator.world.scenarios import NAME, SCENARIOS, begin, edit, go_on, gone, running, suspended
+from tests.unit.operator.world.scenario import begin, edit, go_on, gone, running, suspended
+from tests.unit.operator.world.scenarios import SCENARIOS
+from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from tests.unit.operator.world.faults import Mode
-    from tests.unit.operator.world.scenarios import Scenario
+    from tests.unit.operator.world.scenario import Scenario
 
 FLOWS = (
     "deploy",

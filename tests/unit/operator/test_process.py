@@ -16,7 +16,8 @@ from penstock_operator.errors import KubeError, NotLeader
 from penstock_operator.kube.credentials import find_credentials, from_kubeconfig
 from penstock_operator.metrics import Histogram, Metric, Metrics
 from tests.unit.operator.world import World, flinkjob, flinksnapshot
-from tests.unit.operator.world.scenarios import SCENARIOS, play, running
+from tests.unit.operator.world.scenario import play, running
+from tests.unit.operator.world.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
     from pathlib import Path

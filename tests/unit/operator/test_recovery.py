@@ -12,7 +12,8 @@ from penstock_operator.errors import EngineError
 from penstock_operator.reconcile.observation import Request
 from tests.unit.operator.world import Image, World, flinkjob
 from tests.unit.operator.world.engine import FakeEngineClient, FakeJob
-from tests.unit.operator.world.scenarios import FOREIGN, NAME, running, with_foreign_savepoint
+from tests.unit.operator.world.scenario import FOREIGN, running, with_foreign_savepoint
+from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
