@@ -48,6 +48,25 @@ def test_pods_go_and_are_waited_for() -> None:
     assert step(fifth) == "Upgrade/Start"
 
 
+def test_a_savepoint_is_never_given_up_for_the_checkpoint_its_incarnation_started_from() -> None:
+    """The numbers of two incarnations have nothing in common: number 1 of this one is later than number 6 of the last."""
+    source = Restore(kind="Checkpoint", path="s3://bucket/checkpoints/former/chk-6", checkpoint_id=6)
+    running = make_running(stable=False, had_checkpoint=False, restored_from=source)
+    down = {"master": deployment(replicas=0), "worker": deployment("worker", replicas=0)}
+    op = {
+        "restore": Restore(kind="Savepoint", path=SAVEPOINT, checkpoint_id=1),
+        "target_directory": SAVEPOINT.rpartition("/")[0],
+        "take_newest": True,
+        "fenced": True,
+    }
+    seen = up(**down, pods=(), storage=stored(None))
+    decision = decide(in_step("Upgrade", "Teardown", seen, status={"running": running}, **op))
+    assert step(decision) == "Upgrade/Start"
+    assert decision.status.operation is not None
+    assert decision.status.operation.restore is not None
+    assert decision.status.operation.restore.path == SAVEPOINT
+
+
 LOST = pod(terminating=True, node_lost=True, ready=False)
 DOWN: dict[str, Any] = {"master": deployment(replicas=0), "worker": deployment("worker", replicas=0), "pods": (LOST,)}
 

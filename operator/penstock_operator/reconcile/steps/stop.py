@@ -218,7 +218,9 @@ def _settle(ctx: Context) -> Decision:
         if isinstance(newest, Unknown):
             return storage_silent(ctx, "reading the newest checkpoint")
     if op.take_newest:
-        restore = _newer(op.restore, newest, own=_made_by_this_stop(op))
+        own = _made_by_this_stop(op)
+        before_it = own and running is not None and _started_from(newest, running.restored_from)
+        restore = _newer(op.restore, None if before_it else newest, own=own)
         if restore is None:
             return ctx.wait(newest.message if isinstance(newest, Lost) else "", blocked="StateLost")
         ctx = ctx.with_op(restore=restore, fallback_restore=restore).with_status(next_restore=restore)
@@ -237,6 +239,11 @@ def _made_by_this_stop(op: Operation) -> bool:
     """The restore point is the savepoint of the incarnation that was stopped, and counts like its checkpoints."""
     path = op.restore.path if op.restore else None
     return bool(path and op.target_directory and path.startswith(f"{op.target_directory}/"))
+
+
+def _started_from(newest: Choice | None, source: Restore) -> bool:
+    """The incarnation has no checkpoint, so that what it started from stands for its newest one."""
+    return isinstance(newest, Restore) and newest.path == source.path
 
 
 def _newer(pinned: Restore | None, newest: Choice | None, *, own: bool) -> Restore | None:
