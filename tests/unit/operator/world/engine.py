@@ -145,9 +145,9 @@ class FakeJob:
         elif not self.image.savepoints:
             self._finish(request, Request(request, "Failed", cause="AccessDenied: the savepoint folder"))
         else:
-            self.checkpoint_id += 1
+            self.checkpoint()  # a savepoint is a checkpoint that is exported as well
             path = f"{pending.directory}/savepoint-{self.job_id[:6]}-{request[:12]}"
-            self._write(path)
+            self.world.storage.put(Stored(path, self.checkpoint_id, self.job_id, self.position, self.world.now()))
             self.world.savepoints.append(path)
             self._finish(request, Request(request, "Completed", location=path))
             if pending.kind == "stop":
