@@ -3,8 +3,9 @@ PYTHON ?= python3.11
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+STRIDE ?= 1
 
-.PHONY: help setup demo test test-spark test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
+.PHONY: help setup demo test test-spark test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s '	'
@@ -23,6 +24,9 @@ test: $(STAMP) ## the default tests (under 15 minutes)
 
 test-spark: $(STAMP) ## changes and faults on clusters of real Spark processes, and a short soak
 	@$(BIN)/python -m pytest -q -m "spark and (slow or chaos)" tests
+
+test-faults: $(STAMP) ## the operator killed, its calls refused and edits made at every STRIDE-th call of every flow
+	@PENSTOCK_FAULTS_STRIDE=$(STRIDE) $(BIN)/python -m pytest -q -m faults tests/unit/operator
 
 test-all: $(STAMP) ## all tests that need no Kubernetes with pods; half an hour of them kill the operator at every call
 	@$(BIN)/python -m pytest -q -m "not e2e" tests runtime/penstock

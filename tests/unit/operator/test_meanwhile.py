@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.operator.world import World
-from tests.unit.operator.world.branches import each
+from tests.unit.operator.world.branches import each, some
 from tests.unit.operator.world.scenario import begin, edit, go_on, gone, running, suspended
 from tests.unit.operator.world.scenarios import SCENARIOS
 from tests.unit.operator.world.world import NAME
@@ -99,7 +99,7 @@ def disturb(
         return len(world.fault.calls)
 
     [calls] = each([0], without)
-    each(range(1, calls + 1, stride), with_fault)
+    each(range(1, calls + 1, stride) if stride > 1 else some(calls), with_fault)
 
 
 async def last_word(word: Word, scenario: Scenario, world: World) -> None:
@@ -134,6 +134,7 @@ def test_the_last_word_counts_at_some_calls(flow: str, word: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.faults
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("word", [w.name for w in WORDS])
 @pytest.mark.parametrize("flow", FLOWS)
@@ -149,6 +150,7 @@ def annotate(world: World) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.faults
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", [s.name for s in SCENARIOS])
 def test_another_writer_refuses_any_call_once(name: str) -> None:
@@ -157,6 +159,7 @@ def test_another_writer_refuses_any_call_once(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.faults
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "name", ["upgrade", "upgrade-last-state", "rescale-up", "suspend", "delete-with-savepoint", "savepoint-nonce"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import random
 import signal
 import traceback
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def some(calls: int) -> range:
+    """Numbers of the calls that are struck: all from 1 to `calls`, or every so many from a random one on."""
+    stride = int(os.environ.get("PENSTOCK_FAULTS_STRIDE", "1"))
+    return range(random.randint(1, min(stride, calls)), calls + 1, stride)
 
 
 def each(cases: Iterable[T], go_on: Callable[[T], R]) -> list[R]:
