@@ -58,6 +58,12 @@ class Job(Api):
     """Change it to throw away what the job has done since and start again from initialSavepointPath. The path is verified before anything is stopped."""
 
 
+NO_STANDBYS = (
+    "standby masters are not supported yet: masters do not wait for each other, and would take the job in turns"
+)
+"""Why `master.replicas` must be 1."""
+
+
 class Resources(Api):
     """CPU and memory of a container, as in a pod."""
 
@@ -70,8 +76,13 @@ class Resources(Api):
 class Master(Api):
     """The JobManager's pods."""
 
-    replicas: int = Field(default=1, ge=1, le=3)
-    """1, or more for standbys: they wait with imported code for the leader's Lease."""
+    replicas: int = Field(
+        default=1,
+        ge=1,
+        le=3,
+        json_schema_extra={"x-kubernetes-validations": [{"rule": "self == 1", "message": NO_STANDBYS}]},
+    )
+    """1. More is refused: the engine does not wait for a Lease yet, so a second master would take the job from the first. A lost master is started again and goes on from its newest checkpoint."""
     resources: Resources = Field(default_factory=Resources)
     """Resources of the master's container."""
     pod_template: Schemaless = Field(default_factory=dict)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from penstock_operator.api.flinkjob import FlinkJobSpec
+from penstock_operator.api.flinkjob import NO_STANDBYS, FlinkJobSpec
 from penstock_operator.api.pod_template import check_pod_template
 from penstock_operator.cron import CronError, parse_cron
 from penstock_operator.errors import Problem, SpecError
@@ -32,7 +32,7 @@ OWNED_KEYS: Mapping[str, str] = {
     "rest.bind-address": "nothing: the NetworkPolicy says who may connect",
     "rest.port": "nothing: it is always 8081",
     "jobmanager.rpc.port": "nothing: it is always 7077",
-    "high-availability.type": "spec.master.replicas",
+    "high-availability.type": "nothing: there is one master, which is started again when it is lost",
 }
 """Configuration keys that the operator sets → what to use instead."""
 
@@ -59,6 +59,9 @@ def _from_pydantic(error: ValidationError) -> Iterator[Problem]:
 
 def _problems(spec: FlinkJobSpec) -> Iterator[Problem]:
     yield from _job(spec)
+    if spec.master.replicas > 1:
+        remedy = "Leave it at 1: a lost master is started again and goes on from its newest checkpoint."
+        yield Problem("spec.master.replicas", NO_STANDBYS, remedy)
     yield from _configuration(spec.configuration)
     yield from check_pod_template(spec.pod_template, "spec.podTemplate")
     yield from check_pod_template(spec.master.pod_template, "spec.master.podTemplate")

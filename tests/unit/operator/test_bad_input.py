@@ -66,6 +66,7 @@ TABLE = (
     Bad("privileged", "InvalidSpec", "securityContext.privileged", template(containers=[MAIN])),
     Bad("account", "InvalidSpec", "spec.podTemplate.spec.serviceAccountName", template(serviceAccountName="admin")),
     Bad("parallelism", "InvalidSpec", "spec.job.parallelism: 200 is more than maxParallelism 128", edit(job={"parallelism": 200})),
+    Bad("standbys", "InvalidSpec", "spec.master.replicas: standby masters are not supported yet", edit(master={"replicas": 2})),
     Bad("owned-key", "InvalidSpec", "spec.storage.checkpoints", edit(configuration={"execution.checkpointing.dir": "s3://x"})),
     Bad("credentials", "InvalidSpec", "spec.storage.secretName", edit(configuration={"s3.secret-key": "x"})),
 )  # fmt: skip
