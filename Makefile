@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 STRIDE ?= 1
 
-.PHONY: help setup demo test test-spark test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
+.PHONY: help setup demo test test-spark test-soak test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s '	'
@@ -24,6 +24,9 @@ test: $(STAMP) ## the default tests (under 15 minutes)
 
 test-spark: $(STAMP) ## changes and faults on clusters of real Spark processes, and a short soak
 	@$(BIN)/python -m pytest -q -m "spark and (slow or chaos)" tests
+
+test-soak: $(STAMP) ## a short soak: random faults on real Spark and a real S3 server, both runners
+	@$(BIN)/python -m pytest -q -m chaos tests
 
 test-faults: $(STAMP) ## the operator killed, its calls refused and edits made at every STRIDE-th call of every flow
 	@PENSTOCK_FAULTS_STRIDE=$(STRIDE) $(BIN)/python -m pytest -q -m faults tests/unit/operator
