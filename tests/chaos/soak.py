@@ -89,11 +89,12 @@ class Soak:
         self.pause_s = pause_s
         self.job_id = uuid.UUID(int=self.random.getrandbits(128)).hex
         self.s3 = s3
+        bucket = f"soak-{self.job_id[:12]}"
         if s3 is not None:
-            s3.create_bucket("soak")
-        self.storage = folder if s3 is None else s3.root / "data" / "soak"
+            s3.create_bucket(bucket)
+        self.storage = folder if s3 is None else s3.root / "data" / bucket
         """Where checkpoints can be looked at; the S3 server keeps objects as files."""
-        root = f"file://{folder}" if s3 is None else "s3://soak"
+        root = f"file://{folder}" if s3 is None else f"s3://{bucket}"
         self.output = f"{root}/output"
         keys = 20
         self.crash_when = folder / "raise"

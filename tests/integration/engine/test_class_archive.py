@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,12 @@ def test_every_jvm_of_a_cluster_maps_the_archive(tmp_path: Path, monkeypatch: py
     archive = make_archive()
     assert archive.parent == tmp_path / "jvm"
     assert {path.suffix for path in archive.parent.iterdir()} == {".jsa", ".jar"}
+    # In a process of its own: another one's SparkContext may be there in this one.
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        pool.submit(all_map, archive).result()
 
+
+def all_map(archive: Path) -> None:
     cluster = LocalCluster()
     cluster.start()
     try:
