@@ -172,11 +172,10 @@ class RawTable(Protocol):
 
     def remove(self, key: Any, namespace: Any = None) -> None: ...
 
-    def mapping(self, namespace: Any = None) -> dict[Any, Any]:
-        """hashmap only: the live dictionary key -> value of the namespace; call `touch` for the keys you changed.
+    def mapping(self, namespace: Any = None) -> dict[Any, Any] | None:
+        """hashmap: the live dictionary key -> value of the namespace; call `touch` for the keys you changed.
 
-        Raises:
-            NotImplementedError: the backend keeps no dictionary; use get and put.
+        None: the backend keeps its values elsewhere; use get and put.
         """
         ...
 

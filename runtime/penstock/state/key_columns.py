@@ -207,7 +207,7 @@ def _distinct_checksums(column: pa.Array) -> Hashes:
     """Once per distinct value in Python, then taken by index."""
     try:
         encoded = column.dictionary_encode(null_encoding="encode")
-    except pa.ArrowNotImplementedError:
+    except pa.ArrowNotImplementedError:  # of lists and structs Arrow makes no dictionary
         return np.array(list(map(checksum, column.to_pylist())), np.uint32)
     of_value = np.array(list(map(checksum, encoded.dictionary.to_pylist())), np.uint32)
     return _take(of_value, encoded.indices)

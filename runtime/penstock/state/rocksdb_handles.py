@@ -157,8 +157,8 @@ class RocksDBRawTable:
     def remove(self, key: Any, namespace: Any = None) -> None:
         del self._family[self._addresses.of(key, namespace)]
 
-    def mapping(self, namespace: Any = None) -> dict[Any, Any]:
-        raise NotImplementedError("the rocksdb backend keeps no dictionary; use get and put")
+    def mapping(self, namespace: Any = None) -> None:
+        """Values are in RocksDB; there is no dictionary to lend."""
 
     def touch(self, keys: Iterable[Any], namespace: Any = None) -> None:
         """Nothing to note: `put` has written it."""

@@ -143,7 +143,7 @@ class Operator:
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Work on records of one input, in order. Not abstract: a source's operator has no input that could bring any."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__qualname__} takes no input")
 
     def process_watermark(self, timestamp: int) -> None:
         """The task's event-time clock has advanced to `timestamp` (ms). Fire due timers, then forward."""

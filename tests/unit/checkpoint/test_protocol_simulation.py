@@ -118,6 +118,8 @@ class SteppedStore:
     def delete(self, url: str) -> None:
         self.actor.step(f"delete {url}", lambda: self.inner.delete(url))
 
+    # State files are small objects here, and nothing is copied: the protocol would have left its way.
+
     def put_file(self, local_path: str, url: str) -> None:
         raise NotImplementedError
 

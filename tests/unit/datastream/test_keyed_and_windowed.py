@@ -302,6 +302,23 @@ class TestWindows:
             call(pairs)
         assert caught.value.location.startswith(__file__)
 
+    def test_merging_windows_refuse_an_aggregate_that_cannot_merge(self, pairs: KeyedStream) -> None:
+        class Counts(AggregateFunction):
+            def create_accumulator(self) -> int:
+                return 0
+
+            def add(self, value: Any, accumulator: int) -> int:
+                return accumulator + 1
+
+            def get_result(self, accumulator: int) -> int:
+                return accumulator
+
+        pairs.window(TumblingEventTimeWindows.of(Time.seconds(1))).aggregate(Counts())
+        with pytest.raises(InvalidJob, match="Counts has no merge") as caught:
+            pairs.window(EventTimeSessionWindows.with_gap(Time.seconds(1))).aggregate(Counts())
+        assert "acc_a, acc_b" in str(caught.value.remedy)
+        assert caught.value.location.startswith(__file__)
+
     def test_merging_windows_refuse_a_trigger_that_cannot_merge(self, pairs: KeyedStream) -> None:
         from penstock.datastream.window import NeverTrigger, Trigger
 

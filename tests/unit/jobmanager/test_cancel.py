@@ -49,16 +49,16 @@ class SlowToCommit(TwoPhaseCommitSinkFunction):
 
 def start(folder: Path, *, savepoint: str = "", fails: bool = False, **settings: str) -> JobMaster:
     """A job that writes numbers to `<folder>/out`, in parts that stay open; at least one checkpoint is complete."""
-    conf = Configuration()
-    for key, value in {
-        "rest.port": "-1",
-        "execution.checkpointing.interval": "20 ms",
-        "execution.checkpointing.dir": f"file://{folder}/checkpoints",
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.delay": "1 h",
-        **settings,
-    }.items():
-        conf.set_string(key, value)
+    conf = Configuration(
+        {
+            "rest.port": "-1",
+            "execution.checkpointing.interval": "20 ms",
+            "execution.checkpointing.dir": f"file://{folder}/checkpoints",
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.delay": "1 h",
+            **settings,
+        }
+    )
 
     def failing(value: int) -> int:
         if fails and list((folder / "checkpoints").rglob("chk-*/_metadata")) and unfinished(folder):
@@ -170,15 +170,15 @@ class TestACommitThatDoesNotReturn:
     def test_is_given_up_and_keeps_its_checkpoint(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         COMMITTING.clear()
         GO_ON.clear()
-        conf = Configuration()
-        for key, value in {
-            "rest.port": "-1",
-            "execution.checkpointing.interval": "20 ms",
-            "execution.checkpointing.dir": f"file://{tmp_path}",
-            "task.cancellation.timeout": "100 ms",
-            "task.cancellation.interval": "200 ms",
-        }.items():
-            conf.set_string(key, value)
+        conf = Configuration(
+            {
+                "rest.port": "-1",
+                "execution.checkpointing.interval": "20 ms",
+                "execution.checkpointing.dir": f"file://{tmp_path}",
+                "task.cancellation.timeout": "100 ms",
+                "task.cancellation.interval": "200 ms",
+            }
+        )
         env = StreamExecutionEnvironment.get_execution_environment(conf)
         numbers = env.from_source(DataGeneratorSource(int, None, 1000.0), None, "numbers")
         numbers.sink_to(TwoPhaseCommitSink(SlowToCommit())).name("target")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -30,9 +30,6 @@ from tests.unit.operator.facts import (
     stored,
     up,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def test_every_flow_is_made_of_known_steps() -> None:

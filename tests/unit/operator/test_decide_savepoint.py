@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,9 +13,6 @@ from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.observation import CheckPod, CheckProblem, Observation, Request, Trouble, Verdict
 from tests.unit.operator.decisions import action, in_step, reasons, step
 from tests.unit.operator.facts import CHK, NOW, SAVEPOINT, ago, chk, engine, make_spec, stored, up
-
-if TYPE_CHECKING:
-    pass
 
 
 def test_the_check_runs_against_the_newest_checkpoint() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -26,9 +26,6 @@ from tests.unit.operator.facts import (
     stored,
     up,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -181,14 +181,20 @@ def test_live_dictionaries_are_part_of_snapshots_once_touched(tmp_path: Path) ->
     backends = Backends("hashmap", tmp_path)
     backend = backends.create()
     table = backend.raw_table(VALUE)
-    table.mapping().update(a=1, b=2)
-    table.mapping((0, 5))["a"] = 3
+
+    def live(namespace: Any = None) -> dict[Any, Any]:
+        lent = table.mapping(namespace)
+        assert lent is not None
+        return lent
+
+    live().update(a=1, b=2)
+    live((0, 5))["a"] = 3
     backends.snapshot(backend, 1)
-    table.mapping()["a"] = 10
-    del table.mapping()["b"]
-    table.mapping()["c"] = 30
+    live()["a"] = 10
+    del live()["b"]
+    live()["c"] = 30
     table.touch(["a", "b", "c"])
-    table.mapping((5, 9))["x"] = 1
+    live((5, 9))["x"] = 1
     table.touch(["x"], (5, 9))
     handle = backends.snapshot(backend, 2)
     restored = backends.restored([handle])

@@ -106,10 +106,7 @@ class Machine(RuleBasedStateMachine):
         for backend in self.subtasks:
             mine = [k for k in values if key_group(k, MAX_PARALLELISM) in backend.key_group_range]
             table = backend.raw_table(VALUE)
-            try:
-                live = table.mapping(namespace)
-            except NotImplementedError:
-                live = None
+            live = table.mapping(namespace)
             for key in mine:
                 value = values[key]
                 model = self.model["value"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,9 +17,6 @@ from penstock.common.errors import SinkError
 from penstock.connectors.file.part_file import finished_of
 from penstock.connectors.file.recoverable import FINISHED, PartStream, RecoverableStore, lost
 from penstock.connectors.file.storage import StorageOptions, explained, file_system
-
-if TYPE_CHECKING:
-    pass
 
 _PART_BYTES = 5 << 20
 _UPLOADS = 4

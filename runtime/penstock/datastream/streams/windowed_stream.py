@@ -144,6 +144,7 @@ class _Windows:
             arguments=None,
             methods=("create_accumulator", "add", "get_result"),
         )
+        self._refuse_without_merge(aggregate_function)
         declared = to_type_info(output_type)
         accumulator = to_type_info(accumulator_type) or result_type(aggregate_function, "create_accumulator")
         function = self._checked_window_function(window_function, declared)
@@ -156,6 +157,17 @@ class _Windows:
             else self._window_result(window_function)
         )
         return self._windowed("Aggregate", spec, declared or inferred, aggregate_function)
+
+    def _refuse_without_merge(self, function: Any) -> None:
+        """The first record that joins two windows would fail the job, long after its start."""
+        from penstock.datastream.window import MergingWindowAssigner
+
+        merges = getattr(type(function), "merge", f.AggregateFunction.merge) is not f.AggregateFunction.merge
+        if isinstance(self._assigner, MergingWindowAssigner) and not merges:
+            raise refusal(
+                f"{type(function).__name__} has no merge, and the windows of {type(self._assigner).__name__} merge",
+                "write merge(acc_a, acc_b), which makes one accumulator of two",
+            )
 
     def apply(self, window_function: Any, output_type: Any = None) -> DataStream:
         """All records of a window at once, when it fires."""

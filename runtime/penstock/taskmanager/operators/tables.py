@@ -19,22 +19,19 @@ class Table:
         self._backend = backend
         self._name = descriptor.name
         self._raw = backend.raw_table(descriptor)
-        self._lends = True
 
     def borrow(self, keys: Collection[Any], namespace: Any = None) -> dict[Any, Any]:
         """A dictionary in which at least these keys, as far as they have values, are found; change it in place."""
-        if self._lends:
-            try:
-                return self._raw.mapping(namespace)
-            except NotImplementedError:
-                self._lends = False
+        lent = self._raw.mapping(namespace)
+        if lent is not None:
+            return lent
         get = self._raw.get
         found = ((key, get(key, namespace)) for key in set(keys))
         return {key: value for key, value in found if value is not None}
 
     def give_back(self, table: dict[Any, Any], changed: Iterable[Any], namespace: Any = None) -> None:
         """`changed`: the keys that got a value since `borrow`; a key may be named many times."""
-        if self._lends:
+        if table is self._raw.mapping(namespace):
             self._raw.touch(changed, namespace)
             return
         put = self._raw.put
@@ -43,11 +40,9 @@ class Table:
 
     def items(self, namespace: Any) -> Iterable[tuple[Any, Any]]:
         """Every key and value of the namespace, which must not be written meanwhile."""
-        if self._lends:
-            try:
-                return self._raw.mapping(namespace).items()
-            except NotImplementedError:
-                self._lends = False
+        lent = self._raw.mapping(namespace)
+        if lent is not None:
+            return lent.items()
         keys = list(self._backend.keys(self._name, namespace))
         return [(key, self._raw.get(key, namespace)) for key in keys]
 
