@@ -55,7 +55,6 @@ class Pod:
     started: bool = False
     """Its main container has run at least once."""
     terminating: bool = False
-    terminating_since: datetime | None = None
     node_lost: bool = False
     restarts: int = 0
     ip: str = ""
@@ -199,7 +198,6 @@ class SnapshotObject:
     state: str
     path: str | None = None
     completed_at: datetime | None = None
-    created_at: datetime | None = None
     deleting: bool = False
 
 

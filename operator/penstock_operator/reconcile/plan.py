@@ -236,5 +236,4 @@ class Questions:
     request_kind: Literal["stop", "rescale"] = "stop"
     exceptions: bool = False
     check: bool = False
-    dependents: bool = False
     workers: bool = False

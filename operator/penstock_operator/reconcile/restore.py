@@ -1,4 +1,4 @@
-"""Where the next incarnation of a job gets its state from: one function, for every path that starts a job.
+"""Where the next incarnation of a job gets its state from, for every path that starts a job.
 
 The invariant: *a stateful job is never started empty by accident.* Empty is right only if the user said `stateless`,
 or if the job has never completed a checkpoint and was started empty in the first place. "No checkpoint yet" and
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from penstock_operator.api.status import Restore
 
 if TYPE_CHECKING:
-    from penstock_operator.api.status import FlinkJobStatus, Running
+    from penstock_operator.api.status import Running
     from penstock_operator.reconcile.observation import Storage
 
 
@@ -44,13 +44,6 @@ class Lost:
 _BY_HAND = "Restore the files, or set job.initialSavepointPath to a snapshot and change job.savepointRedeployNonce"
 
 Choice = Restore | Unknown | Lost
-
-
-def restore_point(status: FlinkJobStatus, storage: Storage) -> Choice:
-    """What the job would be started from if it had to be started now."""
-    if status.running is None:
-        return status.next_restore or Restore(kind="Fresh", reason="the job has never run")
-    return incarnation_restore(status.running, storage)
 
 
 def incarnation_restore(running: Running, storage: Storage) -> Choice:

@@ -63,7 +63,6 @@ def pod(manifest: Manifest) -> Pod:
         started=restarts > 0
         or any("running" in c.get("state", {}) or "terminated" in c.get("state", {}) for c in containers),
         terminating="deletionTimestamp" in meta,
-        terminating_since=parse_time(meta.get("deletionTimestamp")),
         node_lost=status.get("reason") == "NodeLost"
         or ready.get("reason") == "NodeStatusUnknown"
         or _disrupted(conditions),
@@ -142,7 +141,6 @@ def snapshot(manifest: Manifest) -> SnapshotObject:
         state=status.state,
         path=status.path or (spec.get("savepoint") or {}).get("path"),
         completed_at=status.completed_at,
-        created_at=parse_time(meta.get("creationTimestamp")),
         deleting="deletionTimestamp" in meta,
     )
 

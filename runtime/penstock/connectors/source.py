@@ -117,8 +117,6 @@ class ReadBounds:
 
     max_records: int = 10_000
     max_bytes: int = 4 * 1024 * 1024
-    deadline_ms: int | None = None
-    """Wall clock (ms since the epoch) after which to return what there is."""
 
 
 class SplitReader(ABC):

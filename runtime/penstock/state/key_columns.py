@@ -85,11 +85,6 @@ def column_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
     return mix(column_checksums(column))
 
 
-def columns_hashes(columns: Sequence[pa.Array | pa.ChunkedArray]) -> Hashes:
-    """`stable_hash` of the tuples that the cells of several columns make (a key of several fields)."""
-    return mix(_tuple_checksums([column_checksums(column) for column in columns]))
-
-
 def column_checksums(column: pa.Array | pa.ChunkedArray) -> Hashes:
     """`key_hash.checksum` of every cell."""
     if isinstance(column, pa.ChunkedArray):

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from penstock.common.errors import InvalidJob
 from penstock.state.backend import KeyGroupRange
-from penstock.state.key_columns import column_hashes, columns_hashes, keys_hashes
+from penstock.state.key_columns import column_hashes, keys_hashes
 from penstock.state.key_hash import stable_hash
 
 if TYPE_CHECKING:
@@ -109,11 +109,6 @@ def column_key_groups(column: pa.Array | pa.ChunkedArray, max_parallelism: int) 
     [61, 125]
     """
     return _modulo(column_hashes(column), max_parallelism)
-
-
-def columns_key_groups(columns: Sequence[pa.Array | pa.ChunkedArray], max_parallelism: int) -> npt.NDArray[np.int64]:
-    """The groups of the tuples that several columns make: a key of several fields."""
-    return _modulo(columns_hashes(columns), max_parallelism)
 
 
 def keys_key_groups(keys: Sequence[Any], max_parallelism: int) -> npt.NDArray[np.int64]:

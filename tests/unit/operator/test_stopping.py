@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.api.status import FlinkJobStatus, Restore
+from penstock_operator.api.status import Restore
 from penstock_operator.reconcile.observation import Observation, Storage
-from penstock_operator.reconcile.restore import Choice, Lost, Unknown, restore_point
+from penstock_operator.reconcile.restore import Choice, Lost, Unknown, incarnation_restore
 from penstock_operator.reconcile.steps.stop import _newer
 from penstock_operator.reconcile.stopping import AtOnce, Blocked, Stop, Wait, WithSavepoint, choose_stop
 from tests.unit.operator.facts import (
@@ -144,27 +144,25 @@ def test_a_torn_newest_checkpoint_is_never_passed_over_in_silence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "storage", "expected"),
+    ("had_checkpoint", "storage", "expected"),
     [
-        ({}, Storage(), Restore),
-        ({"next_restore": Restore(kind="Savepoint", path=SAVEPOINT)}, Storage(), Restore),
-        ({"running": make_running()}, Storage(), Unknown),
-        ({"running": make_running()}, Storage(asked=True, error="away"), Unknown),
-        ({"running": make_running()}, stored(chk()), Restore),
-        ({"running": make_running()}, stored(None), Lost),
-        ({"running": make_running(had_checkpoint=False)}, stored(None), Restore),
-        ({"running": make_running()}, stored(chk(job_id="b" * 32)), Lost),
+        (True, Storage(), Unknown),
+        (True, Storage(asked=True, error="away"), Unknown),
+        (True, stored(chk()), Restore),
+        (True, stored(None), Lost),
+        (False, stored(None), Restore),
+        (True, stored(chk(job_id="b" * 32)), Lost),
     ],
-    ids=["never-ran", "pinned", "not-asked", "away", "newest", "lost", "never-had-one", "of-another-job"],
+    ids=["not-asked", "away", "newest", "lost", "never-had-one", "of-another-job"],
 )
-def test_restore_points(status: dict[str, Any], storage: Storage, expected: type[Choice]) -> None:
-    assert isinstance(restore_point(FlinkJobStatus(**status), storage), expected)
+def test_restore_points(had_checkpoint: bool, storage: Storage, expected: type[Choice]) -> None:
+    assert isinstance(incarnation_restore(make_running(had_checkpoint=had_checkpoint), storage), expected)
 
 
 def test_a_job_that_never_had_a_checkpoint_starts_from_what_it_started_from() -> None:
     source = Restore(kind="Savepoint", path=SAVEPOINT, reason="job.initialSavepointPath")
     running = make_running(had_checkpoint=False, restored_from=source)
-    point = restore_point(FlinkJobStatus(running=running), stored(None))
+    point = incarnation_restore(running, stored(None))
     assert isinstance(point, Restore)
     assert point.path == SAVEPOINT
 

@@ -26,7 +26,6 @@ from penstock.common.types import Row
 from penstock.state.key_groups import (
     KeyGroupCache,
     column_key_groups,
-    columns_key_groups,
     key_group,
     key_group_range,
     keys_key_groups,
@@ -234,21 +233,6 @@ def test_columns_hash_as_their_cells(kind: pa.DataType, data: st.DataObject) -> 
     column = pa.array(values, kind)
     assert column_key_groups(column, 128).tolist() == [key_group(key, 128) for key in column.to_pylist()]
     assert column_key_groups(column[1:], 128).tolist() == [key_group(key, 128) for key in column.to_pylist()[1:]]
-
-
-@given(st.lists(st.tuples(st.text(), st.none() | st.integers(0, 9), st.floats()), max_size=20))
-def test_several_columns_hash_as_tuples(rows: list[tuple[str, int | None, float]]) -> None:
-    columns = [
-        pa.array([r[0] for r in rows], pa.string()),
-        pa.chunked_array([pa.array([r[1] for r in rows], pa.int64())]),
-        pa.array([r[2] for r in rows], pa.float64()),
-    ]
-    assert columns_key_groups(columns, 128).tolist() == [key_group(row, 128) for row in rows]
-
-
-def test_a_key_of_thirty_columns_hashes_as_its_tuple() -> None:
-    columns = [pa.array([i]) for i in range(30)]
-    assert columns_key_groups(columns, 128).tolist() == [key_group(tuple(range(30)), 128)]
 
 
 def test_a_chunked_column_hashes_as_its_cells() -> None:

@@ -105,7 +105,7 @@ class SourceOperator(Operator):
             if split is None:
                 return
             with self.context.named_in_errors():
-                batch = split.reader.read(ReadBounds(min(READ_RECORDS, budget), READ_BYTES, deadline_ms))
+                batch = split.reader.read(ReadBounds(min(READ_RECORDS, budget), READ_BYTES))
             self._emit_rejected(split)
             if batch is None or not len(batch):
                 if split.reader.finished:
