@@ -117,17 +117,23 @@ class StreamExecutionEnvironment:
         return self
 
     def set_buffer_timeout(self, timeout_millis: TimeLike) -> StreamExecutionEnvironment:
+        """How long a record waits at most, at every exchange of the pipelined runner, for others to travel with.
+
+        Args:
+            timeout_millis: 0: not at all; -1: until a buffer is full, or for the next epoch.
+        """
         timeout = as_millis(timeout_millis, "buffer timeout")
         if timeout < -1:
             raise refusal(f"the buffer timeout must be -1, 0 or positive, got {timeout_millis!r}")
-        warn_no_effect("set_buffer_timeout", "the latency of a job is set by penstock.epoch.target")
+        self._configuration.set(options.BUFFER_TIMEOUT_ENABLED, timeout >= 0)
         if timeout >= 0:
             self._configuration.set(options.BUFFER_TIMEOUT, timedelta(milliseconds=timeout))
         return self
 
     def get_buffer_timeout(self) -> int:
-        """ms."""
-        return as_millis(self._configuration.get(options.BUFFER_TIMEOUT))
+        """ms; -1: buffers wait until they are full."""
+        enabled = self._configuration.get(options.BUFFER_TIMEOUT_ENABLED)
+        return as_millis(self._configuration.get(options.BUFFER_TIMEOUT)) if enabled else -1
 
     def disable_operator_chaining(self) -> StreamExecutionEnvironment:
         """Fuse no operators: for debugging, it costs speed."""

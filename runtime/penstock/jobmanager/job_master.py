@@ -349,6 +349,7 @@ class JobMaster:
                 backend_options=settings.backend_options,
                 object_store_options=settings.object_store_options,
                 work_dir=settings.work_dir,
+                buffer_timeout_s=settings.buffer_timeout_s,
                 collect_lines=self.options.sink.on_line is not None,
                 **self.runner.task_settings,
             ),

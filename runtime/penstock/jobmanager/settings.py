@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ class JobSettings:
     """`batched`, `pipelined` or `auto`."""
     epoch_target_ms: int
     epoch_max_records: int
+    buffer_timeout_s: float = 0.0
+    """Infinite: buffers wait until they are full."""
     object_store_options: dict[str, Any] = field(default_factory=dict)
     allow_dropped: list[str] = field(default_factory=list)
     ignore_unclaimed: bool = False
@@ -80,6 +83,11 @@ class JobSettings:
             runner=conf.get(options.RUNNER),
             epoch_target_ms=_ms(conf.get(options.EPOCH_TARGET)),
             epoch_max_records=conf.get(options.EPOCH_MAX_RECORDS),
+            buffer_timeout_s=(
+                conf.get(options.BUFFER_TIMEOUT).total_seconds()
+                if conf.get(options.BUFFER_TIMEOUT_ENABLED)
+                else math.inf
+            ),
             object_store_options=object_store_options(conf),
             allow_dropped=conf.get(options.ALLOW_DROPPED_STATE),
             ignore_unclaimed=conf.get(options.IGNORE_UNCLAIMED_STATE),

@@ -23,8 +23,6 @@ from penstock.taskmanager.level import LevelTask, Row
 from penstock.taskmanager.protocol import EpochCommand, decode_command, encode_ack, encode_command
 from penstock.taskmanager.rows import DATA, MARKER, TICK, exchange_of, sender_of
 
-BUFFER_TIMEOUT_S = 0.005
-"""A partly filled buffer waits at most that long (D21)."""
 TICK_S = 0.02
 _IDLE_S = 0.001
 _LONGEST_IDLE_S = 0.01
@@ -40,10 +38,13 @@ class StreamTask:
     Args:
         task: the level's task.
         control: connection to the JobManager.
+        buffer_timeout_s: a partly filled buffer waits at most about that long (D21): what is made meanwhile goes with it, and
+            each buffer costs every process on its way some tenths of a millisecond.
     """
 
-    def __init__(self, task: LevelTask, control: ControlConnection) -> None:
+    def __init__(self, task: LevelTask, control: ControlConnection, buffer_timeout_s: float = 0.0) -> None:
         self._task = task
+        self._buffer_timeout_s = buffer_timeout_s
         self._slot = task.slot
         self._slots = task.graph.slots
         self._control = control
@@ -89,17 +90,23 @@ class StreamTask:
             readers = [entry for entry in readers if task.read_step(*entry)]
             if readers:
                 self._idle_s = _IDLE_S
-            yield from self._send_output(force=not readers)
+            yield from self._send_output()
             self._send_news()
             frame = self._control.poll(0.0 if readers else self._pause())
             if frame is not None or not readers:
                 return frame
 
     def _pause(self) -> float:
-        """Nothing to read: seconds to wait for a command, at most until the next record if it is known when that is due."""
+        """Nothing to read: seconds to wait for a command.
+
+        Until the next record, if it is known when that is due; but no shorter than until a buffer may go, for what is read
+        before would only wait there.
+        """
         idle, self._idle_s = self._idle_s, min(2 * self._idle_s, _LONGEST_IDLE_S)
         at = self._task.next_record_at()
-        return idle if at is None else min(max(at / 1000 - time.time(), 0.0002), idle)
+        if at is not None:
+            idle = min(max(at / 1000 - time.time(), 0.0002), idle)
+        return max(idle, min(self._flushed + self._buffer_timeout_s - time.monotonic(), TICK_S))
 
     # --- deeper levels ----------------------------------------------------------------------------------------
 
@@ -149,12 +156,12 @@ class StreamTask:
         if self._task.passes(exchange_of(row)):
             yield self._slot, row
         self._task.process(row)
-        yield from self._send_output(force=False)
+        yield from self._send_output()
         self._send_news()
 
     def _tick(self, row: bytes) -> Iterator[Row]:
         self._task.advance_processing_time()
-        yield from self._send_output(force=True)
+        yield from self._send_output()
         self._send_news()
         if not self._task.is_last:
             yield self._slot, row
@@ -174,13 +181,16 @@ class StreamTask:
                 yield slot, marker + encode_command(command) if slot == self._slot else marker
         self._control.send(encode_ack(task.ack(command)))
 
-    def _send_output(self, *, force: bool) -> Iterator[Row]:
-        """Full buffers at once, partly filled ones after the buffer timeout; a tick now and then."""
+    def _send_output(self) -> Iterator[Row]:
+        """Full buffers at once, partly filled ones when the last went out a buffer timeout ago; a tick now and then."""
         now = time.monotonic()
-        if force or now - self._flushed >= BUFFER_TIMEOUT_S:
-            self._flushed = now
+        is_due = now - self._flushed >= self._buffer_timeout_s
+        if is_due:
             self._task.flush()
-        yield from self._task.take_out()
+        rows = self._task.take_out()
+        if is_due and rows:
+            self._flushed = now
+        yield from rows
         if self._task.level == 0 and now - self._ticked >= TICK_S:
             self._ticked = now
             self._task.advance_processing_time()

@@ -46,6 +46,8 @@ class TaskSettings(msgspec.Struct):
     control_address: str = ""
     """host:port of the JobManager's control server; empty: the batched runner."""
     control_token: str = ""
+    buffer_timeout_s: float = 0.0
+    """Of the pipelined runner: a partly filled buffer waits at most that long; infinite: until a barrier."""
     work_dir: str = ""
     """Where local state files go; empty: the process's temporary folder."""
     collect_lines: bool = True
@@ -212,7 +214,8 @@ def run_level(
     if not settings.control_address:
         return BatchTask(task).run(rows)
     hello = Hello(settings.control_token, attempt, slot, level)
-    return StreamTask(task, ControlConnection(settings.control_address, hello)).run(iter(rows))
+    control = ControlConnection(settings.control_address, hello)
+    return StreamTask(task, control, settings.buffer_timeout_s).run(iter(rows))
 
 
 def _close_older(registry: dict[tuple[str, int], _Slot], job_id: str, attempt: int) -> None:

@@ -1,8 +1,11 @@
-"""The pipelined form of a level's task: what comes before the first marker of all slots is not lost."""
+"""The pipelined form of a level's task: what comes before the first marker, how long buffers and sources wait."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -13,9 +16,9 @@ from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.taskmanager.batch import MAX_TIMESTAMP, RowBatch
-from penstock.taskmanager.level import LevelTask
+from penstock.taskmanager.level import LevelTask, Row
 from penstock.taskmanager.protocol import EpochCommand, LevelAck, SnapshotCommand, decode_ack, encode_command
-from penstock.taskmanager.rows import MARKER, encode_buffer
+from penstock.taskmanager.rows import DATA, MARKER, encode_buffer
 from penstock.taskmanager.stream_task import _MARK, StreamTask
 from penstock.taskmanager.subtask import TaskEnvironment
 from penstock.taskmanager.worker import ManualClock
@@ -83,3 +86,94 @@ def test_rows_before_the_first_command_are_part_of_its_epoch(late: bool) -> None
     assert lines == ["1> 14"]
     assert [ack.epoch for ack in control.acks if not ack.is_brief] == [0, 1]
     assert all(ack.failure is None for ack in control.acks)
+
+
+class Level:
+    """A level-0 task that makes a record whenever it is told to; a flush puts what was made into one row."""
+
+    level, slot, is_last = 0, 0, True
+
+    def __init__(self) -> None:
+        self.graph = SimpleNamespace(slots=1, exchanges=[])
+        self.waiting = 0
+        self.out: list[Row] = []
+        self.due: int | None = None
+
+    def flush(self) -> None:
+        if self.waiting:
+            self.out.append((0, bytes((DATA, self.waiting))))
+        self.waiting = 0
+
+    def take_out(self) -> list[Row]:
+        out, self.out = self.out, []
+        return out
+
+    def next_record_at(self) -> int | None:
+        return self.due
+
+    def advance_processing_time(self) -> None: ...
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The machine's clock, in s; `now.at = 5.0` sets it."""
+    clock = SimpleNamespace(at=100.0)
+    fake = SimpleNamespace(monotonic=lambda: clock.at, time=lambda: clock.at, perf_counter=lambda: clock.at)
+    monkeypatch.setattr("penstock.taskmanager.stream_task.time", fake)
+    return clock
+
+
+def sent(timeout_s: float, now: SimpleNamespace, records_at: Iterable[float]) -> list[tuple[float, int]]:
+    """When rows left, in s since the task began, and how many records were in each."""
+    level: Any = Level()
+    task = StreamTask(level, cast("Any", Control()), timeout_s)
+    began = now.at
+    found = []
+    for at in records_at:
+        now.at = began + at
+        level.waiting += 1
+        found += [(at, row[1]) for _, row in task._send_output()]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "expected"),
+    [
+        (0.0, [(0.02, 1), (0.021, 1), (0.025, 1), (0.031, 1), (0.05, 1)]),
+        (0.01, [(0.02, 1), (0.031, 3), (0.05, 1)]),
+        (math.inf, []),
+    ],
+    ids=["no-timeout", "10-ms", "only-full-ones"],
+)
+def test_a_buffer_that_is_partly_full_waits_for_its_timeout(
+    now: SimpleNamespace, timeout_s: float, expected: list[tuple[float, int]]
+) -> None:
+    """The first after a quiet time goes at once."""
+    assert sent(timeout_s, now, [0.02, 0.021, 0.025, 0.031, 0.05]) == expected
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "due_s", "pauses"),
+    [
+        (0.01, 0.001, [0.009, 0.001]),
+        (0.01, None, [0.009, 0.002, 0.004, 0.008, 0.01, 0.01]),
+        (0.0, 0.001, [0.001, 0.001]),
+        (math.inf, 0.001, [0.02, 0.02]),
+    ],
+    ids=["until-a-buffer-may-go", "ever-longer-without-input", "no-timeout", "at-most-a-tick"],
+)
+def test_a_source_rests_no_shorter_than_until_a_buffer_may_go(
+    now: SimpleNamespace, timeout_s: float, due_s: float | None, pauses: list[float]
+) -> None:
+    level: Any = Level()
+    task = StreamTask(level, cast("Any", Control()), timeout_s)
+    now.at += 0.03
+    level.waiting = 1
+    list(task._send_output())
+    now.at += 0.001
+    found = []
+    for _ in pauses:
+        level.due = None if due_s is None else round((now.at + due_s) * 1000)
+        found.append(round(task._pause(), 6))
+        now.at += 0.05
+    assert found == pauses

@@ -71,7 +71,7 @@ class DataStream(StreamRouting, StreamEnds):
         return self
 
     def set_buffer_timeout(self, timeout_millis: TimeLike) -> DataStream:
-        warn_no_effect("DataStream.set_buffer_timeout", "the latency of a job is set by penstock.epoch.target")
+        warn_no_effect("DataStream.set_buffer_timeout", "the environment's counts for the whole job")
         return self
 
     # --- one value at a time ----------------------------------------------------------------------------------
