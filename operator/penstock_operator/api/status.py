@@ -137,6 +137,8 @@ class Operation(Api):
     """Job id of the incarnation that is being stopped."""
     restore: Restore | None = None
     """What the started incarnation gets its state from."""
+    accepted: bool = False
+    """The API server would take the objects of the revision that is being brought up."""
     fenced: bool = False
     """The incarnation that was stopped cannot complete a checkpoint any more, even if a pod of it lives on somewhere."""
     take_newest: bool = False

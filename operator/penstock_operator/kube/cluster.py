@@ -80,8 +80,8 @@ class Cluster(Protocol):
     async def create(self, manifest: Manifest) -> Manifest:
         """Create; `AlreadyExists` if it is there."""
 
-    async def apply(self, manifest: Manifest) -> Manifest:
-        """Server-side apply: the named fields become so, everything else stays."""
+    async def apply(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+        """Server-side apply: the named fields become so, everything else stays. `dry_run`: only whether it would be taken."""
 
     async def replace(self, manifest: Manifest, *, subresource: str = "") -> Manifest:
         """Put the object as given; `Conflict` if its resourceVersion is not the current one."""

@@ -94,12 +94,13 @@ class HttpCluster:
         params = {"fieldManager": FIELD_MANAGER}
         return self._object(await self._send("POST", kind, path, body=manifest, params=params), manifest)
 
-    async def apply(self, manifest: Manifest) -> Manifest:
+    async def apply(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
         """See `Cluster`."""
         kind, meta = kind_of(manifest), manifest["metadata"]
         path = kind.path(meta.get("namespace"), meta["name"])
         content = "application/apply-patch+yaml"
-        response = await self._send("PATCH", kind, path, body=manifest, params=_APPLY, content=content, verb="apply")
+        params, verb = (_APPLY | {"dryRun": "All"}, "dry-run") if dry_run else (_APPLY, "apply")
+        response = await self._send("PATCH", kind, path, body=manifest, params=params, content=content, verb=verb)
         return self._object(response, manifest)
 
     async def replace(self, manifest: Manifest, *, subresource: str = "") -> Manifest:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_SHAPED_BY_USERS = {"Ingress", "NetworkPolicy", "ServiceAccount"}
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
@@ -85,6 +86,16 @@ class Actor:
         """Delete old ones."""
         for name in action.names:
             await self._ports.cluster.delete(REVISION, self._owner.namespace, name)
+
+    async def try_objects(self, action: plan.TryObjects) -> None:
+        """Those that users shape: a refusal now, while the old job runs, is better than one after it was stopped."""
+        owner, ports, new = self._owner, self._ports, action.incarnation
+        lost = ports.settings.lost_node_toleration
+        children = parts.children(owner, new, action.desired, ports.identity)
+        wanted = [m for m in children if m["kind"] in _SHAPED_BY_USERS]
+        wanted += [worker_deployment(owner, new, action.workers, lost), master_deployment(owner, new, lost)]
+        for manifest in wanted:
+            await ports.cluster.apply(manifest, dry_run=True)
 
     async def run_check(self, action: plan.RunCheck) -> None:
         """The pod needs the workers' ServiceAccount and the Secret, which do not exist before the first start."""
@@ -232,6 +243,7 @@ _HANDLERS: Mapping[type[Any], Callable[[Any, Any], Awaitable[str | None]]] = {
     plan.RemoveFinalizer: Actor.remove_finalizer,
     plan.RecordRevision: Actor.record_revision,
     plan.PruneRevisions: Actor.prune_revisions,
+    plan.TryObjects: Actor.try_objects,
     plan.RunCheck: Actor.run_check,
     plan.DeleteCheck: Actor.delete_check,
     plan.ApplyChildren: Actor.apply_children,

@@ -28,8 +28,8 @@ from penstock_operator.reconcile.restore import (
     from_savepoint,
     incarnation_restore,
 )
-from penstock_operator.reconcile.spec_diff import Effect, diff, fingerprint
-from penstock_operator.reconcile.steps.shared import effective_spec, revision_spec, running_workers
+from penstock_operator.reconcile.spec_diff import Effect, diff
+from penstock_operator.reconcile.steps.shared import effective_spec, is_rejected, revision_spec, running_workers
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
@@ -48,12 +48,6 @@ def next_operation(ctx: Context) -> Context | None:
     if running.finished_at is not None:
         return _after_finish(ctx, running)
     return _from_spec(ctx, running) or _recover(ctx, running) or _rescale(ctx, running)
-
-
-def is_rejected(ctx: Context) -> bool:
-    """The spec as it is has been tried and given up."""
-    rejected = ctx.status.rejected
-    return rejected is not None and ctx.spec is not None and rejected.fingerprint == fingerprint(ctx.spec)
 
 
 def redeploy_wanted(ctx: Context) -> bool:

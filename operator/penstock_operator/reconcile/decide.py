@@ -35,12 +35,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock_operator.reconcile.begin import is_rejected, next_operation, redeploy_wanted
+from penstock_operator.reconcile.begin import next_operation, redeploy_wanted
 from penstock_operator.reconcile.plan import AddFinalizer, Decision, RecordRevision, RemoveFinalizer
 from penstock_operator.reconcile.report import report
 from penstock_operator.reconcile.steps import STEPS
 from penstock_operator.reconcile.steps.dispose import delete
-from penstock_operator.reconcile.steps.shared import effective_spec, explain, failed_action, revision_spec
+from penstock_operator.reconcile.steps.shared import (
+    REFUSALS,
+    effective_spec,
+    explain,
+    failed_action,
+    is_rejected,
+    revision_spec,
+)
 from penstock_operator.reconcile.upkeep import next_due, stray_check, upkeep
 
 if TYPE_CHECKING:
@@ -116,6 +123,7 @@ def _out_of_date(ctx: Context) -> bool:
     """The operation is not what the spec asks for now, and can still be given up without harm."""
     op, spec = ctx.op, ctx.spec
     early = op.step in ("Verify", "Check", "AddWorkers") or (op.step in ("Stop", "Rescale") and op.trigger_id is None)
+    early = early or (op.step == "Start" and op.kind in ("Deploy", "Resume", "Redeploy") and op.blocked in REFUSALS)
     if spec is None:
         return op.step in ("Verify", "Check") and op.kind != "Recover"
     if op.kind == "Rescale":

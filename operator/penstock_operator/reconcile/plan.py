@@ -54,6 +54,15 @@ class PruneRevisions:
 
 
 @dataclass(frozen=True)
+class TryObjects:
+    """Ask the API server whether it would take what a revision is made of, without making any of it."""
+
+    incarnation: Incarnation
+    desired: FlinkJobSpec
+    workers: int
+
+
+@dataclass(frozen=True)
 class RunCheck:
     """Create the pod that proves a revision."""
 
@@ -193,6 +202,7 @@ Action = (
     | RemoveFinalizer
     | RecordRevision
     | PruneRevisions
+    | TryObjects
     | RunCheck
     | DeleteCheck
     | ApplyChildren

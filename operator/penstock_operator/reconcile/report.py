@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from penstock_operator.api.status import Checkpoint, Condition, Restore
 from penstock_operator.api.types import format_duration, parse_duration
-from penstock_operator.reconcile.begin import is_rejected
-from penstock_operator.reconcile.steps.shared import effective_spec
+from penstock_operator.reconcile.steps.shared import REFUSALS, effective_spec, is_rejected
 from penstock_operator.resources.configuration import DEFAULTS
 
 if TYPE_CHECKING:
@@ -148,6 +147,8 @@ def _stalled(ctx: Context, status: FlinkJobStatus) -> _Finding | None:
     running = status.running
     if running is None or running.finished_at is not None:
         return None
+    if status.error is not None and status.error.reason in REFUSALS:
+        return _Finding("True", status.error.reason, status.error.message)
     gone = seen.master is None or seen.master.replicas == 0
     if (gone or status.job_state == "FAILED") and seen.storage.asked:
         return _cannot_recover(ctx, status)

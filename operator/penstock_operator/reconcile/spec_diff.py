@@ -155,6 +155,10 @@ def fingerprint(spec: FlinkJobSpec) -> str:
             "redeploy": job.savepoint_redeploy_nonce,
             "initialSavepointPath": job.initial_savepoint_path,
             "upgradeMode": job.upgrade_mode,
+            "around": [
+                part.to_manifest() if part else None
+                for part in (spec.ingress, spec.network_policy, spec.service_account)
+            ],
         }
     )
 

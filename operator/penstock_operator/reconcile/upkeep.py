@@ -17,7 +17,14 @@ from penstock_operator.reconcile.plan import (
     ScaleDown,
 )
 from penstock_operator.reconcile.retention import expired, protected_paths
-from penstock_operator.reconcile.steps.shared import effective_spec, failed_action, running_incarnation, running_workers
+from penstock_operator.reconcile.steps.shared import (
+    REFUSALS,
+    effective_spec,
+    explain,
+    failed_action,
+    running_incarnation,
+    running_workers,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -35,6 +42,11 @@ SWEEP_PAUSE = timedelta(minutes=10)
 
 def upkeep(ctx: Context) -> Decision | None:
     """The most urgent piece of housekeeping, or None."""
+    told = _tell_refusal(ctx)
+    return _most_urgent(told) or (None if told is ctx else told.done(after=ctx.settings.backoff_first))
+
+
+def _most_urgent(ctx: Context) -> Decision | None:
     return (
         _prove(ctx)
         or _repair(ctx)
@@ -45,6 +57,20 @@ def upkeep(ctx: Context) -> Decision | None:
         or _sweep(ctx)
         or _revisions(ctx)
     )
+
+
+def _tell_refusal(ctx: Context) -> Context:
+    """Note that the API server refuses what is to be mended, and when that is over; the rest goes on meanwhile."""
+    failure, error, seen = failed_action(ctx, "ApplyPods", "ApplyChildren"), ctx.status.error, ctx.seen
+    if failure is not None and failure.code in REFUSALS:
+        text = explain(failure)
+        if error is not None and (error.reason, error.message) == (failure.code, ctx.clip(text)):
+            return ctx
+        return ctx.failed(failure.code, text).tell(failure.code, text, warning=True)
+    wrong = seen.missing or any(d is None or d.drifted for d in (seen.master, seen.worker))
+    if error is not None and error.reason in REFUSALS and not wrong and failure is None:
+        return ctx.with_status(error=None)
+    return ctx
 
 
 def stray_check(ctx: Context) -> Action | None:
@@ -72,10 +98,8 @@ def _prove(ctx: Context) -> Decision | None:
 
 def _repair(ctx: Context) -> Decision | None:
     running, seen = ctx.status.running, ctx.seen
-    if running is None:
-        return None
-    if running.finished_at is not None:
-        return ctx.done(ScaleDown()) if seen.replicas > 0 else None
+    if running is None or running.finished_at is not None:
+        return ctx.done(ScaleDown()) if seen.replicas > 0 and failed_action(ctx, "ScaleDown") is None else None
     if failed_action(ctx, "ApplyPods", "ApplyChildren") is not None:
         return None
     incarnation = running_incarnation(ctx, running)
@@ -83,7 +107,11 @@ def _repair(ctx: Context) -> Decision | None:
     if incarnation is None or desired is None:
         return None
     if seen.missing:
-        ctx = ctx.tell("Repaired", f"{', '.join(seen.missing[:5])} were missing or changed and are applied again")
+        ctx = (
+            ctx
+            if _is_refused(ctx)
+            else ctx.tell("Repaired", f"{', '.join(seen.missing[:5])} were missing or changed and are applied again")
+        )
         return ctx.done(ApplyChildren(incarnation, desired))
     if seen.worker is None or (seen.worker.drifted and not seen.worker.deleting):
         ctx = ctx.tell("Repaired", "the worker Deployment was missing or changed and is applied again")
@@ -94,6 +122,10 @@ def _repair(ctx: Context) -> Decision | None:
         count = running_workers(ctx, running.parallelism)
         return ctx.done(ApplyPods(incarnation, desired, count, roles=("master",)))
     return None
+
+
+def _is_refused(ctx: Context) -> bool:
+    return ctx.status.error is not None and ctx.status.error.reason in REFUSALS
 
 
 def _nonces(ctx: Context) -> Decision | None:

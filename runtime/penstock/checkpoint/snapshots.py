@@ -33,7 +33,14 @@ from penstock.checkpoint.object_store import (
 )
 from penstock.checkpoint.retrying_store import Stores
 from penstock.checkpoint.storage import CheckpointStorage, read_manifest
-from penstock.common.errors import RestoreRefused, SnapshotNotFound, SnapshotTorn, StorageError
+from penstock.common.errors import (
+    CorruptStateFile,
+    RestoreRefused,
+    SnapshotNotFound,
+    SnapshotTorn,
+    StateFormatUnsupported,
+    StorageError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -224,7 +231,8 @@ class _JobListing:
                 manifest = storage.read_manifest(checkpoint_id)
             except SnapshotNotFound:
                 continue  # a folder without a manifest is not a checkpoint
-            except StorageError as error:
+            except (SnapshotTorn, CorruptStateFile, StateFormatUnsupported) as error:
+                # Of the file itself. That storage does not answer says nothing about the checkpoint, and is raised.
                 self.unreadable.append(SnapshotInfo(url, "checkpoint", checkpoint_id, problem=error.message))
                 continue
             self.manifests[ManifestId(manifest.leader_epoch, checkpoint_id)] = manifest

@@ -256,6 +256,24 @@ class TestNothingIsPassedOverSilently:
         assert sorted(info.checkpoint_id or 0 for info in found.skipped) == [2, 3]
         assert all(info.problem for info in found.skipped)
 
+    def test_storage_that_does_not_answer_is_no_torn_checkpoint(
+        self, storage: CheckpointStorage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first = start(storage)
+        store(first, 1, b"a")
+        whole, read = type(storage).read_manifest, []
+
+        def once_forbidden(self: CheckpointStorage, checkpoint_id: int) -> object:
+            read.append(checkpoint_id)
+            if len(read) == 1:
+                raise StorageError("403 Forbidden")
+            return whole(self, checkpoint_id)
+
+        monkeypatch.setattr(type(storage), "read_manifest", once_forbidden)
+        with pytest.raises(StorageError, match="403"):
+            newest_complete(storage.root_url, storage.job_id, stores=storage.stores)
+        assert newest_complete(storage.root_url, storage.job_id, stores=storage.stores).snapshot is not None
+
 
 def test_what_an_unknown_put_left_is_decided_by_the_next_base(storage: CheckpointStorage) -> None:
     first = start(storage)

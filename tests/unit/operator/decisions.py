@@ -37,5 +37,6 @@ def in_step(
     kind: str, name: str, seen: Observation | None = None, *, spec: Any = OTHER, status: Any = None, **op: Any
 ) -> Context:
     op.setdefault("target_revision", revision(spec))
+    op.setdefault("accepted", name == "Check")
     seen = replace(seen or up(), revisions=knows(spec))
     return make_context(spec, seen=seen, operation=make_op(kind, name, **op), **(status or {}))

@@ -84,6 +84,21 @@ def test_apply_is_server_side_and_ours() -> None:
     assert request.headers["Authorization"] == "Bearer secret-token"
 
 
+def test_a_dry_run_says_so_and_counts_as_no_apply() -> None:
+    seen: list[httpx.Request] = []
+    counted: list[tuple[str, str]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return status(422, "Invalid")
+
+    kube = cluster(answer, count=lambda v, k: counted.append((v, k)))
+    with pytest.raises(Invalid):
+        asyncio.run(kube.apply(CONFIG, dry_run=True))
+    assert seen[0].url.params["dryRun"] == "All"
+    assert counted == [("dry-run", "ConfigMap")]
+
+
 def test_lists_are_read_page_by_page_and_carry_their_kind() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         page = request.url.params.get("continue", "")

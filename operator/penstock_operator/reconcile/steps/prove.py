@@ -5,15 +5,25 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from penstock_operator.reconcile.plan import DeleteCheck, RunCheck
-from penstock_operator.reconcile.steps.shared import explain, failed_action, reject, revision_spec
+from penstock_operator.api.status import Restore
+from penstock_operator.reconcile.plan import DeleteCheck, Incarnation, RunCheck, TryObjects
+from penstock_operator.reconcile.steps.shared import (
+    REFUSALS,
+    explain,
+    failed_action,
+    reject,
+    revision_spec,
+    worker_count,
+)
 
 if TYPE_CHECKING:
+    from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.reconcile.context import Context
     from penstock_operator.reconcile.observation import CheckPod
     from penstock_operator.reconcile.plan import Decision
 
 CHECK_TIMEOUT = timedelta(minutes=10)
+_ANY_STATE = Restore(kind="Latest", reason="not known before the job has stopped")
 
 
 def verify(ctx: Context) -> Decision:
@@ -40,7 +50,11 @@ def check(ctx: Context) -> Decision:
     if spec is None:
         return ctx.wait(f"revision {op.target_revision} is not stored yet")
     proven = op.kind != "Redeploy" and op.target_revision == ctx.status.stable_revision
-    if proven or not spec.upgrade.check:
+    if proven:
+        return ctx.advance()
+    if not op.accepted:
+        return _try_objects(ctx, spec)
+    if not spec.upgrade.check:
         return ctx.advance()
     pod = ctx.seen.check
     if pod is None:
@@ -48,6 +62,25 @@ def check(ctx: Context) -> Decision:
     if pod.operation != op.id:
         return ctx.act(DeleteCheck(pod.name))
     return _judge(ctx, pod)
+
+
+def _try_objects(ctx: Context, spec: FlinkJobSpec) -> Decision:
+    """Whether the API server would take the Deployments and what else users shape: the check pod does not show that."""
+    op, last = ctx.op, ctx.seen.last
+    if last is None or last.action != "TryObjects":
+        desired = ctx.spec or spec
+        job_id = op.job_id or ctx.digest(op.id, "job")
+        incarnation = Incarnation(
+            op.target_revision or "", spec, job_id, op.restore or _ANY_STATE, spec.job.parallelism
+        )
+        workers = worker_count(spec, desired, spec.job.parallelism)
+        return ctx.act(TryObjects(incarnation, desired, workers), "asking the API server whether it takes the objects")
+    if last.ok:
+        return ctx.with_op(accepted=True).done()
+    if last.code == "InvalidObject":
+        return reject(ctx, last.code, explain(last))
+    blocked = last.code if last.code in REFUSALS else None
+    return ctx.wait(explain(last), blocked=blocked, after=ctx.settings.backoff_first)
 
 
 def _launch(ctx: Context) -> Decision:

@@ -61,6 +61,12 @@ def running_workers(ctx: Context, parallelism: int) -> int:
     return worker_count(base, ctx.spec or base, parallelism) if base is not None else parallelism
 
 
+def is_rejected(ctx: Context) -> bool:
+    """The spec as it is has been tried and given up."""
+    rejected = ctx.status.rejected
+    return rejected is not None and ctx.spec is not None and rejected.fingerprint == fingerprint(ctx.spec)
+
+
 def reject(ctx: Context, reason: str, message: str) -> Decision:
     """Give this spec up until something in it changes; whatever runs is left alone."""
     text = ctx.clip(message)
@@ -86,10 +92,13 @@ def failed_action(ctx: Context, *names: str) -> ActionResult | None:
     return last if last is not None and not last.ok and last.action in names else None
 
 
+REFUSALS = frozenset({"InvalidObject", "Denied", "QuotaExceeded"})
+"""Codes of actions that the API server has refused for what they ask: they fail again until something is changed."""
+
 REMEDIES = {
     "Denied": "The cluster refuses it: look at quota, admission policies and the operator's RBAC",
     "QuotaExceeded": QUOTA_REMEDY,
-    "InvalidObject": "The API server rejects an object made from the spec: look at podTemplate and resources",
+    "InvalidObject": "The API server rejects an object made from the spec: correct the field it names (podTemplate, resources, ingress, …)",
     "KubernetesUnavailable": "It is tried again",
 }
 

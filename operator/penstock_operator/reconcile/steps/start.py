@@ -10,18 +10,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Rejected, Running
-from penstock_operator.reconcile.plan import ApplyPods, Incarnation, TriggerCheckpoint
+from penstock_operator.reconcile.plan import ApplyPods, Incarnation, RecordRevision, ScaleDown, TriggerCheckpoint
 from penstock_operator.reconcile.spec_diff import args_hash, fingerprint
-from penstock_operator.reconcile.steps.shared import explain, failed_action, revision_spec, worker_count
+from penstock_operator.reconcile.steps.shared import (
+    REFUSALS,
+    explain,
+    failed_action,
+    is_rejected,
+    revision_spec,
+    worker_count,
+)
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.reconcile.context import Context
+    from penstock_operator.reconcile.observation import ActionResult
     from penstock_operator.reconcile.plan import Decision
 
 
 def start(ctx: Context) -> Decision:
     """Create the pods of the new incarnation."""
+    if _stuck(ctx) and ctx.spec is not None and ctx.spec.job.state == "suspended":
+        return _suspend_instead(ctx)
+    unrecorded = _unrecorded_target(ctx)
+    if unrecorded is not None:
+        return ctx.act(unrecorded)
     ctx = _retarget(ctx)
     op = ctx.op
     spec = revision_spec(ctx, op.target_revision)
@@ -33,6 +46,8 @@ def start(ctx: Context) -> Decision:
         ctx = ctx.with_op(job_id=current or ctx.digest(op.id, "job"))
         op = ctx.op
     strangers = [p for p in ctx.seen.pods if p.job_id != op.job_id and not (p.terminating and p.node_lost)]
+    if strangers and _left_behind(ctx):
+        return ctx.act(ScaleDown(), "removing pods that an earlier start has left")
     if strangers:
         return ctx.wait(f"waiting for pods of the former incarnation to go: {strangers[0].name}")
     incarnation = _incarnation(ctx, spec)
@@ -40,17 +55,61 @@ def start(ctx: Context) -> Decision:
         return _started(ctx, incarnation)
     failure = failed_action(ctx, "ApplyPods")
     if failure is not None:
-        return ctx.wait(explain(failure), blocked=failure.code, after=ctx.settings.backoff_first)
+        return _refused(ctx, failure)
     desired = ctx.spec or spec
     return ctx.act(
         ApplyPods(incarnation, desired, worker_count(spec, desired, incarnation.parallelism)), "creating the pods"
     )
 
 
+def _refused(ctx: Context, failure: ActionResult) -> Decision:
+    """The pods cannot be made. What is wrong with the objects themselves stays wrong: go back, if there is a way."""
+    op, why = ctx.op, explain(failure)
+    if failure.code == "InvalidObject" and _may_go_back(ctx) and op.fallback_revision != op.target_revision:
+        return _roll_back(ctx, why)
+    return ctx.wait(why, blocked=failure.code, after=ctx.settings.backoff_first)
+
+
+def _stuck(ctx: Context) -> bool:
+    """The API server refuses the pods of an operation that has stopped the job: the next edit is taken at once.
+
+    Operations that have stopped nothing are abandoned for it (`decide`); this one holds what the job goes on from.
+    """
+    return ctx.op.kind in ("Upgrade", "Recover", "Rollback") and ctx.op.blocked in REFUSALS
+
+
+def _suspend_instead(ctx: Context) -> Decision:
+    restore, revision = ctx.op.restore, ctx.op.target_revision
+    ctx = ctx.end("Abandoned", "the job is to be suspended")
+    ctx = ctx.begin("Suspend", "job.state is suspended", step="Teardown", target_revision=revision, restore=restore)
+    return ctx.done()
+
+
+def _unrecorded_target(ctx: Context) -> RecordRevision | None:
+    """A revision that is not stored could not be told any more after another edit."""
+    desired = ctx.desired_revision
+    if not _stuck(ctx) or ctx.spec is None or desired is None or desired in ctx.seen.revisions or is_rejected(ctx):
+        return None
+    return RecordRevision(desired, ctx.spec) if failed_action(ctx, "RecordRevision") is None else None
+
+
+def _left_behind(ctx: Context) -> bool:
+    """Deployments of an earlier Deploy or Resume, which was given up when only one of them could be made."""
+    found = (ctx.seen.master, ctx.seen.worker)
+    given_up = any(d is not None and d.replicas > 0 and d.job_id != ctx.op.job_id for d in found)
+    return given_up and ctx.op.kind in ("Deploy", "Resume") and failed_action(ctx, "ScaleDown") is None
+
+
 def _retarget(ctx: Context) -> Context:
-    """If the edit was taken back while the job stopped, go back to what ran; any other edit comes after this one."""
+    """If the edit was taken back while the job stopped, go back to what ran; any other edit comes after this one, unless
+    this one cannot go on."""
     op, desired, running = ctx.op, ctx.desired_revision, ctx.status.running
-    if op.kind != "Upgrade" or op.job_id is not None or desired == op.target_revision:
+    if desired == op.target_revision:
+        return ctx
+    if _stuck(ctx) and desired in ctx.seen.revisions and not is_rejected(ctx):
+        ctx = ctx.with_op(target_revision=desired, target_generation=ctx.subject.generation, blocked=None)
+        return ctx.tell("Retargeted", f"{op.target_revision} cannot be started; the spec has changed to {desired}")
+    if op.kind != "Upgrade" or op.job_id is not None:
         return ctx
     if running is not None and desired == running.revision and running.stable:
         ctx = ctx.with_op(target_revision=desired, target_generation=ctx.subject.generation)
@@ -188,8 +247,7 @@ def _stable(ctx: Context, running: Running) -> Decision:
 def _unstable(ctx: Context, why: str) -> Decision:
     """Go back if there is a way back; otherwise say what a person has to do and keep looking."""
     op = ctx.op
-    allowed = (ctx.spec or revision_spec(ctx, op.target_revision)) is not None and _rollback_enabled(ctx)
-    if op.kind in ("Upgrade", "Redeploy", "Resume") and op.fallback_revision and op.fallback_restore and allowed:
+    if _may_go_back(ctx):
         return _roll_back(ctx, why)
     if ctx.seen.engine.terminal:
         ctx = ctx.failed(f"{op.kind}Failed", why).tell(f"{op.kind}Failed", why, warning=True)
@@ -198,9 +256,11 @@ def _unstable(ctx: Context, why: str) -> Decision:
     return ctx.wait(f"{why}. {remedy}", blocked=f"{op.kind}Failed")
 
 
-def _rollback_enabled(ctx: Context) -> bool:
-    spec = ctx.spec or revision_spec(ctx, ctx.op.target_revision)
-    return spec is not None and spec.rollback.enabled
+def _may_go_back(ctx: Context) -> bool:
+    op = ctx.op
+    spec = ctx.spec or revision_spec(ctx, op.target_revision)
+    known = op.kind in ("Upgrade", "Redeploy", "Resume") and op.fallback_revision and op.fallback_restore
+    return bool(known) and spec is not None and spec.rollback.enabled
 
 
 def _roll_back(ctx: Context, why: str) -> Decision:

@@ -6,7 +6,7 @@ import asyncio
 import pickle
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.errors import AlreadyExists, Conflict, Denied
+from penstock_operator.errors import AlreadyExists, Conflict, Denied, Invalid
 from penstock_operator.kube.cluster import KINDS, Kind, Manifest
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ class FakeCluster:
         self.logs: dict[str, str] = {}
         self.denied: dict[str, str] = {}
         """Kind → why creating or applying one is forbidden."""
+        self.invalid: Callable[[str, Manifest], str | None] = lambda verb, manifest: None
+        """(create, apply or dry-run, object) → why it is not valid."""
         self.writes: list[str] = []
         self.version = 0
         """Grows with every change."""
@@ -52,8 +54,12 @@ class FakeCluster:
         await asyncio.sleep(0)
         return clone(stored)
 
-    async def apply(self, manifest: Manifest) -> Manifest:
-        call = self._before("apply", manifest)
+    async def apply(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+        call = self._before("dry-run" if dry_run else "apply", manifest)
+        if dry_run:
+            self.fault.after(call)
+            await asyncio.sleep(0)
+            return clone(manifest)
         key = self._key(manifest)
         live = self.objects.get(key)
         if live is None:
@@ -178,11 +184,15 @@ class FakeCluster:
     def _before(self, verb: str, manifest: Manifest) -> str:
         call = f"{verb} {manifest['kind']} {manifest['metadata']['name']}"
         self.fault.before(call)
-        self.writes.append(call)
+        if verb != "dry-run":
+            self.writes.append(call)
         if manifest["kind"] not in KINDS:
             raise AssertionError(f"unknown kind {manifest['kind']}")
         if manifest["kind"] in self.denied and not verb.startswith("replace"):
             raise Denied(self.denied[manifest["kind"]], status=403)
+        why = self.invalid(verb, manifest)
+        if why is not None:
+            raise Invalid(why, status=422)
         return call
 
     def _key(self, manifest: Manifest) -> Key:
