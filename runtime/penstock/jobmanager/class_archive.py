@@ -31,9 +31,9 @@ from penstock.common.errors import ClusterError
 from penstock.jobmanager.java import find_java
 from penstock.jobmanager.jvm import cache_folder
 
-BASE_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms64m")
+BASE_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms128m")
 """Of every JVM: they hardly compute, so compiling little and collecting in one thread costs least. They hold some 30 MB; a heap
-of the size that Java chooses by the machine's memory would be filled with three times as much garbage before the first collection."""
+of the size that Java chooses by the machine's memory would be filled with garbage three times that before the first collection, and in a smaller one they collect too often."""
 CLASS_LIST = Path(__file__).parent / "jvm" / "classes.txt"
 _QUIET = "-Xlog:cds=off"
 _MODULES = "--add-modules=jdk.incubator.vector"
