@@ -3,19 +3,22 @@
 The rule is an allow-list: what is not named here is refused, so that a new Kubernetes field cannot open a door that
 nobody has looked at. The job's pods keep the *restricted* pod security profile, no matter what the template says: no
 host namespaces or paths, no privileges, no other ServiceAccount, no root.
+
+Shapes are checked as well, since templates are merged before the API server sees them: a list where an object belongs
+would otherwise come to light only as the pods are built, in every pass. What is null is absent, as in Kubernetes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from penstock_operator.api.shapes import OBJECT, OBJECTS, STRING, STRINGS, TEXTS, list_of, misshapen, of_fields
 from penstock_operator.errors import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 MAIN_CONTAINER = "penstock"
-_T = TypeVar("_T")
 
 _POD = {
     "affinity",
@@ -79,9 +82,57 @@ _WHY: dict[str, str] = {
 }
 
 
+_NAMED = list_of({"name": STRING})
+"""Items that are merged by their names."""
+_CONTAINERS = list_of(
+    {
+        "args": STRINGS,
+        "command": STRINGS,
+        "env": _NAMED,
+        "envFrom": OBJECTS,
+        "image": STRING,
+        "name": STRING,
+        "ports": _NAMED,
+        "resources": OBJECT,
+        "securityContext": OBJECT,
+        "volumeMounts": _NAMED,
+    }
+)
+_SHAPE = of_fields(
+    {
+        "metadata": of_fields({"labels": TEXTS, "annotations": TEXTS}),
+        "spec": of_fields(
+            {
+                "affinity": OBJECT,
+                "containers": _CONTAINERS,
+                "dnsConfig": OBJECT,
+                "hostAliases": OBJECTS,
+                "imagePullSecrets": _NAMED,
+                "initContainers": _CONTAINERS,
+                "nodeSelector": TEXTS,
+                "overhead": OBJECT,
+                "readinessGates": OBJECTS,
+                "schedulingGates": _NAMED,
+                "securityContext": OBJECT,
+                "tolerations": OBJECTS,
+                "topologySpreadConstraints": OBJECTS,
+                "volumes": list_of(
+                    {
+                        "name": STRING,
+                        **dict.fromkeys(_VOLUMES - {"projected"}, OBJECT),
+                        "projected": of_fields({"sources": OBJECTS}),
+                    }
+                ),
+            }
+        ),
+    }
+)
+
+
 def check_pod_template(template: Mapping[str, Any], field: str) -> Iterator[Problem]:
     """Everything in a pod template that will not be taken, with the path of the field."""
     yield from _allowed(template, {"metadata", "spec"}, field)
+    yield from misshapen(template, _SHAPE, field)
     metadata = _mapping(template, "metadata")
     yield from _allowed(metadata, _METADATA, f"{field}.metadata")
     for kind in ("labels", "annotations"):
@@ -96,12 +147,12 @@ def _pod(spec: Mapping[str, Any], field: str) -> Iterator[Problem]:
     security = _mapping(spec, "securityContext")
     yield from _allowed(security, _POD_SECURITY, f"{field}.securityContext")
     yield from _not_root(security, f"{field}.securityContext")
-    for i, volume in enumerate(_list(spec, "volumes")):
+    for i, volume in _list(spec, "volumes"):
         yield from _volume(volume, f"{field}.volumes[{i}]")
-    for i, container in enumerate(_list(spec, "containers")):
+    for i, container in _list(spec, "containers"):
         main = container.get("name") == MAIN_CONTAINER
         yield from _container(container, f"{field}.containers[{i}]", _MAIN if main else _CONTAINER)
-    for i, container in enumerate(_list(spec, "initContainers")):
+    for i, container in _list(spec, "initContainers"):
         yield from _container(container, f"{field}.initContainers[{i}]", _CONTAINER)
 
 
@@ -120,17 +171,17 @@ def _container(container: Mapping[str, Any], field: str, allowed: set[str]) -> I
     yield from _not_root(security, f"{field}.securityContext")
     if security.get("allowPrivilegeEscalation"):
         yield _refused(f"{field}.securityContext", "allowPrivilegeEscalation", "it must be false")
-    for port in _list(container, "ports"):
+    for _, port in _list(container, "ports"):
         if port.get("hostPort"):
             yield _refused(f"{field}.ports", "hostPort", "the node's ports are not the job's")
-    for env in _list(container, "env"):
+    for _, env in _list(container, "env"):
         if str(env.get("name", "")).startswith(_RESERVED_ENV):
             yield _refused(f"{field}.env", str(env.get("name")), "names with this prefix are set by the operator")
 
 
 def _volume(volume: Mapping[str, Any], field: str) -> Iterator[Problem]:
     yield from _allowed(volume, _VOLUMES | {"name"}, field)
-    for source in _list(_mapping(volume, "projected"), "sources"):
+    for _, source in _list(_mapping(volume, "projected"), "sources"):
         if "serviceAccountToken" in source:
             yield _refused(f"{field}.projected", "serviceAccountToken", "jobs get no token for the Kubernetes API")
 
@@ -154,14 +205,14 @@ def _refused(field: str, key: str, why: str) -> Problem:
 
 
 def _mapping(node: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    return _typed(node, key, dict, dict)
-
-
-def _list(node: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    found = _typed(node, key, list, list)
-    return [entry for entry in found if isinstance(entry, dict)]
-
-
-def _typed(node: Mapping[str, Any], key: str, kind: type[_T], empty: Callable[[], _T]) -> _T:
+    """The object in a field; empty if it is absent or its shape is refused."""
     value = node.get(key)
-    return value if isinstance(value, kind) else empty()
+    return value if isinstance(value, dict) else {}
+
+
+def _list(node: Mapping[str, Any], key: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The objects in a list, with their numbers in it; what is none is refused for its shape."""
+    value = node.get(key)
+    for i, entry in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(entry, dict):
+            yield i, entry

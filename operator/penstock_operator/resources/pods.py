@@ -6,7 +6,6 @@ says (ServiceAccount, security contexts, labels). Lists whose items have names m
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -145,24 +144,35 @@ def _container_security(container: Mapping[str, Any]) -> dict[str, Any]:
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Lay one template over another: maps by key, lists of named things by name, other lists one after the other.
 
+    Null is absent, as in Kubernetes: it takes nothing away from what it is laid over.
+
     >>> merge({"a": [{"name": "x", "v": 1}]}, {"a": [{"name": "x", "v": 2}, {"name": "y"}]})
     {'a': [{'name': 'x', 'v': 2}, {'name': 'y'}]}
     """
     out = dict(base)
     for key, value in over.items():
         mine = out.get(key)
+        if value is None:
+            continue
         if isinstance(mine, dict) and isinstance(value, dict):
             out[key] = merge(mine, value)
         elif isinstance(mine, list) and isinstance(value, list):
             out[key] = _merge_lists(mine, value)
         else:
-            out[key] = deepcopy(value)
+            out[key] = _copy(value)
     return out
 
 
+def _copy(value: Any) -> Any:
+    """A deep copy without the fields that are null."""
+    if isinstance(value, dict):
+        return {key: _copy(entry) for key, entry in value.items() if entry is not None}
+    return [_copy(entry) for entry in value] if isinstance(value, list) else value
+
+
 def _merge_lists(base: list[Any], over: list[Any]) -> list[Any]:
-    if not all(isinstance(item, dict) and "name" in item for item in [*base, *over]):
-        return [*base, *(deepcopy(item) for item in over if item not in base)]
+    if not all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in [*base, *over]):
+        return [*base, *(_copy(item) for item in over if item not in base)]
     named = {item["name"]: item for item in base}
     for item in over:
         named[item["name"]] = merge(named.get(item["name"], {}), item)

@@ -236,6 +236,57 @@ def test_pod_templates_that_are_refused(template: dict[str, Any], field: str) ->
     assert any(field in p.field for p in problems), problems
 
 
+SIDECAR = {"name": "s", "image": "x"}
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ({"metadata": []}, "t.metadata: it must be an object, not a list"),
+        ({"metadata": {"labels": "x"}}, "t.metadata.labels: it must be an object of strings, not a string"),
+        ({"metadata": {"labels": {"a": True}}}, "t.metadata.labels.a: it must be a string, not a boolean"),
+        ({"metadata": {"annotations": {"a": None}}}, "t.metadata.annotations.a: it must be a string, not null"),
+        ({"spec": []}, "t.spec: it must be an object, not a list"),
+        ({"spec": {"securityContext": "x"}}, "t.spec.securityContext: it must be an object, not a string"),
+        ({"spec": {"containers": {"name": "x"}}}, "t.spec.containers: it must be a list of objects, not an object"),
+        ({"spec": {"containers": [SIDECAR, "x"]}}, "t.spec.containers[1]: it must be an object, not a string"),
+        ({"spec": {"containers": [None]}}, "t.spec.containers[0]: it must be an object, not null"),
+        (
+            {"spec": {"containers": ["x", {"name": "s"}]}},
+            "t.spec.containers[1].image: a container besides the main one",
+        ),
+        ({"spec": {"containers": [{**SIDECAR, "name": 5}]}}, "t.spec.containers[0].name: it must be a string, not a n"),
+        (
+            {"spec": {"initContainers": [{**SIDECAR, "securityContext": [1]}]}},
+            "t.spec.initContainers[0].securityContext: it must be an object, not a list",
+        ),
+        (
+            {"spec": {"containers": [{"name": "penstock", "env": {"A": "b"}}]}},
+            "t.spec.containers[0].env: it must be a list of objects, not an object",
+        ),
+        (
+            {"spec": {"containers": [{"name": "penstock", "env": [{"name": ["A"]}]}]}},
+            "t.spec.containers[0].env[0].name: it must be a string, not a list",
+        ),
+        (
+            {"spec": {"containers": [{"name": "penstock", "volumeMounts": "x"}]}},
+            "t.spec.containers[0].volumeMounts: it must be a list of objects, not a string",
+        ),
+        ({"spec": {"volumes": {"a": {}}}}, "t.spec.volumes: it must be a list of objects, not an object"),
+        ({"spec": {"volumes": [{"name": {}}]}}, "t.spec.volumes[0].name: it must be a string, not an object"),
+        (
+            {"spec": {"volumes": [{"name": "p", "projected": {"sources": {"serviceAccountToken": {}}}}]}},
+            "t.spec.volumes[0].projected.sources: it must be a list of objects, not an object",
+        ),
+        ({"spec": {"tolerations": "all"}}, "t.spec.tolerations: it must be a list of objects, not a string"),
+        ({"spec": {"imagePullSecrets": ["x"]}}, "t.spec.imagePullSecrets[0]: it must be an object, not a string"),
+        ({"spec": {"nodeSelector": {"ssd": True}}}, "t.spec.nodeSelector.ssd: it must be a string, not a boolean"),
+    ],
+)
+def test_what_has_the_wrong_type_in_a_pod_template_is_named(template: dict[str, Any], said: str) -> None:
+    assert any(str(p).startswith(said) for p in check_pod_template(template, "t"))
+
+
 @given(json_values)
 def test_any_pod_template_can_be_checked(template: Any) -> None:
     list(check_pod_template(template if isinstance(template, dict) else {"spec": template}, "t"))

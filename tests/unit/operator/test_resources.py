@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
+from penstock_operator.api.pod_template import check_pod_template
 from penstock_operator.api.status import Restore
 from penstock_operator.reconcile.plan import CreateSnapshot, Event, Incarnation
 from penstock_operator.reconcile.views import differs, drifted
@@ -166,6 +169,56 @@ def test_templates_merge_by_name() -> None:
     assert [e["name"] for e in merged["containers"][0]["env"]] == ["X", "Y"]
     assert [t["key"] for t in merged["tolerations"]] == ["t", "u"]
     assert base["containers"][0]["env"] == [{"name": "X", "value": "1"}], "the base is not changed"
+
+
+odd = st.sampled_from([None, 0, True, "x", [], ["x"], [None], [{"name": []}], [{"name": None}], {}, {"name": "x"}])
+
+
+def mostly(good: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """What is as it must be, and now and then something else, which is refused or must be taken in good part."""
+    return st.integers(0, 24).flatmap(lambda n: odd if n == 24 else good)
+
+
+def fields(**good: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({}, optional={key: mostly(value) for key, value in good.items()})
+
+
+texts = st.dictionaries(st.sampled_from(["a", "app"]), mostly(st.just("x")), max_size=1)
+named = st.lists(mostly(fields(name=st.sampled_from(["a", "config", "work", "HOME"]), secret=st.just({}))), max_size=2)
+main = fields(env=named, envFrom=named, volumeMounts=named).map(lambda c: {**c, "name": "penstock"})
+beside = fields(env=named, ports=named, securityContext=st.just({"runAsUser": 5})).map(
+    lambda c: {**c, "name": "s", "image": "x"}
+)
+templates = fields(
+    metadata=fields(labels=texts, annotations=texts),
+    spec=fields(
+        containers=st.lists(mostly(main | beside), max_size=2),
+        initContainers=st.lists(mostly(beside), max_size=1),
+        securityContext=st.just({"fsGroup": 5}),
+        volumes=st.lists(mostly(fields(name=st.sampled_from(["a", "config"]), secret=st.just({}))), max_size=2),
+        tolerations=named,
+        imagePullSecrets=named,
+        schedulingGates=named,
+    ),
+)
+
+
+@given(templates, templates)
+def test_pods_can_be_built_from_every_template_that_is_taken(job: dict[str, Any], master: dict[str, Any]) -> None:
+    if not [*check_pod_template(job, "t"), *check_pod_template(master, "t")]:
+        pods(make_spec(podTemplate=job, master={"podTemplate": master}, imagePullSecrets=[{"name": "a"}]))
+
+
+def test_null_in_a_template_takes_nothing_away() -> None:
+    main = {"name": "penstock", "env": None, "volumeMounts": None}
+    first = {"name": "wait", "image": "x", "securityContext": None}
+    template = {
+        "metadata": {"labels": None, "annotations": None},
+        "spec": {"containers": [main], "initContainers": [first], "volumes": None, "securityContext": None},
+    }
+    for plain, pod in zip(pods(make_spec()), pods(make_spec(podTemplate=template)), strict=True):
+        assert pod["spec"].pop("initContainers")[0]["securityContext"]["runAsNonRoot"] is True
+        assert pod == plain
 
 
 def test_what_the_api_server_adds_is_no_difference() -> None:
