@@ -182,10 +182,13 @@ class CheckPod:
 
     name: str
     operation: str
-    state: Literal["Waiting", "Running", "Passed", "Refused", "Crashed"]
+    state: Literal["Waiting", "Running", "Passed", "Refused", "Crashed", "Overdue", "Interrupted"]
+    """Overdue: its program did not end in time. Interrupted: Kubernetes ended it, which says nothing of the program."""
     problems: tuple[CheckProblem, ...] = ()
     output: str = ""
     trouble: Trouble | None = None
+    started: datetime | None = None
+    """When its program began to run."""
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ Reasons are made stable here: the kubelet alternates between `ErrImagePull` and 
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from penstock_operator.api.pod_template import MAIN_CONTAINER
 from penstock_operator.reconcile.observation import Trouble
 
 if TYPE_CHECKING:
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
 
 _PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"})
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+_UNSEEN = "ContainerStatusUnknown"
+"""What the kubelet says of a container that it never started, or whose end it did not see."""
+_FAIR = timedelta(minutes=5)
+"""A check that was given less than this before its pod's deadline had no fair chance: its image came late."""
 QUOTA_REMEDY = "Raise the quota of the namespace, or lower the resources or the parallelism"
 _TEXT = 500
 _MESSAGE = 4096
@@ -26,7 +32,7 @@ def pod_trouble(pod: Mapping[str, Any]) -> Trouble | None:
 
 def _pod(pod: Mapping[str, Any]) -> Iterator[Trouble]:
     status = pod.get("status", {})
-    for container in [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]:
+    for container in _containers(pod):
         yield from _container(container)
     for condition in status.get("conditions", ()):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
@@ -37,6 +43,11 @@ def _pod(pod: Mapping[str, Any]) -> Iterator[Trouble]:
             )
     if status.get("phase") == "Failed" and status.get("reason"):
         yield Trouble(status["reason"], f"the pod failed: {_text(status)}", "It is replaced")
+
+
+def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    status = pod.get("status", {})
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
 def _container(container: Mapping[str, Any]) -> Iterator[Trouble]:
@@ -59,6 +70,42 @@ def _container(container: Mapping[str, Any]) -> Iterator[Trouble]:
         yield Trouble(
             "CrashLoopBackOff", f"the container ends again and again: {last_words(container)}", "Look at its log"
         )
+
+
+def interruption(pod: Mapping[str, Any]) -> Trouble | None:
+    """Why Kubernetes ended a pod whose program had neither ended by itself nor used up its time; None if that is not so.
+
+    The reason of a pod (Evicted, Preempting, OutOfcpu, UnexpectedAdmissionError, ...) is only ever Kubernetes' own: a
+    program that ends leaves it empty, whatever its exit code.
+    """
+    status, state = pod.get("status", {}), main_container(pod).get("state", {})
+    phase, reason, ended = status.get("phase"), status.get("reason"), state.get("terminated", {})
+    if phase == "Succeeded" or (phase != "Failed" and reason != "NodeLost"):
+        return None
+    if not reason and ended.get("reason") == _UNSEEN:
+        reason, status = _UNSEEN, ended
+    if not reason or (reason == "DeadlineExceeded" and _had_its_time(state)):
+        return None
+    waits = [trouble for container in _containers(pod) for trouble in _container(container)]
+    said = f"Kubernetes ended the check pod ({reason}): {_text(status)}"
+    return waits[0] if waits else Trouble("CheckInterrupted", said, "It is checked again")
+
+
+def _had_its_time(state: Mapping[str, Any]) -> bool:
+    """The container was started, and not just before the deadline."""
+    ended = state.get("terminated", {})
+    if ended.get("reason") == _UNSEEN:
+        return False
+    begun, over = ended.get("startedAt"), ended.get("finishedAt")
+    if begun and over:
+        return datetime.fromisoformat(over) - datetime.fromisoformat(begun) >= _FAIR
+    return bool(ended) or "running" in state
+
+
+def main_container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The status of the job's own container; empty before there is one."""
+    found = pod.get("status", {}).get("containerStatuses") or [{}]
+    return next((c for c in found if c.get("name") == MAIN_CONTAINER), found[0])
 
 
 def last_words(container: Mapping[str, Any]) -> str:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock_operator.api.flinksnapshot import parse_snapshot_status
 from penstock_operator.reconcile.observation import CheckPod, CheckProblem, Deployment, Pod, Role, SnapshotObject
-from penstock_operator.reconcile.troubles import deployment_trouble, last_words, pod_trouble
+from penstock_operator.reconcile.troubles import (
+    deployment_trouble,
+    interruption,
+    last_words,
+    main_container,
+    pod_trouble,
+)
 from penstock_operator.resources.names import APPLIED, INCARNATION, JOB_UID, OPERATION, REVISION, ROLE, TRIGGER
 
 if TYPE_CHECKING:
@@ -82,22 +88,27 @@ def check_pod(manifest: Manifest, log: str | None) -> CheckPod:
 
     The report is in the log, or, if that cannot be had, in the termination message, where the kubelet copies the end
     of a log after an error. Exit code 0 with a log that holds no report is no verdict: the user's module ended the
-    process before the check was done.
+    process before the check was done. Nor is what a pod says that Kubernetes ended.
     """
     name = manifest.get("metadata", {}).get("name", "")
     operation = annotations_of(manifest).get(OPERATION, "")
     status = manifest.get("status", {})
-    phase = status.get("phase")
+    phase, container = status.get("phase"), main_container(manifest)
+    cut_short = interruption(manifest)
+    if cut_short is not None:
+        return CheckPod(name, operation, "Interrupted", trouble=cut_short)
     if phase not in ("Succeeded", "Failed"):
         state = "Running" if phase == "Running" else "Waiting"
-        return CheckPod(name, operation, cast("Any", state), trouble=pod_trouble(manifest))
-    container = (status.get("containerStatuses") or [{}])[0]
+        began = parse_time(container.get("state", {}).get("running", {}).get("startedAt"))
+        return CheckPod(name, operation, cast("Any", state), trouble=pod_trouble(manifest), started=began)
     words = last_words(container)
     report = read_report(log if log is not None else words)
     if report is None and phase == "Succeeded" and log is None:
         report = {"ok": True}
+    tail = (log or "").strip()[-500:]
+    if status.get("reason") == "DeadlineExceeded" and (report is None or report.get("ok")):
+        return CheckPod(name, operation, "Overdue", output=tail or words)
     if report is None:
-        tail = (log or "").strip()[-500:]
         return CheckPod(name, operation, "Crashed", output=f"{words} {tail}".strip())
     problems = tuple(_problem(p) for p in report.get("problems", ()) if isinstance(p, dict))
     passed = bool(report.get("ok")) and phase == "Succeeded"

@@ -36,6 +36,7 @@ def test_a_check_that_is_not_needed(kind: str) -> None:
         (CheckPod("c", "op", "Passed"), "Upgrade/Stop"),
         (CheckPod("c", "op", "Refused", (CheckProblem("STATE", "uid 'dedup' is gone", "Keep it"),)), "CheckFailed"),
         (CheckPod("c", "op", "Crashed", output="OOMKilled"), "CheckCrashed"),
+        (CheckPod("c", "op", "Overdue", output="importing"), "CheckTimeout"),
         (CheckPod("c", "op", "Running"), "Upgrade/Check"),
         (
             CheckPod("c", "op", "Waiting", trouble=Trouble("ImagePullFailed", "no such image", "Correct it")),
@@ -71,6 +72,70 @@ def test_a_check_that_found_no_storage_is_made_again() -> None:
     assert later.action == plan.DeleteCheck("c")
     assert later.status.operation is not None
     assert later.status.operation.retry_at is None
+
+
+EVICTED = CheckPod("c", "op", "Interrupted", trouble=Trouble("CheckInterrupted", "Evicted: low on memory", "Again"))
+DEADLINE = CheckPod("c", "op", "Interrupted", trouble=Trouble("CheckInterrupted", "DeadlineExceeded", "Again"))
+NO_IMAGE: dict[str, Any] = {"blocked": "ImagePullFailed", "message": "the check pod: no such image. Correct it"}
+
+
+@pytest.mark.parametrize(
+    ("found", "before", "reason", "words"),
+    [
+        (EVICTED, {}, "CheckInterrupted", "Evicted: low on memory. Again"),
+        (EVICTED, {"blocked": "Unschedulable", "message": "no node"}, "CheckInterrupted", "Evicted"),
+        (DEADLINE, {}, "CheckInterrupted", "DeadlineExceeded"),
+        (DEADLINE, NO_IMAGE, "ImagePullFailed", "no such image. Correct it"),
+    ],
+)
+def test_a_check_that_was_cut_short_is_made_again(
+    found: CheckPod, before: dict[str, Any], reason: str, words: str
+) -> None:
+    first = decide(in_step("Upgrade", "Check", up(check=found), **before))
+    op = first.status.operation
+    assert op is not None
+    assert (step(first), action(first), op.attempt, op.retry_at) == (
+        "Upgrade/Check",
+        "",
+        1,
+        NOW + timedelta(seconds=10),
+    )
+    assert first.status.rejected is None
+    assert op.blocked == reason
+    assert words in op.message
+    waited = op.model_dump(include={"blocked", "message", "attempt"})
+    later = decide(in_step("Upgrade", "Check", up(check=found), retry_at=ago(1), **waited))
+    assert later.action == plan.DeleteCheck("c")
+    anew = decide(in_step("Upgrade", "Check", up(), **waited))
+    assert action(anew) == "RunCheck"
+    assert anew.status.operation is not None
+    assert (anew.status.operation.blocked, anew.status.operation.message) == (op.blocked, op.message)
+
+
+@pytest.mark.parametrize(
+    ("blocked", "state", "told"),
+    [
+        ("ImagePullFailed", "Waiting", True),
+        ("ImagePullFailed", "Running", False),
+        ("CheckInterrupted", "Waiting", True),
+        ("CheckInterrupted", "Running", True),
+        ("QuotaExceeded", "Waiting", False),
+    ],
+)
+def test_why_a_check_is_made_again_is_told_as_long_as_it_holds(blocked: str, state: Any, told: bool) -> None:
+    op: dict[str, Any] = {"attempt": 1, "blocked": blocked, "message": "why"}
+    after = decide(in_step("Upgrade", "Check", up(check=CheckPod("c", "op", state)), **op)).status.operation
+    assert after is not None
+    assert (after.blocked, after.message == "why") == (blocked if told else None, told)
+
+
+def test_a_check_has_its_time_from_when_it_began_to_run() -> None:
+    late = CheckPod("c", "op", "Running", started=ago(30))
+    assert step(decide(in_step("Upgrade", "Check", up(check=late), step_since=ago(3000)))) == "Upgrade/Check"
+    hung = CheckPod("c", "op", "Running", started=ago(700))
+    rejected = decide(in_step("Upgrade", "Check", up(check=hung), step_since=ago(3000))).status.rejected
+    assert rejected is not None
+    assert rejected.reason == "CheckTimeout"
 
 
 def test_a_check_pod_of_another_operation_is_removed() -> None:

@@ -250,6 +250,53 @@ def test_an_image_that_arrives_later() -> None:
     play(scenario)
 
 
+def test_an_image_that_arrives_after_the_deadline_of_its_check_pod() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.images["job:2"] = Image(pulls=False)
+        world.edit(image="job:2")
+        await world.until(lambda: stalled(world, "ImagePullFailed", "job:2 cannot be pulled"))
+        first = world.time
+        while (world.time - first).total_seconds() < 3000:
+            assert stalled(world, "ImagePullFailed", "spec.image"), world.describe()
+            await world.run(1)
+        assert [reason for reason, _ in world.events()].count("ImagePullFailed") == 1
+        world.images["job:2"] = Image()
+        await world.until(lambda: running(world, image="job:2"))
+
+    play(scenario)
+
+
+def test_a_check_pod_that_is_evicted_says_nothing_of_the_image() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.images["job:2"] = Image(check_hangs=True)
+        world.edit(image="job:2")
+        for turn in range(3):
+            await world.until(lambda: world.cluster.select("Pod", None, {"penstock.dev/role": "check"}) != [])
+            await world.run(3)
+            assert bool(turn) == stalled(world, "CheckInterrupted", "(Evicted): The node was low on memory")
+            world.end_pod("check", "Evicted", "The node was low on memory")
+            await world.until(lambda: stalled(world, "CheckInterrupted", "Evicted"))
+            await world.until(lambda: not world.cluster.select("Pod", None, {"penstock.dev/role": "check"}))
+        assert [reason for reason, _ in world.events()].count("CheckInterrupted") == 1
+        world.images["job:2"] = Image()
+        await world.until(lambda: running(world, image="job:2"))
+
+    play(scenario)
+
+
+def test_a_check_that_does_not_end_is_given_up_once() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.images["job:2"] = Image(check_hangs=True)
+        world.edit(image="job:2")
+        await world.until(lambda: stalled(world, "CheckTimeout", "did not end within"))
+        assert "rejected" in world.status()
+
+    play(scenario)
+
+
 def test_a_master_that_does_not_answer_is_left_alone() -> None:
     async def scenario(world: World) -> None:
         job_id = await deployed(world)

@@ -127,6 +127,76 @@ def test_verdicts_of_the_check_pod(manifest: dict[str, Any], log: str | None, st
     assert views.check_pod(manifest, log).state == state
 
 
+def ended_by_kubernetes(reason: str, container: dict[str, Any] | None = None) -> dict[str, Any]:
+    states = [{"name": "penstock", "image": "job:1", "state": container}] if container else []
+    status = {"phase": "Failed", "reason": reason, "message": "the node's own words", "containerStatuses": states}
+    return {"metadata": {"name": "c"}, "status": status}
+
+
+def ran(seconds: int, reason: str = "Error") -> dict[str, Any]:
+    over = f"2026-01-01T12:{seconds // 60:02d}:{seconds % 60:02d}Z"
+    began = "2026-01-01T12:00:00Z"
+    return {"terminated": {"exitCode": 137, "reason": reason, "startedAt": began, "finishedAt": over}}
+
+
+NEVER_STARTED = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}
+NO_IMAGE = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "Evicted", "Preempting", "NodeLost", "Shutdown", "NodeShutdown", "Terminated", "OutOfcpu", "OutOfmemory",
+        "OutOfpods", "NodeAffinity", "UnexpectedAdmissionError",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("container", [None, ran(20)], ids=["never-started", "started"])
+def test_a_check_pod_that_kubernetes_ended_gives_no_verdict(reason: str, container: dict[str, Any] | None) -> None:
+    found = views.check_pod(ended_by_kubernetes(reason, container), "")
+    assert found.state == "Interrupted"
+    assert found.trouble is not None
+    assert found.trouble.reason == "CheckInterrupted"
+    assert f"({reason}): the node's own words" in str(found.trouble)
+
+
+@pytest.mark.parametrize(
+    ("container", "log", "state"),
+    [
+        (None, None, "Interrupted"),
+        (NEVER_STARTED, "", "Interrupted"),
+        (NO_IMAGE, None, "Interrupted"),
+        (ran(20), "", "Interrupted"),
+        (ran(590), "importing", "Overdue"),
+        (ran(590), json.dumps({"ok": True}), "Overdue"),
+        (ran(590), json.dumps(REPORT), "Refused"),
+        ({"terminated": {"exitCode": 137, "reason": "Error"}}, "", "Overdue"),
+        ({"running": {}}, None, "Overdue"),
+    ],
+)
+def test_the_deadline_of_a_check_pod_judges_only_a_program_that_had_its_time(
+    container: dict[str, Any] | None, log: str | None, state: str
+) -> None:
+    assert views.check_pod(ended_by_kubernetes("DeadlineExceeded", container), log).state == state
+
+
+def test_what_kept_a_check_pod_from_starting_is_known_at_its_end() -> None:
+    trouble = views.check_pod(ended_by_kubernetes("DeadlineExceeded", NO_IMAGE), None).trouble
+    assert trouble is not None
+    assert trouble.reason == "ImagePullFailed"
+
+
+def test_a_container_whose_end_nobody_saw_gives_no_verdict() -> None:
+    unseen = {"phase": "Failed", "containerStatuses": [{"name": "penstock", "state": NEVER_STARTED}]}
+    assert views.check_pod({"status": unseen}, "").state == "Interrupted"
+
+
+def test_the_jobs_own_container_is_judged_whatever_stands_beside_it() -> None:
+    beside = {"name": "logs", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
+    own = {"name": "penstock", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
+    found = views.check_pod({"status": {"phase": "Failed", "containerStatuses": [beside, own]}}, "")
+    assert (found.state, "more memory" in found.output) == ("Crashed", True)
+
+
 def test_problems_of_a_check_read_well() -> None:
     [problem] = views.check_pod(check("Failed", code=1), json.dumps(REPORT)).problems
     assert str(problem) == "operator 'dedup': uid 'dedup' has no operator. keep it"

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 CHECK_TIMEOUT = timedelta(minutes=10)
 _ANY_STATE = Restore(kind="Latest", reason="not known before the job has stopped")
+CHECKING = "checking the new revision in a pod of its own"
+_UNTIL_STARTED = frozenset({"ImagePullFailed", "ContainerConfigError"})
+"""What keeps a check from starting; told, from pod to pod, until one starts."""
+_UNTIL_JUDGED = frozenset({"StorageUnavailable", "CheckInterrupted"})
+"""Why a check is made again; told until it has ended."""
 
 
 def verify(ctx: Context) -> Decision:
@@ -97,7 +102,8 @@ def _launch(ctx: Context) -> Decision:
             return storage_silent(ctx, "looking for the newest checkpoint to check against")
         against = storage.newest.path if storage.newest else None
     action = RunCheck(op.id, op.target_revision or "", spec, against)
-    return ctx.with_op(message=_checking(ctx)).done(action, after=ctx.settings.progress)
+    message = op.message if op.attempt else CHECKING
+    return ctx.with_op(message=message, retry_at=None).done(action, after=ctx.settings.progress)
 
 
 def _judge(ctx: Context, pod: CheckPod) -> Decision:
@@ -106,33 +112,44 @@ def _judge(ctx: Context, pod: CheckPod) -> Decision:
             "CheckPassed", f"{ctx.op.target_revision} imports, builds its graph and takes the state"
         ).advance()
     if pod.state == "Refused" and any(p.code == "STORAGE" for p in pod.problems):
-        return _check_again(ctx, pod)
+        found = "; ".join(str(p) for p in pod.problems)
+        return _check_again(ctx, pod, "StorageUnavailable", f"{found}. It is checked again")
+    if pod.state == "Interrupted":
+        return _check_again(ctx, pod, *_interrupted(ctx, pod))
     if pod.state == "Refused":
         found = "; ".join(str(p) for p in pod.problems) or "penstock check gave no reason"
         return reject(ctx, "CheckFailed", found)
     if pod.state == "Crashed":
         return reject(ctx, "CheckCrashed", f"penstock check ended without a verdict: {pod.output}")
-    if pod.state == "Running" and ctx.now - ctx.op.step_since > CHECK_TIMEOUT:
+    begun = max(ctx.op.step_since, pod.started or ctx.op.step_since)
+    if pod.state == "Overdue" or (pod.state == "Running" and ctx.now - begun > CHECK_TIMEOUT):
         return reject(ctx, "CheckTimeout", f"penstock check did not end within {CHECK_TIMEOUT}: {pod.output}")
     if pod.trouble is not None:
         return ctx.wait(f"the check pod: {pod.trouble}", blocked=pod.trouble.reason)
-    return ctx.wait(_checking(ctx), blocked="StorageUnavailable" if ctx.op.attempt else None)
+    known = _UNTIL_JUDGED if pod.state == "Running" else _UNTIL_JUDGED | _UNTIL_STARTED
+    if ctx.op.attempt and ctx.op.blocked in known:
+        return ctx.wait(ctx.op.message, blocked=ctx.op.blocked)
+    return ctx.wait(CHECKING)
 
 
-def _checking(ctx: Context) -> str:
-    """What is being done; while a check is made again, what the last one found."""
-    return ctx.op.message if ctx.op.attempt else "checking the new revision in a pod of its own"
+def _interrupted(ctx: Context, pod: CheckPod) -> tuple[str, str]:
+    """Reason and message: what kept the pod from starting, where that is known, for a person can do something about it."""
+    op, trouble = ctx.op, pod.trouble
+    if trouble is not None and trouble.reason in _UNTIL_STARTED:
+        return trouble.reason, f"the check pod: {trouble}"
+    if op.blocked in _UNTIL_STARTED:
+        return op.blocked, op.message
+    return "CheckInterrupted", str(trouble)
 
 
-def _check_again(ctx: Context, pod: CheckPod) -> Decision:
-    """Storage that cannot be read or written may be mended without an edit of the spec: say so, and try again."""
+def _check_again(ctx: Context, pod: CheckPod, reason: str, message: str) -> Decision:
+    """What may be mended without an edit of the spec, or mends itself: say so, and try again in a new pod."""
     op = ctx.op
     if op.retry_at is None:
         attempt = op.attempt + 1
         pause = ctx.settings.backoff(attempt)
-        found = "; ".join(str(p) for p in pod.problems)
         ctx = ctx.with_op(attempt=attempt, retry_at=ctx.now + pause)
-        return ctx.wait(f"{found}. It is checked again", blocked="StorageUnavailable", after=pause)
+        return ctx.wait(message, blocked=reason, after=pause)
     if ctx.now < op.retry_at:
         return ctx.wait(op.message, blocked=op.blocked, after=op.retry_at - ctx.now)
     return ctx.with_op(retry_at=None, step_since=ctx.now).done(DeleteCheck(pod.name), after=ctx.settings.progress)

@@ -16,6 +16,8 @@ class Image:
     waits: tuple[str, str] | None = None
     """Reason and message of a container that cannot be created."""
     check_crashes: bool = False
+    check_hangs: bool = False
+    """True: `penstock check` does not end."""
     starts: bool = True
     """False: the master's process ends at once, again and again."""
     checkpoints: bool = True

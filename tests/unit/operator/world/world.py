@@ -12,7 +12,7 @@ import yaml
 from penstock_operator.api.types import format_time
 from penstock_operator.ports import Ports
 from penstock_operator.reconcile.loop import JobLoop
-from penstock_operator.reconcile.views import labels_of
+from penstock_operator.reconcile.views import labels_of, parse_time
 from penstock_operator.resources.names import INCARNATION, JOB, ROLE
 from penstock_operator.settings import Settings
 from penstock_operator.snapshot.loop import SnapshotLoop
@@ -280,7 +280,11 @@ class World:
         container = pod["spec"]["containers"][0]
         image = self.images.get(container["image"], Image())
         role = labels_of(pod).get(ROLE)
-        if not image.pulls:
+        if pod["status"].get("phase") in ("Succeeded", "Failed"):
+            return
+        if self._overdue(pod):
+            self.end_pod("check", "DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+        elif not image.pulls:
             self._set(pod, _waiting("ImagePullBackOff", "Back-off pulling image", container["image"]))
         elif image.waits is not None:
             self._set(pod, _waiting(*image.waits, container["image"]))
@@ -290,6 +294,11 @@ class World:
             self._worker(pod)
         else:
             self._master(pod, image)
+
+    def _overdue(self, pod: Manifest) -> bool:
+        seconds = pod["spec"].get("activeDeadlineSeconds")
+        born = parse_time(pod["metadata"]["creationTimestamp"])
+        return seconds is not None and born is not None and self.time - born >= timedelta(seconds=seconds)
 
     def _worker(self, pod: Manifest) -> None:
         others = [
@@ -306,6 +315,8 @@ class World:
         if pod["status"].get("phase") == "Pending":
             self._set(pod, _running(pod, ready=True))
         elif pod["status"].get("phase") == "Running":
+            if image.check_hangs:
+                return
             report = image.check or {"ok": True, "problems": [], "graph": {}}
             ok = report["ok"] and not image.check_crashes
             text = "Traceback: KeyError" if image.check_crashes else f"hello from the job\n{json.dumps(report)}\n"
@@ -373,6 +384,16 @@ class World:
         pod = self.cluster.select("Pod", None, {JOB: name, ROLE: role})[0]
         self.jobs.pop(pod["metadata"]["uid"], None)
         self.cluster.drop("Pod", "default", pod["metadata"]["name"])
+
+    def end_pod(self, role: str, reason: str, message: str, name: str = NAME) -> None:
+        """The kubelet ends a pod for a reason of its own; of a container that it never started it knows nothing."""
+        for pod in self.cluster.select("Pod", None, {JOB: name, ROLE: role}):
+            ended = {"exitCode": 137, "reason": "ContainerStatusUnknown"}
+            if pod["status"].get("phase") == "Running":
+                ended = {"exitCode": 137, "reason": "Error"}
+            statuses = [{"restartCount": 0, "state": {"terminated": ended}}]
+            failed = {"phase": "Failed", "reason": reason, "message": message, "containerStatuses": statuses}
+            self._set(pod, failed)
 
     def _master_alive(self, uid: str) -> bool:
         return uid in self.zombies or any(
