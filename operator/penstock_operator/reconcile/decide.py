@@ -39,7 +39,7 @@ from penstock_operator.reconcile.begin import next_operation, redeploy_wanted
 from penstock_operator.reconcile.plan import AddFinalizer, Decision, RecordRevision, RemoveFinalizer
 from penstock_operator.reconcile.report import report
 from penstock_operator.reconcile.steps import STEPS
-from penstock_operator.reconcile.steps.dispose import delete
+from penstock_operator.reconcile.steps.dispose import DISPOSE_TIMEOUT, delete
 from penstock_operator.reconcile.steps.shared import (
     REFUSALS,
     effective_spec,
@@ -86,9 +86,12 @@ def _deleting(ctx: Context) -> Decision:
     if ctx.status.operation is None or ctx.op.kind != "Delete":
         spec = effective_spec(ctx)
         wanted = spec is not None and spec.deletion.savepoint and ctx.status.running is not None
-        if ctx.status.running is None and not ctx.seen.pods and ctx.seen.replicas == 0:
-            return ctx.done(RemoveFinalizer(), after=_after_failure(ctx, "RemoveFinalizer"))
-        return ctx.begin("Delete", "the FlinkJob is being deleted", step="Stop" if wanted else "Teardown").done()
+        reason = "the FlinkJob is being deleted"
+        if ctx.status.running is not None or ctx.seen.pods or ctx.seen.replicas > 0:
+            return ctx.begin("Delete", reason, step="Stop" if wanted else "Teardown").done()
+        if spec is not None and spec.deletion.storage == "Delete" and ctx.status.superseded:
+            return ctx.begin("Delete", reason, step="Dispose", deadline=ctx.now + DISPOSE_TIMEOUT).done()
+        return ctx.done(RemoveFinalizer(), after=_after_failure(ctx, "RemoveFinalizer"))
     return delete(ctx)
 
 

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock_operator.api.status import Restore
+from penstock_operator.api.status import Restore, Superseded
 from penstock_operator.reconcile import plan
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.observation import ActionResult, Observation, Trouble
 from penstock_operator.reconcile.spec_diff import fingerprint
+from penstock_operator.reconcile.steps.dispose import DISPOSE_TIMEOUT
 from tests.unit.operator.decisions import OTHER, action, in_step, reasons, step
 from tests.unit.operator.facts import (
+    NOW,
     SAVEPOINT,
     ago,
     deployment,
@@ -242,6 +244,29 @@ def test_deletion_always_ends(name: str) -> None:
     )
     decision = decide(make_context(spec, seen=down, operation=op, subject={"deleting": True}))
     assert step(decision) == ("Delete/Dispose" if name == "Teardown" else "Delete/Teardown")
+
+
+@pytest.mark.parametrize(
+    ("storage", "left", "seen", "expected"),
+    [
+        ("Delete", ("b" * 32,), Observation(), "Delete/Dispose"),
+        ("Delete", (), Observation(), ""),
+        ("Retain", ("b" * 32,), Observation(), ""),
+        ("Delete", ("b" * 32,), up(), "Delete/Teardown"),
+    ],
+    ids=["checkpoints-left", "none-left", "kept", "pods-left"],
+)
+def test_what_deletion_of_a_job_that_does_not_run_begins_with(
+    storage: str, left: tuple[str, ...], seen: Observation, expected: str
+) -> None:
+    waiting = tuple(Superseded(job_id=i) for i in left)
+    spec = make_spec(deletion={"storage": storage})
+    ctx = make_context(spec, subject={"deleting": True}, running=None, superseded=waiting, seen=seen)
+    decision = decide(ctx)
+    assert step(decision) == expected
+    assert action(decision) == ("" if expected else "RemoveFinalizer")
+    op = decision.status.operation
+    assert expected != "Delete/Dispose" or (op is not None and op.deadline == NOW + DISPOSE_TIMEOUT)
 
 
 @pytest.mark.parametrize("spec", [None, make_spec()])

@@ -32,6 +32,10 @@ def _pods_fit(world: World) -> None:
     assert len(workers) == wanted, f"{len(workers)} workers for parallelism {wanted}"
 
 
+def _checkpoints(world: World) -> list[str]:
+    return [path for path in world.storage.found if path.startswith(world.storage.root)]
+
+
 SCENARIOS = [
     Scenario("deploy", lambda w: w.apply(flinkjob()), running, deployed=False),
     Scenario(
@@ -357,7 +361,24 @@ SCENARIOS = [
         lambda w: w.delete(),
         gone,
         manifest=spec(deletion={"storage": "Delete"}),
-        check=lambda w: equal([p for p in w.storage.found if p.startswith(w.storage.root)], []),
+        check=lambda w: equal(_checkpoints(w), []),
+    ),
+    Scenario(
+        "delete-while-suspended",
+        edit(job={"state": "suspended"}),
+        gone,
+        then=((suspended, lambda w: w.delete()),),
+        savepoints=1,
+        check=lambda w: equal(bool(_checkpoints(w)), True),
+    ),
+    Scenario(
+        "delete-with-storage-while-suspended",
+        edit(job={"state": "suspended"}),
+        gone,
+        manifest=spec(deletion={"storage": "Delete"}),
+        then=((suspended, lambda w: w.delete()),),
+        savepoints=1,
+        check=lambda w: (equal(_checkpoints(w), []), equal([p in w.storage.found for p in w.savepoints], [True])),
     ),
     Scenario(
         "finish",
