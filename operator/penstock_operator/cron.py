@@ -118,3 +118,11 @@ def due(moment: datetime, last: datetime, *, interval: timedelta | None, cron: s
         if newest is not None:
             return newest
     return None
+
+
+def upcoming(moment: datetime, last: datetime, *, interval: timedelta | None, cron: str | None) -> datetime | None:
+    """The first time of the schedule after `moment`; `last` is as for `due`. None if there is no schedule."""
+    if interval is not None:
+        turns = max((moment - last) // interval, 0)
+        return last + (turns + 1) * interval
+    return parse_cron(cron).after(moment) if cron is not None else None

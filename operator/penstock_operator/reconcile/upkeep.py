@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from penstock_operator.cron import due
+from penstock_operator.cron import due, upcoming
 from penstock_operator.reconcile.plan import (
     ApplyChildren,
     ApplyPods,
@@ -239,7 +239,8 @@ def _revisions(ctx: Context) -> Decision | None:
 
 def next_due(ctx: Context) -> datetime | None:
     """When the clock wants the next snapshot; so that the loop wakes up for it."""
-    spec = ctx.spec
-    if spec is None or spec.snapshots.periodic is None or spec.snapshots.periodic.interval is None:
+    periodic = ctx.spec.snapshots.periodic if ctx.spec is not None else None
+    if periodic is None:
         return None
-    return (ctx.status.last_periodic_at or ctx.subject.created) + spec.snapshots.periodic.interval
+    last = ctx.status.last_periodic_at or ctx.subject.created
+    return upcoming(ctx.now, last, interval=periodic.interval, cron=periodic.cron)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_operator.cron import CronError, due, parse_cron
+from penstock_operator.cron import CronError, due, parse_cron, upcoming
 
 moments = st.datetimes(datetime(2020, 1, 1), datetime(2035, 1, 1)).map(lambda d: d.replace(microsecond=0))
 expressions = st.sampled_from(
@@ -80,6 +80,29 @@ def test_intervals(last: datetime, seconds: int, interval: int) -> None:
         assert found is not None
         assert now - step < found <= now
         assert (found - last) % step == timedelta(0)
+
+
+schedules = st.tuples(st.none(), expressions) | st.tuples(
+    st.integers(1, 500).map(lambda s: timedelta(seconds=s)), st.none()
+)
+
+
+@given(schedules, moments, st.integers(0, 100_000))
+def test_nothing_is_due_before_the_upcoming_time_and_then_it_is(
+    schedule: tuple[timedelta | None, str | None], last: datetime, seconds: int
+) -> None:
+    interval, cron = schedule
+    now = last + timedelta(seconds=seconds)
+    found = upcoming(now, last, interval=interval, cron=cron)
+    assert found is not None
+    assert found > now
+    assert due(found, last, interval=interval, cron=cron) == found
+    just_before = found - timedelta(seconds=1)
+    assert due(just_before, last, interval=interval, cron=cron) == due(now, last, interval=interval, cron=cron)
+
+
+def test_no_schedule_has_no_upcoming_time() -> None:
+    assert upcoming(datetime(2026, 1, 1), datetime(2026, 1, 1), interval=None, cron=None) is None
 
 
 def test_a_schedule_of_every_minute_is_not_walked_for_years() -> None:

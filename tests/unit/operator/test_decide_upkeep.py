@@ -89,6 +89,17 @@ def test_what_cannot_be_removed_is_tried_again_soon_then_seldom_and_then_told() 
     assert "CheckpointsKept" in reasons(last)
 
 
+@pytest.mark.parametrize("periodic", [{"interval": "60s"}, {"cron": "* * * * *"}])
+def test_the_clock_becomes_one_snapshot(periodic: dict[str, Any]) -> None:
+    spec, before = make_spec(snapshots={"periodic": periodic}), {"last_periodic_at": ago(60)}
+    asked = decide(make_context(spec, **before))
+    assert isinstance(asked.action, plan.CreateSnapshot)
+    assert asked.action.name == "weather-periodic-20260101120000"
+    there = SnapshotObject(asked.action.name, "periodic", "savepoint", "Pending")
+    done = decide(make_context(spec, seen=up(snapshots=(there,)), **before))
+    assert (action(done), done.status.last_periodic_at) == ("", NOW)
+
+
 def test_a_nonce_becomes_one_snapshot() -> None:
     spec = make_spec(job={"savepointTriggerNonce": 4})
     asked = decide(make_context(spec))
@@ -97,6 +108,22 @@ def test_a_nonce_becomes_one_snapshot() -> None:
     done = decide(make_context(spec, seen=up(snapshots=(there,))))
     assert done.status.nonces.savepoint_trigger == 4
     assert action(decide(make_context(spec, seen=up(snapshots=(there,)), nonces=Nonces(savepoint_trigger=4)))) == ""
+
+
+@pytest.mark.parametrize(
+    ("periodic", "since", "pause"),
+    [
+        ({"interval": "60s"}, 55, 5),
+        ({"interval": "60s"}, 0, 15),
+        ({"cron": "* * * * *"}, 53, 7),
+        ({"cron": "* * * * *"}, 0, 15),
+        ({"cron": "0 12 * * *"}, 53, 15),
+    ],
+)
+def test_the_next_look_is_when_the_clock_wants_a_snapshot(periodic: dict[str, Any], since: int, pause: int) -> None:
+    ctx = make_context(make_spec(snapshots={"periodic": periodic}), last_periodic_at=NOW)
+    decision = decide(replace(ctx, now=NOW + timedelta(seconds=since)))
+    assert (action(decision), decision.requeue) == ("", timedelta(seconds=pause))
 
 
 def test_a_checkpoint_seen_on_storage_is_remembered() -> None:

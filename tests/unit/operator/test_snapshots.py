@@ -306,6 +306,20 @@ def test_the_clock_takes_savepoints_and_retention_removes_the_oldest() -> None:
     run(scenario)
 
 
+def test_a_cron_expression_takes_savepoints_on_the_minute() -> None:
+    async def scenario(world: World) -> None:
+        await started(world, periodic={"cron": "*/3 * * * *"})
+        await world.run(1000)
+        made = world.cluster.select("FlinkSnapshot", None, {"penstock.dev/trigger": "periodic"})
+        names = [m["metadata"]["name"] for m in made]
+        assert names == [f"weather-periodic-2026010112{minute:02d}00" for minute in (3, 6, 9, 12, 15)]
+        late = [m["metadata"]["creationTimestamp"][-3:-1] for m in made]
+        assert all(int(seconds) <= 1 for seconds in late), late
+        assert all(state(world, name) == "Completed" for name in names)
+
+    run(scenario)
+
+
 def test_retention_by_age_goes_on_while_the_job_is_suspended_and_keeps_the_newest() -> None:
     async def scenario(world: World) -> None:
         await started(world, periodic={"interval": "60s"}, retention={"count": 100, "age": "5m"})
