@@ -243,6 +243,7 @@ EXPONENTIAL_ATTEMPTS = int_option(
     "restart-strategy.exponential-delay.attempts-before-reset-backoff",
     None,
     "Restarts without a quiet time between them before the job fails; not set: no limit.",
+    least=1,
 )
 
 SCHEDULER = choice_option(

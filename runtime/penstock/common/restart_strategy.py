@@ -195,9 +195,13 @@ class RestartStrategies:
             raise refusal(f"backoff_multiplier must be at least 1, got {backoff_multiplier}")
         if not 0 <= jitter_factor <= 1:
             raise refusal(f"jitter_factor must be from 0 to 1, got {jitter_factor}")
+        first, longest = _length(initial_backoff, "initial_backoff"), _length(max_backoff, "max_backoff")
+        if first > longest:
+            told = f"{format_duration(first)} and {format_duration(longest)}"
+            raise refusal(f"initial_backoff must not be longer than max_backoff, got {told}", "set both")
         return ExponentialDelayRestartStrategyConfiguration(
-            _length(initial_backoff, "initial_backoff"),
-            _length(max_backoff, "max_backoff"),
+            first,
+            longest,
             backoff_multiplier,
             _length(reset_backoff_threshold, "reset_backoff_threshold"),
             jitter_factor,
@@ -208,6 +212,9 @@ class RestartStrategies:
 def restart_strategy_of(configuration: Configuration, *, checkpointing: bool) -> RestartStrategyConfiguration:
     """The strategy a configuration asks for.
 
+    Raises:
+        InvalidJob: its numbers make no sense together.
+
     >>> from penstock.common.configuration import Configuration
     >>> restart_strategy_of(Configuration(), checkpointing=False)
     NoRestartStrategyConfiguration()
@@ -215,13 +222,13 @@ def restart_strategy_of(configuration: Configuration, *, checkpointing: bool) ->
     get = configuration.get
     kind = get(options.RESTART_STRATEGY).replace("-", "")
     if kind == "fixeddelay":
-        return FixedDelayRestartStrategyConfiguration(get(options.FIXED_DELAY_ATTEMPTS), get(options.FIXED_DELAY))
+        return RestartStrategies.fixed_delay_restart(get(options.FIXED_DELAY_ATTEMPTS), get(options.FIXED_DELAY))
     if kind == "failurerate":
-        return FailureRateRestartStrategyConfiguration(
+        return RestartStrategies.failure_rate_restart(
             get(options.FAILURE_RATE_MAX), get(options.FAILURE_RATE_INTERVAL), get(options.FAILURE_RATE_DELAY)
         )
     if kind == "exponentialdelay" or (kind == "default" and checkpointing):
-        return ExponentialDelayRestartStrategyConfiguration(
+        return RestartStrategies.exponential_delay_restart(
             get(options.EXPONENTIAL_INITIAL),
             get(options.EXPONENTIAL_MAX),
             get(options.EXPONENTIAL_MULTIPLIER),

@@ -57,7 +57,7 @@ class FixedDelay:
 
 @dataclass
 class FailureRate:
-    """`failure-rate`: at most so many failures within an interval."""
+    """`failure-rate`: at most so many failures within an interval, both of its ends included."""
 
     max_failures: int
     interval_ms: int
@@ -66,19 +66,26 @@ class FailureRate:
 
     def on_failure(self, now_ms: int) -> int | None:
         self._failures.append(now_ms)
-        while self._failures and self._failures[0] <= now_ms - self.interval_ms:
+        while self._failures[0] < now_ms - self.interval_ms:
             self._failures.popleft()
         return None if len(self._failures) > self.max_failures else self.delay_ms
 
     def describe(self) -> str:
-        return f"failure-rate: {self.max_failures} failures in {self.interval_ms} ms"
+        return f"failure-rate: {self.max_failures} failures in {self.interval_ms} ms, {self.delay_ms} ms apart"
 
 
 @dataclass
 class ExponentialDelay:
-    """`exponential-delay`: the pause grows with every failure and falls back after a quiet time. Never gives up.
+    """`exponential-delay`: the pause grows with every failure and falls back after a quiet time.
+
+    Quiet is how long the job ran, so it is counted from the end of the last pause, not from the failure before it:
+    otherwise a job that waits longer than the threshold would never have its pause grow further. The jitter keeps
+    jobs that failed together from coming back together; it takes no pause below the initial or above the maximum.
 
     Defaults are Flink's (1 s, 1 min, factor 1.5, reset after 1 h, jitter 10 %).
+
+    Args:
+        attempts: restarts without a quiet time between them; None: it never gives up.
     """
 
     initial_ms: int = 1_000
@@ -89,23 +96,27 @@ class ExponentialDelay:
     attempts: int | None = None
     random: random.Random = field(default_factory=random.Random)
     _delay_ms: float = 0.0
-    _last_ms: int = 0
+    """The last pause before its jitter."""
+    _restarted_ms: int = 0
     _used: int = 0
+    """Restarts since the job last ran quietly."""
 
     def on_failure(self, now_ms: int) -> int | None:
-        if self._delay_ms == 0.0 or now_ms - self._last_ms > self.reset_after_ms:
-            self._delay_ms = float(self.initial_ms)
+        if now_ms - self._restarted_ms >= self.reset_after_ms:
             self._used = 0
-        else:
-            self._delay_ms = min(self._delay_ms * self.multiplier, self.maximum_ms)
-        self._last_ms = now_ms
-        self._used += 1
-        if self.attempts is not None and self._used > self.attempts:
+        if self.attempts is not None and self._used >= self.attempts:
             return None
-        return int(self._delay_ms * (1 + self.jitter * self.random.uniform(-1, 1)))
+        grown = self._delay_ms * self.multiplier if self._used else self.initial_ms
+        self._delay_ms = min(grown, self.maximum_ms)
+        self._used += 1
+        varied = self._delay_ms * (1 + self.jitter * self.random.uniform(-1, 1))
+        delay = int(max(self.initial_ms, min(varied, self.maximum_ms)))
+        self._restarted_ms = now_ms + delay
+        return delay
 
     def describe(self) -> str:
-        return f"exponential-delay: {self.initial_ms} ms x {self.multiplier} up to {self.maximum_ms} ms"
+        limit = "" if self.attempts is None else f", {self.attempts} attempts ({self._used} used)"
+        return f"exponential-delay: {self.initial_ms} ms x {self.multiplier} up to {self.maximum_ms} ms{limit}"
 
 
 def create_restart_strategy(configuration: RestartStrategyConfiguration) -> RestartStrategy:
