@@ -205,6 +205,29 @@ def test_a_strict_header_must_be_the_schema(tmp_path: Path) -> None:
         read_source(source_of(CsvFormat({"id": str, "n": int}, CsvDialect(header="strict")), tmp_path))
 
 
+@pytest.mark.parametrize("on_error", ["fail", "side-output"])
+def test_the_file_whose_header_does_not_fit_is_named(tmp_path: Path, on_error: str) -> None:
+    (tmp_path / "a.csv").write_text("id,x\n1,2\n")
+    (tmp_path / "b.csv").write_text("y,id\n1,2\n")
+    format = CsvFormat({"id": int, "x": int}, CsvDialect(header="names"), on_error=on_error)
+    with pytest.raises(RecordFormatError, match=r"columns y, id; declared are id, x, in '.*/b\.csv', line 1") as caught:
+        read_source(source_of(format, tmp_path))
+    assert "header='skip'" in caught.value.remedy
+
+
+@pytest.mark.parametrize("header", ["none", "skip", "names", "strict"])
+@pytest.mark.parametrize(
+    ("name", "content"), [("b.csv", b""), ("b.csv", b"\xef\xbb\xbf"), ("b.csv.gz", gzip.compress(b""))]
+)
+def test_an_empty_file_among_others_has_no_records(tmp_path: Path, header: str, name: str, content: bytes) -> None:
+    heading = "" if header == "none" else "id,x\n"
+    (tmp_path / "a.csv").write_text(f"{heading}1,2\n")
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "c.csv").write_text(f"{heading}3,4\n")
+    format = CsvFormat({"id": int, "x": int}, CsvDialect(header=header), record="tuple")
+    assert sorted(read_source(source_of(format, tmp_path))) == [(1, 2), (3, 4)]
+
+
 def test_a_stray_quote_does_not_swallow_the_file(tmp_path: Path) -> None:
     rows = [('5" pipe' if n == 3 else f"p{n}", n) for n in range(400)]
     (tmp_path / "a.csv").write_text("".join(f"{text},{n}\n" for text, n in rows))
@@ -249,7 +272,7 @@ def test_a_truncated_gzip_file_is_named(tmp_path: Path) -> None:
 def test_a_binary_file_is_not_read_into_memory_without_end(tmp_path: Path) -> None:
     with (tmp_path / "a.txt").open("wb") as file:
         file.truncate(300 << 20)
-    with pytest.raises(RecordFormatError, match="no end of a line within 64 MiB"):
+    with pytest.raises(RecordFormatError, match=r"no end of a line within 64 MiB from byte 0 on in .*a\.txt'"):
         read_source(source_of(TEXT, tmp_path))
 
 

@@ -32,6 +32,7 @@ class BlockCutter:
     def __init__(self, source: ByteSource, part: FileRange, format: StreamFormat, *, compressed: bool) -> None:
         self._source = source
         self._format = format
+        self._path = part.path
         self._start = part.start
         self._end = (1 << 62) if compressed else part.end
         self._whole = compressed or part.start == 0
@@ -95,7 +96,8 @@ class BlockCutter:
             size *= 4
             if size > 4 * _LONGEST_RECORD:
                 raise RecordFormatError(
-                    f"no end of a {self._format.what} within {_LONGEST_RECORD >> 20} MiB from byte {offset} on",
+                    f"no end of a {self._format.what} within {_LONGEST_RECORD >> 20} MiB "
+                    f"from byte {offset} on in {self._path!r}",
                     remedy="the file is not of this format, or a quote is not closed",
                 )
         if not cut:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.common.errors import RecordFormatError
 from penstock.connectors.file.blocks import BlockCutter
 from penstock.connectors.file.byte_source import ByteSource, codec_of
 from penstock.connectors.file.open_files import OpenFiles
@@ -47,7 +48,10 @@ class LineSplitReader(SplitReader):
 
     def _open(self) -> Decode:
         self._cutter.begin(self._start)
-        self._decode = self._format.decoder(self._cutter.header)
+        try:
+            self._decode = self._format.decoder(self._cutter.header)
+        except RecordFormatError as error:
+            raise RecordFormatError(f"{error.message}, in {self._path!r}, line 1", remedy=error.remedy) from None
         return self._decode
 
     def take_rejected(self) -> list[Any]:

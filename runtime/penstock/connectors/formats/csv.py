@@ -130,9 +130,9 @@ class CsvFormat(StreamFormat):
         return decode
 
     def _columns(self, header: bytes) -> list[str]:
-        """Names of the file's columns in order."""
+        """Names of the file's columns in order. A file without a header line is empty: it has no records either."""
         declared = list(self.shape.names)
-        if self.dialect.header in ("none", "skip"):
+        if self.dialect.header in ("none", "skip") or not header:
             return declared
         text = header.decode("utf-8", "replace").rstrip("\r\n")
         quote = self.dialect.quote or ""

@@ -94,7 +94,14 @@ class StreamFormat(RecordFormat):
 
     @abstractmethod
     def decoder(self, header: bytes) -> Decode:
-        """The function that decodes blocks of a file with this header line (empty if `header_lines` is 0)."""
+        """The function that decodes blocks of a file with this header line.
+
+        Args:
+            header: empty if `header_lines` is 0, and for a file in which nothing stands.
+
+        Raises:
+            RecordFormatError: the header does not fit; the reader adds the file's name.
+        """
 
     def last_record_end(self, data: bytes) -> int:
         """Length of the part of `data`, which begins with a record, that holds whole records; 0 if none is whole."""
