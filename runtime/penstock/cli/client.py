@@ -83,6 +83,8 @@ class RestClient:
     def find_job(self, text: str) -> models.JobSummary:
         """The job with that id, beginning of an id, or name.
 
+        A name may have been used again and again: it means the job that has not ended, else the one that ended last.
+
         Raises:
             RequestFailed: there is none, or more than one.
         """
@@ -90,7 +92,8 @@ class RestClient:
         exact = [job for job in jobs if job.jid == text]
         named = [job for job in jobs if job.name == text and job.state not in ENDED]
         begins = [job for job in jobs if job.jid.startswith(text.lower())]
-        for found in (exact, named, begins):
+        ended = sorted((job for job in jobs if job.name == text and job.state in ENDED), key=lambda job: job.end_time)
+        for found in (exact, named, begins, ended[-1:]):
             if len(found) == 1:
                 return found[0]
             if found:

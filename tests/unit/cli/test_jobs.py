@@ -32,6 +32,26 @@ def test_list_has_sections_for_waiting_and_ended_jobs(terminal: Terminal, gatewa
     assert terminal("list", "-a").lines[-2].endswith(f"{OLD_ID} : Old <b>job</b> (FAILED)")
 
 
+def test_a_name_means_the_running_job_and_else_the_one_that_ended_last(
+    terminal: Terminal, gateway: FakeGateway
+) -> None:
+    earlier = replace(FAILED, id="e" * 32, name=RUNNING.name, end=FAILED.end - 1)
+    last = replace(FAILED, name=RUNNING.name)
+    gateway.all_jobs = {last.id: last, earlier.id: earlier, JOB_ID: RUNNING}
+    assert JOB_ID in terminal("info", RUNNING.name).out
+    del gateway.all_jobs[JOB_ID]
+    assert last.id in terminal("info", RUNNING.name).out
+    assert terminal("checkpoints", RUNNING.name).code == 0
+
+
+def test_an_ended_job_cannot_be_asked_for_more(terminal: Terminal, gateway: FakeGateway) -> None:
+    gateway.all_jobs = {OLD_ID: FAILED}
+    outcome = terminal("stop", FAILED.name)
+    assert outcome.code == 1
+    assert "FAILED" in outcome.err
+    assert "there is no job" not in outcome.err
+
+
 def test_a_savepoint_prints_its_path(terminal: Terminal, gateway: FakeGateway) -> None:
     gateway.polls_until_done = 3
     assert terminal("savepoint", JOB_ID, "s3://b").lines == [
