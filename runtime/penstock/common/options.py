@@ -101,7 +101,7 @@ CHECKPOINT_MIN_PAUSE = duration_option(
 MAX_CONCURRENT_CHECKPOINTS = int_option(
     "execution.checkpointing.max-concurrent-checkpoints",
     1,
-    "How many checkpoints may upload at the same time.",
+    "Kept for Flink's programs; one checkpoint is under way at a time, and one that is due meanwhile follows it.",
     least=1,
 )
 TOLERABLE_FAILED_CHECKPOINTS = int_option(
@@ -150,7 +150,7 @@ RETAINED_CHECKPOINTS = int_option(
 INCREMENTAL_CHECKPOINTS = flag_option(
     "execution.checkpointing.incremental",
     True,
-    "Upload only what changed since the last checkpoint.",
+    "Kept for Flink's programs; both backends upload only what changed since the last checkpoint.",
     "state.backend.incremental",
 )
 STATE_BACKEND = choice_option(
@@ -161,7 +161,10 @@ STATE_BACKEND = choice_option(
     "state.backend",
 )
 ROCKSDB_LOCAL_DIRECTORY = text_option(
-    "state.backend.rocksdb.localdir", None, "Local folder of RocksDB's files; not set: a folder under io.tmp.dirs."
+    "state.backend.rocksdb.localdir",
+    None,
+    "Local folder of RocksDB's files, or several, separated by commas, which the slots share out; not set: a folder "
+    "under io.tmp.dirs.",
 )
 ROCKSDB_PREDEFINED_OPTIONS = choice_option(
     "state.backend.rocksdb.predefined-options",
@@ -292,7 +295,9 @@ METRICS_DELIMITER = text_option(
 )
 TMP_DIRECTORIES = text_option("io.tmp.dirs", None, "Local working folder; not set: the system's.")
 LATENCY_INTERVAL = duration_option(
-    "metrics.latency.interval", timedelta(0), "Time between two latency markers; 0 = none."
+    "metrics.latency.interval",
+    timedelta(0),
+    "Kept for Flink's programs; there are no latency markers. How long an epoch takes is told by penstock top and by REST.",
 )
 TASK_CANCELLATION_INTERVAL = duration_option(
     "task.cancellation.interval", timedelta(seconds=30), "Time between two attempts to stop a task."

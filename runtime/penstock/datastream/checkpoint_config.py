@@ -73,6 +73,8 @@ class CheckpointConfig:
         return self._configuration.get(options.MAX_CONCURRENT_CHECKPOINTS)
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
+        if max_concurrent_checkpoints > 1:
+            warn_no_effect("set_max_concurrent_checkpoints", "one checkpoint is under way at a time")
         return self._set(options.MAX_CONCURRENT_CHECKPOINTS, max_concurrent_checkpoints)
 
     def is_fail_on_checkpointing_errors(self) -> bool:

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from penstock.common import options
+from penstock.common.one_time_warning import warn_no_effect
 from penstock.common.user_location import refusal
 
 
@@ -45,6 +46,8 @@ class EmbeddedRocksDBStateBackend(StateBackend):
     """
 
     def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
+        if enable_incremental_checkpointing is False:
+            warn_no_effect("enable_incremental_checkpointing=False", "checkpoints always upload only what changed")
         self._incremental = enable_incremental_checkpointing
         self._paths: list[str] = []
         self._options = PredefinedOptions.DEFAULT

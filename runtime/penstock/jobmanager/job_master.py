@@ -349,6 +349,7 @@ class JobMaster:
                 backend_options=settings.backend_options,
                 object_store_options=settings.object_store_options,
                 work_dir=settings.work_dir,
+                metric_scopes=settings.metric_scopes,
                 buffer_timeout_s=settings.buffer_timeout_s,
                 collect_lines=self.options.sink.on_line is not None,
                 **self.runner.task_settings,

@@ -13,6 +13,7 @@ from penstock.common import options
 from penstock.common.configuration import Configuration
 from penstock.common.restart_strategy import restart_strategy_of
 from penstock.jobmanager.restart import RestartStrategy, create_restart_strategy
+from penstock.metrics.scope import ScopeFormats
 
 
 def _ms(value: timedelta) -> int:
@@ -49,6 +50,7 @@ class JobSettings:
     chaining: bool = True
     require_uids: bool = False
     work_dir: str = ""
+    metric_scopes: ScopeFormats | None = None
     cancellation_timeout_ms: int = 10_000
     cancellation_interval_ms: int = 30_000
     ha: str = "none"
@@ -98,6 +100,7 @@ class JobSettings:
             cancellation_timeout_ms=_ms(conf.get(options.TASK_CANCELLATION_TIMEOUT)),
             cancellation_interval_ms=_ms(conf.get(options.TASK_CANCELLATION_INTERVAL)),
             work_dir=conf.get(options.TMP_DIRECTORIES) or "",
+            metric_scopes=ScopeFormats.from_configuration(conf.to_dict()),
             ha=conf.get(options.HIGH_AVAILABILITY),
             python_path=[os.path.abspath(path) for path in conf.get(options.PYTHON_FILES)],
         )

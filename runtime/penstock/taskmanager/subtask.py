@@ -14,6 +14,7 @@ from penstock.checkpoint.state_files import StateFileReader, StateFileWriter
 from penstock.connectors.sink import StagedCommittable
 from penstock.graph.job_graph import JobGraph, OperatorNode, Stage
 from penstock.graph.transformation import Exchange
+from penstock.metrics.scope import ScopeFormats
 from penstock.metrics.task import TaskMetrics
 from penstock.state.backend import KeyContext, KeyedStateBackend, SnapshotUpload
 from penstock.state.factory import create_backend, create_timer_service
@@ -41,6 +42,7 @@ class TaskEnvironment:
     backend: str = "hashmap"
     backend_options: dict[str, Any] = field(default_factory=dict)
     work_dir: str = ""
+    metric_scopes: ScopeFormats | None = None
     object_store_options: dict[str, Any] = field(default_factory=dict)
     print_line: Callable[[str], None] | None = None
     results: Callable[[str, list[Any]], None] | None = None
@@ -66,7 +68,9 @@ class Subtask:
                 "subtask_index": str(index),
                 "tm_id": f"{environment.host}-{index}",
                 "task_attempt_num": str(environment.attempt),
-            }
+                "task_attempt_id": f"{environment.job_id}_{stage.id}_{index}_{environment.attempt}",
+            },
+            environment.metric_scopes,
         )
         self.sources: dict[str, SourceOperator] = {}
         self._contexts: dict[int, OperatorContext] = {}

@@ -12,6 +12,7 @@ import io
 import os
 import pickle
 import shutil
+import socket
 import struct
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from pyspark import cloudpickle
 
 from penstock.common.errors import InvalidJob
 from penstock.graph.job_graph import JobGraph
+from penstock.metrics.scope import ScopeFormats
 from penstock.taskmanager.control import ControlConnection, Hello
 from penstock.taskmanager.level import BatchTask, LevelTask, Row
 from penstock.taskmanager.operator import Clock
@@ -49,7 +51,9 @@ class TaskSettings(msgspec.Struct):
     buffer_timeout_s: float = 0.0
     """Of the pipelined runner: a partly filled buffer waits at most that long; infinite: until a barrier."""
     work_dir: str = ""
-    """Where local state files go; empty: the process's temporary folder."""
+    """Where local state files go unless the backend's own option says; empty: the process's temporary folder."""
+    metric_scopes: ScopeFormats | None = None
+    """How identifiers of metrics begin; None: as by default."""
     collect_lines: bool = True
     """print sinks hand their lines to the JobManager; else they write to this process's stdout."""
 
@@ -128,8 +132,9 @@ class _Slot:
         self.slot = slot
         self.clock = clock
         self.levels: dict[int, LevelTask] = {}
-        root = self.settings.work_dir or os.path.join(tempfile.gettempdir(), "penstock")
-        self.work_dir = os.path.join(root, f"{self.settings.job_id}-{self.settings.attempt}-{slot}-{os.getpid()}")
+        self.work_dir = os.path.join(
+            _local_folder(self.settings, slot), f"{self.settings.job_id}-{self.settings.attempt}-{slot}-{os.getpid()}"
+        )
 
     def level(self, level: int) -> LevelTask:
         if level not in self.levels:
@@ -142,6 +147,8 @@ class _Slot:
                 backend=settings.backend,
                 backend_options=settings.backend_options,
                 work_dir=self.work_dir,
+                metric_scopes=settings.metric_scopes,
+                host=socket.gethostname(),
                 object_store_options=settings.object_store_options,
             )
             task = LevelTask(self.graph, level, self.slot, environment)
@@ -155,6 +162,14 @@ class _Slot:
         for task in self.levels.values():
             task.close()
         shutil.rmtree(self.work_dir, ignore_errors=True)
+
+
+def _local_folder(settings: TaskSettings, slot: int) -> str:
+    """Where a slot keeps files of its state. Several folders are on several disks: the slots take turns."""
+    folders = [path.strip() for path in str(settings.backend_options.get("localdir") or "").split(",") if path.strip()]
+    if folders:
+        return folders[slot % len(folders)]
+    return settings.work_dir or os.path.join(tempfile.gettempdir(), "penstock")
 
 
 _SLOTS: dict[tuple[str, int], _Slot] = {}

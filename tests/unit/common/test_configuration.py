@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -197,3 +198,19 @@ class TestTexts:
 def test_the_documentation_has_the_table() -> None:
     page = Path(__file__).parents[3] / "docs" / "configuration.md"
     assert as_markdown() in page.read_text(encoding="utf-8"), "docs/configuration.md: paste what as_markdown() gives"
+
+
+def test_every_option_is_read_or_says_what_it_is_kept_for() -> None:
+    """One that nobody reads, and that does not say so, is a setting that silently does not count."""
+    package = Path(__file__).parents[3] / "runtime" / "penstock"
+    views = {"execution_config.py", "checkpoint_config.py", "state_backend.py", "program.py", "options.py"}
+    code = "\n".join(f.read_text(encoding="utf-8") for f in package.rglob("*.py") if f.name not in views)
+    names = {id(value): name for name, value in vars(options).items()}
+    unread = [
+        option.key
+        for option in OPTIONS.values()
+        if not re.search(rf"\b{names[id(option)]}\b|\"{re.escape(option.key)}\"", code)
+        and not option.key.startswith("state.backend.rocksdb.")  # read by their prefix
+        and not re.search(r"Kept for|noted by the operator|kept free", option.doc)
+    ]
+    assert unread == ["execution.checkpointing.mode"]  # both values mean the same, and it says so

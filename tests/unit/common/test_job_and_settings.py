@@ -82,7 +82,9 @@ class TestExecutionConfig:
         configuration = Configuration.from_dict({"pipeline.auto-watermark-interval": "50ms"})
         config = ExecutionConfig(configuration)
         assert config.get_auto_watermark_interval() == 50
-        config.set_latency_tracking_interval(SECOND).disable_auto_generated_uids()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NoEffectWarning)
+            config.set_latency_tracking_interval(SECOND).disable_auto_generated_uids()
         assert configuration.to_dict()["metrics.latency.interval"] == "1s"
         assert config.get_latency_tracking_interval() == 1000
         assert not config.has_auto_generated_uids_enabled()

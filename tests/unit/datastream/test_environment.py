@@ -145,7 +145,13 @@ class TestSettings:
             _add_jars(env)
         assert len(warned) == 1
         assert warned[0].filename == __file__
-        for call in (env.get_config().enable_force_kryo, lambda: env.set_python_executable("python3")):
+        for call in (
+            env.get_config().enable_force_kryo,
+            lambda: env.set_python_executable("python3"),
+            lambda: env.get_config().set_latency_tracking_interval(1_000),
+            lambda: env.get_checkpoint_config().set_max_concurrent_checkpoints(2),
+            lambda: EmbeddedRocksDBStateBackend(enable_incremental_checkpointing=False),
+        ):
             with pytest.warns(NoEffectWarning):
                 call()
 
