@@ -78,7 +78,7 @@ class EpochLoop:
             self._run_epoch(None, exclusive=True, finish=False)
             self._settle_events()
             return None
-        exclusive = request is not None and (finish or self._parts.exclusive is not None)
+        exclusive = request is not None and (finish or self._parts.ends_attempt)
         self._run_epoch(request, exclusive=exclusive, finish=finish)
         self._handle_events()
         return self._settle(request) if exclusive else None

@@ -202,7 +202,7 @@ class JobMaster:
         assert operation is not None
         self._requests.set_wanted(operation)
         operation.arguments["restarted"] = True
-        self._end_attempt("rescaled")
+        self._end_attempt("the job was rescaled meanwhile: ask again")
         self.history.move(JobStatus.INITIALIZING, self._now())
 
     def fail_over(self, error: Exception) -> int:
@@ -392,7 +392,7 @@ class JobMaster:
 
     def _grow_back(self) -> None:
         """Adaptive: slots have come back, so return to the parallelism the job wants."""
-        if self.parts.exclusive is None:
+        if self.parts.exclusive is None and not self._requests.is_taking_savepoint:
             parallelism = self.scheduler.can_grow_to(self.runner)
             if parallelism is not None:
                 operation = Operation("rescale", {"parallelism": parallelism, "trigger": "slots"})

@@ -42,6 +42,11 @@ class JobParts:
     """Savepoints and checkpoints that were asked for, by request id."""
     wake: threading.Event = field(default_factory=threading.Event)
 
+    @property
+    def ends_attempt(self) -> bool:
+        """The next snapshot is the last thing the attempt does; not so in the attempt that a rescale has begun."""
+        return self.exclusive is not None and "restarted" not in self.exclusive.arguments
+
 
 @dataclass
 class JobMasterOptions:

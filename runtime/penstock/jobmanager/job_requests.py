@@ -43,6 +43,8 @@ class JobRequests:
         self._history = history
         self._done = done
         self._queue: queue.SimpleQueue[Operation] = queue.SimpleQueue()
+        self._put_off: list[Operation] = []
+        """A savepoint that came with a rescale, or a rescale that came with a savepoint: the other one is done first."""
         self._insisting: threading.Thread | None = None
 
     # --- from other threads -----------------------------------------------------------------------------------
@@ -131,6 +133,7 @@ class JobRequests:
         Raises:
             Stopped: the job is to end.
         """
+        self._requeue()
         while not self._queue.empty():
             operation = self._queue.get()
             try:
@@ -138,16 +141,30 @@ class JobRequests:
             except PenstockError as error:
                 operation.fail(str(error))
 
+    def _requeue(self) -> None:
+        put_off, self._put_off = self._put_off, []
+        for operation in put_off:
+            self._queue.put(operation)
+
+    @property
+    def is_taking_savepoint(self) -> bool:
+        """One was asked for and is not complete: the end of the attempt would be its end."""
+        return any(operation.kind == "savepoint" for operation in self._parts.waiting.values())
+
     def _carry_out(self, operation: Operation) -> None:
         parts = self._parts
         coordinator = parts.checkpoints.coordinator
         match operation.kind:
             case "cancel":
+                if parts.exclusive is not None:
+                    parts.exclusive.fail("the job was cancelled meanwhile")
                 parts.exclusive = operation
                 self._history.move(JobStatus.CANCELLING, self._now())
                 raise Stopped(JobStatus.CANCELED)
             case "suspend":
                 raise Stopped(JobStatus.SUSPENDED)
+            case "savepoint" if parts.ends_attempt:
+                self._put_off.append(operation)
             case "savepoint":
                 coordinator.trigger_savepoint(operation.arguments.get("directory") or None, request_id=operation.id)
                 parts.waiting[operation.id] = operation
@@ -171,7 +188,9 @@ class JobRequests:
                 operation.fail(f"unknown request {other!r}")
 
     def handle_while_down(self) -> None:
-        """Between attempts there are no tasks: cancelling works, a new parallelism is noted, the rest must wait.
+        """Between attempts there are no tasks: cancelling works, a new parallelism is noted, the rest is refused.
+
+        During a rescale that is over in a moment, savepoints and checkpoints wait for the attempt to come.
 
         Raises:
             Stopped: the job is to end.
@@ -187,6 +206,8 @@ class JobRequests:
                     continue
                 self.set_wanted(operation)
                 operation.complete(result=self._scheduler.wanted)
+            elif self._parts.exclusive is not None and operation.kind in ("savepoint", "checkpoint"):
+                self._put_off.append(operation)
             else:
                 operation.fail(f"the job is {self._history.status.value}; try again when it is RUNNING")
 
@@ -196,7 +217,7 @@ class JobRequests:
             self._scheduler.wanted = int(operation.arguments["parallelism"])
 
     def begin_rescale(self, operation: Operation) -> None:
-        """Trigger the snapshot that the attempt ends with."""
+        """Trigger the snapshot that the attempt ends with; a savepoint that is being taken comes first."""
         parts, scheduler = self._parts, self._scheduler
         parallelism = int(operation.arguments["parallelism"])
         if parts.exclusive is not None:
@@ -209,6 +230,9 @@ class JobRequests:
         refusal = scheduler.refuse(parallelism, self.runner)
         if refusal is not None:
             operation.fail(refusal)
+            return
+        if self.is_taking_savepoint:
+            self._put_off.append(operation)
             return
         operation.arguments |= {"old": scheduler.parallelism, "started": self._now()}
         parts.exclusive = operation
@@ -227,6 +251,7 @@ class JobRequests:
             if not operation.is_done:
                 operation.fail(ended)
         self._done.set()
+        self._requeue()
         while not self._queue.empty():
             self._queue.get().fail(ended)
 
