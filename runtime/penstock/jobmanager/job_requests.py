@@ -65,10 +65,10 @@ class JobRequests:
         self._insist()
 
     def _ask_with_slots(self, operation: Operation) -> None:
-        """A local cluster starts the workers that a rescale needs, while the job runs on."""
+        """A local cluster starts the workers that a rescale needs, while the job runs on; none for what is refused."""
         parallelism = int(operation.arguments["parallelism"])
         try:
-            if parallelism <= self._scheduler.graph.max_parallelism:
+            if self._scheduler.refuse_graph(parallelism) is None:
                 self.runner.ensure_slots(parallelism)
         except PenstockError as error:
             operation.fail(str(error))
@@ -223,7 +223,8 @@ class JobRequests:
         if parts.exclusive is not None:
             operation.fail(f"a {parts.exclusive.kind} is in progress")
             return
-        if parallelism == scheduler.parallelism:
+        # With slots that came back, operators that set a parallelism of their own may grow beyond the job's.
+        if parallelism == scheduler.parallelism and operation.arguments.get("trigger") != "slots":
             self.set_wanted(operation)
             operation.complete(result=parallelism)
             return

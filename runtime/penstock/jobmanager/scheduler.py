@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from penstock.common.errors import NotEnoughSlots
+from penstock.common.errors import NotEnoughSlots, PenstockError
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.graph.stream_graph import JobGraphBuilder
@@ -37,7 +37,9 @@ class JobScheduler:
         self.parallelism = options.parallelism or program.parallelism
         """Of the attempt that runs."""
         self.wanted = self.parallelism
-        self.graph: JobGraph = self._build_graph()
+        self._limit: int | None = None
+        """Adaptive: the slots the attempt makes do with, fewer than it needs; None: it has what it needs."""
+        self.graph: JobGraph = self._build_graph(self.wanted)
 
     @property
     def is_adaptive(self) -> bool:
@@ -58,15 +60,14 @@ class JobScheduler:
         pause(0)
         while True:
             self.parallelism = self.wanted
-            needed = self._build_graph().slots
-            available = runner.available_slots()
+            graph = self._build_graph(self.wanted)
+            needed, available = graph.slots, runner.available_slots()
             if available >= needed:
-                break
+                return self._settle(graph, None)
             waited = time.monotonic() - started
             if self.is_adaptive and available >= 1 and waited >= self._options.stabilization_s:
-                self.parallelism = available
                 tell(f"{available} of {needed} slots: going on with parallelism {available}")
-                break
+                return self._settle(self._build_graph(self.wanted, available), available)
             if waited >= self._options.slot_timeout_s:
                 raise NotEnoughSlots(
                     f"job {self._program.name!r} needs {needed} slots, the cluster has {available}, "
@@ -77,20 +78,25 @@ class JobScheduler:
                 told = True
                 tell(f"waiting for slots: {available} of {needed}")
             pause(PAUSE_S)
-        self.graph = self._build_graph()
-        return self.graph
+
+    def _settle(self, graph: JobGraph, limit: int | None) -> JobGraph:
+        self.graph, self.parallelism, self._limit = graph, graph.parallelism, limit
+        return graph
 
     def can_grow_to(self, runner: Runner) -> int | None:
         """Adaptive: slots have come back; the parallelism nearest to the wanted one. None: there is nothing to gain."""
-        if self.parallelism >= self.wanted or not self.is_adaptive:
+        if self._limit is None:
             return None
         available = runner.available_slots()
-        return min(available, self.wanted) if available > self.parallelism else None
+        if available <= self._limit or self._build_graph(self.wanted, available).slots <= self.graph.slots:
+            return None
+        return min(available, self.wanted)
 
     def refuse(self, parallelism: int, runner: Runner) -> str | None:
         """Why the job cannot run with this parallelism; None: it can."""
-        if not 1 <= parallelism <= self.graph.max_parallelism:
-            return f"parallelism {parallelism} is not in 1..{self.graph.max_parallelism} (the max parallelism)"
+        refusal = self.refuse_graph(parallelism)
+        if refusal is not None:
+            return refusal
         available = runner.available_slots()
         if available < parallelism and parallelism > self.parallelism and not self.is_adaptive:
             return (
@@ -99,14 +105,32 @@ class JobScheduler:
             )
         return None
 
-    def _build_graph(self) -> JobGraph:
+    def refuse_graph(self, parallelism: int) -> str | None:
+        """Why there is no job graph of this parallelism, on whatever cluster; None: there is. From any thread."""
+        if not 1 <= parallelism <= self.graph.max_parallelism:
+            return f"parallelism {parallelism} is not in 1..{self.graph.max_parallelism} (the max parallelism)"
+        try:
+            self._build_graph(parallelism)
+        except PenstockError as error:
+            return str(error)
+        return None
+
+    def _build_graph(self, wanted: int, available: int | None = None) -> JobGraph:
+        """
+        Args:
+            wanted: parallelism of operators that set none.
+            available: no operator gets more slots than these; None: as many as it wants.
+
+        Raises:
+            InvalidJob: an operator cannot run with this parallelism.
+        """
         program, settings = self._program, self._settings
         return JobGraphBuilder(
             program.transformations,
             name=program.name,
-            parallelism=self.parallelism,
+            parallelism=wanted if available is None else min(wanted, available),
             max_parallelism=program.max_parallelism,
-            limit=self.parallelism if self.parallelism < self.wanted else None,
+            limit=available,
             chaining=settings.chaining,
             job_parameters=program.global_job_parameters,
             auto_watermark_interval_ms=settings.auto_watermark_interval_ms,

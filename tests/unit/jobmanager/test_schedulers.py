@@ -65,6 +65,17 @@ def running(folder: Path, scheduler: str) -> Iterator[tuple[JobMaster, Slots]]:
     verify(PLAN, f"file://{folder}/output")
 
 
+def a_wide_operator(max_parallelism: int) -> JobScheduler:
+    """Everything with parallelism 2, but `wide` with 4; `narrow` must not have more than its maximum."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_source(NumberSequenceSource(1, 10), None, "numbers")
+    stream = stream.key_by(int).sum().name("narrow").set_max_parallelism(max_parallelism)
+    stream.map(str).name("wide").set_parallelism(4).print()
+    options = JobMasterOptions(parallelism=2, stabilization_s=0)
+    settings = JobSettings.from_configuration({"jobmanager.scheduler": "adaptive"})
+    return JobScheduler(env.get_program("wide"), settings, options)
+
+
 def five_operators() -> JobScheduler:
     """A to E: C and E with parallelism 2, the others 4."""
     env = StreamExecutionEnvironment.get_execution_environment()
@@ -99,6 +110,22 @@ def test_adaptive_goes_on_with_the_slots_that_are_left_and_grows_again(tmp_path:
         until(lambda: master.parallelism == 3 and master.history.status is JobStatus.RUNNING, master)
     assert master.history.restarts == 1
     assert [(r.old_parallelism, r.new_parallelism, r.trigger) for r in master.history.rescales] == [(2, 3, "slots")]
+
+
+def test_adaptive_gives_no_operator_more_than_it_wants() -> None:
+    """Three of the four slots are there: that many would be above an operator's max parallelism."""
+    scheduler, slots = a_wide_operator(max_parallelism=2), Slots(3)
+    graph = scheduler.place(slots, lambda _: None, print)
+    assert [(node.name, node.parallelism) for node in graph.operators if node.name in ("narrow", "wide")] == [
+        ("narrow", 2),
+        ("wide", 3),
+    ]
+    assert scheduler.parallelism == 2
+    assert scheduler.can_grow_to(slots) is None
+    slots.give_back(1)
+    assert scheduler.can_grow_to(slots) == 2
+    assert scheduler.place(slots, lambda _: None, print).slots == 4
+    assert scheduler.can_grow_to(slots) is None
 
 
 def test_default_waits_for_the_slots_it_needs(tmp_path: Path) -> None:
