@@ -74,6 +74,10 @@ class ExchangeSpec:
     source_parallelism: int
     parallelism: int
     max_parallelism: int
+    name: str = ""
+    """Of the operator whose output it carries; errors of key selectors and partitioners name it."""
+    user_location: str = ""
+    """Of the call that partitions the stream, else of that operator."""
     targets: list[ExchangeTarget] = field(default_factory=list)
     level: int = 0
     """Level of the deepest target; every target stage takes its buffers at its own level."""

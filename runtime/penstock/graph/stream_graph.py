@@ -278,6 +278,8 @@ class JobGraphBuilder:
                         source_parallelism=up.parallelism,
                         parallelism=node.parallelism,
                         max_parallelism=node.max_parallelism,
+                        name=up.name,
+                        user_location=partitioning.user_location or up.user_location,
                     )
                     exchanges.append(exchange)
                     shared[key] = exchange

@@ -44,6 +44,8 @@ class Partitioning:
     key_selector: Callable[[Any], Any] | None = None
     key_field: str | int | None = None
     partitioner: Callable[[Any, int], int] | None = None
+    user_location: str = ""
+    """`file:line` of the user's call, where what it gave can fail."""
 
 
 FORWARD = Partitioning(Exchange.FORWARD)

@@ -11,17 +11,22 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from itertools import compress, cycle
-from typing import Any, cast
+from collections.abc import Callable
+from itertools import compress, repeat
+from operator import index
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.common.errors import PenstockError, UserFunctionError
 from penstock.graph.job_graph import ExchangeSpec
 from penstock.graph.transformation import Exchange
 from penstock.state.key_groups import column_key_groups, keys_key_groups, subtask_for_key_group
+from penstock.state.key_hash import stable_hash
 from penstock.taskmanager.batch import MIN_TIMESTAMP, Batch, ColumnBatch, RowBatch
+from penstock.taskmanager.operators.fields import shortened
+from penstock.taskmanager.operators.user_code import position, raise_user_error, select_keys
 from penstock.taskmanager.rows import encode_buffer, retarget
 
 BUFFER_RECORDS = 4_000
@@ -218,7 +223,11 @@ class KeyGroupWriter(ExchangeWriter):
                 return
         rows = batch.rows()
         values, timestamps = rows.values, rows.timestamps
-        chosen = self._key_targets.of(list(map(self._selector, values)))
+        keys = select_keys(self.spec, self._selector, values)
+        try:
+            chosen = self._key_targets.of(keys)
+        except Exception as error:
+            self._fail(error, keys, values)
         if self._masks:
             self._split_by_mask(values, timestamps, bytes(chosen))
             return
@@ -243,7 +252,10 @@ class KeyGroupWriter(ExchangeWriter):
                 self._append(target, part, None if timestamps is None else list(compress(timestamps, selected)))
 
     def _write_columns(self, batch: ColumnBatch, column: pa.Array) -> None:
-        targets = self._target_array[column_key_groups(column, self.spec.max_parallelism)]
+        try:
+            targets = self._target_array[column_key_groups(column, self.spec.max_parallelism)]
+        except Exception as error:
+            self._fail(error, column.to_pylist(), batch.rows().values)
         for target in range(self._targets):
             indices = np.flatnonzero(targets == target)
             if not len(indices):
@@ -254,6 +266,16 @@ class KeyGroupWriter(ExchangeWriter):
             part = batch.columns.take(pa.array(indices))
             timestamps = None if batch.timestamps is None else batch.timestamps[indices]
             self._send(target, ColumnBatch(part, timestamps, batch.make_rows))
+
+    def _fail(self, error: Exception, keys: list[Any], values: list[Any]) -> NoReturn:
+        """One of the keys is none. All were hashed at once: which one it is, is looked for only now."""
+        for key, value in zip(keys, values, strict=True):
+            try:
+                stable_hash(key)
+            except PenstockError as refusal:
+                refusal.message += f", the key of {shortened(value)}"
+                raise_user_error(self.spec, refusal, "")
+        raise_user_error(self.spec, error, f"hashing the keys of a batch of {len(values)} records")
 
 
 class RoundRobinWriter(ExchangeWriter):
@@ -313,9 +335,7 @@ class BroadcastWriter(ExchangeWriter):
 class ChosenTargetWriter(ExchangeWriter):
     """Shuffle (uniform random) and the user's partitioner: a target per record."""
 
-    def __init__(
-        self, spec: ExchangeSpec, sender: int, emit: Emit, choose: Callable[[list[Any]], Iterator[int]]
-    ) -> None:
+    def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit, choose: Callable[[list[Any]], list[int]]) -> None:
         super().__init__(spec, sender, emit)
         self._choose = choose
 
@@ -323,18 +343,54 @@ class ChosenTargetWriter(ExchangeWriter):
         rows = batch.rows()
         split: dict[int, tuple[list[Any], list[int]]] = {}
         stamps = rows.timestamps
-        for index, (value, target) in enumerate(zip(rows.values, self._choose(rows.values), strict=False)):
-            if not 0 <= target < self._targets:
-                raise ValueError(
-                    f"the partitioner chose subtask {target!r}; it must return 0..{self._targets - 1} "
-                    f"for {self._targets} partitions"
-                )
+        for n, (value, target) in enumerate(zip(rows.values, self._choose(rows.values), strict=True)):
             part = split.setdefault(target, ([], []))
             part[0].append(value)
             if stamps is not None:
-                part[1].append(stamps[index])
+                part[1].append(stamps[n])
         for target, (values, part_stamps) in split.items():
             self._append(target, values, None if stamps is None else part_stamps)
+
+
+class Partitioner:
+    """The targets that the user's partitioner chooses; what it raises, and what is no target, names the record."""
+
+    def __init__(self, spec: ExchangeSpec) -> None:
+        partitioner, selector = spec.partitioning.partitioner, spec.partitioning.key_selector
+        assert partitioner is not None
+        assert selector is not None
+        self._spec = spec
+        self._partitioner = partitioner
+        self._selector = selector
+        self._targets = frozenset(range(spec.parallelism))
+
+    def __call__(self, values: list[Any]) -> list[int]:
+        keys = select_keys(self._spec, self._selector, values)
+        iterator = iter(keys)
+        try:
+            chosen = list(map(self._partitioner, iterator, repeat(self._spec.parallelism)))
+        except Exception as error:
+            record = shortened(values[position(keys, iterator)])
+            raise_user_error(self._spec, error, f"the partitioner on {record}", "let it choose a subtask for every key")
+        try:
+            is_right = self._targets.issuperset(map(index, chosen))
+        except TypeError:  # no whole numbers
+            is_right = False
+        if not is_right:
+            self._refuse(chosen, values)
+        return chosen
+
+    def _refuse(self, chosen: list[Any], values: list[Any]) -> NoReturn:
+        partitions = len(self._targets)
+        wrong = (n for n, target in enumerate(chosen) if not (hasattr(target, "__index__") and target in self._targets))
+        n = next(wrong)
+        raise UserFunctionError(
+            f"the partitioner chose subtask {chosen[n]!r} for {shortened(values[n])}; it must return 0..{partitions - 1} "
+            f"for {partitions} partitions",
+            remedy="compute the subtask from the number of partitions that the partitioner is given",
+            operator=self._spec.name,
+            location=self._spec.user_location,
+        )
 
 
 def create_writer(spec: ExchangeSpec, sender: int, emit: Emit) -> ExchangeWriter:
@@ -355,14 +411,9 @@ def create_writer(spec: ExchangeSpec, sender: int, emit: Emit) -> ExchangeWriter
             return RoundRobinWriter(spec, sender, emit, _rescale_share(sender, spec.source_parallelism, targets))
         case Exchange.SHUFFLE:
             rng = random.Random()
-            return ChosenTargetWriter(spec, sender, emit, lambda vs: (rng.randrange(targets) for _ in vs))
+            return ChosenTargetWriter(spec, sender, emit, lambda vs: [rng.randrange(targets) for _ in vs])
         case Exchange.CUSTOM:
-            partitioner, selector = partitioning.partitioner, partitioning.key_selector
-            assert partitioner is not None
-            assert selector is not None
-            return ChosenTargetWriter(
-                spec, sender, emit, lambda vs: map(partitioner, map(selector, vs), cycle((targets,)))
-            )
+            return ChosenTargetWriter(spec, sender, emit, Partitioner(spec))
 
 
 def _rescale_share(sender: int, senders: int, targets: int) -> range:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.type_inference import ObjectTypeInfo, element_type, to_type_info
 from penstock.common.typeinfo import TupleTypeInfo
-from penstock.common.user_location import refusal
+from penstock.common.user_location import refusal, user_location
 from penstock.datastream import functions as f
 from penstock.datastream.function import has_life_cycle
 from penstock.datastream.streams.checks import checked_function
@@ -42,7 +42,7 @@ class KeyedStream(DataStream):
         SUM = "sum"
 
     def __init__(self, original: DataStream, key: SelectedKey, key_type: TypeInformation | None) -> None:
-        partitioning = Partitioning(Exchange.KEY_GROUP, key.selector, key.field)
+        partitioning = Partitioning(Exchange.KEY_GROUP, key.selector, key.field, user_location=user_location())
         edges = original._partitioned(partitioning, "key_by")._inputs
         super().__init__(original._env, edges, original._type_info, view="key_by")
         self._original = original

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.common.user_location import user_location
 from penstock.datastream import functions as f
 from penstock.datastream.streams.checks import checked_function
 from penstock.datastream.streams.key_selectors import selected_key
@@ -29,7 +30,8 @@ class StreamRouting(RecordedStream):
         checked_function(partitioner, f.Partitioner, operation="partition_custom", arguments=2, methods=("partition",))
         key = selected_key(key_selector, self._type_info, "partition_custom")
         choose: Any = getattr(partitioner, "partition", partitioner)
-        return self._partitioned(Partitioning(Exchange.CUSTOM, key.selector, key.field, choose), "partition_custom")
+        partitioning = Partitioning(Exchange.CUSTOM, key.selector, key.field, choose, user_location())
+        return self._partitioned(partitioning, "partition_custom")
 
     def shuffle(self) -> DataStream:
         """Each value to a random subtask."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 import traceback
 from operator import length_hint
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 import penstock
 from penstock.common.errors import InvalidJob, PenstockError, UserFunctionError
 from penstock.datastream.functions import close_function, open_function
-from penstock.taskmanager.operator import Operator, OperatorContext
+from penstock.taskmanager.operator import Operator
 from penstock.taskmanager.operators.fields import shortened
 
 if TYPE_CHECKING:
@@ -23,7 +23,18 @@ if TYPE_CHECKING:
 
     from penstock.state.backend import KeyContext
 
+_REMEDY = "fix the function, or let it send such records to a side output"
 _PACKAGE = str(Path(next(iter(penstock.__path__))).resolve())
+
+
+class Place(Protocol):
+    """Where in the job user code runs: an operator's context, or an exchange."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def user_location(self) -> str: ...
 
 
 def bind(function: Any, method: str) -> Callable[..., Any]:
@@ -48,22 +59,22 @@ def position(values: list[Any], iterator: Iterator[Any]) -> int:
     return len(values) - length_hint(iterator) - 1
 
 
-def raise_user_error(context: OperatorContext, error: Exception, what: str) -> NoReturn:
+def raise_user_error(place: Place, error: Exception, what: str, remedy: str = _REMEDY) -> NoReturn:
     """Raises `UserFunctionError` for what user code raised; Penstock's own errors pass, with the operator filled in.
 
     Args:
         what: names the call and the record, for the message.
     """
     if isinstance(error, PenstockError):
-        error.operator = error.operator or context.name
-        error.location = error.location or context.user_location
+        error.operator = error.operator or place.name
+        error.location = error.location or place.user_location
         raise error
     frame = _user_frame(error)
     raise UserFunctionError(
         f"{what} raised {type(error).__name__}: {error}{frame}",
-        remedy="fix the function, or let it send such records to a side output",
-        operator=context.name,
-        location=context.user_location,
+        remedy=remedy,
+        operator=place.name,
+        location=place.user_location,
     ) from error
 
 
@@ -131,11 +142,16 @@ def _name(function: Any) -> str:
     return name if isinstance(name, str) else type(function).__qualname__
 
 
-def select_keys(context: OperatorContext, selector: Callable[[Any], Any], values: list[Any]) -> list[Any]:
+def select_keys(place: Place, selector: Callable[[Any], Any], values: list[Any]) -> list[Any]:
     """The key of every record."""
     iterator = iter(values)
     try:
         return list(map(selector, iterator))
     except Exception as error:
         index = position(values, iterator)
-        raise_user_error(context, error, f"the key selector on {shortened(values[index])}")
+        raise_user_error(
+            place,
+            error,
+            f"the key selector on {shortened(values[index])}",
+            "let the key selector work on every record, or filter such records out before",
+        )
