@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 STRIDE ?= 1
 
-.PHONY: help setup demo test test-spark test-soak test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
+.PHONY: help setup demo test test-spark test-soak test-api test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s '	'
@@ -27,6 +27,9 @@ test-spark: $(STAMP) ## changes and faults on clusters of real Spark processes, 
 
 test-soak: $(STAMP) ## a short soak: random faults on real Spark and a real S3 server, both runners
 	@$(BIN)/python -m pytest -q -m chaos tests
+
+test-api: $(STAMP) ## the CRDs under kubectl, and the chart's rights, on a real API server without pods
+	@$(BIN)/python -m pytest -q -m "not e2e" tests/integration/operator/test_kubectl.py tests/integration/operator/test_rights.py
 
 test-faults: $(STAMP) ## the operator killed, its calls refused and edits made at every STRIDE-th call of every flow
 	@PENSTOCK_FAULTS_STRIDE=$(STRIDE) $(BIN)/python -m pytest -q -m faults tests/unit/operator

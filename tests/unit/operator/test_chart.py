@@ -13,7 +13,7 @@ import yaml
 from penstock_operator.kube.access import REQUIRED
 from tools.devcluster import binaries
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts/penstock-operator"
