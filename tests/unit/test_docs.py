@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.common.options import STATE_BACKEND
+from penstock.common.options import OPTIONS, STATE_BACKEND
+from penstock.jobmanager.failures import _FATAL
 from penstock.state.rocksdb_database import DEFAULTS
 from penstock.testing import OperatorHarness
 
@@ -56,6 +57,14 @@ STATE = (ROOT / "docs/state.md").read_text()
 def test_state_md_has_every_option_of_the_backends() -> None:
     assert not [name for name in DEFAULTS if f"`{name}`" not in STATE]
     assert not [kind for kind in ("hashmap", "rocksdb") if f"`{kind}`" not in STATE or kind not in str(STATE_BACKEND)]
+
+
+def test_failover_md_has_every_failure_that_ends_a_job_and_every_setting() -> None:
+    page = (ROOT / "docs/failover.md").read_text()
+    assert not [code for code in _FATAL if f"`{code}`" not in page]
+    settings = [key.rpartition(".")[2] for key in OPTIONS if re.match(r"restart-strategy\..*-.*\.", key)]
+    assert settings
+    assert not [name for name in settings if f"`{name}`" not in page]
 
 
 def test_the_example_of_state_md_runs() -> None:

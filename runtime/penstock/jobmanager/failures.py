@@ -1,4 +1,28 @@
-"""What a job can fail with: as an exception in the JobManager, for its author, and in the job's history."""
+"""Failover: what a job can fail with, which failures end it, and what they are told as.
+
+The problem. State is spread over Python workers, positions are in the JobManager, output is half written, and any process
+may be gone at any moment, or only seem to be. Mending the one task that failed would need to know what every other one has
+done since; Flink restarts the connected region for that, and here everything that exchanges records is one region anyway.
+
+The way. Nothing is mended. Whatever goes wrong in an epoch becomes one exception in the JobMaster's thread: a failure in an
+ack (`JobFailed`), a Spark job, executor or connection that is gone (`EpochFailed`), too many failed checkpoints, storage or a
+commit that does not work. `JobMaster.fail_over` records it, asks the restart strategy (`restart`, pure) for a pause, and voids
+the attempt: requests that need it fail, unfinished checkpoints are given up. After the pause the job begins as at its first
+start: wait for slots (`scheduler`), claim the next leader epoch, take the newest complete checkpoint, commit what its manifest
+promised, discard output that no manifest names, rewind the sources, run.
+
+What holds.
+- State of a failed attempt is never used again. The attempt's number is the leader epoch, so no two share one; a task that
+  is asked for another attempt's state, or for another epoch's, has none (`StateNotLocal`), and acks of an older one are dropped.
+- An exception never leaves a task: Spark would retry it, elsewhere, without its state. Spark's own recovery is off.
+- A failure that the next attempt would meet again (`_FATAL`) ends the job at once, whatever the strategy says; so does a lack
+  of slots before the first attempt. A user's exception is not among them: the record may come out otherwise, or the service be back.
+- Who finds that somebody else has taken over (`Fenced`) does not fail over but stops, and touches nothing.
+- Counting is in memory: a JobManager that is started anew begins with fresh attempts. A rescale is no failure.
+
+The whole table, from the outside, is docs/failover.md. Prior art: Flink's ExecutionFailureHandler, RestartBackoffTimeStrategy
+and RestartAllFailoverStrategy.
+"""
 
 from __future__ import annotations
 

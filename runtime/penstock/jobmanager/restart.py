@@ -1,4 +1,7 @@
-"""Restart strategies (S37): whether a failed job is restarted, and after how long. Pure; time comes as an argument."""
+"""Restart strategies (S37): whether a failed job is restarted, and after how long. Pure; time comes as an argument.
+
+The protocol around them heads `failures`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,26 @@
-"""How parallel a job runs: what it wants, what there are slots for, and the job graph of that.
+"""Rescaling: how parallel a job runs, what it wants, what there are slots for, and how it gets from one to the other.
 
-`default` waits for the slots the wanted parallelism needs. `adaptive` goes on with fewer after a moment, and returns to what
-is wanted when slots come back.
+The problem. With another parallelism every key group, split and operator state may belong to another subtask, and each record
+has to find its key's state where it now is. Handing state from task to task while records flow (Megaphone, Rhino) needs a
+protocol between all pairs; stopping the job with a savepoint and starting it again costs the start of every process.
+
+The way lies between them. An attempt is cheap to begin while its processes stay, so a rescale is: one last snapshot, and
+another attempt from it with another graph.
+1. `JobRequests.begin_rescale` refuses what cannot be (`refuse`) before anything is given up, and asks for a checkpoint; from
+   then on the job is exclusive to the rescale. A savepoint that is being taken comes first.
+2. The epoch that takes this checkpoint reads no input and its uploads are waited for. The job stands still until the manifest
+   is stored and `EpochLoop` raises `Rescaled`: from here on the new parallelism is the wanted one.
+3. `JobMaster.begin_rescaled_attempt` begins anew as after a failure, without a pause and without counting one: `place`,
+   next leader epoch, restore by key group, sources and operator state redistributed, commits of the snapshot carried out.
+4. When the first epoch has run, the request is answered.
+
+What holds. Until the manifest is stored the job can go on as it was, and does if the snapshot fails. After it everything is
+durable, and a failure is an ordinary one: the next attempt has the new parallelism. Only operators that set no parallelism of
+their own follow; key groups (the max parallelism) never change. Slots that stay keep their executor, not their state.
+
+`default` waits for the slots that the wanted parallelism needs. `adaptive` goes on with those that are there after a moment,
+and rescales itself when slots come back, at a barrier like any other. From the outside: docs/rescaling.md. Prior art: Flink's
+AdaptiveScheduler and its declarative resources, key groups as in Carbone et al., "State Management in Apache Flink" (2017).
 """
 
 from __future__ import annotations
