@@ -37,6 +37,7 @@ from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.checkpoints import operator_infos
+from penstock.jobmanager.declared_state import check_declared_states
 from penstock.jobmanager.embedded import EmbeddedExecutor
 from penstock.jobmanager.executor_logs import ExecutorLogs
 from penstock.jobmanager.job_master import JobMaster
@@ -252,6 +253,7 @@ class _Collector:
             job_parameters=program.global_job_parameters,
             require_uids=not conf.get(options.AUTO_GENERATE_UIDS),
         ).build()
+        check_declared_states(self.graph)
         raise _Built
 
     def execute(self, program: Program) -> JobExecutionResult:

@@ -32,6 +32,7 @@ from penstock.common.errors import NotEnoughSlots, PenstockError
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.jobmanager.declared_state import check_declared_states
 from penstock.jobmanager.job_parts import JobMasterOptions
 from penstock.jobmanager.runner import Runner
 from penstock.jobmanager.settings import JobSettings
@@ -47,6 +48,7 @@ class JobScheduler:
 
     Raises:
         InvalidJob: it cannot be built.
+        KeyedStateNotAvailable, StateNameConflict, StateTypeError: a function declares a state that it cannot have.
     """
 
     def __init__(self, program: Program, settings: JobSettings, options: JobMasterOptions) -> None:
@@ -59,6 +61,7 @@ class JobScheduler:
         self._limit: int | None = None
         """Adaptive: the slots the attempt makes do with, fewer than it needs; None: it has what it needs."""
         self.graph: JobGraph = self._build_graph(self.wanted)
+        check_declared_states(self.graph)
 
     @property
     def is_adaptive(self) -> bool:

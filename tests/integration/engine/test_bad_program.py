@@ -80,6 +80,8 @@ def test_keyed_state_in_a_map_without_key_by(tmp_path: Path) -> None:
     assert refusal.operator == "counts"
     assert refusal.points_to(__file__)
     assert "key_by" in refusal.told
+    assert not refusal.was_accepted
+    assert nothing_touched(tmp_path)
 
 
 def test_a_state_name_used_twice(tmp_path: Path) -> None:
@@ -90,6 +92,8 @@ def test_a_state_name_used_twice(tmp_path: Path) -> None:
     assert "'seen'" in refusal.message
     assert refusal.operator == "twice"
     assert refusal.points_to(__file__)
+    assert not refusal.was_accepted
+    assert nothing_touched(tmp_path)
 
 
 class Opaque:
@@ -120,6 +124,9 @@ def test_a_type_without_encoding(tmp_path: Path, declared: Any) -> None:
     assert refusal.points_to(__file__)
     assert "dataclass" in refusal.remedy
     assert not any(tmp_path.rglob("_metadata"))
+    if declared is not None:  # else nothing tells before the first value
+        assert not refusal.was_accepted
+        assert nothing_touched(tmp_path)
 
 
 def test_a_function_that_cannot_travel(tmp_path: Path) -> None:
