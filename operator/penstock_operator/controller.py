@@ -126,7 +126,7 @@ class Controller:
     def _loop(self, kind: ObjectKind, namespace: str, name: str) -> Loop:
         if kind == "FlinkJob":
             return JobLoop(namespace, name, self._ports, self._metrics.note)
-        return SnapshotLoop(namespace, name, self._ports)
+        return SnapshotLoop(namespace, name, self._ports, self._metrics.note_snapshot)
 
     async def _run(self, kind: ObjectKind, namespace: str, name: str) -> None:
         runner, failures = self._runners[kind, namespace, name], 0

@@ -10,10 +10,14 @@ from bisect import bisect_left
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from penstock_operator.durations import Attempts, Downtimes
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from penstock_operator.durations import Attempt
     from penstock_operator.reconcile.loop import Transition
+    from penstock_operator.snapshot.loop import SnapshotTransition
 
 Labels = tuple[str, ...]
 
@@ -76,6 +80,8 @@ class Histogram:
 _JOB = ("namespace", "name")
 _SHORT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _LONG = (1, 2, 5, 10, 20, 30, 45, 60, 120, 300, 600, 1800)
+_TRIGGERS = frozenset({"manual", "nonce", "periodic"})
+"""What asks for FlinkSnapshots; it is told by one of their labels, in which a user may write anything."""
 
 
 class Metrics:
@@ -100,18 +106,34 @@ class Metrics:
         )
         self.steps = Histogram(
             "penstock_operation_step_seconds",
-            "Duration of their steps: Stop is the savepoint, Rescale what a live rescale takes",
+            "Duration of their steps, with all attempts and what is waited for",
             ("kind", "step"),
             _LONG,
         )
         self.downtime = Histogram(
-            "penstock_downtime_seconds", "From the end of the savepoint to RUNNING, of upgrades", ("kind",), _LONG
+            "penstock_downtime_seconds",
+            "From the stop of the old incarnation to the first RUNNING of the new one; how the operation ended",
+            ("kind", "outcome"),
+            _LONG,
+        )
+        self.snapshots = Histogram(
+            "penstock_snapshot_seconds",
+            "Duration of attempts at savepoints and checkpoints, those of upgrades included",
+            ("type", "trigger", "outcome"),
+            _LONG,
+        )
+        self.rescales = Histogram(
+            "penstock_rescale_seconds",
+            "Duration of attempts at live rescales, from their checkpoint to RUNNING: at most so long the job stood still",
+            ("outcome",),
+            _LONG,
         )
         self.passes = Histogram("penstock_reconcile_seconds", "Duration of a pass over an object", ("kind",), _SHORT)
         self.errors = Metric("penstock_reconcile_errors_total", "Passes that ended in an error", ("kind", "reason"))
         self.requests = Metric("penstock_api_requests_total", "Requests to the Kubernetes API", ("verb", "kind"))
         self.leader = Metric("penstock_leader", "Whether this operator leads", (), "gauge")
         self.leader.set(to=0)
+        self._attempts, self._downtimes = Attempts(), Downtimes()
 
     def render(self) -> str:
         """The page that Prometheus reads."""
@@ -132,6 +154,12 @@ class Metrics:
         if after.last_checkpoint is not None and after.last_checkpoint.time is not None:
             self.checkpoint.set(*job, to=after.last_checkpoint.time.timestamp())
         self._operation(transition)
+        attempt = self._attempts.over(transition)
+        if attempt is not None:
+            self._attempt(attempt, transition)
+        downtime = self._downtimes.over(transition)
+        if downtime is not None:
+            self.downtime.observe(downtime.operation.kind, downtime.outcome, value=downtime.seconds)
         if before.history[:1] != after.history[:1]:
             entry = after.history[0]
             seconds = (entry.finished_at - entry.started_at).total_seconds()
@@ -143,19 +171,33 @@ class Metrics:
             return
         seconds = (transition.now - before.step_since).total_seconds()
         self.steps.observe(before.kind, before.step, value=max(seconds, 0.0))
-        savepoint = transition.after.last_savepoint
-        if (
-            before.step == "Watch"
-            and savepoint is not None
-            and savepoint.time is not None
-            and savepoint.time > before.started_at
-        ):
-            self.downtime.observe(before.kind, value=max((transition.now - savepoint.time).total_seconds(), 0.0))
+
+    def _attempt(self, attempt: Attempt, transition: Transition) -> None:
+        op, seconds = attempt.operation, attempt.seconds
+        if op.step == "Stop":
+            self.snapshots.observe("savepoint", op.kind.lower(), attempt.outcome, value=seconds)
+            return
+        told = transition.seen.engine.rescaled
+        if attempt.outcome == "Completed" and told is not None and told.parallelism == op.target_parallelism:
+            seconds = told.took.total_seconds()
+        self.rescales.observe(attempt.outcome, value=seconds)
+
+    def note_snapshot(self, transition: SnapshotTransition) -> None:
+        """Take over what a pass has changed of a FlinkSnapshot."""
+        before, after = transition.before, transition.after
+        if before.state != "InProgress" or after.state == "InProgress" or before.started_at is None:
+            return
+        trigger = transition.trigger if transition.trigger in _TRIGGERS else "manual"
+        outcome = "Completed" if after.state == "Completed" else "Failed"
+        seconds = (transition.now - before.started_at).total_seconds()
+        self.snapshots.observe(transition.kind, trigger, outcome, value=max(seconds, 0.0))
 
     def forget(self, namespace: str, name: str) -> None:
         """A FlinkJob is gone."""
         for metric in (self.jobs, self.phase_since, self.ready, self.stalled, self.restarts, self.checkpoint):
             metric.forget(namespace, name)
+        self._attempts.forget(namespace, name)
+        self._downtimes.forget(namespace, name)
 
 
 def _braces(pairs: Iterable[tuple[str, str]]) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol
 
 import httpx
 
 from penstock_operator.errors import EngineError, EngineUnreachable
-from penstock_operator.reconcile.observation import Checkpoints, Request
+from penstock_operator.reconcile.observation import Checkpoints, Progress, Request, Rescaled
 
 RequestKind = Literal["stop", "savepoint", "checkpoint", "rescale"]
 
@@ -35,8 +35,8 @@ class EngineClient(Protocol):
     async def checkpoints(self, job_id: str) -> Checkpoints:
         """Counts and the newest completed checkpoint."""
 
-    async def restarts(self, job_id: str) -> int:
-        """How often the job failed and was restarted by the engine."""
+    async def progress(self, job_id: str) -> Progress:
+        """How often the job failed and was restarted by the engine, and its last rescale."""
 
     async def exception(self, job_id: str) -> str:
         """The root cause of the last failure; empty if there was none."""
@@ -110,9 +110,9 @@ class HttpEngine:
             failure=first_lines(str(failed.get("failure_message") or "")),
         )
 
-    async def restarts(self, job_id: str) -> int:
+    async def progress(self, job_id: str) -> Progress:
         """See `EngineClient`."""
-        return int((await self._call("GET", f"/jobs/{job_id}/progress")).get("restarts", 0))
+        return read_progress(await self._call("GET", f"/jobs/{job_id}/progress"))
 
     async def exception(self, job_id: str) -> str:
         """See `EngineClient`."""
@@ -186,6 +186,21 @@ class HttpEngine:
             msg = f"{method} {path}: the answer is not JSON"
             raise EngineError(msg, status=response.status_code) from error
         return answer if isinstance(answer, dict) else {}
+
+
+def read_progress(body: dict[str, Any]) -> Progress:
+    """Failovers and the last rescale; a master of another version may say less.
+
+    >>> read_progress({"restarts": 1, "rescales": [{"new-parallelism": 4, "duration": 2800}]}).rescaled
+    Rescaled(parallelism=4, took=datetime.timedelta(seconds=2, microseconds=800000))
+    """
+    done = [r for r in body.get("rescales") or () if r.get("outcome", "COMPLETED") == "COMPLETED"]
+    newest = done[-1] if done else {}
+    parallelism, took = newest.get("new-parallelism"), newest.get("duration")
+    rescaled = None
+    if isinstance(parallelism, int) and isinstance(took, int):
+        rescaled = Rescaled(parallelism, timedelta(milliseconds=took))
+    return Progress(int(body.get("restarts", 0)), rescaled)
 
 
 def read_request(request_id: str, body: dict[str, Any]) -> Request:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from penstock_operator.errors import Problem
     from penstock_operator.kube.cluster import Manifest
     from penstock_operator.ports import Ports
+    from penstock_operator.reconcile.observation import Observation
     from penstock_operator.reconcile.plan import Action, Decision, Event
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class Transition:
     after: FlinkJobStatus
     action: Action | None
     now: datetime
+    seen: Observation
 
 
 class JobLoop:
@@ -93,7 +95,8 @@ class JobLoop:
         decision = decide(ctx)
         await self._tell(ctx, decision.events)
         await self._write(manifest, ctx, decision)
-        self._watch(Transition(self.namespace, self.name, ctx.status, decision.status, decision.action, ctx.now))
+        after, action = decision.status, decision.action
+        self._watch(Transition(self.namespace, self.name, ctx.status, after, action, ctx.now, ctx.seen))
         if decision.action is not None:
             self.memory.last = await Actor(ctx, self._ports, self.memory).act(decision.action)
             return decision.requeue, decision.requeue is None

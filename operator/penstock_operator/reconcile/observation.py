@@ -85,6 +85,26 @@ class Request:
     cause: str = ""
 
 
+@dataclass(frozen=True)
+class Rescaled:
+    """A rescale as the engine accounts for it."""
+
+    parallelism: int
+    """The one it led to."""
+    took: timedelta
+    """From when its checkpoint was asked for to RUNNING."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the engine keeps a record of."""
+
+    restarts: int = 0
+    """Failovers; a rescale is none."""
+    rescaled: Rescaled | None = None
+    """The last rescale."""
+
+
 TERMINAL = frozenset({"FINISHED", "CANCELED", "FAILED"})
 """States that a job does not leave. SUSPENDED is not among them: that master has ended, the job goes on in another."""
 
@@ -106,6 +126,8 @@ class Engine:
     exception: str = ""
     restarts: int = 0
     """Failovers; a rescale is none."""
+    rescaled: Rescaled | None = None
+    """The last rescale that it has done."""
     busy_workers: frozenset[str] = frozenset()
     """Names or addresses of the workers that have no free slot."""
 

@@ -19,6 +19,7 @@ from penstock_operator.reconcile.observation import (
     Deployment,
     Engine,
     Observation,
+    Progress,
     Storage,
     StoredSnapshot,
     Verdict,
@@ -139,14 +140,15 @@ async def _ask(client: EngineClient, job_id: str, questions: Questions) -> Engin
     engine = Engine(reachable=True, job_id=job.id, state=job.state, parallelism=job.parallelism)
     points = await client.checkpoints(job_id)
     engine = replace(engine, checkpoints=points, slots_total=await client.slots() if questions.workers else 0)
-    if points.restored:
-        engine = replace(engine, restarts=await _told(client.restarts(job_id), 0))
     if questions.workers:
         engine = replace(
             engine,
             parallelism=await client.parallelism(job_id),
             busy_workers=await _told(client.busy_workers(), frozenset()),
         )
+    if points.restored or questions.workers:
+        progress = await _told(client.progress(job_id), Progress())
+        engine = replace(engine, restarts=progress.restarts, rescaled=progress.rescaled)
     if questions.request:
         request = await client.request(job_id, questions.request_kind, questions.request)
         engine = replace(engine, request=request)

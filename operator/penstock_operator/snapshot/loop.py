@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import ValidationError
 
@@ -40,8 +40,10 @@ from penstock_operator.snapshot.decide import (
 )
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from collections.abc import Callable
+    from datetime import datetime, timedelta
 
+    from penstock_operator.api.flinksnapshot import FlinkSnapshotStatus
     from penstock_operator.engine.client import EngineClient
     from penstock_operator.kube.cluster import Manifest
     from penstock_operator.ports import Ports
@@ -53,6 +55,17 @@ log = logging.getLogger(__name__)
 STEPS_PER_PASS = 10
 
 
+@dataclass(frozen=True)
+class SnapshotTransition:
+    """What a pass changed; for metrics."""
+
+    kind: Literal["savepoint", "checkpoint"]
+    trigger: str
+    before: FlinkSnapshotStatus
+    after: FlinkSnapshotStatus
+    now: datetime
+
+
 @dataclass
 class _Memory:
     failure: str = ""
@@ -62,9 +75,15 @@ class _Memory:
 class SnapshotLoop:
     """Reconciles one FlinkSnapshot. Its passes never overlap."""
 
-    def __init__(self, namespace: str, name: str, ports: Ports) -> None:
+    def __init__(
+        self,
+        namespace: str,
+        name: str,
+        ports: Ports,
+        watch: Callable[[SnapshotTransition], None] = lambda transition: None,
+    ) -> None:
         self.namespace, self.name = namespace, name
-        self._ports = ports
+        self._ports, self._watch = ports, watch
         self._memory = _Memory()
 
     async def reconcile(self) -> timedelta | None:
@@ -97,6 +116,7 @@ class SnapshotLoop:
             await self._ports.cluster.replace(
                 {**manifest, "status": decision.status.to_manifest()}, subresource="status"
             )
+        self._watch(SnapshotTransition(ctx.kind, ctx.trigger, ctx.status, decision.status, ctx.now))
         if decision.action is not None:
             await self._act(ctx, decision.action)
         return decision.requeue, decision.requeue is None

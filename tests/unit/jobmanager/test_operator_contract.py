@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 import uuid
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +21,7 @@ from penstock.jobmanager.master_process import run_master_process
 from penstock.jobmanager.session import Session, SubmitOptions
 from penstock_operator.engine.client import HttpEngine
 from penstock_operator.errors import EngineError
+from penstock_operator.reconcile.observation import Progress
 from penstock_operator.storage import PenstockStorages
 from tests.in_process import InProcess
 
@@ -128,7 +130,7 @@ def test_what_is_running_and_how_it_is(master: Master) -> None:
     assert (job.id, job.state) == (master.job_id, "RUNNING")
     assert master.ask(lambda e: e.parallelism(master.job_id)) == 2
     assert master.ask(lambda e: e.slots()) == 64
-    assert master.ask(lambda e: e.restarts(master.job_id)) == 0
+    assert master.ask(lambda e: e.progress(master.job_id)) == Progress()
     assert master.ask(lambda e: e.exception(master.job_id)) == ""
     points = master.ask(lambda e: e.checkpoints(master.job_id))
     assert points.latest_path is not None
@@ -162,7 +164,11 @@ def test_rescale_is_over_when_the_job_runs_with_it(master: Master) -> None:
     assert master.completed("rescale", trigger).state == "Completed"
     assert master.ask(lambda e: e.parallelism(master.job_id)) == 3
     assert master.ask(lambda e: e.jobs())[0].state == "RUNNING"
-    assert master.ask(lambda e: e.restarts(master.job_id)) == 0, "a rescale is no restart"
+    progress = master.ask(lambda e: e.progress(master.job_id))
+    assert progress.restarts == 0, "a rescale is no restart"
+    assert progress.rescaled is not None
+    assert progress.rescaled.parallelism == 3
+    assert timedelta(0) <= progress.rescaled.took < timedelta(minutes=1)
 
 
 def test_stop_with_a_savepoint_leaves_a_master_that_tells_of_it(master: Master) -> None:

@@ -150,7 +150,7 @@ def test_metrics_follow_a_flinkjob_and_forget_it() -> None:
     assert 'penstock_flinkjob_ready{namespace="default",name="weather"} 1' in page
     assert 'penstock_operation_seconds_count{kind="Upgrade",outcome="Succeeded"} 1' in page
     assert 'penstock_operation_step_seconds_count{kind="Upgrade",step="Stop"} 1' in page
-    assert 'penstock_downtime_seconds_count{kind="Upgrade"} 1' in page
+    assert 'penstock_downtime_seconds_count{kind="Upgrade",outcome="Succeeded"} 1' in page
     metrics.forget("default", "weather")
     assert 'name="weather"' not in metrics.render()
 

@@ -411,7 +411,7 @@ def test_a_master_of_an_older_version_does_not_know_every_question(monkeypatch: 
     async def unknown(client: FakeEngineClient, job_id: str) -> Any:
         raise EngineError("GET /jobs/…: 404", status=404)
 
-    monkeypatch.setattr(FakeEngineClient, "restarts", unknown)
+    monkeypatch.setattr(FakeEngineClient, "progress", unknown)
     monkeypatch.setattr(FakeEngineClient, "exception", unknown)
 
     async def scenario(world: World) -> None:

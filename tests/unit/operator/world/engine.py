@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.engine.client import JobView, RequestKind
 from penstock_operator.errors import EngineError, EngineUnreachable
-from penstock_operator.reconcile.observation import Checkpoints, Request
+from penstock_operator.reconcile.observation import Checkpoints, Progress, Request, Rescaled
 from tests.unit.operator.world.storage import Stored
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 RATE = 10
 INTERVAL = 10.0
 ACTION_TIME = 1.0
+RESCALE_TOOK = timedelta(milliseconds=700)
+"""By the engine's account."""
 
 
 @dataclass
@@ -50,6 +53,7 @@ class FakeJob:
     requests: dict[str, Request] = field(default_factory=dict)
     pending: dict[str, Pending] = field(default_factory=dict)
     failure: str = ""
+    rescaled: Rescaled | None = None
 
     def take_over(self) -> bool:
         """Start as the engine does: the newest own checkpoint, else what the arguments name. False: it refuses."""
@@ -159,6 +163,7 @@ class FakeJob:
             return
         self.parallelism = self.wanted = parallelism
         self.world.rescales.append(parallelism)
+        self.rescaled = Rescaled(parallelism, RESCALE_TOOK)
         self._finish(request, Request(request, "Completed"))
 
     def _finish(self, request: str, outcome: Request) -> None:
@@ -210,8 +215,9 @@ class FakeEngineClient:
             latest_at=newest.time if newest else None,
         )
 
-    async def restarts(self, job_id: str) -> int:
-        return self._job().restored
+    async def progress(self, job_id: str) -> Progress:
+        job = self._job()
+        return Progress(job.restored, job.rescaled)
 
     async def exception(self, job_id: str) -> str:
         return self._job().failure

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from penstock_operator.kube.cluster import Manifest
     from penstock_operator.reconcile.loop import Transition
+    from penstock_operator.snapshot.loop import SnapshotTransition
 
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 NAME = "weather"
@@ -81,6 +82,7 @@ class World:
         self.zombies: set[str] = set()
         """Uids of masters' pods that live on where nobody sees them."""
         self.watch: Callable[[Transition], None] = lambda transition: None
+        self.watch_snapshots: Callable[[SnapshotTransition], None] = lambda transition: None
         self.two_masters: list[str] = []
         self.ports = Ports(
             self.cluster,
@@ -154,7 +156,8 @@ class World:
         loop = self.loops.get((kind, name))
         if loop is None:
             job = JobLoop("default", name, self.ports, lambda transition: self.watch(transition))
-            loop = self.loops[kind, name] = job if kind == "FlinkJob" else SnapshotLoop("default", name, self.ports)
+            snapshot = SnapshotLoop("default", name, self.ports, lambda transition: self.watch_snapshots(transition))
+            loop = self.loops[kind, name] = job if kind == "FlinkJob" else snapshot
         before, pause = self.cluster.version, timedelta(0)
         try:
             pause = await loop.reconcile() or pause
