@@ -14,8 +14,8 @@ from penstock_operator.errors import AlreadyExists, OperatorError
 from penstock_operator.kube.cluster import DEPLOYMENT, FLINKJOB, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET
 from penstock_operator.reconcile import plan, views
 from penstock_operator.reconcile.observation import ActionResult
-from penstock_operator.reconcile.observe import open_storage, owner_of
-from penstock_operator.reconcile.steps.shared import effective_spec
+from penstock_operator.reconcile.observe import ask_storage, open_storage, owner_of
+from penstock_operator.reconcile.steps.shared import effective_spec, same_store, storage_specs
 from penstock_operator.resources import children as parts
 from penstock_operator.resources.configuration import config_map
 from penstock_operator.resources.deployments import check_pod, master_deployment, worker_deployment
@@ -215,11 +215,12 @@ class Actor:
         await self._ports.cluster.delete(FLINKSNAPSHOT, self._owner.namespace, action.name)
 
     async def fence_incarnation(self, action: plan.FenceIncarnation) -> None:
-        """Taking a further number does no harm."""
-        spec = effective_spec(self._ctx)
-        if spec is not None:
-            storage = await open_storage(self._ports, self._owner.namespace, spec)
-            await storage.fence(spec.storage.checkpoints, action.job_id)
+        """Taking a further number does no harm. It is taken where the incarnation writes, wherever an edit points."""
+        specs = storage_specs(self._ctx)
+        if specs:
+            root, own = specs[0].storage.checkpoints, [spec for spec in specs if same_store(specs[0], spec)]
+            namespace = self._owner.namespace
+            await ask_storage(self._ports, namespace, own, lambda storage, _: storage.fence(root, action.job_id))
 
     async def dispose_job_storage(self, action: plan.DisposeJobStorage) -> None:
         """All checkpoints of an incarnation."""

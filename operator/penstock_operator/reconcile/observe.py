@@ -25,13 +25,19 @@ from penstock_operator.reconcile.observation import (
     Verdict,
 )
 from penstock_operator.reconcile.questions import engine_questions, storage_questions
-from penstock_operator.reconcile.steps.shared import running_incarnation, running_workers
+from penstock_operator.reconcile.steps.shared import (
+    effective_spec,
+    running_incarnation,
+    running_workers,
+    same_store,
+    storage_specs,
+)
 from penstock_operator.resources.children import children, optional_children
 from penstock_operator.resources.deployments import master_deployment, worker_deployment
 from penstock_operator.resources.names import INCARNATION, JOB, JOB_UID, ROLE, Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.engine.client import EngineClient
@@ -188,27 +194,59 @@ async def open_storage(ports: Ports, namespace: str, spec: FlinkJobSpec) -> Stor
     return ports.storages(spec, secret)
 
 
+async def ask_storage(
+    ports: Ports,
+    namespace: str,
+    specs: Sequence[FlinkJobSpec],
+    ask: Callable[[StoragePort, FlinkJobSpec], Awaitable[_T]],
+) -> _T:
+    """The answer of storage, opened with the settings of the first spec with which it answers."""
+    errors: list[str] = []
+    for spec in specs:
+        try:
+            return await ask(await open_storage(ports, namespace, spec), spec)
+        except StorageError as error:
+            errors.append(str(error))
+    raise StorageError("; and with the settings of the spec as it is now: ".join(errors))
+
+
 async def _storage(ctx: Context, ports: Ports) -> Storage:
     questions = storage_questions(ctx.status, ctx.seen.engine, ctx.seen.master)
     if not (questions.newest or questions.seal or questions.verify):
         return Storage()
-    running = ctx.status.running
-    incarnation = running_incarnation(ctx, running) if running is not None else None
-    spec = ctx.spec or (incarnation.spec if incarnation else None)
-    if spec is None:
+    specs = storage_specs(ctx)
+    if ctx.status.operation is not None and ctx.status.operation.step == "Verify":
+        specs = tuple(s for s in (effective_spec(ctx),) if s is not None)
+    if not specs:
         return Storage(error="no valid spec says where the storage is")
+    own = specs[0]
+
+    async def read(storage: StoragePort, spec: FlinkJobSpec) -> Storage:
+        found = await _read(storage, own.storage.checkpoints, questions)
+        if not (same_store(own, spec) or _has_it(found, questions)):
+            raise StorageError(f"{spec.storage.checkpoints} answers, but has nothing of the job that runs")
+        return found
+
     try:
-        storage = await open_storage(ports, ctx.subject.namespace, spec)
-        newest: StoredSnapshot | None = None
-        verdicts: dict[str, Verdict] = {}
-        if questions.newest_of:
-            newest = await storage.newest_complete(spec.storage.checkpoints, questions.newest_of)
-        for path in questions.verify:
-            verdicts[path] = await storage.verify(path)
-        sealed = (await storage.savepoints(questions.seal))[:1] if questions.seal else []
+        return await ask_storage(ports, ctx.subject.namespace, specs, read)
     except StorageError as error:
         return Storage(asked=True, error=str(error))
+
+
+async def _read(storage: StoragePort, root: str, questions: Questions) -> Storage:
+    newest: StoredSnapshot | None = None
+    verdicts: dict[str, Verdict] = {}
+    if questions.newest_of:
+        newest = await storage.newest_complete(root, questions.newest_of)
+    for path in questions.verify:
+        verdicts[path] = await storage.verify(path)
+    sealed = (await storage.savepoints(questions.seal))[:1] if questions.seal else []
     return Storage(asked=True, newest=newest, sealed=sealed[0] if sealed else None, verdicts=verdicts)
+
+
+def _has_it(found: Storage, questions: Questions) -> bool:
+    """Another store than the job's own proves something by what it has, and nothing by what it has not."""
+    return (found.newest is not None or not questions.newest_of) and all(v.ok for v in found.verdicts.values())
 
 
 async def _dependents(ctx: Context, ports: Ports, memory: Memory) -> tuple[str, ...]:

@@ -48,6 +48,29 @@ def running_incarnation(ctx: Context, running: Running) -> Incarnation | None:
     return Incarnation(running.revision, spec, running.job_id, running.restored_from, running.parallelism, allowed)
 
 
+def storage_specs(ctx: Context) -> tuple[FlinkJobSpec, ...]:
+    """Whose settings open the storage of the running incarnation, in the order to try them.
+
+    Its own come first: they work whatever is wrong with an edit. If they do not any more, because its Secret has been
+    replaced by one of another name, the edit may say what does.
+    """
+    running = ctx.status.running
+    own = revision_spec(ctx, running.revision if running else None)
+    if own is None or ctx.spec is None:
+        return tuple(s for s in (own, ctx.spec) if s is not None)
+    same = own.storage.secret_name == ctx.spec.storage.secret_name and same_store(own, ctx.spec)
+    return (own,) if same else (own, ctx.spec)
+
+
+def same_store(one: FlinkJobSpec, other: FlinkJobSpec) -> bool:
+    """Whether two specs mean the same object store: only the keys to it may differ."""
+    return _store(one) == _store(other)
+
+
+def _store(spec: FlinkJobSpec) -> dict[str, object]:
+    return {key: value for key, value in spec.configuration.items() if key.startswith("s3.")}
+
+
 def worker_count(base: FlinkJobSpec, desired: FlinkJobSpec, parallelism: int) -> int:
     """Worker pods for a parallelism: slots from what runs, spares from the current spec."""
     worker = desired.worker.model_copy(update={"slots": base.worker.slots})

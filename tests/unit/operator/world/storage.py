@@ -9,8 +9,10 @@ from penstock_operator.errors import StorageError
 from penstock_operator.reconcile.observation import StoredSnapshot, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
+    from penstock_operator.api.flinkjob import FlinkJobSpec
     from tests.unit.operator.world.faults import Fault
 
 
@@ -37,6 +39,8 @@ class FakeStorage:
     leaders: dict[str, int] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
     """Job ids that came to a terminal state."""
+    opened: Callable[[FlinkJobSpec, Mapping[str, str]], FakeStorage | None] = lambda spec, secret: None
+    """What the operator gets with these settings, if not this one."""
 
     def put(self, snapshot: Stored) -> None:
         self.found[snapshot.path] = snapshot
@@ -46,8 +50,8 @@ class FakeStorage:
         mine = [s for s in self.found.values() if s.path.startswith(f"{self.root}/{job_id}/chk-")]
         return sorted(mine, key=lambda s: s.id)
 
-    def __call__(self, spec: object, secret: object) -> FakeStorage:
-        return self
+    def __call__(self, spec: FlinkJobSpec, secret: Mapping[str, str]) -> FakeStorage:
+        return self.opened(spec, secret) or self
 
     def _check(self) -> None:
         if self.down:
@@ -55,7 +59,7 @@ class FakeStorage:
 
     async def newest_complete(self, root: str, job_id: str) -> StoredSnapshot | None:
         self._check()
-        mine = self.of_job(job_id)
+        mine = self.of_job(job_id) if root == self.root else []
         if not mine:
             return None
         newest = mine[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -119,6 +120,12 @@ class World:
                     manifest["spec"][key] = value
 
         self.cluster.edit("FlinkJob", "default", name, change)
+
+    def secret(self, name: str) -> None:
+        """A Secret with keys for storage."""
+        data = {"AWS_ACCESS_KEY_ID": b64encode(name.encode()).decode()}
+        meta = {"name": name, "namespace": "default"}
+        self.cluster.put({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": data})
 
     def delete(self, name: str = NAME) -> None:
         self.cluster.remove("FlinkJob", "default", name)
@@ -291,12 +298,20 @@ class World:
             self._set(pod, _waiting("ImagePullBackOff", "Back-off pulling image", container["image"]))
         elif image.waits is not None:
             self._set(pod, _waiting(*image.waits, container["image"]))
+        elif pod["status"].get("phase") == "Pending" and (absent := self._absent_secret(container)):
+            why = f'secret "{absent}" not found'
+            self._set(pod, _waiting("CreateContainerConfigError", why, container["image"]))
         elif role == "check":
             self._check(pod, image)
         elif role == "worker":
             self._worker(pod)
         else:
             self._master(pod, image)
+
+    def _absent_secret(self, container: dict[str, Any]) -> str:
+        """A Secret that the container's environment comes from and that does not exist."""
+        named = [source["secretRef"]["name"] for source in container.get("envFrom", ())]
+        return next((name for name in named if self.cluster.one("Secret", name) is None), "")
 
     def _overdue(self, pod: Manifest) -> bool:
         seconds = pod["spec"].get("activeDeadlineSeconds")
