@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import FOREIGN, edit, running, spec, with_foreign_savepoint
+from tests.unit.operator.world.scenario import FOREIGN, edit, rejected, running, spec, with_foreign_savepoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,5 +118,99 @@ def test_storage_that_is_mended_is_enough() -> None:
         await world.until(lambda: world.stalled())
         world.images["job:2"] = Image()
         await world.until(lambda: running(world, image="job:2"))
+
+    asyncio.run(scenario(World()))
+
+
+WORDS = 'secret "s3" not found. Look at the Secrets and ConfigMaps that the pod refers to'
+LATE = 700
+"""Seconds; later than the deadline of a check pod."""
+
+
+def exactly_once(world: World) -> None:
+    assert not world.sink.lost, world.describe()
+    assert not world.sink.repeated, world.describe()
+    assert len(world.sink.empty_starts) <= 1, world.describe()
+
+
+@pytest.mark.parametrize("mode", ["savepoint", "last-state"])
+def test_state_that_nobody_said_may_go_is_kept_until_somebody_says_so(mode: str) -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:2"] = Image(without="dedup")
+        world.apply(flinkjob(upgradeMode=mode))
+        await world.until(lambda: running(world))
+        before = world.status()["jobId"]
+        world.edit(image="job:2")
+        await world.until(lambda: rejected(world))
+        assert world.condition("Stalled")["reason"] == "CheckFailed"
+        assert "state of uid 'dedup' has no operator" in world.condition("Stalled")["message"]
+        await world.run(60)
+        assert world.status()["jobId"] == before
+        assert world.condition("Running")["status"] == "True"
+        assert not world.savepoints
+        world.edit(job={"allowNonRestoredState": ["other"]})
+        await world.until(lambda: rejected(world) and world.status()["rejected"]["generation"] == 3)
+        world.edit(job={"allowNonRestoredState": ["other", "dedup"]})
+        await world.until(lambda: running(world, image="job:2"))
+        assert world.sink.restores == [world.status()["running"]["restoredFrom"]["path"]]
+        assert before in world.sink.restores[0] or world.sink.restores == world.savepoints
+        pods = [p["metadata"]["name"] for p in world.cluster.select("Pod", None, {})]
+        world.edit(job={"allowNonRestoredState": []})
+        await world.run(60)
+        assert running(world, image="job:2")
+        assert [p["metadata"]["name"] for p in world.cluster.select("Pod", None, {})] == pods, "nothing is restarted"
+        exactly_once(world)
+
+    asyncio.run(scenario(World()))
+
+
+@pytest.mark.parametrize("pause", [20, LATE])
+@pytest.mark.parametrize("check", [True, False])
+def test_a_secret_that_is_missing_at_the_first_deployment(pause: float, check: bool) -> None:
+    async def scenario(world: World) -> None:
+        world.apply(spec(storage={"secretName": "s3"}, upgrade={"check": check}))
+        await world.until(lambda: world.stalled())
+        found = world.condition("Stalled")
+        assert found["reason"] == ("ContainerConfigError" if check else "DeployFailed")
+        assert WORDS in found["message"]
+        await world.run(pause)
+        assert WORDS in world.condition("Stalled")["message"], world.describe()
+        world.secret("s3")
+        await world.until(lambda: running(world))
+        exactly_once(world)
+
+    asyncio.run(scenario(World()))
+
+
+@pytest.mark.parametrize("pause", [20, LATE])
+def test_a_secret_that_is_missing_in_an_edit(pause: float) -> None:
+    async def scenario(world: World) -> None:
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        before = world.status()["jobId"]
+        world.edit(storage={"secretName": "s3"})
+        await world.until(lambda: world.stalled())
+        await world.run(pause)
+        found = world.condition("Stalled")
+        assert found["reason"] == "ContainerConfigError"
+        assert WORDS in found["message"]
+        assert world.status()["jobId"] == before
+        assert world.condition("Running")["status"] == "True"
+        world.secret("s3")
+        await world.until(lambda: running(world, generation=2))
+        assert len(world.savepoints) == 1
+        exactly_once(world)
+
+    asyncio.run(scenario(World()))
+
+
+def test_a_secret_that_is_missing_in_an_edit_that_is_not_checked_is_rolled_back() -> None:
+    async def scenario(world: World) -> None:
+        world.apply(spec(upgrade={"check": False}))
+        await world.until(lambda: running(world))
+        world.edit(storage={"secretName": "s3"})
+        await world.until(lambda: rejected(world) and world.status()["phase"] == "Running")
+        assert 'secret "s3" not found' in world.condition("Stalled")["message"]
+        exactly_once(world)
 
     asyncio.run(scenario(World()))

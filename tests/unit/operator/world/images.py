@@ -28,3 +28,5 @@ class Image:
     """Seconds of RUNNING after which the engine gives the job up."""
     ends_at: int | None = None
     """Records after which a bounded job is FINISHED."""
+    without: str = ""
+    """uid that has state in what it is restored from, and no operator in this image's graph."""

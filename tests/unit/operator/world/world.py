@@ -336,6 +336,9 @@ class World:
             if image.check_hangs:
                 return
             report = image.check or {"ok": True, "problems": [], "graph": {}}
+            if drops(pod, image):
+                problem = {"code": "STATE", "message": f"state of uid {image.without!r} has no operator"}
+                report = {"ok": False, "problems": [problem]}
             ok = report["ok"] and not image.check_crashes
             text = "Traceback: KeyError" if image.check_crashes else f"hello from the job\n{json.dumps(report)}\n"
             self.cluster.logs[pod["metadata"]["name"]] = text
@@ -348,7 +351,7 @@ class World:
             return
         restarts = pod["status"].get("x-restarts", 0)
         job = self._start_job(pod, image)
-        if not image.starts or not job.take_over():
+        if not image.starts or drops(pod, image) or not job.take_over():
             crashed = {"waiting": {"reason": "CrashLoopBackOff"}}
             last = {"terminated": {"exitCode": 1, "reason": "Error", "message": "the master refuses to start"}}
             statuses = [
@@ -441,6 +444,13 @@ class World:
     def _set(self, pod: Manifest, status: dict[str, Any]) -> None:
         if pod["status"] != status:
             self.cluster.edit("Pod", "default", pod["metadata"]["name"], lambda m: m.update(status=status))
+
+
+def drops(pod: Manifest, image: Image) -> bool:
+    """The engine refuses: it would drop state that nobody said may be dropped."""
+    args = pod["spec"]["containers"][0]["args"]
+    restores = "--restore" in args or "--against" in args
+    return bool(image.without) and restores and image.without not in args
 
 
 def role_of(manifest: Manifest) -> str:
