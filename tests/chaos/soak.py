@@ -110,8 +110,8 @@ class Soak:
         }
         self.report = Report(seed)
         self._masters: list[Master] = []
-        self._faults: list[tuple[str, Callable[[], None], int]] = [
-            ("exception", self.crash_when.touch, 2),
+        self._faults: list[tuple[str, Callable[[], bool], int]] = [
+            ("exception", self._raise, 2),
             ("python worker", self._kill_python_worker, 5),
             ("executor", self._kill_executor, 4),
             ("Spark worker", self._kill_worker, 2),
@@ -159,11 +159,14 @@ class Soak:
         [(name, fault, _)] = self.random.choices(self._faults, [weight for _, _, weight in self._faults])
         reached = latest_checkpoint(self.storage, self.job_id)
         print(f"{time.strftime('%H:%M:%S')} {name} after checkpoint {reached}", flush=True)
-        self.report.faults[name] += 1
         began = time.monotonic()
-        fault()
+        done = fault()
+        if not done:
+            print("  nothing was done", flush=True)
         self._await_checkpoint(latest_checkpoint(self.storage, self.job_id) + 1)
-        self.report.recoveries.setdefault(name, []).append(time.monotonic() - began)
+        if done:
+            self.report.faults[name] += 1
+            self.report.recoveries.setdefault(name, []).append(time.monotonic() - began)
 
     def _await_checkpoint(self, number: int) -> None:
         """Wait for progress, or for the end of the job."""
@@ -179,28 +182,37 @@ class Soak:
 
     # --- faults -----------------------------------------------------------------------------------------------
 
-    def _kill_one(self, wanted: Callable[[processes.Process], bool]) -> None:
-        found = [p.pid for p in processes.descendants([self.master.process.pid]) if wanted(p)]
+    # Each says whether it was done: while the job starts again there may be no process to kill.
+
+    def _raise(self) -> bool:
+        self.crash_when.touch()
+        return True
+
+    def _kill_one(self, found: list[int]) -> bool:
         if found:
             processes.kill(self.random.choice(found))
+        return bool(found)
 
-    def _kill_python_worker(self) -> None:
-        found = processes.python_workers([self.master.process.pid])
-        if found:
-            processes.kill(self.random.choice(found))
+    def _of_java(self, name: str) -> list[int]:
+        found = processes.descendants([self.master.process.pid])
+        return [p.pid for p in found if name in p.command and "java" in p.command]
 
-    def _kill_executor(self) -> None:
-        self._kill_one(lambda p: "CoarseGrainedExecutorBackend" in p.command)
+    def _kill_python_worker(self) -> bool:
+        return self._kill_one(processes.python_workers([self.master.process.pid]))
 
-    def _kill_worker(self) -> None:
-        self._kill_one(lambda p: "deploy.worker.Worker" in p.command and "java" in p.command)
+    def _kill_executor(self) -> bool:
+        return self._kill_one(self._of_java("CoarseGrainedExecutorBackend"))
 
-    def _kill_master(self) -> None:
+    def _kill_worker(self) -> bool:
+        return self._kill_one(self._of_java("deploy.worker.Worker"))
+
+    def _kill_master(self) -> bool:
         self.master.note()
         self.master.kill()
         self._start()
+        return True
 
-    def _zombie(self) -> None:
+    def _zombie(self) -> bool:
         zombie = self.master
         zombie.stop()
         reached = latest_checkpoint(self.storage, self.job_id)
@@ -209,28 +221,33 @@ class Soak:
         zombie.go_on()
         code = zombie.wait(STUCK_S)
         assert code == 3, f"the zombie ended with code {code}:\n{zombie.told()}"
+        return True
 
-    def _store_away(self) -> None:
+    def _store_away(self) -> bool:
         assert self.s3 is not None
         self.s3.pause()
         time.sleep(self.random.uniform(0.5, AWAY_S))
         self.s3.resume()
+        return True
 
-    def _rescale(self) -> None:
+    def _rescale(self) -> bool:
         parallelism = self.random.choice(PARALLELISMS)
-        self._ask(lambda client: client.rescale(self.job_id, parallelism))
+        return self._ask(lambda client: client.rescale(self.job_id, parallelism))
 
-    def _savepoint(self) -> None:
-        self._ask(lambda client: client.savepoint(self.job_id, None))
+    def _savepoint(self) -> bool:
+        return self._ask(lambda client: client.savepoint(self.job_id, None))
 
-    def _ask(self, request: Callable[[RestClient], object]) -> None:
+    def _ask(self, request: Callable[[RestClient], object]) -> bool:
         """Ask the JobManager for something; it may refuse, being busy with a fault."""
+        answered = False
         for line in self.master.log.read_text(errors="replace").splitlines():
             if line.startswith(REST):
                 try:
                     request(RestClient(line.removeprefix(REST)))
+                    answered = True
                 except PenstockError as error:
                     print(f"  refused: {error}", flush=True)
+        return answered
 
 
 def main() -> int:

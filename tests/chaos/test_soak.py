@@ -23,3 +23,4 @@ def test_random_faults(runner: str, tmp_path: Path, s3: S3Server) -> None:
     report = Soak(runner, random.randrange(1 << 32), SECONDS, tmp_path, s3=s3, backend=backend).run()
     print(report)
     assert not report.problems, str(report)
+    assert sum(report.faults.values()) >= 2, "a run in which nothing happened shows nothing"

@@ -1,0 +1,146 @@
+"""A program as its user starts it: `python job.py`, `penstock run`; the command line asks the JobManager that is there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+PROGRAM = """
+import sys
+
+from penstock.common import WatermarkStrategy
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors.number_seq import NumberSequenceSource
+
+last = int(sys.argv[1])
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+numbers = env.from_source(NumberSequenceSource(1, last), WatermarkStrategy.no_watermarks(), "numbers")
+numbers.map(lambda n: (n % 3, n)).key_by(0).sum(1).print()
+env.execute("sums")
+"""
+
+ENDLESS = """
+from penstock.common import WatermarkStrategy
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors.datagen import DataGeneratorSource
+
+env = StreamExecutionEnvironment.get_execution_environment()
+numbers = env.from_source(DataGeneratorSource(int, None, 100.0), WatermarkStrategy.no_watermarks(), "numbers")
+numbers.map(lambda n: (n % 3, n)).key_by(0).sum(1).print()
+env.execute("endless")
+"""
+
+
+RUNTIME = Path(__file__).parents[3] / "runtime"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(RUNTIME)}
+
+
+def launched(command: list[str], folder: Path) -> str:
+    """What it printed, when it has ended well and left no process behind."""
+    log = folder / "printed"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, cwd=folder, env=ENVIRONMENT, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    code = process.wait(180)
+    printed = log.read_text()
+    assert code == 0, printed[-3000:]
+    until(lambda: not members(process.pid), "processes are left")
+    return printed
+
+
+def members(session: int) -> list[str]:
+    """Processes that were started by a process and its children, as far as they left its session alone."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and int((folder / "stat").read_text().rpartition(")")[2].split()[3]) == session:
+                found.append((folder / "cmdline").read_text().replace("\0", " ")[:120])
+        except (OSError, IndexError):
+            continue  # it has just ended
+    return found
+
+
+def sums(printed: str) -> dict[int, int]:
+    """The highest sum of each key."""
+    found: dict[int, int] = {}
+    for key, value in re.findall(r"^(?:\d+> )?\((\d+), (\d+)\)$", printed, re.MULTILINE):
+        found[int(key)] = max(found.get(int(key), 0), int(value))
+    return found
+
+
+@pytest.mark.parametrize("way", [["job.py"], ["-m", "penstock.cli", "run", "job.py"]], ids=["python", "penstock-run"])
+def test_a_program_runs_and_leaves_nothing_behind(way: list[str], tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(PROGRAM)
+    printed = launched([sys.executable, *way, "3000"], tmp_path)
+    assert sums(printed) == {key: sum(n for n in range(1, 3001) if n % 3 == key) for key in range(3)}, printed[-2000:]
+
+
+@pytest.fixture
+def detached(tmp_path: Path) -> Iterator[Detached]:
+    (tmp_path / "job.py").write_text(ENDLESS)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    job = Detached(tmp_path, f"http://127.0.0.1:{port}")
+    settings = [f"-Drest.port={port}", f"-Dexecution.checkpointing.dir={tmp_path.as_uri()}/checkpoints"]
+    told = job.penstock("run", "-d", *settings, "-Dexecution.checkpointing.interval=1s", "job.py")
+    job.id = re.findall(r"JobID (\w{32})", told)[0]
+    job.process = int(re.findall(r"process is (\d+)", told)[0])
+    yield job
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(job.process, signal.SIGKILL)
+
+
+@dataclass
+class Detached:
+    """A program that `penstock run -d` has started."""
+
+    folder: Path
+    url: str
+    id: str = ""
+    process: int = 0
+
+    def penstock(self, *arguments: str) -> str:
+        """What the command prints; it must end well."""
+        command = [sys.executable, "-m", "penstock.cli", *arguments]
+        environment = {**ENVIRONMENT, "PENSTOCK_MASTER": self.url}
+        done = subprocess.run(
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=180, check=False
+        )
+        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+
+def until(reached: Callable[[], bool], message: str) -> None:
+    end = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < end, message
+        time.sleep(0.2)
+
+
+def test_a_detached_program_answers_the_command_line(detached: Detached) -> None:
+    penstock, savepoints = detached.penstock, f"{detached.folder.as_uri()}/savepoints"
+    until(lambda: f"{detached.id} : endless (RUNNING)" in penstock("list"), "it does not run")
+    assert "endless" in penstock("info", "endless")
+    savepoint = re.findall(r"Path: (\S+)", penstock("savepoint", detached.id, savepoints))[0]
+    assert "chk-" in penstock("checkpoints", detached.id)
+    stopped = re.findall(r"Path: (\S+)", penstock("stop", "-p", savepoints, detached.id))[0]
+    assert stopped != savepoint
+    for path in (savepoint, stopped):
+        penstock("savepoint", "verify", "--checksums", path)
+    until(lambda: not members(detached.process), "its processes go on although its job has ended")
