@@ -16,19 +16,20 @@ At most one of Reconciling and Stalled is True.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock_operator.api.status import Checkpoint, Condition, Restore
 from penstock_operator.api.types import format_duration, parse_duration
+from penstock_operator.reconcile.begin import redeploy_wanted
 from penstock_operator.reconcile.steps.shared import REFUSALS, effective_spec, is_rejected
 from penstock_operator.resources.configuration import DEFAULTS
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from penstock_operator.api.status import FlinkJobStatus, Phase
+    from penstock_operator.api.status import FlinkJobStatus, Phase, Running
     from penstock_operator.reconcile.context import Context
     from penstock_operator.reconcile.plan import Decision
 
@@ -56,14 +57,19 @@ class _Finding:
     message: str = ""
 
 
+_DUE = _Finding("False", "SpecChanged", "the spec has changed")
+
+
 def report(ctx: Context, decision: Decision) -> FlinkJobStatus:
     """The decided status with everything that people read."""
     status = _volatile(ctx, decision.status)
+    ctx = replace(ctx, status=status)
     phase = _phase(ctx, status)
     stalled = _stalled(ctx, status)
+    due = stalled is None and _is_due(ctx)
     findings = {
-        "Ready": _ready(ctx, status, phase, stalled),
-        "Reconciling": _reconciling(status, phase, stalled),
+        "Ready": _DUE if due else _ready(ctx, status, phase, stalled),
+        "Reconciling": replace(_DUE, status="True") if due else _reconciling(status, phase, stalled),
         "Stalled": stalled or _Finding("False", "NotStalled"),
         "Progressing": _progressing(status, stalled),
         "Running": _running(ctx, status),
@@ -77,6 +83,22 @@ def report(ctx: Context, decision: Decision) -> FlinkJobStatus:
         "conditions": tuple(_condition(ctx, status, kind, found) for kind, found in findings.items()),
     }
     return status.model_copy(update=updates)
+
+
+def _is_due(ctx: Context) -> bool:
+    """No operation is in progress, and one is to begin: what runs is not yet what this generation asks for."""
+    spec, running = ctx.spec, ctx.status.running
+    if spec is None or running is None or ctx.status.operation is not None or ctx.subject.deleting or is_rejected(ctx):
+        return False
+    suspended, finished = spec.job.state == "suspended", running.finished_at is not None
+    if suspended or finished:
+        return suspended != finished and (suspended or _restarts(ctx, running))
+    target = min(spec.job.parallelism, spec.job.max_parallelism)
+    return _restarts(ctx, running) or target != running.parallelism
+
+
+def _restarts(ctx: Context, running: Running) -> bool:
+    return redeploy_wanted(ctx) or ctx.desired_revision != running.revision
 
 
 def _volatile(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:

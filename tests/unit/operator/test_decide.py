@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -30,6 +31,9 @@ from tests.unit.operator.facts import (
     stored,
     up,
 )
+from tests.unit.operator.world import World
+from tests.unit.operator.world.scenario import running
+from tests.unit.operator.world.world import flinkjob
 
 
 def test_every_flow_is_made_of_known_steps() -> None:
@@ -183,3 +187,37 @@ def test_a_refused_action_is_not_tried_again_in_the_same_pass() -> None:
     assert stalled is not None
     assert stalled.reason == "Denied"
     assert "quota" in stalled.message
+
+
+EDITS: dict[str, dict[str, Any]] = {
+    "image": {"image": "job:2"},
+    "parallelism": {"job": {"parallelism": 3}},
+    "suspended": {"job": {"state": "suspended"}},
+    "redeploy": {"job": {"savepointRedeployNonce": 1, "initialSavepointPath": SAVEPOINT}},
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_a_new_generation_is_never_ready_before_it_is_carried_out(edit: dict[str, Any]) -> None:
+    """Also in the pass that only stores the revision: `kubectl wait` reads what it writes."""
+    told: list[tuple[str, str]] = []
+
+    async def scenario(world: World) -> None:
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        write = world.cluster.replace
+
+        async def replace(manifest: Any, *, subresource: str = "") -> Any:
+            status = manifest.get("status", {})
+            if subresource == "status" and status.get("observedGeneration") == 2:
+                found = {c["type"]: c["status"] for c in status["conditions"]}
+                told.append((found["Ready"], found["Reconciling"]))
+            return await write(manifest, subresource=subresource)
+
+        world.cluster.replace = replace  # type: ignore[method-assign]
+        world.edit(**edit)
+        await world.until(lambda: len(told) >= 2)
+
+    asyncio.run(scenario(World()))
+    assert told[0] == ("False", "True")
+    assert told[1][0] == "False", "a savepoint that is not there is told by now"
