@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock_operator.api.crds import GROUP, VERSION
 from penstock_operator.api.types import format_time
-from penstock_operator.resources.names import JOB, MANAGER, SNAPSHOT_TYPE, TRIGGER, Owner
+from penstock_operator.resources.names import FINALIZER, JOB, MANAGER, SNAPSHOT_TYPE, TRIGGER, Owner
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -32,7 +32,8 @@ def controller_revision(owner: Owner, name: str, spec: FlinkJobSpec, generation:
 def flink_snapshot(owner: Owner, wish: CreateSnapshot) -> dict[str, Any]:
     """A FlinkSnapshot asked for by nonce or clock, or standing for a savepoint that an upgrade has made.
 
-    It has no owner: savepoints outlive their job.
+    It has no owner: savepoints outlive their job. The finalizer is there from the first moment, so that nobody's deletion
+    comes before the question whether a restore needs the files.
     """
     spec: dict[str, Any] = {"jobRef": {"name": owner.name}}
     if wish.kind == "checkpoint":
@@ -47,6 +48,7 @@ def flink_snapshot(owner: Owner, wish: CreateSnapshot) -> dict[str, Any]:
         "metadata": {
             "name": wish.name,
             "namespace": owner.namespace,
+            "finalizers": [FINALIZER],
             "labels": {
                 JOB: owner.name,
                 TRIGGER: wish.trigger,

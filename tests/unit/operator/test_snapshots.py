@@ -380,3 +380,15 @@ def test_the_operator_may_die_or_fail_at_any_call(mode: Any) -> None:
     run(taken_and_removed, world)
     for at in range(1, len(world.fault.calls) + 1):
         run(taken_and_removed, World(Fault(at=at, mode=mode)))
+
+
+def test_a_snapshot_is_protected_from_the_moment_it_is_made() -> None:
+    """Deleted before the operator has looked at it once, its savepoint would be nobody's."""
+    from penstock_operator.reconcile.plan import CreateSnapshot
+    from penstock_operator.resources.names import FINALIZER, Owner
+    from penstock_operator.resources.records import flink_snapshot
+
+    manifest = flink_snapshot(
+        Owner("default", "weather", "u"), CreateSnapshot("s", "upgrade", "savepoint", "s3://b/sp")
+    )
+    assert manifest["metadata"]["finalizers"] == [FINALIZER]
