@@ -118,16 +118,16 @@ class SteppedStore:
     def delete(self, url: str) -> None:
         self.actor.step(f"delete {url}", lambda: self.inner.delete(url))
 
-    # State files are small objects here, and nothing is copied: the protocol would have left its way.
+    # The protocol writes and reads objects only; a call of these would be one that the simulation cannot cut in two.
 
     def put_file(self, local_path: str, url: str) -> None:
-        raise NotImplementedError
+        raise AssertionError(f"{local_path} is put to {url} as a file")
 
     def get_file(self, url: str, local_path: str) -> None:
-        raise NotImplementedError
+        raise AssertionError(f"{url} is read to {local_path} as a file")
 
     def copy(self, source_url: str, target_url: str) -> None:
-        raise NotImplementedError
+        raise AssertionError(f"{source_url} is copied to {target_url}")
 
 
 @dataclass

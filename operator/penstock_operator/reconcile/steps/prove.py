@@ -81,7 +81,7 @@ def _try_objects(ctx: Context, spec: FlinkJobSpec) -> Decision:
         workers = worker_count(spec, desired, spec.job.parallelism)
         return ctx.act(TryObjects(incarnation, desired, workers), "asking the API server whether it takes the objects")
     if last.ok:
-        return ctx.with_op(accepted=True).done()
+        return ctx.with_op(accepted=True, blocked=None, message="").done()
     if last.code == "InvalidObject":
         return reject(ctx, last.code, explain(last))
     blocked = last.code if last.code in REFUSALS else None
