@@ -3,7 +3,6 @@ PYTHON ?= python3.11
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-STRIDE ?= 1
 
 .PHONY: help setup demo test test-spark test-soak test-api test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
 
@@ -32,10 +31,10 @@ test-api: $(STAMP) ## the CRDs under kubectl, and the chart's rights, on a real 
 	@$(BIN)/python -m pytest -q -m "not e2e" tests/integration/operator/test_kubectl.py tests/integration/operator/test_rights.py
 
 test-faults: $(STAMP) ## the operator killed, its calls refused and edits made at every STRIDE-th call of every flow
-	@PENSTOCK_FAULTS_STRIDE=$(STRIDE) $(BIN)/python -m pytest -q -m faults tests/unit/operator
+	@PENSTOCK_FAULTS_STRIDE=$(or $(STRIDE),1) $(BIN)/python -m pytest -q -m faults tests/unit/operator
 
-test-all: $(STAMP) ## all tests that need no Kubernetes with pods; half an hour of them kill the operator at every call
-	@$(BIN)/python -m pytest -q -m "not e2e" tests runtime/penstock
+test-all: $(STAMP) ## all tests that need no Kubernetes with pods; the operator is killed at every STRIDE-th call (4)
+	@PENSTOCK_FAULTS_STRIDE=$(or $(STRIDE),4) $(BIN)/python -m pytest -q -m "not e2e" tests runtime/penstock
 
 test-e2e: $(STAMP) ## the tests on a real one-node Kubernetes (root, Linux): cluster, images, chart, self-verifying jobs
 	@$(BIN)/python -m pytest -q -s -m e2e tests/e2e

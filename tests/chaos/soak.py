@@ -35,7 +35,7 @@ from tools.s3server import S3Server
 
 RATE = 1_000
 """Records per second."""
-STUCK_S = 120.0
+STUCK_S = 240.0
 """A job that completes no checkpoint for that long does not make progress any more."""
 PARALLELISMS = (1, 2, 3, 4)
 AWAY_S = 30.0
