@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 Retention = Literal["DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS"]
 TerminalState = Literal["FINISHED", "CANCELED", "FAILED", "SUSPENDED"]
@@ -20,7 +20,6 @@ class CheckpointSettings:
     retained: int = 1
     retention: Retention = "NO_EXTERNALIZED_CHECKPOINTS"
     savepoint_directory: str | None = None
-    mode: str = "exactly_once"
     history_size: int = 10
 
     def __post_init__(self) -> None:
@@ -43,23 +42,3 @@ class CheckpointSettings:
         if state == "FAILED":
             return self.retention != "NO_EXTERNALIZED_CHECKPOINTS"
         return state == "CANCELED" and self.retention == "RETAIN_ON_CANCELLATION"
-
-    def as_rest(self) -> dict[str, Any]:
-        """The shape of Flink's `/jobs/:id/checkpoints/config`."""
-        return {
-            "mode": self.mode,
-            "interval": self.interval_ms if self.interval_ms is not None else 0x7FFFFFFFFFFFFFFF,
-            "timeout": self.timeout_ms,
-            "min_pause": self.min_pause_ms,
-            "max_concurrent": 1,
-            "externalization": {
-                "enabled": self.retention != "NO_EXTERNALIZED_CHECKPOINTS",
-                "delete_on_cancellation": self.retention != "RETAIN_ON_CANCELLATION",
-            },
-            "unaligned_checkpoints": False,
-            "tolerable_failed_checkpoints": self.tolerable_failures,
-            "aligned_checkpoint_timeout": 0,
-            "checkpoints_after_tasks_finish": True,
-            "state_changelog_enabled": False,
-            "num_retained": self.retained,
-        }

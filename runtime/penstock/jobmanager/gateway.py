@@ -123,15 +123,16 @@ class DispatcherGateway:
 
     def checkpoint_settings(self, job_id: str) -> facts.CheckpointSettings:
         job = self._job(job_id)
-        settings = job.settings
+        settings = job.checkpoints.coordinator.settings
         return facts.CheckpointSettings(
-            interval_ms=settings.checkpoint_interval_ms,
-            timeout_ms=settings.checkpoint_timeout_ms,
-            min_pause_ms=settings.checkpoint_min_pause_ms,
+            interval_ms=settings.interval_ms or 0,
+            timeout_ms=settings.timeout_ms,
+            min_pause_ms=settings.min_pause_ms,
             tolerable_failures=settings.tolerable_failures,
             retained=settings.retained,
+            externalized=settings.retention != "NO_EXTERNALIZED_CHECKPOINTS",
             delete_on_cancellation=settings.retention != "RETAIN_ON_CANCELLATION",
-            state_backend=settings.backend,
+            state_backend=job.settings.backend,
             storage=job.checkpoints.url,
         )
 
@@ -147,8 +148,8 @@ class DispatcherGateway:
             arguments |= {"cancel": True, "shown": "savepoint"}
         return self._ask(self._live(job_id), kind, arguments, trigger_id)
 
-    def trigger_checkpoint(self, job_id: str, *, full: bool, trigger_id: str | None) -> str:
-        return self._ask(self._live(job_id), "checkpoint", {"job": job_id, "full": full}, trigger_id)
+    def trigger_checkpoint(self, job_id: str, *, trigger_id: str | None) -> str:
+        return self._ask(self._live(job_id), "checkpoint", {"job": job_id}, trigger_id)
 
     def stop(self, job_id: str, target_directory: str | None, *, drain: bool, trigger_id: str | None) -> str:
         arguments = {"directory": target_directory or "", "drain": drain, "job": job_id}

@@ -163,14 +163,14 @@ class Job:
 
 @dataclass(frozen=True)
 class CheckpointSettings:
-    """`interval_ms` 0 = no periodic checkpoints."""
+    """`interval_ms` 0 = no periodic checkpoints. `externalized`: checkpoints may outlive the job."""
 
     interval_ms: int = 0
     timeout_ms: int = 600_000
     min_pause_ms: int = 0
-    max_concurrent: int = 1
     tolerable_failures: int = 0
     retained: int = 1
+    externalized: bool = True
     delete_on_cancellation: bool = False
     state_backend: str = "hashmap"
     storage: str = ""

@@ -77,8 +77,8 @@ class ClusterGateway(Protocol):
         """
         ...
 
-    def trigger_checkpoint(self, job_id: str, *, full: bool, trigger_id: str | None) -> str:
-        """Take a checkpoint now; `full`: refer to nothing that was uploaded before."""
+    def trigger_checkpoint(self, job_id: str, *, trigger_id: str | None) -> str:
+        """Take a checkpoint now."""
         ...
 
     def stop(self, job_id: str, target_directory: str | None, *, drain: bool, trigger_id: str | None) -> str:

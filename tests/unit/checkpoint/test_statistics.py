@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from penstock.checkpoint.events import JobDescription, SnapshotRequest
 from penstock.checkpoint.manifest import OperatorInfo
-from penstock.checkpoint.settings import CheckpointSettings
 from penstock.checkpoint.statistics import CheckpointHistory, summarize
 from tests.unit.checkpoint.support import ack, handle, job
 
@@ -155,9 +154,3 @@ def test_an_end_counts_once() -> None:
 def test_quantiles() -> None:
     values = summarize(range(1, 1001))
     assert (values["p50"], values["p90"], values["p99"], values["p999"]) == (500.5, 900.1, 990.01, 999.001)
-
-
-def test_the_configuration_has_flinks_fields() -> None:
-    shown = CheckpointSettings(interval_ms=1000, retention="RETAIN_ON_CANCELLATION").as_rest()
-    assert shown["externalization"] == {"enabled": True, "delete_on_cancellation": False}
-    assert (shown["mode"], shown["interval"], shown["max_concurrent"]) == ("exactly_once", 1000, 1)

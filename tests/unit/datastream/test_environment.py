@@ -28,6 +28,7 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.jobmanager.settings import JobSettings
 from tests.unit.datastream.conftest import RecordingExecutor
 
 
@@ -80,11 +81,12 @@ class TestSettings:
         env.execute("settings")
         (program,) = executor.programs
         assert (program.name, program.parallelism, program.max_parallelism) == ("settings", 4, 256)
-        c = program.checkpoints
-        assert (c.interval_ms, c.mode, c.timeout_ms, c.min_pause_ms) == (10_000, "AT_LEAST_ONCE", 60_000, 500)
-        assert (c.tolerable_failures, c.num_retained, c.retention) == (2, 3, "RETAIN_ON_CANCELLATION")
-        assert (c.directory, c.savepoint_directory) == ("s3://b/checkpoints", "s3://b/savepoints")
-        assert program.restart_strategy == RestartStrategies.fixed_delay_restart(3, 5000)
+        assert program.configuration["execution.checkpointing.mode"] == "AT_LEAST_ONCE"
+        s = JobSettings.from_configuration(program.configuration)
+        assert (s.checkpoint_interval_ms, s.checkpoint_timeout_ms, s.checkpoint_min_pause_ms) == (10_000, 60_000, 500)
+        assert (s.tolerable_failures, s.retained, s.retention) == (2, 3, "RETAIN_ON_CANCELLATION")
+        assert (s.checkpoint_dir, s.savepoint_dir) == ("s3://b/checkpoints", "s3://b/savepoints")
+        assert s.restart_strategy().describe() == "fixed-delay: 3 attempts, 5000 ms apart (0 used)"
         assert program.global_job_parameters == {"keyWord": "flink"}
         assert program.configuration["pipeline.auto-watermark-interval"] == "50ms"
         assert program.user_script is not None
@@ -109,7 +111,8 @@ class TestSettings:
         backend.set_db_storage_paths("/ssd")
         env.set_state_backend(backend).from_collection([1]).print()
         program = env.get_program()
-        assert (program.state_backend, program.checkpoints.incremental) == ("rocksdb", False)
+        assert program.configuration["state.backend.type"] == "rocksdb"
+        assert program.configuration["execution.checkpointing.incremental"] == "false"
         assert program.configuration["state.backend.rocksdb.localdir"] == "/ssd"
 
     @pytest.mark.parametrize(

@@ -241,7 +241,7 @@ class FakeGateway:
         return models.TaskCheckpointDetails.model_validate(SUBTASKS)
 
     def checkpoint_settings(self, job_id: str) -> facts.CheckpointSettings:
-        return facts.CheckpointSettings(10_000, 600_000, 500, 1, 3, 2, storage="s3://b", state_backend="rocksdb")
+        return facts.CheckpointSettings(10_000, 600_000, 500, 3, 2, storage="s3://b", state_backend="rocksdb")
 
     def trigger_savepoint(
         self, job_id: str, target_directory: str | None, *, cancel_job: bool, trigger_id: str | None
@@ -252,9 +252,9 @@ class FakeGateway:
             self.cancel(job_id)
         return self._start("savepoint", job_id, trigger_id, location=path, failure=self.savepoint_failure)
 
-    def trigger_checkpoint(self, job_id: str, *, full: bool, trigger_id: str | None) -> str:
+    def trigger_checkpoint(self, job_id: str, *, trigger_id: str | None) -> str:
         self._running(job_id)
-        self.calls.append(("checkpoint", full))
+        self.calls.append(("checkpoint",))
         return self._start("checkpoint", job_id, trigger_id, checkpoint_id=6)
 
     def stop(self, job_id: str, target_directory: str | None, *, drain: bool, trigger_id: str | None) -> str:

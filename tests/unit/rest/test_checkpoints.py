@@ -56,7 +56,7 @@ def test_a_job_without_checkpoints(client: AsgiClient) -> None:
 
 def test_configuration(client: AsgiClient) -> None:
     found = client.get(f"/jobs/{JOB_ID}/checkpoints/config").json()
-    assert found["mode"] == "exactly_once"
+    assert (found["mode"], found["max_concurrent"]) == ("exactly_once", 1)
     assert (found["interval"], found["timeout"], found["min_pause"]) == (10_000, 600_000, 500)
     assert found["externalization"] == {"enabled": True, "delete_on_cancellation": False}
     assert (found["state_backend"], found["tolerable_failed_checkpoints"]) == ("rocksdb", 3)

@@ -108,18 +108,24 @@ class CheckpointingStatistics(Shape):
 
 
 class Externalization(Shape):
-    enabled: bool = True
+    """`enabled`: checkpoints may outlive the job."""
+
+    enabled: bool
     delete_on_cancellation: bool
 
 
 class CheckpointConfig(Shape):
-    """`GET /jobs/:id/checkpoints/config`. `interval` 0: none are taken by the clock."""
+    """`GET /jobs/:id/checkpoints/config`. `interval` 0: none are taken by the clock.
+
+    What has a default here is the same for every job: state is exactly once in either mode, and one checkpoint is under way at
+    a time, whatever is configured.
+    """
 
     mode: str = "exactly_once"
     interval: int
     timeout: int
     min_pause: int
-    max_concurrent: int
+    max_concurrent: int = 1
     externalization: Externalization
     state_backend: str
     checkpoint_storage: str

@@ -28,7 +28,7 @@ class SavepointRequest(Dashed):
 
 
 class CheckpointRequest(Camel):
-    """`POST /jobs/:id/checkpoints`"""
+    """`POST /jobs/:id/checkpoints`. `checkpoint_type` changes nothing: what is uploaded anew is the backend's decision."""
 
     checkpoint_type: Literal["CONFIGURED", "FULL", "INCREMENTAL"] = "CONFIGURED"
     trigger_id: str | None = Field(default=None, pattern=TRIGGER_ID_PATTERN)

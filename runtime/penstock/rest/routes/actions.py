@@ -44,9 +44,7 @@ def action_routes(gateway: ClusterGateway) -> APIRouter:
     def checkpoint(job_id: str, request: models.CheckpointRequest | None = None) -> models.TriggerResponse:
         """Begins a checkpoint."""
         request = request or models.CheckpointRequest()
-        request_id = gateway.trigger_checkpoint(
-            job_id, full=request.checkpoint_type == "FULL", trigger_id=request.trigger_id
-        )
+        request_id = gateway.trigger_checkpoint(job_id, trigger_id=request.trigger_id)
         return models.TriggerResponse(request_id=request_id)
 
     @router.patch("/rescaling", response_model=models.TriggerResponse)

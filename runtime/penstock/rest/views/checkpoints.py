@@ -11,8 +11,9 @@ def checkpoint_config(settings: facts.CheckpointSettings) -> models.CheckpointCo
         interval=settings.interval_ms,
         timeout=settings.timeout_ms,
         min_pause=settings.min_pause_ms,
-        max_concurrent=settings.max_concurrent,
-        externalization=models.Externalization(delete_on_cancellation=settings.delete_on_cancellation),
+        externalization=models.Externalization(
+            enabled=settings.externalized, delete_on_cancellation=settings.delete_on_cancellation
+        ),
         state_backend=settings.state_backend,
         checkpoint_storage=settings.storage,
         tolerable_failed_checkpoints=settings.tolerable_failures,
