@@ -193,15 +193,29 @@ def _checksum_other(key: Any) -> int:
     raise key_type_error(key)
 
 
+_INSTEAD_OF: tuple[tuple[type, str], ...] = (
+    (list, "make it a tuple in the key selector, tuple(…), or key by something in it"),
+    (dict, "key by one of its fields, or by a tuple of several: key_by(['a', 'b'])"),
+    (set, "make it a frozenset in the key selector, or a sorted tuple"),
+    (bytearray, "make it bytes in the key selector"),
+    (np.ndarray, "make it a tuple in the key selector, tuple(key.tolist())"),
+)
+
+
 def key_type_error(key: Any) -> StateTypeError:
+    """Names the key, its type, and what may be used in its place."""
     cls = type(key)
     if cls.__hash__ is None:
         return StateTypeError(
             f"a {type_name(cls)} cannot be a key, it can change: {key!r}",
-            remedy="use something immutable: a str, a number, a tuple, a NamedTuple, a frozen dataclass",
+            remedy=next(
+                (remedy for known, remedy in _INSTEAD_OF if isinstance(key, known)),
+                "key by a field of it or by a tuple of several, or make its class immutable (a frozen dataclass, a "
+                "NamedTuple) and declare it: key_by(…, key_type=…)",
+            ),
         )
     return StateTypeError(
         f"a key of type {type_name(cls)} cannot be encoded: {key!r}",
         remedy="use a str, int, float, bool, bytes, date, datetime, Decimal, UUID, Enum, a tuple or NamedTuple of them, "
-        "or a frozen dataclass",
+        "or a frozen dataclass; declare a class: key_by(…, key_type=…)",
     )

@@ -19,14 +19,13 @@ from typing import Any, NoReturn, cast
 import numpy as np
 import pyarrow as pa
 
-from penstock.common.errors import PenstockError, UserFunctionError
+from penstock.common.errors import UserFunctionError
 from penstock.graph.job_graph import ExchangeSpec
 from penstock.graph.transformation import Exchange
 from penstock.state.key_groups import column_key_groups, keys_key_groups, subtask_for_key_group
-from penstock.state.key_hash import stable_hash
 from penstock.taskmanager.batch import MIN_TIMESTAMP, Batch, ColumnBatch, RowBatch
-from penstock.taskmanager.operators.fields import shortened
-from penstock.taskmanager.operators.user_code import position, raise_user_error, select_keys
+from penstock.taskmanager.operators.fields import Field, shortened
+from penstock.taskmanager.operators.user_code import position, raise_user_error, refuse_key, select_keys
 from penstock.taskmanager.rows import encode_buffer, retarget
 
 BUFFER_RECORDS = 4_000
@@ -159,6 +158,41 @@ class GlobalWriter(SingleTargetWriter):
         return range(self._targets)
 
 
+class OneKeyedTargetWriter(SingleTargetWriter):
+    """Key groups that all belong to one subtask: every record goes there, whatever its key.
+
+    So no key is computed, but for the first of a batch: one of a type that is no key is refused as it would be with more
+    subtasks, also where no state is ever asked for it.
+    """
+
+    def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit) -> None:
+        super().__init__(spec, sender, emit, 0)
+        selector = spec.partitioning.key_selector
+        assert selector is not None
+        self._selector = selector
+        self._field = spec.partitioning.key_field
+        self._kinds: set[type] = set()
+
+    def write(self, batch: Batch) -> None:
+        if isinstance(batch, RowBatch):
+            self._look_at_rows(batch.values)
+        elif self._field is not None:
+            self._look_at_columns(batch, self._field)
+        super().write(batch)
+
+    def _look_at_rows(self, values: list[Any]) -> None:
+        first = values[:1]
+        for key in select_keys(self.spec, self._selector, first):
+            if type(key) not in self._kinds:
+                refuse_key(self.spec, key, first[0])
+                self._kinds.add(type(key))
+
+    def _look_at_columns(self, batch: ColumnBatch, field: Field) -> None:
+        column = _column(batch.columns, field)
+        if column is not None and len(column) and pa.types.is_nested(column.type):
+            refuse_key(self.spec, column[0].as_py(), batch.rows().values[0])
+
+
 class KeyTargets:
     """key -> target subtask, for many keys at once.
 
@@ -270,11 +304,7 @@ class KeyGroupWriter(ExchangeWriter):
     def _fail(self, error: Exception, keys: list[Any], values: list[Any]) -> NoReturn:
         """One of the keys is none. All were hashed at once: which one it is, is looked for only now."""
         for key, value in zip(keys, values, strict=True):
-            try:
-                stable_hash(key)
-            except PenstockError as refusal:
-                refusal.message += f", the key of {shortened(value)}"
-                raise_user_error(self.spec, refusal, "")
+            refuse_key(self.spec, key, value)
         raise_user_error(self.spec, error, f"hashing the keys of a batch of {len(values)} records")
 
 
@@ -402,7 +432,7 @@ def create_writer(spec: ExchangeSpec, sender: int, emit: Emit) -> ExchangeWriter
         case Exchange.GLOBAL:
             return GlobalWriter(spec, sender, emit)
         case Exchange.KEY_GROUP:
-            return SingleTargetWriter(spec, sender, emit, 0) if targets == 1 else KeyGroupWriter(spec, sender, emit)
+            return OneKeyedTargetWriter(spec, sender, emit) if targets == 1 else KeyGroupWriter(spec, sender, emit)
         case Exchange.BROADCAST:
             return BroadcastWriter(spec, sender, emit)
         case Exchange.REBALANCE:

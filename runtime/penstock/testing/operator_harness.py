@@ -13,12 +13,14 @@ from pyspark import cloudpickle
 
 from penstock.common.errors import InvalidJob
 from penstock.common.type_inference import to_type_info
+from penstock.common.user_location import user_location
 from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction
 from penstock.datastream.output_tag import OutputTag
 from penstock.state.key_groups import key_group, subtask_for_key_group
 from penstock.taskmanager.batch import MAX_TIMESTAMP
 from penstock.taskmanager.operator import Operator
 from penstock.taskmanager.operators.process import KeyedProcessOperator, ProcessOperator
+from penstock.taskmanager.operators.user_code import refuse_key, select_keys
 from penstock.testing.operator_run import Files, ManualClock, OperatorRun, Snapshot
 from penstock.testing.outputs import Record
 
@@ -73,6 +75,7 @@ class OperatorHarness:
         self._sides: dict[str, list[Record]] = defaultdict(list)
         self._watermarks: list[int] = []
         self._next = 0
+        self._user_location = user_location()
         self._pickled = self._prepare(operator)
         self._runs = self._open(parallelism, None)
 
@@ -93,6 +96,7 @@ class OperatorHarness:
                 backend=self._backend,
                 job_parameters=self._job_parameters,
                 restored_from=None if snapshot is None else snapshot.subtasks,
+                user_location=self._user_location,
             )
             for subtask in range(parallelism)
         ]
@@ -140,7 +144,9 @@ class OperatorHarness:
             selector = operator.key_selectors[input_index]
             if selector is None:
                 return list(range(parallelism))
-            group = key_group(selector(value), self._max_parallelism)
+            (key,) = select_keys(self._runs[0].context, selector, [value])
+            refuse_key(self._runs[0].context, key, value)
+            group = key_group(key, self._max_parallelism)
             return [subtask_for_key_group(group, parallelism, self._max_parallelism)]
         self._next += 1
         return [(self._next - 1) % parallelism]

@@ -127,6 +127,7 @@ class OperatorRun:
 
     Args:
         restored_from: the snapshots of all subtasks of the previous run.
+        user_location: the line that errors name.
     """
 
     def __init__(
@@ -141,6 +142,7 @@ class OperatorRun:
         job_parameters: dict[str, str] | None = None,
         auto_watermark_interval_ms: int = 200,
         restored_from: list[Snapshot] | None = None,
+        user_location: str = "job.py:7",
     ) -> None:
         self.operator = operator
         self.backend_name = backend
@@ -173,7 +175,7 @@ class OperatorRun:
             keyed_state=self.backend,
             timers=self.timers,
             metrics=self.metrics,  # type: ignore[arg-type]
-            user_location="job.py:7",
+            user_location=user_location,
             job_parameters=job_parameters or {},
             auto_watermark_interval_ms=auto_watermark_interval_ms,
             is_restored=bool(restored_from),

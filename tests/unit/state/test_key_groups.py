@@ -129,7 +129,7 @@ def test_every_kind_of_key_has_a_hash_and_most_differ() -> None:
 def test_a_mutable_key_is_refused_by_type_with_a_remedy(key: Any) -> None:
     with pytest.raises(StateTypeError, match="cannot be a key, it can change") as caught:
         key_group(key, 128)
-    assert "tuple" in caught.value.remedy
+    assert ("bytes" if isinstance(key, bytearray) else "tuple") in caught.value.remedy
 
 
 @pytest.mark.parametrize("key", [object(), Fraction(1, 3), 1 + 2j, np.datetime64("2026-01-01"), "\ud800"], ids=repr)

@@ -172,12 +172,12 @@ class BroadcastProcessOperator(TimerOperator):
 
     def process_batch(self, batch: Batch, input_index: int = DATA) -> None:
         if input_index == DATA:
-            self.run(batch, self._call, self.ctx, self.key_selectors[DATA] if self.is_keyed else None)
+            self.run(batch, self._call, self.ctx)
             return
         state = self.context.keyed_state
         if state is not None:
             state.key_context.key = NO_KEY
-        self.run(batch, self._call_broadcast, self._broadcast_ctx, None)
+        self.run(batch, self._call_broadcast, self._broadcast_ctx, BROADCAST)
 
 
 class KeyedBroadcastProcessOperator(BroadcastProcessOperator):

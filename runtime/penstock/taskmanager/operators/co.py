@@ -65,7 +65,7 @@ class CoMapOperator(TwoInputs, FunctionOperator):
         try:
             out = list(map(self._calls[input_index], self.records(values, iterator, input_index)))
         except Exception as error:
-            self.fail(error, values, iterator)
+            self.fail(error, values, iterator, input_index)
         self.output.emit(RowBatch(out, rows.timestamps))
 
 
@@ -92,5 +92,4 @@ class CoProcessOperator(TwoInputs, TimerOperator):
         self._calls = self.bound()
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        selector = self.key_selectors[input_index] if self.is_keyed else None
-        self.run(batch, self._calls[input_index], self.ctx, selector)
+        self.run(batch, self._calls[input_index], self.ctx, input_index)

@@ -135,7 +135,7 @@ class IntervalJoinOperator(FunctionOperator):
                 self._keep(value, timestamp, input_index)
                 self._join(value, timestamp, input_index)
         except Exception as error:
-            self.fail(error, values, iterator)
+            self.fail(error, values, iterator, input_index)
         self.results.flush()
 
     def _keep(self, value: Any, timestamp: int, side: int) -> None:

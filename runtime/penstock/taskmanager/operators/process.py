@@ -175,10 +175,8 @@ class TimerOperator(FunctionOperator):
         except Exception as error:
             raise_user_error(self.context, error, f"on_timer at {timestamp} for the key {key!r}")
 
-    def run(
-        self, batch: Batch, call: Callable[[Any, Any], Any], ctx: Any, key_selector: Callable[[Any], Any] | None
-    ) -> None:
-        """Calls `call(value, ctx)` for every record, under its key if there is a selector, and emits the results."""
+    def run(self, batch: Batch, call: Callable[[Any, Any], Any], ctx: Any, input_index: int = 0) -> None:
+        """Calls `call(value, ctx)` for every record, under its key if the input has one, and emits the results."""
         rows = batch.rows()
         values = rows.values
         iterator = iter(values)
@@ -187,6 +185,7 @@ class TimerOperator(FunctionOperator):
         append, stamp, side = results.values.append, results.timestamps.append, results.side
         key_context = KeyContext()
         keys: Any = repeat(None)
+        key_selector = self.key_selectors[input_index] if self.is_keyed else None
         if key_selector is not None:
             assert self.context.keyed_state is not None
             key_context = self.context.keyed_state.key_context
@@ -205,7 +204,7 @@ class TimerOperator(FunctionOperator):
                             append(result)
                             stamp(timestamp)
         except Exception as error:
-            self.fail(error, values, iterator)
+            self.fail(error, values, iterator, input_index)
         results.flush()
 
 
@@ -215,7 +214,7 @@ class ProcessOperator(TimerOperator):
     method = "process_element"
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        self.run(batch, self._call, self.ctx, None)
+        self.run(batch, self._call, self.ctx)
 
 
 class KeyedProcessOperator(TimerOperator):
@@ -227,4 +226,4 @@ class KeyedProcessOperator(TimerOperator):
         super().__init__(fn, key_selector)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        self.run(batch, self._call, self.ctx, self.key_selectors[0])
+        self.run(batch, self._call, self.ctx)

@@ -11,7 +11,7 @@ from penstock.common.errors import InvalidJob
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.taskmanager.batch import Batch, RowBatch
 from penstock.taskmanager.operators.fields import Field, getter_for, setter_for
-from penstock.taskmanager.operators.tables import Table
+from penstock.taskmanager.operators.tables import Table, borrow
 from penstock.taskmanager.operators.user_code import FunctionOperator, select_keys
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class ReduceOperator(FunctionOperator):
         selector = self.key_selectors[0]
         assert selector is not None
         keys = select_keys(self.context, selector, values)
-        table = self._table.borrow(keys)
+        table = borrow(self.context, self._table, keys, values)
         get = table.get
         call = self._call
         out: list[Any] = []
@@ -96,7 +96,8 @@ class ReduceOperator(FunctionOperator):
                 append(value)
         except Exception as error:
             self.fail(error, values, iterator)
-        self._table.give_back(table, keys)
+        with self.context.named_in_errors():
+            self._table.give_back(table, keys)
         self.output.emit(RowBatch(out, rows.timestamps))
 
 

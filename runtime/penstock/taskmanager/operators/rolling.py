@@ -16,7 +16,7 @@ from penstock.taskmanager.batch import Batch, ColumnBatch, RowBatch
 from penstock.taskmanager.operators.columns import rows_as_tuples
 from penstock.taskmanager.operators.fields import field_of
 from penstock.taskmanager.operators.rolling_columns import KeyStretches, NotInColumns, running_aggregates
-from penstock.taskmanager.operators.tables import Table
+from penstock.taskmanager.operators.tables import Table, borrow
 from penstock.taskmanager.operators.user_code import FunctionOperator, select_keys
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class RollingFieldsOperator(FunctionOperator):
         keys = select_keys(self.context, selector, values)
         aggregate: FieldAggregate = self.fn
         fresh, step, results = aggregate.create_accumulator(), aggregate.stepper(), aggregate.results
-        table = self._table.borrow(keys)
+        table = borrow(self.context, self._table, keys, values)
         get = table.get
         out: list[Any] = []
         append = out.append
@@ -66,7 +66,8 @@ class RollingFieldsOperator(FunctionOperator):
                 append((key, *results(accumulator)))
         except Exception as error:
             self.fail(error, values, iterator)
-        self._table.give_back(table, keys)
+        with self.context.named_in_errors():
+            self._table.give_back(table, keys)
         self.output.emit(RowBatch(out, rows.timestamps))
 
     def _process_columns(self, batch: ColumnBatch, stretches: KeyStretches) -> bool:

@@ -67,7 +67,9 @@ class KeyStretches:
         if any(column is None and field is not None for column, field in zip(inputs, aggregate.fields, strict=True)):
             return None
         keys = find_column(columns, key_field)
-        return None if keys is None or keys.null_count else KeyStretches(keys, inputs, aggregate)
+        if keys is None or keys.null_count or pa.types.is_nested(keys.type):
+            return None
+        return KeyStretches(keys, inputs, aggregate)
 
     def spread(self, per_stretch: Numbers) -> Numbers:
         """A value per stretch as a value per sorted record."""

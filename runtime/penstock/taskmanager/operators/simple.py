@@ -136,7 +136,7 @@ def flat_map(operator: FunctionOperator, call: Callable[[Any], Any], rows: RowBa
                     stamp(repeat(timestamp, grown - size))
                     size = grown
     except Exception as error:
-        operator.fail(error, values, iterator)
+        operator.fail(error, values, iterator, input_index)
     if out:
         operator.output.emit(RowBatch(out, None if timestamps is None else stamps))
 

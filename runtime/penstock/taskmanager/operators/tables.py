@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.taskmanager.operators.user_code import refuse_keys
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from penstock.datastream.state import ValueStateDescriptor
     from penstock.state.backend import KeyedStateBackend
+    from penstock.taskmanager.operator import OperatorContext
 
 
 class Table:
@@ -49,3 +52,17 @@ class Table:
     def pop(self, namespace: Any) -> Iterator[tuple[Any, Any]]:
         """Every key and value of the namespace; they are gone afterwards."""
         return self._raw.pop_namespace(namespace)
+
+
+def borrow(context: OperatorContext, table: Table, keys: list[Any], values: list[Any]) -> dict[Any, Any]:
+    """`table.borrow` for the keys of a batch of records.
+
+    Raises:
+        StateTypeError: names the operator, the user's line, and the first key that is none, with its record.
+    """
+    with context.named_in_errors():
+        try:
+            return table.borrow(keys)
+        except Exception as error:
+            refuse_keys(context, error, keys, values)
+            raise

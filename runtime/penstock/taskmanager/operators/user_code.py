@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 import penstock
-from penstock.common.errors import InvalidJob, PenstockError, UserFunctionError
+from penstock.common.errors import InvalidJob, PenstockError, StateTypeError, UserFunctionError
 from penstock.datastream.functions import close_function, open_function
+from penstock.state.key_hash import stable_hash
 from penstock.taskmanager.operator import Operator
 from penstock.taskmanager.operators.fields import shortened
 
@@ -78,6 +79,30 @@ def raise_user_error(place: Place, error: Exception, what: str, remedy: str = _R
     ) from error
 
 
+def refuse_keys(place: Place, error: Exception, keys: Iterable[Any], values: Iterable[Any]) -> None:
+    """If `error` may come from a key that is none: raises what names the first such key, its record and the remedy.
+
+    Nothing looks at keys before they are used, so that records cost nothing: what Python says of a key that cannot be
+    hashed, and a backend of one that cannot be encoded, is looked into only here.
+    """
+    if isinstance(error, TypeError | StateTypeError):
+        for key, value in zip(keys, values, strict=False):
+            refuse_key(place, key, value)
+
+
+def refuse_key(place: Place, key: Any, value: Any) -> None:
+    """
+    Raises:
+        StateTypeError: the key is none.
+    """
+    try:
+        stable_hash(key)
+    except PenstockError as refusal:
+        part = "the key" if repr(key) in refusal.message else f"in the key {shortened(key)}"
+        refusal.message += f", {part} of {shortened(value)}"
+        raise_user_error(place, refusal, "")
+
+
 def _user_frame(error: Exception) -> str:
     """Where in the user's code the error came from: the innermost frame outside this package."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_PACKAGE)]
@@ -123,9 +148,12 @@ class FunctionOperator(Operator):
         assert state is not None
         return _with_key(state.key_context, select_keys(self.context, selector, values), iterator)
 
-    def fail(self, error: Exception, values: list[Any], iterator: Iterator[Any]) -> NoReturn:
-        """User code raised for the record taken last from `iterator`."""
+    def fail(self, error: Exception, values: list[Any], iterator: Iterator[Any], input_index: int = 0) -> NoReturn:
+        """User code raised for the record taken last from `iterator`, or its key is none."""
         index = position(values, iterator)
+        selector = self.key_selectors[input_index] if self.is_keyed else None
+        if selector is not None:
+            refuse_keys(self.context, error, map(selector, values[index : index + 1]), values[index : index + 1])
         record = f"record {index} of a batch of {len(values)}: {shortened(values[index])}"
         raise_user_error(self.context, error, f"{_name(self.fn)} on {record}")
 

@@ -23,7 +23,7 @@ from penstock.taskmanager.batch import MIN_TIMESTAMP, Batch, ColumnBatch
 from penstock.taskmanager.operator import Operator, OperatorContext, OperatorSnapshot, Output
 from penstock.taskmanager.operators.fields import field_of, shortened
 from penstock.taskmanager.operators.results import Results
-from penstock.taskmanager.operators.user_code import position, raise_user_error, select_keys
+from penstock.taskmanager.operators.user_code import position, raise_user_error, refuse_keys, select_keys
 from penstock.taskmanager.operators.window_grouped import GroupedWindows, can_group
 from penstock.taskmanager.operators.window_panes import PaneWindows
 
@@ -140,6 +140,7 @@ class WindowOperator(Operator):
         try:
             self._windows.process(values, iterator, keys, rows.timestamps)
         except Exception as error:
+            refuse_keys(self.context, error, keys, values)
             index = max(0, position(values, iterator))
             raise_user_error(self.context, error, f"the window of record {index}: {shortened(values[index])}")
         self.results.flush()

@@ -99,7 +99,7 @@ def group_columns(
     if any(column is None and field is not None for column, field in zip(inputs, fields.fields, strict=True)):
         return None
     keys = find_column(columns, key_field)
-    if keys is None or keys.null_count:
+    if keys is None or keys.null_count or pa.types.is_nested(keys.type):
         return None
     encoded = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
