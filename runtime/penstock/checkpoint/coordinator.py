@@ -219,7 +219,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
             self._note_commits(attempt, ack)
             problem = ack.error or attempt.take_files(pending, ack)
             if problem:
-                self._abandon(attempt, f"{ack.uid} ({ack.subtask}) declined: {problem}", now)
+                self._abandon(attempt, f"{ack.uid} ({ack.subtask}) declined: {problem}", now, code=ack.error_code)
                 return
             pending.acks[key] = ack
             self.history.acknowledged(ack, attempt.job, now)

@@ -53,10 +53,13 @@ class Ack(Protocol):
     def async_ms(self) -> float: ...
     @property
     def error(self) -> str: ...
+    @property
+    def error_code(self) -> str: ...
 
 
 class SubtaskAck(msgspec.Struct, frozen=True):
-    """The answer of one operator in one subtask: its part of the snapshot is durable, or why not (`error`).
+    """The answer of one operator in one subtask: its part of the snapshot is durable, or why not (`error`, and its
+    stable code if it has one).
 
     `keyed`: the handle of `SnapshotUpload.run`, None without keyed state. `operator`: `OperatorStateBackend.snapshot()`.
     `committables` come with an error as well: what was pre-committed must not be forgotten. Durations in ms.
@@ -72,6 +75,7 @@ class SubtaskAck(msgspec.Struct, frozen=True):
     sync_ms: float = 0.0
     async_ms: float = 0.0
     error: str = ""
+    error_code: str = ""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from penstock.checkpoint.publisher import ManifestPublisher
 from penstock.checkpoint.savepoint_exports import Copied, SavepointExports
 from penstock.checkpoint.schedule import Schedule
 from penstock.checkpoint.statistics import CheckpointHistory
-from penstock.common.errors import EpochFailed, Fenced, PenstockError, StorageError
+from penstock.common.errors import EpochFailed, Fenced, PenstockError, StateTypeError, StorageError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -172,6 +172,7 @@ class CheckpointOutcomes:
         keep_files: bool = False,
         will_answer: bool = True,
         counts: bool = True,
+        code: str = "",
     ) -> None:
         pending = attempt.abandon(keep_files=keep_files, will_answer=will_answer)
         self._schedule = self._schedule.ended(now)
@@ -180,21 +181,24 @@ class CheckpointOutcomes:
         error = StorageError(f"checkpoint {pending.id} failed: {reason}", remedy="see the JobManager's log; try again")
         self._fail_savepoint(pending.savepoint, error)
         if counts and pending.is_periodic:
-            self._count_failure(pending.id, reason)
+            self._count_failure(pending.id, reason, code)
 
-    def _count_failure(self, checkpoint_id: int, reason: str) -> None:
+    def _count_failure(self, checkpoint_id: int, reason: str, code: str) -> None:
         self._failures_in_a_row += 1
-        if self._failures_in_a_row > self.settings.tolerable_failures:
-            self._events.append(
-                JobMustFail(
-                    EpochFailed(
-                        f"{self._failures_in_a_row} checkpoints failed in a row, {self.settings.tolerable_failures} are "
-                        f"tolerated; the last one, {checkpoint_id}: {reason}",
-                        remedy="the job restarts from its last complete checkpoint; raise "
-                        "execution.checkpointing.tolerable-failed-checkpoints if this may happen",
-                    )
-                )
-            )
+        if self._failures_in_a_row <= self.settings.tolerable_failures:
+            return
+        told = (
+            f"{self._failures_in_a_row} checkpoints failed in a row, {self.settings.tolerable_failures} are tolerated; "
+            f"the last one, {checkpoint_id}: {reason}"
+        )
+        if code == StateTypeError.code:  # a restart would meet the same value
+            self._events.append(JobMustFail(StateTypeError(told)))
+            return
+        remedy = (
+            "the job restarts from its last complete checkpoint; raise "
+            "execution.checkpointing.tolerable-failed-checkpoints if this may happen"
+        )
+        self._events.append(JobMustFail(EpochFailed(told, remedy=remedy)))
 
     def _take_copied(self, now: int) -> None:
         for copied in self._savepoints.take_copied():

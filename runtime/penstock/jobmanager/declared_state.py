@@ -5,7 +5,8 @@ what only a worker has. So it is not called here; it is read. What it does in an
 first one, is followed as far as that is asking the runtime context for states and making the descriptors for it from names,
 constants, types and attributes. Nothing of the user's is called: where that would be needed, a statement counts for nothing,
 and where the way forks, reading ends. What was found is asked of a runtime context like the tasks', which refuses what it
-would refuse there. The tasks still refuse whatever is not seen here.
+would refuse there. States that operators keep for themselves (a window's contents), and the types of keys, are asked for
+as well. The tasks still refuse whatever is not seen here.
 """
 
 from __future__ import annotations
@@ -44,12 +45,14 @@ def check_declared_states(graph: JobGraph) -> None:
     Raises:
         KeyedStateNotAvailable: state without a key; remedy: key_by.
         StateNameConflict: one name, two states of an operator.
-        StateTypeError: a type without encoding.
+        StateTypeError: a type of values or keys without encoding.
         InvalidJob: a descriptor that does not belong to its getter, or makes no sense.
     """
     for node in graph.operators:
         context = _context(node)
         with context.named_in_errors():
+            context.keyed_state = _keyed_state(node) if node.operator.is_keyed else None
+            node.operator.declare_states(context)
             for function in map(_unwrapped, node.operator.user_functions()):
                 for getter, descriptor in _OpenMethod(function).states():
                     _ask(RuntimeContextImpl(context), getter, descriptor)
@@ -65,8 +68,8 @@ def _ask(context: RuntimeContextImpl, getter: str, descriptor: StateDescriptor) 
 
 
 def _context(node: OperatorNode) -> OperatorContext:
-    """As a task would make it; the hashmap backend refuses the same states as the other one."""
-    context = OperatorContext(
+    """As a task would make it."""
+    return OperatorContext(
         uid=node.uid,
         name=node.name,
         subtask=0,
@@ -77,16 +80,18 @@ def _context(node: OperatorNode) -> OperatorContext:
         operator_state=OperatorStateStore(node.name),
         user_location=node.user_location,
     )
-    if node.operator.is_keyed:
-        context.keyed_state = HashMapStateBackend(
-            key_group_range=key_group_range(0, node.parallelism, node.max_parallelism),
-            max_parallelism=node.max_parallelism,
-            key_context=KeyContext(),
-            clock=context.clock,
-            operator_name=node.name,
-            key_type=node.operator.key_type,
-        )
-    return context
+
+
+def _keyed_state(node: OperatorNode) -> HashMapStateBackend:
+    """It refuses the same states as the other backend."""
+    return HashMapStateBackend(
+        key_group_range=key_group_range(0, node.parallelism, node.max_parallelism),
+        max_parallelism=node.max_parallelism,
+        key_context=KeyContext(),
+        clock=SystemClock(),
+        operator_name=node.name,
+        key_type=node.operator.key_type,
+    )
 
 
 def _unwrapped(function: Any) -> Any:

@@ -71,7 +71,10 @@ class HashMapStateBackend:
         self.event_time_timers = TimerTable(TIMER_TABLES[0], operator_name)
         self.processing_time_timers = TimerTable(TIMER_TABLES[1], operator_name)
         self._owner = Ownership(
-            key_group_range, max_parallelism, KeyCodec(key_type, "keys", operator_name), key_schema(key_type)
+            key_group_range,
+            max_parallelism,
+            KeyCodec(key_type, "keys", operator_name),
+            key_schema(key_type, operator=operator_name),
         )
         self._registered: dict[str, tuple[Registration, CellTable]] = {}
         self._sweepers: dict[str, TableSweeper] = {}

@@ -19,6 +19,7 @@ from penstock.common.errors import StateNameConflict
 from penstock.datastream.state import BroadcastState
 from penstock.state.hashmap_handles import fresh
 from penstock.state.keys import KeyCodec
+from penstock.state.registry import key_schema
 from penstock.state.serializers import codec_for
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class OperatorStateStore:
         """Raises as `get_list_state`."""
         name = descriptor.name
         keys = KeyCodec(descriptor.key_type_info, f"keys of broadcast state {name!r}", self._operator)
+        key_schema(descriptor.key_type_info, keys.what, self._operator)
         state = self._register(name, BROADCAST, descriptor.type_info, keys)
         return MapBroadcastState(state.mapping, descriptor.default)
 

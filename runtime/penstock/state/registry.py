@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.common.errors import StateNameConflict, StateSchemaIncompatible
+from penstock.common.errors import StateNameConflict, StateSchemaIncompatible, StateTypeError
 from penstock.state.keys import KeyCodec
-from penstock.state.schema import ANY, describe, incompatibility, without_names
+from penstock.state.schema import ANY, UnknownType, describe, incompatibility, without_names
 from penstock.state.segment import Layout, StateInfo
 from penstock.state.serializers import codec_for
+from penstock.state.tagged import type_name
 from penstock.state.ttl import Lifetime, TtlCodec, reader_codec
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Registration:
     def of(descriptor: StateDescriptor, operator: str, clock: Clock) -> Registration:
         """
         Raises:
-            StateTypeError: values of the declared type cannot be encoded.
+            StateTypeError: values, or map keys, of the declared type cannot be encoded.
         """
         name = descriptor.name
         codec = codec_for(descriptor.type_info, state=name, operator=operator)
@@ -52,7 +53,7 @@ class Registration:
         if layout == "map":
             key_type = getattr(descriptor, "key_type_info", None)
             map_keys = KeyCodec(key_type, f"map keys of state {name!r}", operator)
-            map_key_schema = key_schema(key_type)
+            map_key_schema = key_schema(key_type, map_keys.what, operator)
         return Registration(
             name,
             operator,
@@ -108,7 +109,27 @@ def _shape(info: StateInfo) -> dict[str, Any]:
     return {"kind": info.kind, "schema": info.schema, "map_key": info.map_key_schema}
 
 
-def key_schema(key_type: Any) -> Schema:
-    """The description of keys of a declared type."""
+def key_schema(key_type: Any, what: str = "keys", operator: str = "") -> Schema:
+    """The description of keys of a declared type.
+
+    Args:
+        what: names the keys in error messages.
+
+    Raises:
+        StateTypeError: the type has no encoding, or its values can change.
+    """
     annotation = getattr(key_type, "python_type", key_type)
-    return ANY if annotation is None or annotation is Any or annotation is object else describe(annotation)
+    if annotation is None or annotation is Any or annotation is object:
+        return ANY
+    try:
+        schema = describe(annotation)
+        if isinstance(annotation, type) and annotation.__hash__ is None:
+            raise TypeError(f"values of {type_name(annotation)} can change")
+    except (UnknownType, TypeError, NameError) as error:
+        raise StateTypeError(
+            f"the {what} are declared with a type that keys cannot have: {error}",
+            remedy="use plain values or a tuple of them, or make the class a frozen dataclass, a NamedTuple, or a frozen "
+            "pydantic model or msgspec Struct",
+            operator=operator,
+        ) from None
+    return schema

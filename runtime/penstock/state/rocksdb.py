@@ -77,7 +77,7 @@ class RocksDBStateBackend:
         self.event_time_timers = TimerTable(TIMER_TABLES[0], operator_name)
         self.processing_time_timers = TimerTable(TIMER_TABLES[1], operator_name)
         self._keys = KeyCodec(key_type, "keys", operator_name)
-        self._key_schema = key_schema(key_type)
+        self._key_schema = key_schema(key_type, operator=operator_name)
         self._addresses = Addresses(key_context, self._keys, max_parallelism)
         self._settings = read_options(options or {})
         self._work_dir = Path(work_dir or tempfile.mkdtemp(prefix="penstock-rocksdb-"))

@@ -19,10 +19,11 @@ from typing import Any, NoReturn, cast
 import numpy as np
 import pyarrow as pa
 
-from penstock.common.errors import UserFunctionError
+from penstock.common.errors import StateTypeError, UserFunctionError
 from penstock.graph.job_graph import ExchangeSpec
 from penstock.graph.transformation import Exchange
 from penstock.state.key_groups import column_key_groups, keys_key_groups, subtask_for_key_group
+from penstock.state.tagged import type_name
 from penstock.taskmanager.batch import MIN_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.taskmanager.operators.fields import Field, shortened
 from penstock.taskmanager.operators.user_code import position, raise_user_error, refuse_key, select_keys
@@ -120,12 +121,34 @@ class ExchangeWriter(ABC):
         self._send(target, batch)
 
     def _send(self, target: int, batch: Batch | None) -> None:
-        row = encode_buffer(self.spec.id, self.sender, target, self._watermark, self._idle, batch)
+        row = self._encoded(target, batch)
         self._sent[target] = (self._watermark, self._idle)
         if batch is not None:
             self.records_out += len(batch)
         self.bytes_out += len(row)
         self._emit(target, row)
+
+    def _encoded(self, target: int, batch: Batch | None) -> bytes:
+        try:
+            return encode_buffer(self.spec.id, self.sender, target, self._watermark, self._idle, batch)
+        except Exception as error:
+            self._refuse_to_send(error, batch)
+
+    def _refuse_to_send(self, error: Exception, batch: Batch | None) -> NoReturn:
+        """One of the records cannot travel. All were encoded at once: which one it is, is looked for only now."""
+        values = [] if batch is None else batch.rows().values
+        for value in values:
+            try:
+                encode_buffer(self.spec.id, self.sender, 0, self._watermark, self._idle, RowBatch([value]))
+            except Exception as refusal:
+                raise StateTypeError(
+                    f"a {type_name(type(value))} cannot be sent to another subtask: {shortened(value)}: {refusal}",
+                    remedy="send plain values or objects that can be pickled: a list in place of a generator; what is open "
+                    "(a file, a lock, a connection) belongs into open() of the function that uses it",
+                    operator=self.spec.name,
+                    location=self.spec.user_location,
+                ) from refusal
+        raise_user_error(self.spec, error, f"sending a batch of {len(values)} records")
 
 
 class SingleTargetWriter(ExchangeWriter):
@@ -353,7 +376,7 @@ class BroadcastWriter(ExchangeWriter):
         self._send_all(batch)
 
     def _send_all(self, batch: Batch | None) -> None:
-        row = encode_buffer(self.spec.id, self.sender, 0, self._watermark, self._idle, batch)
+        row = self._encoded(0, batch)
         self._sent[0] = (self._watermark, self._idle)
         if batch is not None:
             self.records_out += len(batch) * self._targets

@@ -138,6 +138,12 @@ class Operator:
         self.context = context
         self.output = output
 
+    def declare_states(self, context: OperatorContext) -> None:
+        """Ask for the operator's own states whose types come from the program, in a context that nobody uses afterwards.
+
+        Called as the job is built, so that types without encoding are refused before anything of it runs.
+        """
+
     def open(self) -> None:
         """Called once before the first record."""
 

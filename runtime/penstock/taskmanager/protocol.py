@@ -118,6 +118,8 @@ class SnapshotAck(msgspec.Struct):
     bytes_uploaded: int = 0
     state_bytes: int = 0
     error: str = ""
+    error_code: str = ""
+    """Of a `PenstockError`."""
 
 
 class TaskFailure(msgspec.Struct):

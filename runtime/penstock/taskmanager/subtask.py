@@ -135,21 +135,26 @@ class Subtask:
             object_store_options=environment.object_store_options,
         )
         if operator.is_keyed:
-            backend = create_backend(
-                environment.backend,
-                key_group_range=key_group_range(self.index, node.parallelism, node.max_parallelism),
-                max_parallelism=node.max_parallelism,
-                key_context=KeyContext(),
-                clock=environment.clock,
-                work_dir=f"{environment.work_dir}/{node.index}-{self.index}" if environment.work_dir else "",
-                options=environment.backend_options,
-                operator_name=node.name,
-                key_type=operator.key_type,
-            )
+            with context.named_in_errors():
+                backend = self._create_backend(node, operator)
             context.keyed_state = backend
             context.timers = create_timer_service(backend)
             self._backends[node.index] = backend
         return context
+
+    def _create_backend(self, node: OperatorNode, operator: Operator) -> KeyedStateBackend:
+        environment = self.environment
+        return create_backend(
+            environment.backend,
+            key_group_range=key_group_range(self.index, node.parallelism, node.max_parallelism),
+            max_parallelism=node.max_parallelism,
+            key_context=KeyContext(),
+            clock=environment.clock,
+            work_dir=f"{environment.work_dir}/{node.index}-{self.index}" if environment.work_dir else "",
+            options=environment.backend_options,
+            operator_name=node.name,
+            key_type=operator.key_type,
+        )
 
     def _create_gate(self) -> InputGate | None:
         if not self.stage.inputs:
@@ -272,12 +277,13 @@ class Subtask:
             with context.named_in_errors():
                 taken = self._operators[index].snapshot(command.checkpoint_id)
                 upload = None if backend is None or files is None else backend.snapshot(command.checkpoint_id)
+                operator_state = context.operator_state.snapshot()
             staged = [c for c in taken.committables if isinstance(c, StagedCommittable)]
             ack = SnapshotAck(
                 checkpoint_id=command.checkpoint_id,
                 uid=context.uid,
                 subtask=self.index,
-                operator=context.operator_state.snapshot(),
+                operator=operator_state,
                 committables=[c for c in taken.committables if not isinstance(c, StagedCommittable)],
                 sync_ms=(time.perf_counter() - started) * 1e3,
             )
@@ -285,7 +291,7 @@ class Subtask:
                 future: Future[SnapshotAck] = Future()
                 future.set_result(ack)
             else:
-                future = uploads.submit(_upload, upload, staged, ack, files)
+                future = uploads.submit(_upload, upload, staged, ack, files, context)
             futures.append(future)
         return futures
 
@@ -318,17 +324,23 @@ class Subtask:
 
 
 def _upload(
-    upload: SnapshotUpload | None, staged: list[StagedCommittable], ack: SnapshotAck, files: StateFileWriter | None
+    upload: SnapshotUpload | None,
+    staged: list[StagedCommittable],
+    ack: SnapshotAck,
+    files: StateFileWriter | None,
+    context: OperatorContext,
 ) -> SnapshotAck:
     started = time.perf_counter()
     ack.committables += [_stage(committable, ack, files) for committable in staged]
     try:
         if upload is not None and files is not None and not ack.error:
-            ack.keyed = upload.run(files)
+            with context.named_in_errors():
+                ack.keyed = upload.run(files)
             ack.bytes_uploaded += int(ack.keyed.get("bytes_uploaded", 0))
             ack.state_bytes += sum(int(f["size"]) for f in ack.keyed.get("files", ()))
     except Exception as error:  # the checkpoint fails, not the job
         ack.error = f"{type(error).__name__}: {error}"
+        ack.error_code = getattr(error, "code", "")
     ack.async_ms = (time.perf_counter() - started) * 1e3
     return ack
 

@@ -154,15 +154,7 @@ class OperatorRun:
         self.timers: Any = None
         self._pickled = cloudpickle.dumps(operator)
         self._work_dir = TemporaryDirectory(prefix="penstock-operator-test-") if backend == "rocksdb" else None
-        operator_state = OperatorStateStore(NAME)
-        if operator.is_keyed:
-            self.backend = self._create_backend(key_group_range(subtask, parallelism, max_parallelism))
-            self.timers = create_timer_service(self.backend)
-        if restored_from:
-            operator_state.restore([s.operator_state for s in restored_from], subtask, parallelism)
-            if self.backend is not None:
-                handles = [s.keyed for s in restored_from if s.keyed is not None]
-                self.backend.restore(handles, restored_from[0].files)
+        self._operator_state = OperatorStateStore(NAME)
         self.context = OperatorContext(
             uid="op",
             name=NAME,
@@ -171,17 +163,28 @@ class OperatorRun:
             max_parallelism=max_parallelism,
             attempt=0,
             clock=self.clock,
-            operator_state=operator_state,
-            keyed_state=self.backend,
-            timers=self.timers,
+            operator_state=self._operator_state,
             metrics=self.metrics,  # type: ignore[arg-type]
             user_location=user_location,
             job_parameters=job_parameters or {},
             auto_watermark_interval_ms=auto_watermark_interval_ms,
             is_restored=bool(restored_from),
         )
-        operator.setup(self.context, self.output)
-        operator.open()
+        with self.context.named_in_errors():
+            if operator.is_keyed:
+                self.backend = self._create_backend(key_group_range(subtask, parallelism, max_parallelism))
+                self.timers = create_timer_service(self.backend)
+                self.context.keyed_state, self.context.timers = self.backend, self.timers
+            if restored_from:
+                self._restore(restored_from, subtask, parallelism)
+            operator.setup(self.context, self.output)
+            operator.open()
+
+    def _restore(self, snapshots: list[Snapshot], subtask: int, parallelism: int) -> None:
+        self._operator_state.restore([s.operator_state for s in snapshots], subtask, parallelism)
+        if self.backend is not None:
+            handles = [s.keyed for s in snapshots if s.keyed is not None]
+            self.backend.restore(handles, snapshots[0].files)
 
     def _create_backend(self, groups: KeyGroupRange) -> KeyedStateBackend:
         return create_backend(
@@ -200,8 +203,9 @@ class OperatorRun:
 
     def snapshot(self, files: Files | None = None) -> Snapshot:
         files = Files() if files is None else files
-        self.operator.snapshot(1)
-        keyed = None if self.backend is None else self.backend.snapshot(1).run(files)
+        with self.context.named_in_errors():
+            self.operator.snapshot(1)
+            keyed = None if self.backend is None else self.backend.snapshot(1).run(files)
         return Snapshot(self.context.operator_state.snapshot(), keyed, files)
 
     def restart(self, operator: Operator | None = None) -> OperatorRun:

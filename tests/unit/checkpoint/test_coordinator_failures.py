@@ -38,9 +38,18 @@ class TestFailure:
             bench.answer(bench.trigger(), error="disk full")
             events = bench.settle()
             assert any(isinstance(event, JobMustFail) for event in events) is expected
-        message = str(only(events, JobMustFail).error)
-        assert "3 checkpoints failed in a row, 2 are tolerated" in message
-        assert "disk full" in message
+        error = only(events, JobMustFail).error
+        assert "3 checkpoints failed in a row, 2 are tolerated" in str(error)
+        assert error.code == "EPOCH_FAILED"
+        assert "disk full" in str(error)
+
+    def test_values_that_cannot_be_encoded_are_told_as_that(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, tolerable_failures=1)
+        for expected in (False, True):
+            bench.answer(bench.trigger(), error="StateTypeError: an Opaque", error_code="STATE_TYPE")
+            events = bench.settle()
+            assert any(isinstance(event, JobMustFail) for event in events) is expected
+        assert only(events, JobMustFail).error.code == "STATE_TYPE"
 
     def test_an_abandoned_increment_does_not_take_the_base_with_it(self, bench: Bench) -> None:
         base = bench.complete(b"a").manifest.states["count"].keyed[0]["files"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 
 from penstock.common.errors import PenstockError
 from penstock.common.job_status import JobStatus
+from penstock.common.time import Time
 from penstock.common.typeinfo import Types
 from penstock.datastream.connectors.datagen import DataGeneratorSource
-from penstock.datastream.functions import KeyedProcessFunction, MapFunction
+from penstock.datastream.functions import BroadcastProcessFunction, KeyedProcessFunction, MapFunction
+from penstock.datastream.join_functions import ProcessJoinFunction
 from penstock.datastream.state import (
     ListStateDescriptor,
     MapStateDescriptor,
@@ -19,6 +22,7 @@ from penstock.datastream.state import (
     ValueStateDescriptor,
 )
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.datastream.windowing.time_windows import TumblingProcessingTimeWindows
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.declared_state import check_declared_states
 from penstock.jobmanager.launch import check
@@ -96,7 +100,89 @@ def keyed(stream: Any, function: Any) -> None:
     stream.key_by(lambda value: value % 3).process(function).name("bad").print()
 
 
+class KeepsOpaqueKeys(Passes):
+    def open(self, ctx: Any) -> None:
+        self.kept = ctx.get_map_state(MapStateDescriptor("kept", Opaque, int))
+
+
+class HearsOpaque(BroadcastProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield value
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Any:
+        yield value
+
+
+def heard(stream: Any, descriptor: MapStateDescriptor) -> None:
+    stream.connect(stream.broadcast(descriptor)).process(HearsOpaque()).name("bad").print()
+
+
+def in_windows(stream: Any) -> Any:
+    opaque = stream.map(lambda value: Opaque(), Opaque).key_by(lambda value: 1)
+    return opaque.window(TumblingProcessingTimeWindows.of(Time.seconds(1)))
+
+
+def first(a: Any, b: Any) -> Any:
+    return a
+
+
+def joined(stream: Any) -> Any:
+    keyed = stream.map(lambda value: Opaque(), Opaque).key_by(lambda value: 1)
+    return keyed.interval_join(keyed).between(Time.seconds(-1), Time.seconds(1)).process(Joins())
+
+
+class Joins(ProcessJoinFunction):
+    def process_element(self, left: Any, right: Any, ctx: Any) -> Any:
+        yield left
+
+
+OPAQUE_KEYS, OPAQUE_VALUES = MapStateDescriptor("rules", Opaque, int), MapStateDescriptor("rules", int, Opaque)
+
+
+@dataclass
+class Mutable:
+    id: int
+
+
 PROGRAMS = {
+    "no encoding, map keys": (
+        lambda s: keyed(s, KeepsOpaqueKeys()),
+        "STATE_TYPE",
+        "map keys of state 'kept'",
+        "frozen",
+    ),
+    "no encoding, keys": (
+        lambda s: s.key_by(lambda n: Opaque(), key_type=Opaque).process(Passes()).name("bad").print(),
+        "STATE_TYPE",
+        "the keys are declared with a type that keys cannot have",
+        "frozen",
+    ),
+    "keys that can change": (
+        lambda s: s.key_by(Mutable, key_type=Mutable).process(Passes()).name("bad").print(),
+        "STATE_TYPE",
+        "Mutable can change",
+        "frozen",
+    ),
+    "no encoding, reduced": (
+        lambda s: s.map(lambda n: Opaque(), Opaque).key_by(lambda o: 1).reduce(first).name("bad").print(),
+        "STATE_TYPE",
+        "Opaque has no encoding",
+        "dataclass",
+    ),
+    "no encoding, a window's": (
+        lambda s: in_windows(s).reduce(first).name("bad").print(),
+        "STATE_TYPE",
+        "'window-contents'",
+        "dataclass",
+    ),
+    "no encoding, of joined streams": (
+        lambda s: joined(s).name("bad").print(),
+        "STATE_TYPE",
+        "'left-buffer'",
+        "dataclass",
+    ),
+    "no encoding, broadcast keys": (lambda s: heard(s, OPAQUE_KEYS), "STATE_TYPE", "broadcast state 'rules'", "frozen"),
+    "no encoding, broadcast": (lambda s: heard(s, OPAQUE_VALUES), "STATE_TYPE", "'rules'", "dataclass"),
     "a name used twice": (lambda s: keyed(s, RemembersTwice()), "STATE_NAME_CONFLICT", "'counts'", "name of its own"),
     "no encoding": (lambda s: keyed(s, KeepsOpaque()), "STATE_TYPE", "Opaque", "dataclass"),
     "no encoding, from __init__": (lambda s: keyed(s, KeepsWhatItWasTold(Opaque)), "STATE_TYPE", "'kept'", "dataclass"),

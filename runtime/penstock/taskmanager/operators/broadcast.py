@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from penstock.taskmanager.batch import Batch
+    from penstock.taskmanager.operator import OperatorContext
 
 DATA, BROADCAST = 0, 1
 
@@ -157,6 +158,10 @@ class BroadcastProcessOperator(TimerOperator):
         if key_selector is not None:
             self.is_keyed = True
             self.key_selectors = (key_selector, None)
+
+    def declare_states(self, context: OperatorContext) -> None:
+        for descriptor in self.descriptors:
+            context.operator_state.get_broadcast_state(descriptor)
 
     def open(self) -> None:
         self.states = {d.name: self.context.operator_state.get_broadcast_state(d) for d in self.descriptors}

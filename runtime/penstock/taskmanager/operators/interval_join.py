@@ -93,14 +93,22 @@ class IntervalJoinOperator(FunctionOperator):
         assert context.timers is not None
         self._key_context = context.keyed_state.key_context
         self._buffers: list[MapState[int, list[Any]]] = [
-            context.keyed_state.get_state(_buffer(side, element_type))  # type: ignore[misc]
-            for side, element_type in zip(SIDES, self._element_types, strict=True)
+            context.keyed_state.get_state(descriptor)  # type: ignore[misc]
+            for descriptor in self._descriptors()
         ]
         self._ctx = JoinContext(self.results)
         self._dropped = None if context.metrics is None else context.metrics.counter(LATE_RECORDS_METRIC)
         context.timers.set_callbacks(self._clean, self._clean)
         self._saved_watermark = context.operator_state.get_union_list_state(WATERMARK_STATE, int)
         self.watermark = max(context.timers.current_watermark, min(self._saved_watermark, default=MIN_TIMESTAMP))
+
+    def declare_states(self, context: OperatorContext) -> None:
+        assert context.keyed_state is not None
+        for descriptor in self._descriptors():
+            context.keyed_state.get_state(descriptor)
+
+    def _descriptors(self) -> list[MapStateDescriptor]:
+        return list(map(_buffer, SIDES, self._element_types))
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         # After a restore, what was late stays late.

@@ -17,6 +17,8 @@ from penstock.taskmanager.operators.user_code import FunctionOperator, select_ke
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from penstock.taskmanager.operator import OperatorContext
+
 AggregateKind = Literal["sum", "min", "max", "min_by", "max_by"]
 
 
@@ -73,7 +75,14 @@ class ReduceOperator(FunctionOperator):
     def open(self) -> None:
         super().open()
         assert self.context.keyed_state is not None
-        self._table = Table(self.context.keyed_state, ValueStateDescriptor("reduced", self._element_type))
+        self._table = Table(self.context.keyed_state, self._descriptor())
+
+    def declare_states(self, context: OperatorContext) -> None:
+        assert context.keyed_state is not None
+        context.keyed_state.get_state(self._descriptor())
+
+    def _descriptor(self) -> ValueStateDescriptor:
+        return ValueStateDescriptor("reduced", self._element_type)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         rows = batch.rows()

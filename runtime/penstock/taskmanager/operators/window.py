@@ -24,6 +24,7 @@ from penstock.taskmanager.operator import Operator, OperatorContext, OperatorSna
 from penstock.taskmanager.operators.fields import field_of, shortened
 from penstock.taskmanager.operators.results import Results
 from penstock.taskmanager.operators.user_code import position, raise_user_error, refuse_keys, select_keys
+from penstock.taskmanager.operators.window_contents import contents_descriptor
 from penstock.taskmanager.operators.window_grouped import GroupedWindows, can_group
 from penstock.taskmanager.operators.window_panes import PaneWindows
 
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from penstock.datastream.output_tag import OutputTag
     from penstock.datastream.windowing.evictor import Evictor
     from penstock.datastream.windowing.trigger import Trigger
-    from penstock.taskmanager.operators.window_function import WindowFunctionSpec
+    from penstock.taskmanager.operators.window_contents import contents_descriptor
+from penstock.taskmanager.operators.window_function import WindowFunctionSpec
 
 LATE_RECORDS_METRIC = "numLateRecordsDropped"
 WATERMARK_STATE = "window-watermark"
@@ -95,6 +97,10 @@ class WindowOperator(Operator):
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
         self.results = Results(output)
+
+    def declare_states(self, context: OperatorContext) -> None:
+        assert context.keyed_state is not None
+        context.keyed_state.get_state(contents_descriptor(self.function, evicts=self.evictor is not None))
 
     def open(self) -> None:
         context = self.context

@@ -36,12 +36,19 @@ class Contents(Protocol):
         ...
 
 
+def contents_descriptor(spec: WindowFunctionSpec, *, evicts: bool) -> ValueStateDescriptor | ListStateDescriptor:
+    """The state that windows keep their contents in."""
+    if evicts:
+        return ListStateDescriptor(CONTENTS, None if spec.kind == "aggregate" else spec.state_type)
+    return (ValueStateDescriptor if spec.is_incremental else ListStateDescriptor)(CONTENTS, spec.state_type)
+
+
 class FoldedContents:
     """One accumulator."""
 
     def __init__(self, backend: KeyedStateBackend, spec: WindowFunctionSpec) -> None:
         self._at = backend.key_context
-        self._table = backend.raw_table(ValueStateDescriptor(CONTENTS, spec.state_type))
+        self._table = backend.raw_table(contents_descriptor(spec, evicts=False))
         self._fold = Fold(spec)
 
     def add(self, value: Any, timestamp: int) -> None:
@@ -70,7 +77,7 @@ class ListContents:
 
     def __init__(self, backend: KeyedStateBackend, spec: WindowFunctionSpec) -> None:
         self._at = backend.key_context
-        self._list: Any = backend.get_state(ListStateDescriptor(CONTENTS, spec.state_type))
+        self._list: Any = backend.get_state(contents_descriptor(spec, evicts=False))
 
     def add(self, value: Any, timestamp: int) -> None:
         self._list.add(value)
@@ -90,8 +97,7 @@ class EvictedContents:
 
     def __init__(self, backend: KeyedStateBackend, spec: WindowFunctionSpec) -> None:
         self._at = backend.key_context
-        element_type = None if spec.kind == "aggregate" else spec.state_type
-        self._values: Any = backend.get_state(ListStateDescriptor(CONTENTS, element_type))
+        self._values: Any = backend.get_state(contents_descriptor(spec, evicts=True))
         self._timestamps: Any = backend.get_state(ListStateDescriptor(CONTENT_TIMESTAMPS, int))
         self._fold = Fold(spec) if spec.is_incremental else None
 

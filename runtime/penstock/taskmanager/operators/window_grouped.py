@@ -17,7 +17,6 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob
-from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.windowing.aggregates import FieldAggregate
 from penstock.datastream.windowing.count_windows import GlobalWindows
 from penstock.datastream.windowing.time_windows import (
@@ -32,7 +31,7 @@ from penstock.taskmanager.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, ColumnBatch
 from penstock.taskmanager.operators.tables import Table
 from penstock.taskmanager.operators.user_code import raise_user_error
 from penstock.taskmanager.operators.window_columns import group_columns
-from penstock.taskmanager.operators.window_contents import CONTENTS
+from penstock.taskmanager.operators.window_contents import CONTENTS, contents_descriptor
 from penstock.taskmanager.operators.window_context import WindowContext
 from penstock.taskmanager.operators.window_function import Fold
 
@@ -95,7 +94,7 @@ class GroupedWindows:
         self._fields = spec.fold if isinstance(spec.fold, FieldAggregate) else None
         self._invoke = spec.invoker(is_keyed=operator.has_key)
         self._clear = spec.clearer()
-        self._table = Table(backend, ValueStateDescriptor(CONTENTS, spec.state_type))
+        self._table = Table(backend, contents_descriptor(spec, evicts=False))
         self._window_ctx = WindowContext(
             operator.context, operator.current_watermark, operator.results, is_merging=False
         )
