@@ -49,7 +49,7 @@ class FlinkSnapshotSpec(Api):
 
 
 class StorageAccess(Api):
-    """How to reach the files when the FlinkJob is gone."""
+    """How to reach files: the settings under which they were written."""
 
     secret_name: str | None = None
     """Secret with the credentials."""
@@ -79,7 +79,7 @@ class FlinkSnapshotStatus(Api):
     checkpoint_id: int | None = None
     """Its number."""
     storage: StorageAccess | None = None
-    """How to reach the files when the FlinkJob is gone."""
+    """How to reach the files, whatever the FlinkJob says later and when it is gone."""
     started_at: Time | None = None
     """When the current attempt began."""
     completed_at: Time | None = None

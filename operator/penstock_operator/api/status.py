@@ -164,6 +164,8 @@ class Checkpoint(Api):
     """Its number."""
     job_id: str | None = None
     """The incarnation that made it."""
+    revision: str | None = None
+    """The revision that made it."""
     time: Time | None = None
     """When it was completed."""
     snapshot: str | None = None
@@ -175,6 +177,8 @@ class Superseded(Api):
 
     job_id: str
     """Its job id."""
+    revision: str | None = None
+    """Its revision: its settings open the storage that they are in."""
     failures: int = 0
     """Failed attempts to remove them."""
     retry_at: Time | None = None

@@ -10,12 +10,12 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.errors import AlreadyExists, OperatorError
+from penstock_operator.errors import AlreadyExists, OperatorError, StorageError
 from penstock_operator.kube.cluster import DEPLOYMENT, FLINKJOB, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET
 from penstock_operator.reconcile import plan, views
 from penstock_operator.reconcile.observation import ActionResult
-from penstock_operator.reconcile.observe import ask_storage, open_storage, owner_of
-from penstock_operator.reconcile.steps.shared import effective_spec, same_store, storage_specs
+from penstock_operator.reconcile.observe import ask_storage, owner_of
+from penstock_operator.reconcile.steps.shared import disposal_specs, same_store, storage_specs
 from penstock_operator.resources import children as parts
 from penstock_operator.resources.configuration import config_map
 from penstock_operator.resources.deployments import check_pod, master_deployment, worker_deployment
@@ -223,11 +223,13 @@ class Actor:
             await ask_storage(self._ports, namespace, own, lambda storage, _: storage.fence(root, action.job_id))
 
     async def dispose_job_storage(self, action: plan.DisposeJobStorage) -> None:
-        """All checkpoints of an incarnation."""
-        spec = effective_spec(self._ctx)
-        if spec is not None:
-            storage = await open_storage(self._ports, self._owner.namespace, spec)
-            await storage.dispose_job(spec.storage.checkpoints, action.job_id)
+        """All checkpoints of an incarnation, where it wrote them."""
+        specs = disposal_specs(self._ctx, action.revision)
+        if not specs:
+            msg = "no valid revision says where the storage is"
+            raise StorageError(msg)
+        root, namespace = specs[0].storage.checkpoints, self._owner.namespace
+        await ask_storage(self._ports, namespace, specs, lambda storage, _: storage.dispose_job(root, action.job_id))
 
 
 def _is_at(worker: str, name: str, ip: str | None) -> bool:

@@ -115,9 +115,8 @@ class Context:
         known = {s.job_id for s in self.status.superseded}
         if running is None or running.job_id == successor or running.job_id in known:
             return self
-        return self.with_status(
-            superseded=(*self.status.superseded, Superseded(job_id=running.job_id))[-SUPERSEDED_KEPT:]
-        )
+        retired = Superseded(job_id=running.job_id, revision=running.revision)
+        return self.with_status(superseded=(*self.status.superseded, retired)[-SUPERSEDED_KEPT:])
 
     def tell(self, reason: str, message: str, *, warning: bool = False, key: str = "") -> Context:
         """The same context with one more event."""

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 LOG_BYTES = 256 * 1024
+OTHER_SETTINGS = "; and with the settings of another revision: "
 
 
 async def observe(ctx: Context, ports: Ports, memory: Memory) -> Observation:
@@ -207,7 +208,7 @@ async def ask_storage(
             return await ask(await open_storage(ports, namespace, spec), spec)
         except StorageError as error:
             errors.append(str(error))
-    raise StorageError("; and with the settings of the spec as it is now: ".join(errors))
+    raise StorageError(OTHER_SETTINGS.join(errors))
 
 
 async def _storage(ctx: Context, ports: Ports) -> Storage:

@@ -174,6 +174,8 @@ class CreateSnapshot:
     kind: Literal["savepoint", "checkpoint"]
     path: str | None = None
     """Set for a savepoint that exists already."""
+    revision: str | None = None
+    """The revision that made that savepoint."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,8 @@ class DisposeJobStorage:
     """Delete the checkpoints of an incarnation."""
 
     job_id: str
+    revision: str | None = None
+    """What it was made from: its settings open the storage that they are in."""
 
 
 Action = (

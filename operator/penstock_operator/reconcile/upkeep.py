@@ -178,7 +178,7 @@ def _record_savepoint(ctx: Context) -> Decision | None:
         return ctx.with_status(last_savepoint=made.model_copy(update={"snapshot": name})).done(
             after=ctx.settings.progress
         )
-    return ctx.done(CreateSnapshot(name, "upgrade", "savepoint", made.path))
+    return ctx.done(CreateSnapshot(name, "upgrade", "savepoint", made.path, made.revision))
 
 
 def _retention(ctx: Context) -> Decision | None:
@@ -205,7 +205,7 @@ def _sweep(ctx: Context) -> Decision | None:
         return None
     if first.retry_at is not None and ctx.now < first.retry_at:
         return None
-    return ctx.done(DisposeJobStorage(first.job_id))
+    return ctx.done(DisposeJobStorage(first.job_id, first.revision))
 
 
 def _swept(ctx: Context, first: Superseded, result: ActionResult) -> Decision:
@@ -229,6 +229,7 @@ def _revisions(ctx: Context) -> Decision | None:
     status = ctx.status
     used = {ctx.desired_revision, status.stable_revision}
     used |= {status.running.revision if status.running else None}
+    used |= {former.revision for former in status.superseded}
     recent = [h.revision for h in status.history if h.revision]
     spare = [name for name in ctx.seen.revisions if name not in used and name not in recent]
     over = len(ctx.seen.revisions) - REVISIONS_KEPT

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock_operator.api.crds import GROUP, VERSION
 from penstock_operator.api.types import format_time
-from penstock_operator.resources.names import FINALIZER, JOB, MANAGER, SNAPSHOT_TYPE, TRIGGER, Owner
+from penstock_operator.resources.names import FINALIZER, JOB, MANAGER, REVISION, SNAPSHOT_TYPE, TRIGGER, Owner
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -47,6 +47,7 @@ def flink_snapshot(owner: Owner, wish: CreateSnapshot) -> dict[str, Any]:
         "kind": "FlinkSnapshot",
         "metadata": {
             "name": wish.name,
+            **({"annotations": {REVISION: wish.revision}} if wish.revision else {}),
             "namespace": owner.namespace,
             "finalizers": [FINALIZER],
             "labels": {

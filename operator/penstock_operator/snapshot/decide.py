@@ -21,11 +21,12 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec, FlinkSnapshotStatus, StorageAccess
+from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec, FlinkSnapshotStatus
 from penstock_operator.api.status import Condition
 from penstock_operator.reconcile.observation import Engine, Storage
 from penstock_operator.reconcile.plan import Event
 from penstock_operator.settings import Settings
+from penstock_operator.snapshot.access import accesses, has_known_maker, own_access
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.api.flinksnapshot import StorageAccess
     from penstock_operator.api.status import FlinkJobStatus
 
 DISPOSAL_TIMEOUT = timedelta(minutes=30)
@@ -79,6 +81,8 @@ class JobFacts:
     spec: FlinkJobSpec | None
     status: FlinkJobStatus
     deleting: bool = False
+    revisions: Mapping[str, FlinkJobSpec] = field(default_factory=dict)
+    """Name of a ControllerRevision → the spec in it, where that can be read."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,8 @@ class SnapshotContext:
     status: FlinkSnapshotStatus
     now: datetime
     trigger: str = "manual"
+    revision: str | None = None
+    """The revision of the FlinkJob that made what is registered, if the operator has noted it."""
     protected: bool = False
     """Finalizer and labels are set."""
     deleting_since: datetime | None = None
@@ -101,6 +107,8 @@ class SnapshotContext:
     """FlinkJobs of the namespace → paths that they may still be started from; known while it is being deleted."""
     engine: Engine = field(default_factory=Engine)
     storage: Storage = field(default_factory=Storage)
+    opened: StorageAccess | None = None
+    """The settings with which storage answered."""
     failure: str = ""
     """Why the last action was refused."""
     disposed: bool = False
@@ -131,7 +139,7 @@ class SnapshotDecision:
 
 def decide(ctx: SnapshotContext) -> SnapshotDecision:
     """The next step, with conditions brought up to date."""
-    decision = _next(ctx)
+    decision = _next(_noted(ctx))
     return replace(decision, status=_report(ctx, decision.status))
 
 
@@ -157,7 +165,7 @@ def _register(ctx: SnapshotContext, path: str) -> SnapshotDecision:
         return _wait(ctx, ctx.storage.error or f"verifying {path}")
     if not verdict.ok:
         return _end(ctx, "Failed", f"{path} cannot be restored from: {verdict.reason}")
-    updates = {"path": path, "checkpoint_id": verdict.checkpoint_id, "storage": _access(ctx)}
+    updates = {"path": path, "checkpoint_id": verdict.checkpoint_id, "storage": ctx.opened or ctx.status.storage}
     return _complete(_with(ctx, **updates), verdict.time)
 
 
@@ -184,7 +192,7 @@ def _pending(ctx: SnapshotContext) -> SnapshotDecision:
         request_id=None,
         target_directory=directory,
         started_at=ctx.now,
-        storage=_access(ctx),
+        storage=own_access(ctx, running.revision),
     )
     return SnapshotDecision(ctx.status, TakeSnapshot(ctx.kind, running.job_id, directory, trigger), ctx.events)
 
@@ -250,8 +258,9 @@ def _end(ctx: SnapshotContext, state: str, message: str) -> SnapshotDecision:
 def _deleting(ctx: SnapshotContext) -> SnapshotDecision:
     if not ctx.protected:
         return _done(ctx, after=ctx.settings.resync)
-    path = ctx.status.path or (ctx.storage.sealed.path if ctx.storage.sealed else None)
     savepoint = ctx.spec.savepoint
+    path = ctx.status.path or (ctx.storage.sealed.path if ctx.storage.sealed else None)
+    path = path or (savepoint.path if savepoint is not None else None)
     wanted = ctx.ours and savepoint is not None and savepoint.dispose_on_delete and path is not None
     if not wanted or path is None or ctx.disposed:
         return SnapshotDecision(ctx.status, Release(), requeue=ctx.settings.backoff_first if ctx.failure else None)
@@ -270,12 +279,10 @@ def _deleting(ctx: SnapshotContext) -> SnapshotDecision:
     return SnapshotDecision(ctx.status, Dispose(path), ctx.events)
 
 
-def _access(ctx: SnapshotContext) -> StorageAccess | None:
-    spec = ctx.job.spec if ctx.job else None
-    if spec is None:
-        return ctx.status.storage
-    keys = {k: str(v) for k, v in spec.configuration.items() if k.startswith("s3.")}
-    return StorageAccess(secret_name=spec.storage.secret_name, configuration=keys)
+def _noted(ctx: SnapshotContext) -> SnapshotContext:
+    """Before the FlinkJob, and its revisions with it, can be gone."""
+    known = ctx.status.storage is None and has_known_maker(ctx)
+    return _with(ctx, storage=accesses(ctx)[0]) if known else ctx
 
 
 def _with(ctx: SnapshotContext, **changes: Any) -> SnapshotContext:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -18,14 +19,14 @@ from penstock_operator.errors import (
     EngineUnreachable,
     KubeError,
     OperatorError,
-    StorageError,
 )
-from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT
-from penstock_operator.reconcile.observation import Engine, Storage
-from penstock_operator.reconcile.observe import open_storage, read_secret
+from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, REVISION
+from penstock_operator.reconcile.observation import Engine
+from penstock_operator.reconcile.observe import read_secret
 from penstock_operator.reconcile.retention import awaited_paths, protected_paths
-from penstock_operator.reconcile.views import labels_of, parse_time
+from penstock_operator.reconcile.views import annotations_of, labels_of, parse_time
 from penstock_operator.resources.names import FINALIZER, JOB, SNAPSHOT_TYPE, TRIGGER, Owner
+from penstock_operator.resources.names import REVISION as REVISION_NAME
 from penstock_operator.resources.records import kube_event
 from penstock_operator.snapshot.decide import (
     FINAL,
@@ -38,6 +39,7 @@ from penstock_operator.snapshot.decide import (
     TakeSnapshot,
     decide,
 )
+from penstock_operator.snapshot.files import dispose_files, read_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
     from penstock_operator.kube.cluster import Manifest
     from penstock_operator.ports import Ports
     from penstock_operator.reconcile.plan import Event
-    from penstock_operator.storage import Storage as StoragePort
 
 log = logging.getLogger(__name__)
 
@@ -135,21 +136,23 @@ class SnapshotLoop:
             status=parse_snapshot_status(manifest.get("status")),
             now=now,
             trigger=labels.get(TRIGGER, "manual"),
+            revision=annotations_of(manifest).get(REVISION_NAME),
             protected=FINALIZER in (meta.get("finalizers") or ()) and (JOB in labels or "deletionTimestamp" in meta),
             deleting_since=parse_time(meta.get("deletionTimestamp")),
             failure=self._memory.failure,
             disposed=self._memory.disposed,
             settings=self._ports.settings,
         )
+        if ctx.status.state in FINAL and ctx.deleting_since is None:
+            return replace(ctx, job=await self._job(spec.job_ref.name, revisions=False))
         ctx = replace(ctx, job=await self._job(spec.job_ref.name))
         if ctx.protected and ctx.deleting_since is not None:
             ctx = replace(ctx, needed=await self._needed(spec.job_ref.name))
-        if ctx.status.state in FINAL and ctx.deleting_since is None:
-            return ctx
         ctx = replace(ctx, engine=await self._engine(ctx))
-        return replace(ctx, storage=await self._storage(ctx))
+        storage, opened = await read_files(ctx, self._ports)
+        return replace(ctx, storage=storage, opened=opened)
 
-    async def _job(self, name: str) -> JobFacts | None:
+    async def _job(self, name: str, *, revisions: bool = True) -> JobFacts | None:
         manifest = await self._ports.cluster.get(FLINKJOB, self.namespace, name)
         if manifest is None:
             return None
@@ -158,8 +161,16 @@ class SnapshotLoop:
             spec = FlinkJobSpec.model_validate(manifest.get("spec") or {})
         except ValidationError:
             spec = None
-        meta = manifest["metadata"]
-        return JobFacts(meta["uid"], spec, status, "deletionTimestamp" in meta)
+        meta, stored = manifest["metadata"], await self._revisions(name) if revisions else {}
+        return JobFacts(meta["uid"], spec, status, "deletionTimestamp" in meta, stored)
+
+    async def _revisions(self, name: str) -> dict[str, FlinkJobSpec]:
+        found: dict[str, FlinkJobSpec] = {}
+        for manifest in await self._ports.cluster.list(REVISION, self.namespace, {JOB: name}):
+            with contextlib.suppress(ValidationError):
+                spec = FlinkJobSpec.model_validate((manifest.get("data") or {}).get("spec"))
+                found[manifest["metadata"]["name"]] = spec
+        return found
 
     async def _needed(self, own: str) -> dict[str, frozenset[str]]:
         """What every FlinkJob of the namespace may still be started from; one that is being deleted needs nothing."""
@@ -193,36 +204,6 @@ class SnapshotLoop:
         secret = await read_secret(self._ports, self.namespace, Owner(self.namespace, job, "").secrets)
         return self._ports.engines(self.namespace, job, secret.get("rest-token"))
 
-    async def _storage(self, ctx: SnapshotContext) -> Storage:
-        path = ctx.spec.savepoint.path if ctx.spec.savepoint else None
-        seal = ctx.status.target_directory if ctx.status.state == "InProgress" and ctx.kind == "savepoint" else None
-        if path is None and seal is None:
-            return Storage()
-        try:
-            storage = await self._open(ctx)
-            sealed = (await storage.savepoints(seal))[:1] if seal else []
-            verdicts = {path: await storage.verify(path)} if path and ctx.deleting_since is None else {}
-        except StorageError as error:
-            return Storage(asked=True, error=str(error))
-        return Storage(asked=True, sealed=sealed[0] if sealed else None, verdicts=verdicts)
-
-    async def _open(self, ctx: SnapshotContext) -> StoragePort:
-        """By the FlinkJob's spec, or, when it is gone, by what was noted of it."""
-        if ctx.job is not None and ctx.job.spec is not None:
-            return await open_storage(self._ports, self.namespace, ctx.job.spec)
-        access = ctx.status.storage
-        noted = {
-            "image": "none",
-            "job": {"entry": "none"},
-            "storage": {
-                "checkpoints": "memory://none",
-                "savepoints": "memory://none",
-                "secretName": access.secret_name if access else None,
-            },
-            "configuration": dict(access.configuration) if access else {},
-        }
-        return await open_storage(self._ports, self.namespace, FlinkJobSpec.model_validate(noted))
-
     async def _act(self, ctx: SnapshotContext, action: SnapshotAction) -> None:
         try:
             if isinstance(action, Protect):
@@ -230,7 +211,7 @@ class SnapshotLoop:
             elif isinstance(action, Release):
                 await self._finalizers([])
             elif isinstance(action, Dispose):
-                await (await self._open(ctx)).dispose(action.path)
+                await dispose_files(ctx, self._ports, action.path)
                 self._memory.disposed = True
             else:
                 await self._take(ctx, action)

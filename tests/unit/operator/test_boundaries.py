@@ -21,7 +21,7 @@ PURE = [
         "begin", "context", "decide", "observation", "plan", "questions", "report", "restore", "retention",
         "spec_diff", "stopping", "troubles", "upkeep", "views",
     )}
-    or name in ("snapshot/decide", "cron", "settings", "errors")
+    or name in ("snapshot/access", "snapshot/decide", "cron", "settings", "errors")
 ]  # fmt: skip
 IMPURE = {
     "asyncio",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.unit.operator.test_recovery import deployed, operations, play, stalled
-from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import FOREIGN, rejected, running, with_foreign_savepoint
-from tests.unit.operator.world.storage import FakeStorage
+from tests.unit.operator.world import Image, World, flinkjob, flinksnapshot
+from tests.unit.operator.world.scenario import FOREIGN, gone, rejected, running, with_foreign_savepoint
+from tests.unit.operator.world.storage import FakeStorage, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,22 +55,11 @@ def recovered(wrong: Callable[[World], dict[str, Any]]) -> None:
 
 
 def test_a_failed_job_is_recovered_whatever_endpoint_an_edit_names() -> None:
-    def wrong(world: World) -> dict[str, Any]:
-        where(world, FakeStorage(world.fault, down="connection refused"), edited=True)
-        return {"configuration": ELSEWHERE}
-
-    recovered(wrong)
+    recovered(wrong_endpoint)
 
 
 def test_a_failed_job_is_recovered_whatever_secret_an_edit_names() -> None:
-    def wrong(world: World) -> dict[str, Any]:
-        world.secret("s3")
-        world.storage.opened = lambda spec, secret: (
-            FakeStorage(world.fault, down="403") if spec.storage.secret_name else None
-        )
-        return {"storage": {"secretName": "s3"}}
-
-    recovered(wrong)
+    recovered(wrong_secret)
 
 
 def test_a_secret_that_was_replaced_by_one_of_another_name() -> None:
@@ -107,5 +98,141 @@ def test_what_a_new_spec_names_is_looked_for_where_it_says() -> None:
         world.edit(configuration=ELSEWHERE, job={"initialSavepointPath": FOREIGN, "savepointRedeployNonce": 1})
         await world.until(lambda: stalled(world, "SavepointInvalid", f"{FOREIGN} cannot be restored from"))
         assert world.condition("Running")["status"] == "True"
+
+    play(scenario)
+
+
+def wrong_endpoint(world: World) -> dict[str, Any]:
+    where(world, FakeStorage(world.fault, down="connection refused"), edited=True)
+    return {"configuration": ELSEWHERE}
+
+
+def another_store(world: World) -> dict[str, Any]:
+    """It answers, and has nothing: what is deleted there is still where it was."""
+    where(world, FakeStorage(world.fault), edited=True)
+    return {"configuration": ELSEWHERE}
+
+
+def wrong_secret(world: World) -> dict[str, Any]:
+    world.secret("s3")
+    refused = FakeStorage(world.fault, down="403")
+    world.storage.opened = lambda spec, secret: refused if spec.storage.secret_name else None
+    return {"storage": {"secretName": "s3"}}
+
+
+WRONG = pytest.mark.parametrize("wrong", [wrong_endpoint, another_store, wrong_secret])
+
+
+def completed(world: World, name: str) -> bool:
+    return world.snapshots().get(name, {}).get("state") == "Completed"
+
+
+async def disposed_of(world: World, name: str) -> None:
+    path = world.snapshots()[name]["path"]
+    assert path in world.storage.found
+    world.cluster.remove("FlinkSnapshot", "default", name)
+    await world.until(lambda: name not in world.snapshots())
+    assert path not in world.storage.found
+
+
+@WRONG
+def test_snapshots_are_taken_and_disposed_of_whatever_an_edit_names(wrong: Callable[[World], dict[str, Any]]) -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.apply(flinksnapshot("before"))
+        await world.until(lambda: completed(world, "before"))
+        await reject(world, **wrong(world))
+        world.apply(flinksnapshot("after"))
+        await world.until(lambda: completed(world, "after"))
+        await disposed_of(world, "before")
+        world.delete()
+        await world.until(lambda: gone(world))
+        await disposed_of(world, "after")
+
+    play(scenario)
+
+
+@WRONG
+def test_the_savepoint_of_an_upgrade_is_registered_whatever_an_edit_names(
+    wrong: Callable[[World], dict[str, Any]],
+) -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, image="job:2"))
+        world.edit(**wrong(world))
+        await world.until(lambda: any(completed(world, name) for name in world.snapshots(trigger="upgrade")))
+        (name,) = world.snapshots(trigger="upgrade")
+        await disposed_of(world, name)
+
+    play(scenario)
+
+
+def test_the_savepoint_of_an_upgrade_is_disposed_of_although_it_was_never_verified() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.edit(image="job:2")
+        await world.until(lambda: world.status().get("operation", {}).get("step") == "Watch")
+        world.storage.down = "503 SlowDown"
+        await world.until(lambda: world.snapshots(trigger="upgrade") != {})
+        (name,) = world.snapshots(trigger="upgrade")
+        world.cluster.remove("FlinkSnapshot", "default", name)
+        await world.run(30)
+        world.storage.down = ""
+        await world.until(lambda: name not in world.snapshots())
+        assert world.savepoints[0] not in world.storage.found
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("works", [True, False], ids=["the-edit-works", "the-edit-does-not"])
+def test_a_savepoint_that_a_person_registers_is_looked_for_wherever_the_flinkjob_says(works: bool) -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        away = FakeStorage(world.fault, down="" if works else "connection refused")
+        away.put(Stored(FOREIGN, 7, "f" * 32, 70, world.time))
+        where(world, away, edited=True)
+        await reject(world, configuration=ELSEWHERE)
+        world.apply(flinksnapshot("known", savepoint={"path": FOREIGN}))
+        if not works:
+            await world.run(30)
+            assert world.snapshots()["known"]["state"] == "Pending", "nobody knows yet whether it is there"
+            assert "connection refused" in world.snapshots()["known"]["message"]
+            away.down = ""
+        await world.until(lambda: completed(world, "known"))
+        assert world.snapshots()["known"]["storage"]["configuration"] == ELSEWHERE
+
+    play(scenario)
+
+
+@WRONG
+def test_checkpoints_are_deleted_with_their_job_whatever_an_edit_names(
+    wrong: Callable[[World], dict[str, Any]],
+) -> None:
+    async def scenario(world: World) -> None:
+        manifest = flinkjob()
+        manifest["spec"]["deletion"] = {"storage": "Delete"}
+        job_id = await deployed(world, manifest)
+        await reject(world, **wrong(world))
+        assert world.storage.of_job(job_id)
+        world.delete()
+        await world.until(lambda: gone(world))
+        assert not world.storage.of_job(job_id)
+        assert "StorageKept" not in [reason for reason, _ in world.events()]
+
+    play(scenario)
+
+
+def test_checkpoints_of_a_former_incarnation_are_removed_where_it_wrote_them() -> None:
+    """The edit opens the savepoint, but may not delete: what it cannot remove, the revision that wrote it can."""
+
+    async def scenario(world: World) -> None:
+        job_id = await deployed(world)
+        reader = FakeStorage(world.fault, found=world.storage.found, disposable=False)
+        where(world, reader, edited=True)
+        world.edit(configuration=ELSEWHERE)
+        await world.until(lambda: running(world, generation=2))
+        await world.until(lambda: not world.storage.of_job(job_id))
+        assert job_id in world.storage.disposed
 
     play(scenario)

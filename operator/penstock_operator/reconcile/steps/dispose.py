@@ -60,4 +60,4 @@ def dispose(ctx: Context) -> Decision:
         return ctx.act(RemoveFinalizer())
     if failure is not None:
         return ctx.with_op(attempt=op.attempt + 1).wait(f"deleting checkpoints: {failure.message}")
-    return ctx.act(DisposeJobStorage(left[0].job_id), "deleting checkpoints")
+    return ctx.act(DisposeJobStorage(left[0].job_id, left[0].revision), "deleting checkpoints")

@@ -62,6 +62,20 @@ def storage_specs(ctx: Context) -> tuple[FlinkJobSpec, ...]:
     return (own,) if same else (own, ctx.spec)
 
 
+def disposal_specs(ctx: Context, revision: str | None) -> tuple[FlinkJobSpec, ...]:
+    """Whose settings delete the checkpoints of an incarnation of `revision`, in the order to try them.
+
+    Its own come first, then what else opens the same store. Another store has nothing to delete, and says so as if it
+    had been deleted.
+    """
+    running = ctx.status.running
+    names = (revision, running.revision if running else None, ctx.status.stable_revision)
+    found = [revision_spec(ctx, name) for name in names]
+    specs = [spec for spec in (*found, ctx.spec) if spec is not None]
+    distinct = {spec.storage.secret_name: spec for spec in reversed(specs) if same_store(specs[0], spec)}
+    return tuple(sorted(distinct.values(), key=specs.index))
+
+
 def same_store(one: FlinkJobSpec, other: FlinkJobSpec) -> bool:
     """Whether two specs mean the same object store: only the keys to it may differ."""
     return _store(one) == _store(other)

@@ -146,8 +146,13 @@ def seal(ctx: Context) -> Decision:
         }
     )
     if sealed.kind == "Savepoint" and op.kind != "Recover":
+        running = ctx.status.running
         made = Checkpoint(
-            path=restore.path, id=sealed.checkpoint_id, job_id=op.stop_job_id, time=sealed.time or ctx.now
+            path=restore.path,
+            id=sealed.checkpoint_id,
+            job_id=op.stop_job_id,
+            revision=running.revision if running else None,
+            time=sealed.time or ctx.now,
         )
         ctx = ctx.with_status(last_savepoint=made)
     return ctx.with_status(next_restore=sealed).advance(restore=sealed, take_newest=op.take_newest)

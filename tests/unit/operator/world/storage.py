@@ -33,6 +33,8 @@ class FakeStorage:
     fault: Fault
     root: str = "s3://bucket/checkpoints"
     down: str = ""
+    disposable: bool = True
+    """Whether it may be deleted from."""
     found: dict[str, Stored] = field(default_factory=dict)
     torn: set[str] = field(default_factory=set)
     disposed: list[str] = field(default_factory=list)
@@ -53,9 +55,11 @@ class FakeStorage:
     def __call__(self, spec: FlinkJobSpec, secret: Mapping[str, str]) -> FakeStorage:
         return self.opened(spec, secret) or self
 
-    def _check(self) -> None:
+    def _check(self, *, delete: bool = False) -> None:
         if self.down:
             raise StorageError(self.down)
+        if delete and not self.disposable:
+            raise StorageError("AccessDenied")
 
     async def newest_complete(self, root: str, job_id: str) -> StoredSnapshot | None:
         self._check()
@@ -92,14 +96,14 @@ class FakeStorage:
         self.fault.after(f"storage fence {job_id}")
 
     async def dispose(self, path: str) -> None:
-        self._check()
+        self._check(delete=True)
         self.fault.before(f"storage dispose {path}")
         self.found.pop(path, None)
         self.disposed.append(path)
         self.fault.after(f"storage dispose {path}")
 
     async def dispose_job(self, root: str, job_id: str) -> None:
-        self._check()
+        self._check(delete=True)
         self.fault.before(f"storage dispose-job {job_id}")
         for snapshot in self.of_job(job_id):
             del self.found[snapshot.path]

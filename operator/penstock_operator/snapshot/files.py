@@ -1,0 +1,72 @@
+"""The files of a FlinkSnapshot, opened with the settings under which they were written; see `access`.
+
+A store that is known to be theirs is believed in everything. Another one proves something by what it has, and nothing by
+what it has not; and nothing is deleted there, since an object store says of what it never had that it is gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock_operator.api.flinkjob import FlinkJobSpec
+from penstock_operator.errors import StorageError
+from penstock_operator.reconcile.observation import Storage
+from penstock_operator.reconcile.observe import OTHER_SETTINGS, ask_storage, open_storage
+from penstock_operator.snapshot.access import accesses, has_known_maker, same_store
+
+if TYPE_CHECKING:
+    from penstock_operator.api.flinksnapshot import StorageAccess
+    from penstock_operator.ports import Ports
+    from penstock_operator.snapshot.decide import SnapshotContext
+
+
+async def read_files(ctx: SnapshotContext, ports: Ports) -> tuple[Storage, StorageAccess | None]:
+    """What storage says of the savepoint, and the settings with which it said so."""
+    path = ctx.spec.savepoint.path if ctx.spec.savepoint and ctx.deleting_since is None else None
+    seal = ctx.status.target_directory if ctx.status.state == "InProgress" and ctx.kind == "savepoint" else None
+    if path is None and seal is None:
+        return Storage(), None
+    candidates, errors = accesses(ctx), []
+    absent: Storage | None = None
+    for access in candidates:
+        try:
+            found = await _read(ctx, ports, access, path, seal)
+        except StorageError as error:
+            errors.append(str(error))
+            continue
+        own = has_known_maker(ctx) and same_store(candidates[0], access)
+        if own or found.sealed is not None or any(v.ok for v in found.verdicts.values()):
+            return found, access
+        absent = absent or found
+    if absent is not None and not errors:
+        return absent, None
+    return Storage(asked=True, error=OTHER_SETTINGS.join(errors)), None
+
+
+async def _read(
+    ctx: SnapshotContext, ports: Ports, access: StorageAccess, path: str | None, seal: str | None
+) -> Storage:
+    storage = await open_storage(ports, ctx.namespace, _spec(access))
+    sealed = (await storage.savepoints(seal))[:1] if seal else []
+    verdicts = {path: await storage.verify(path)} if path else {}
+    return Storage(asked=True, sealed=sealed[0] if sealed else None, verdicts=verdicts)
+
+
+async def dispose_files(ctx: SnapshotContext, ports: Ports, path: str) -> None:
+    """Delete a savepoint; one that is gone is fine."""
+    candidates = accesses(ctx)
+    specs = [_spec(access) for access in candidates if same_store(candidates[0], access)]
+    await ask_storage(ports, ctx.namespace, specs, lambda storage, _: storage.dispose(path))
+
+
+def _spec(access: StorageAccess) -> FlinkJobSpec:
+    """Storage is opened by a FlinkJob's spec; nothing in this one but the settings is ever looked at."""
+    storage = {
+        "checkpoints": "memory://none",
+        "savepoints": "memory://none",
+        "secretName": access.secret_name,
+    }
+    configuration = dict(access.configuration)
+    return FlinkJobSpec.model_validate(
+        {"image": "none", "job": {"entry": "none"}, "storage": storage, "configuration": configuration}
+    )
