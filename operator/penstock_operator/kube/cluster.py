@@ -92,8 +92,8 @@ class Cluster(Protocol):
     async def delete(self, kind: Kind, namespace: str, name: str, *, force: bool = False) -> None:
         """Ask for deletion; an absent object is fine. `force`: do not wait for a node to say that a pod has ended."""
 
-    async def log(self, namespace: str, pod: str, limit: int) -> str | None:
-        """The last bytes of a pod's log; None if it cannot be had (its node does not answer, say)."""
+    async def log(self, namespace: str, pod: str, container: str, limit: int) -> str | None:
+        """The last bytes of a container's log; None if it cannot be had (its node does not answer, say)."""
 
 
 def kind_of(manifest: Manifest) -> Kind:

@@ -122,9 +122,9 @@ class HttpCluster:
         body: Manifest = {"propagationPolicy": "Background"} | ({"gracePeriodSeconds": 0} if force else {})
         await self._send("DELETE", kind, kind.path(namespace, name), body=body)
 
-    async def log(self, namespace: str, pod: str, limit: int) -> str | None:
+    async def log(self, namespace: str, pod: str, container: str, limit: int) -> str | None:
         """See `Cluster`."""
-        params = {"tailLines": "2000", "limitBytes": str(limit)}
+        params = {"container": container, "tailLines": "2000", "limitBytes": str(limit)}
         try:
             response = await self._send("GET", POD, f"{POD.path(namespace, pod)}/log", params=params, verb="log")
         except (Invalid, Unavailable):

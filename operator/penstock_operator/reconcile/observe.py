@@ -11,6 +11,7 @@ import base64
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from penstock_operator.api.pod_template import MAIN_CONTAINER
 from penstock_operator.errors import EngineError, EngineUnreachable, StorageError
 from penstock_operator.kube.cluster import DEPLOYMENT, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET, Manifest, kind_of
 from penstock_operator.reconcile import views
@@ -112,8 +113,9 @@ async def _check(pods: list[Manifest], owner: Owner, ports: Ports) -> CheckPod |
     if not found:
         return None
     newest = max(found, key=lambda p: (p["metadata"].get("creationTimestamp", ""), p["metadata"]["name"]))
-    ended = newest.get("status", {}).get("phase") in ("Succeeded", "Failed")
-    log = await ports.cluster.log(owner.namespace, newest["metadata"]["name"], LOG_BYTES) if ended else None
+    if not views.check_has_ended(newest):
+        return views.check_pod(newest, None)
+    log = await ports.cluster.log(owner.namespace, newest["metadata"]["name"], MAIN_CONTAINER, LOG_BYTES)
     return views.check_pod(newest, log)
 
 

@@ -18,6 +18,8 @@ _PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "Inv
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 _UNSEEN = "ContainerStatusUnknown"
 """What the kubelet says of a container that it never started, or whose end it did not see."""
+_KILLED = frozenset({137, 143})
+"""Exit codes after SIGKILL and SIGTERM."""
 _FAIR = timedelta(minutes=5)
 """A check that was given less than this before its pod's deadline had no fair chance: its image came late."""
 QUOTA_REMEDY = "Raise the quota of the namespace, or lower the resources or the parallelism"
@@ -103,9 +105,23 @@ def _had_its_time(state: Mapping[str, Any]) -> bool:
 
 
 def main_container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The status of the job's own container; empty before there is one."""
-    found = pod.get("status", {}).get("containerStatuses") or [{}]
-    return next((c for c in found if c.get("name") == MAIN_CONTAINER), found[0])
+    """The status of the job's own container, whatever stands beside it; empty before there is one."""
+    found = pod.get("status", {}).get("containerStatuses") or ()
+    return next((c for c in found if c.get("name") == MAIN_CONTAINER), {})
+
+
+def ended_by_itself(container: Mapping[str, Any]) -> bool:
+    """It was not killed: neither by a signal nor where nobody saw it."""
+    ended = container.get("state", {}).get("terminated", {})
+    return bool(ended) and ended.get("reason") != _UNSEEN and ended.get("exitCode") not in _KILLED
+
+
+def first_failure(pod: Mapping[str, Any]) -> str:
+    """Which container made a pod fail whose own one never ran, and how it ended."""
+    for container in _containers(pod):
+        if container.get("state", {}).get("terminated", {}).get("exitCode"):
+            return f"the container {container.get('name')} failed: {last_words(container)}"
+    return "the check's container never ran"
 
 
 def last_words(container: Mapping[str, Any]) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from penstock_operator.api.flinksnapshot import parse_snapshot_status
 from penstock_operator.reconcile.observation import CheckPod, CheckProblem, Deployment, Pod, Role, SnapshotObject
 from penstock_operator.reconcile.troubles import (
     deployment_trouble,
+    ended_by_itself,
+    first_failure,
     interruption,
     last_words,
     main_container,
@@ -57,8 +59,8 @@ def deployment(manifest: Manifest) -> Deployment:
 def pod(manifest: Manifest) -> Pod:
     """A master's or worker's pod."""
     meta, status = manifest.get("metadata", {}), manifest.get("status", {})
-    containers = status.get("containerStatuses", ())
-    restarts = max((int(c.get("restartCount", 0)) for c in containers), default=0)
+    container = main_container(manifest)
+    restarts, state = int(container.get("restartCount", 0)), container.get("state", {})
     conditions = {c.get("type"): c for c in status.get("conditions", ())}
     ready = conditions.get("Ready", {})
     return Pod(
@@ -66,8 +68,7 @@ def pod(manifest: Manifest) -> Pod:
         role=cast("Role", labels_of(manifest).get(ROLE, "worker")),
         job_id=labels_of(manifest).get(INCARNATION, ""),
         ready=ready.get("status") == "True",
-        started=restarts > 0
-        or any("running" in c.get("state", {}) or "terminated" in c.get("state", {}) for c in containers),
+        started=restarts > 0 or "running" in state or "terminated" in state,
         terminating="deletionTimestamp" in meta,
         node_lost=status.get("reason") == "NodeLost"
         or ready.get("reason") == "NodeStatusUnknown"
@@ -78,40 +79,55 @@ def pod(manifest: Manifest) -> Pod:
     )
 
 
+def _is_over(manifest: Manifest) -> bool:
+    return manifest.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+
 def _disrupted(conditions: Mapping[str, Any]) -> bool:
     target = conditions.get("DisruptionTarget", {})
     return target.get("reason") == "DeletionByTaintManager" or any(t in str(target.get("message", "")) for t in _LOST)
 
 
-def check_pod(manifest: Manifest, log: str | None) -> CheckPod:
-    """The pod that proves a revision; `log` is None if it cannot be had.
+def check_has_ended(manifest: Manifest) -> bool:
+    """The check's own container has ended, or will not run any more."""
+    return "terminated" in main_container(manifest).get("state", {}) or _is_over(manifest)
 
-    The report is in the log, or, if that cannot be had, in the termination message, where the kubelet copies the end
-    of a log after an error. Exit code 0 with a log that holds no report is no verdict: the user's module ended the
-    process before the check was done. Nor is what a pod says that Kubernetes ended.
+
+def check_pod(manifest: Manifest, log: str | None) -> CheckPod:
+    """The pod that proves a revision; `log` is that of the check's own container, None if it cannot be had.
+
+    The check's own container decides, by how it ended: a container of the user's podTemplate that runs beside it may
+    keep the pod from ending, or make it fail. The report is in the log, or, if that cannot be had, in the termination
+    message, where the kubelet copies the end of a log after an error. Exit code 0 with a log that holds no report is no
+    verdict: the user's module ended the process before the check was done. Nor is how a container ended that
+    Kubernetes did not let come to its end.
     """
     name = manifest.get("metadata", {}).get("name", "")
     operation = annotations_of(manifest).get(OPERATION, "")
-    status = manifest.get("status", {})
-    phase, container = status.get("phase"), main_container(manifest)
-    cut_short = interruption(manifest)
+    container = main_container(manifest)
+    state, words = container.get("state", {}), last_words(container)
+    succeeded = state.get("terminated", {}).get("exitCode") == 0
+    report = read_report(log if log is not None else words)
+    if report is None and succeeded and log is None:
+        report = {"ok": True}
+    done = report is not None and ended_by_itself(container)
+    cut_short = None if done else interruption(manifest)
     if cut_short is not None:
         return CheckPod(name, operation, "Interrupted", trouble=cut_short)
-    if phase not in ("Succeeded", "Failed"):
-        state = "Running" if phase == "Running" else "Waiting"
-        began = parse_time(container.get("state", {}).get("running", {}).get("startedAt"))
-        return CheckPod(name, operation, cast("Any", state), trouble=pod_trouble(manifest), started=began)
-    words = last_words(container)
-    report = read_report(log if log is not None else words)
-    if report is None and phase == "Succeeded" and log is None:
-        report = {"ok": True}
+    if not check_has_ended(manifest):
+        began = parse_time(state.get("running", {}).get("startedAt"))
+        now: Literal["Running", "Waiting"] = "Running" if "running" in state else "Waiting"
+        return CheckPod(name, operation, now, trouble=pod_trouble(manifest), started=began)
     tail = (log or "").strip()[-500:]
-    if status.get("reason") == "DeadlineExceeded" and (report is None or report.get("ok")):
+    overdue = not done and manifest["status"].get("reason") == "DeadlineExceeded"
+    if overdue and (report is None or report.get("ok")):
         return CheckPod(name, operation, "Overdue", output=tail or words)
     if report is None:
-        return CheckPod(name, operation, "Crashed", output=f"{words} {tail}".strip())
+        return CheckPod(
+            name, operation, "Crashed", output=f"{words if state else first_failure(manifest)} {tail}".strip()
+        )
     problems = tuple(_problem(p) for p in report.get("problems", ()) if isinstance(p, dict))
-    passed = bool(report.get("ok")) and phase == "Succeeded"
+    passed = bool(report.get("ok")) and succeeded
     return CheckPod(name, operation, "Passed" if passed else "Refused", problems, output=(log or words).strip()[-500:])
 
 

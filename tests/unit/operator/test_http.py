@@ -116,7 +116,7 @@ def test_what_is_gone_is_none_and_deleting_it_is_fine() -> None:
     async def ask() -> None:
         assert await gone.get(POD, "ns", "p") is None
         assert await gone.merge(POD, "ns", "p", {}) is None
-        assert await gone.log("ns", "p", 10) is None
+        assert await gone.log("ns", "p", "penstock", 10) is None
         await gone.delete(POD, "ns", "p")
         assert not await gone.serves(FLINKJOB)
         with pytest.raises(Conflict):
@@ -125,6 +125,17 @@ def test_what_is_gone_is_none_and_deleting_it_is_fine() -> None:
             )
 
     asyncio.run(ask())
+
+
+def test_a_log_is_that_of_one_container_however_many_there_are() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if "container" not in request.url.params:
+            return status(
+                400, "BadRequest", "a container name must be specified for pod p, choose one of: [penstock logs]"
+            )
+        return httpx.Response(200, text=f"said by {request.url.params['container']}")
+
+    assert asyncio.run(cluster(answer).log("ns", "p", "penstock", 10)) == "said by penstock"
 
 
 def test_writes_are_fenced_and_reads_are_not() -> None:

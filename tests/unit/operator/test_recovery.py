@@ -286,6 +286,23 @@ def test_a_check_pod_that_is_evicted_says_nothing_of_the_image() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("refused", [False, True], ids=["passes", "refused"])
+def test_a_container_beside_the_check_does_not_keep_it_from_its_verdict(refused: bool) -> None:
+    async def scenario(world: World) -> None:
+        beside = [{"name": "logs", "image": "fluent-bit:3"}]
+        await deployed(world)
+        if refused:
+            world.images["job:2"] = Image(check={"ok": False, "problems": [{"code": "USER_CODE", "message": "no"}]})
+        begun = world.time
+        world.edit(image="job:2", podTemplate={"spec": {"containers": beside}})
+        await world.until(lambda: stalled(world, "CheckFailed", "no;") if refused else running(world, image="job:2"))
+        assert (world.time - begun).total_seconds() < 120, "the deadline of the pod was not waited for"
+        await world.run(5)
+        assert not world.cluster.select("Pod", None, {"penstock.dev/role": "check"})
+
+    play(scenario)
+
+
 def test_a_check_that_does_not_end_is_given_up_once() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)

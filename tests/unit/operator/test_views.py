@@ -106,7 +106,21 @@ def test_any_log_can_be_read(log: str) -> None:
 
 def check(phase: str, *, message: str = "", code: int = 0) -> dict[str, Any]:
     ended = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "message": message}}
-    return {"metadata": {"name": "c"}, "status": {"phase": phase, "containerStatuses": [{"state": ended}]}}
+    return {
+        "metadata": {"name": "c"},
+        "status": {"phase": phase, "containerStatuses": [{"name": "penstock", "state": ended}]},
+    }
+
+
+OVER = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+REFUSED = {"terminated": {"exitCode": 1, "reason": "Error"}}
+
+
+def beside(own: dict[str, Any] | None, *, phase: str = "Running", **status: Any) -> dict[str, Any]:
+    """A pod in which a container of the user's goes on, or has failed."""
+    other = {"running": {}} if phase == "Running" else {"terminated": {"exitCode": 1, "reason": "Error"}}
+    states = [{"name": "logs", "state": other}] + ([{"name": "penstock", "state": own}] if own else [])
+    return {"metadata": {"name": "c"}, "status": {"phase": phase, "containerStatuses": states, **status}}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +133,20 @@ def check(phase: str, *, message: str = "", code: int = 0) -> dict[str, Any]:
         (check("Failed", code=1, message=json.dumps(REPORT)), None, "Refused"),
         (check("Failed", code=137), "", "Crashed"),
         (check("Failed", code=1), json.dumps({"ok": True}), "Refused"),
-        ({"status": {"phase": "Running"}}, None, "Running"),
+        (beside(None), None, "Waiting"),
+        (beside({"running": {}}), None, "Running"),
+        (beside(OVER), json.dumps({"ok": True}), "Passed"),
+        (beside(OVER), None, "Passed"),
+        (beside(OVER), "the module called sys.exit()", "Crashed"),
+        (beside(REFUSED), json.dumps(REPORT), "Refused"),
+        (beside(REFUSED), "Traceback: KeyError", "Crashed"),
+        (beside(OVER, phase="Failed"), json.dumps({"ok": True}), "Passed"),
+        (beside(OVER, phase="Failed", reason="DeadlineExceeded"), json.dumps({"ok": True}), "Passed"),
+        (beside(REFUSED, phase="Failed", reason="DeadlineExceeded"), json.dumps(REPORT), "Refused"),
+        (beside(OVER, phase="Failed", reason="Evicted"), json.dumps({"ok": True}), "Passed"),
+        (beside(REFUSED, phase="Failed", reason="Evicted"), json.dumps(REPORT), "Refused"),
+        (beside(REFUSED, phase="Failed", reason="Evicted"), "terminated", "Interrupted"),
+        (beside(OVER, phase="Failed", reason="Evicted"), "", "Interrupted"),
         ({}, None, "Waiting"),
     ],
 )
@@ -195,6 +222,19 @@ def test_the_jobs_own_container_is_judged_whatever_stands_beside_it() -> None:
     own = {"name": "penstock", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
     found = views.check_pod({"status": {"phase": "Failed", "containerStatuses": [beside, own]}}, "")
     assert (found.state, "more memory" in found.output) == ("Crashed", True)
+
+
+def test_a_check_whose_init_container_fails_names_it() -> None:
+    init = {"name": "fetch", "state": {"terminated": {"exitCode": 7, "reason": "Error", "message": "no route"}}}
+    found = views.check_pod({"status": {"phase": "Failed", "initContainerStatuses": [init]}}, None)
+    assert (found.state, found.output) == ("Crashed", "the container fetch failed: Error, exit code 7: no route")
+
+
+def test_only_the_jobs_own_container_tells_of_starts_and_restarts() -> None:
+    waiting = {"name": "penstock", "restartCount": 0, "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+    other = {"name": "logs", "restartCount": 9, "state": {"running": {}}}
+    found = views.pod({"status": {"phase": "Pending", "containerStatuses": [other, waiting]}})
+    assert (found.started, found.restarts) == (False, 0)
 
 
 def test_problems_of_a_check_read_well() -> None:

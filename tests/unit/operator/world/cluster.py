@@ -6,6 +6,7 @@ import asyncio
 import pickle
 from typing import TYPE_CHECKING, Any
 
+from penstock_operator.api.pod_template import MAIN_CONTAINER
 from penstock_operator.errors import AlreadyExists, Conflict, Denied, Invalid
 from penstock_operator.kube.cluster import KINDS, Kind, Manifest
 
@@ -115,8 +116,8 @@ class FakeCluster:
         self.fault.after(call)
         await asyncio.sleep(0)
 
-    async def log(self, namespace: str, pod: str, limit: int) -> str | None:
-        return self.logs.get(pod, "")[-limit:]
+    async def log(self, namespace: str, pod: str, container: str, limit: int) -> str | None:
+        return self.logs.get(pod, "")[-limit:] if container == MAIN_CONTAINER else None
 
     # --- for tests and for the simulated controllers -----------------------------------------------------------------
 

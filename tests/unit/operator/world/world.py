@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from penstock_operator.api.pod_template import MAIN_CONTAINER
 from penstock_operator.api.types import format_time
 from penstock_operator.ports import Ports
 from penstock_operator.reconcile.loop import JobLoop
@@ -343,7 +344,12 @@ class World:
             text = "Traceback: KeyError" if image.check_crashes else f"hello from the job\n{json.dumps(report)}\n"
             self.cluster.logs[pod["metadata"]["name"]] = text
             ended = {"terminated": {"exitCode": 0 if ok else 1, "reason": "Completed" if ok else "Error"}}
-            self._set(pod, {"phase": "Succeeded" if ok else "Failed", "containerStatuses": [{"state": ended}]})
+            own = {"name": MAIN_CONTAINER, "state": ended}
+            if len(pod["spec"]["containers"]) > 1:
+                beside = [{"name": c["name"], "state": {"running": {}}} for c in pod["spec"]["containers"][1:]]
+                self._set(pod, {"phase": "Running", "containerStatuses": [*beside, own]})
+                return
+            self._set(pod, {"phase": "Succeeded" if ok else "Failed", "containerStatuses": [own]})
 
     def _master(self, pod: Manifest, image: Image) -> None:
         uid = pod["metadata"]["uid"]
@@ -356,6 +362,7 @@ class World:
             last = {"terminated": {"exitCode": 1, "reason": "Error", "message": "the master refuses to start"}}
             statuses = [
                 {
+                    "name": MAIN_CONTAINER,
                     "image": pod["spec"]["containers"][0]["image"],
                     "restartCount": restarts + 1,
                     "state": crashed,
@@ -412,7 +419,7 @@ class World:
             ended = {"exitCode": 137, "reason": "ContainerStatusUnknown"}
             if pod["status"].get("phase") == "Running":
                 ended = {"exitCode": 137, "reason": "Error"}
-            statuses = [{"restartCount": 0, "state": {"terminated": ended}}]
+            statuses = [{"name": MAIN_CONTAINER, "restartCount": 0, "state": {"terminated": ended}}]
             failed = {"phase": "Failed", "reason": reason, "message": message, "containerStatuses": statuses}
             self._set(pod, failed)
 
@@ -459,18 +466,20 @@ def role_of(manifest: Manifest) -> str:
 
 
 def _running(pod: Manifest, *, ready: bool) -> dict[str, Any]:
+    own = {"name": MAIN_CONTAINER, "restartCount": pod["status"].get("x-restarts", 0), "state": {"running": {}}}
     return {
         "phase": "Running",
         "podIP": "10.0.0.1",
         "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
-        "containerStatuses": [{"restartCount": pod["status"].get("x-restarts", 0), "state": {"running": {}}}],
+        "containerStatuses": [own],
         "x-restarts": pod["status"].get("x-restarts", 0),
     }
 
 
 def _waiting(reason: str, message: str, image: str) -> dict[str, Any]:
     waiting = {"waiting": {"reason": reason, "message": message}}
-    return {"phase": "Pending", "containerStatuses": [{"image": image, "restartCount": 0, "state": waiting}]}
+    own = {"name": MAIN_CONTAINER, "image": image, "restartCount": 0, "state": waiting}
+    return {"phase": "Pending", "containerStatuses": [own]}
 
 
 __all__ = ["Image", "World", "flinkjob", "flinksnapshot"]
