@@ -87,7 +87,7 @@ def _deleting(ctx: Context) -> Decision:
         spec = effective_spec(ctx)
         wanted = spec is not None and spec.deletion.savepoint and ctx.status.running is not None
         reason = "the FlinkJob is being deleted"
-        if ctx.status.running is not None or ctx.seen.pods or ctx.seen.replicas > 0:
+        if ctx.status.running is not None or ctx.seen.left or ctx.seen.replicas > 0:
             return ctx.begin("Delete", reason, step="Stop" if wanted else "Teardown").done()
         if spec is not None and spec.deletion.storage == "Delete" and ctx.status.superseded:
             return ctx.begin("Delete", reason, step="Dispose", deadline=ctx.now + DISPOSE_TIMEOUT).done()

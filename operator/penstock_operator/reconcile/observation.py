@@ -55,6 +55,8 @@ class Pod:
     started: bool = False
     """Its main container has run at least once."""
     terminating: bool = False
+    over: bool = False
+    """It has failed (an eviction, say) or succeeded, and stays as a record of that: nobody deletes it, nothing of it runs."""
     node_lost: bool = False
     restarts: int = 0
     ip: str = ""
@@ -255,6 +257,11 @@ class Observation:
     """Name of a ControllerRevision → the spec in it."""
     snapshots: tuple[SnapshotObject, ...] = ()
     last: ActionResult | None = None
+
+    @property
+    def left(self) -> tuple[Pod, ...]:
+        """The pods that may still do something."""
+        return tuple(p for p in self.pods if not p.over)
 
     def pods_of(self, role: Role) -> tuple[Pod, ...]:
         """The pods of one role."""

@@ -69,6 +69,7 @@ def pod(manifest: Manifest) -> Pod:
         job_id=labels_of(manifest).get(INCARNATION, ""),
         ready=ready.get("status") == "True",
         started=restarts > 0 or "running" in state or "terminated" in state,
+        over=_is_over(manifest),
         terminating="deletionTimestamp" in meta,
         node_lost=status.get("reason") == "NodeLost"
         or ready.get("reason") == "NodeStatusUnknown"

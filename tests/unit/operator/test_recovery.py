@@ -12,7 +12,7 @@ from penstock_operator.errors import EngineError
 from penstock_operator.reconcile.observation import Request
 from tests.unit.operator.world import Image, World, flinkjob
 from tests.unit.operator.world.engine import FakeEngineClient, FakeJob
-from tests.unit.operator.world.scenario import FOREIGN, running, with_foreign_savepoint
+from tests.unit.operator.world.scenario import FOREIGN, gone, running, with_foreign_savepoint
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:
@@ -299,6 +299,24 @@ def test_a_container_beside_the_check_does_not_keep_it_from_its_verdict(refused:
         assert (world.time - begun).total_seconds() < 120, "the deadline of the pod was not waited for"
         await world.run(5)
         assert not world.cluster.select("Pod", None, {"penstock.dev/role": "check"})
+
+    play(scenario)
+
+
+def test_pods_that_were_evicted_are_not_waited_for() -> None:
+    """A ReplicaSet makes others in their place and never deletes them."""
+
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        for role in ("master", "worker"):
+            world.evict(role)
+        await world.until(lambda: len(world.sink.restores) == 1 and running(world))
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, image="job:2"))
+        left = world.cluster.select("Pod", None, {})
+        assert sum(p["status"].get("reason") == "Evicted" for p in left) == 2
+        world.delete()
+        await world.until(lambda: gone(world), within=60)
 
     play(scenario)
 

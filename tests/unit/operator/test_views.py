@@ -237,6 +237,13 @@ def test_only_the_jobs_own_container_tells_of_starts_and_restarts() -> None:
     assert (found.started, found.restarts) == (False, 0)
 
 
+@pytest.mark.parametrize(
+    ("phase", "over"), [("Failed", True), ("Succeeded", True), ("Running", False), ("Pending", False)]
+)
+def test_a_pod_that_has_failed_is_only_a_record(phase: str, over: bool) -> None:
+    assert views.pod({"status": {"phase": phase}}).over is over
+
+
 def test_problems_of_a_check_read_well() -> None:
     [problem] = views.check_pod(check("Failed", code=1), json.dumps(REPORT)).problems
     assert str(problem) == "operator 'dedup': uid 'dedup' has no operator. keep it"

@@ -34,9 +34,9 @@ def delete(ctx: Context) -> Decision:
         ctx = ctx.tell("DeletedWithoutSavepoint", "the job is not RUNNING, so no savepoint can be taken", warning=True)
         return ctx.advance("Teardown")
     if op.step == "Teardown" and overdue and ctx.seen.replicas == 0:
-        if ctx.seen.pods:
+        if ctx.seen.left:
             ctx = ctx.tell(
-                "PodsAbandoned", f"{len(ctx.seen.pods)} pods did not go in time; deletion goes on", warning=True
+                "PodsAbandoned", f"{len(ctx.seen.left)} pods did not go in time; deletion goes on", warning=True
             )
         return ctx.advance(deadline=ctx.now + DISPOSE_TIMEOUT)
     steps = {"Stop": stop, "Seal": seal, "Teardown": teardown}

@@ -45,7 +45,7 @@ def start(ctx: Context) -> Decision:
         current = ctx.status.running.job_id if same and ctx.status.running else None
         ctx = ctx.with_op(job_id=current or ctx.digest(op.id, "job"))
         op = ctx.op
-    strangers = [p for p in ctx.seen.pods if p.job_id != op.job_id and not (p.terminating and p.node_lost)]
+    strangers = [p for p in ctx.seen.left if p.job_id != op.job_id and not (p.terminating and p.node_lost)]
     if strangers and _left_behind(ctx):
         return ctx.act(ScaleDown(), "removing pods that an earlier start has left")
     if strangers:

@@ -178,14 +178,14 @@ def teardown(ctx: Context) -> Decision:
             return ctx.wait(explain(failure), blocked=failure.code, after=ctx.settings.backoff_first)
         return ctx.act(ScaleDown(), "stopping the pods")
     overdue = ctx.now - op.step_since > ctx.settings.teardown_timeout
-    left = [p for p in seen.pods if not (overdue and p.terminating and p.node_lost)]
+    left = [p for p in seen.left if not (overdue and p.terminating and p.node_lost)]
     if left:
         return ctx.wait(f"waiting for {len(left)} pods to go: {', '.join(p.name for p in left[:3])}")
     running = ctx.status.running
     if running is not None and not op.fenced:
         return _fence(ctx, running.job_id)
-    if seen.pods:
-        return ctx.act(ForceDelete(tuple(p.name for p in seen.pods)), "removing pods of a node that does not answer")
+    if seen.left:
+        return ctx.act(ForceDelete(tuple(p.name for p in seen.left)), "removing pods of a node that does not answer")
     return _settle(ctx)
 
 
@@ -195,7 +195,7 @@ def _fence(ctx: Context, job_id: str) -> Decision:
     The next incarnation has a folder of its own, so the engine's fencing, which works within a folder, does not stop
     the former one. This does: what it wrote until now counts, what it writes from now on never will.
     """
-    last, lost = ctx.seen.last, [p.name for p in ctx.seen.pods]
+    last, lost = ctx.seen.last, [p.name for p in ctx.seen.left]
     if last is None or last.action != "FenceIncarnation":
         return ctx.act(FenceIncarnation(job_id), "making sure that the former incarnation writes no more")
     if lost and not last.ok:

@@ -245,7 +245,8 @@ class World:
 
     def _deployment(self, deployment: Manifest) -> None:
         meta, spec = deployment["metadata"], deployment["spec"]
-        pods = self.cluster.select("Pod", meta["namespace"], spec["selector"]["matchLabels"])
+        selected = self.cluster.select("Pod", meta["namespace"], spec["selector"]["matchLabels"])
+        pods = [p for p in selected if p["status"].get("phase") != "Failed"]
         template = json.dumps(spec["template"], sort_keys=True)
         live = [p for p in pods if "deletionTimestamp" not in p["metadata"]]
         outdated = [p for p in live if p["x-template"] != template]
@@ -412,6 +413,15 @@ class World:
         pod = self.cluster.select("Pod", None, {JOB: name, ROLE: role})[0]
         self.jobs.pop(pod["metadata"]["uid"], None)
         self.cluster.drop("Pod", "default", pod["metadata"]["name"])
+
+    def evict(self, role: str, name: str = NAME) -> None:
+        """The kubelet ends a pod, which stays as a record of that."""
+        pod = self.cluster.select("Pod", None, {JOB: name, ROLE: role})[0]
+        self.jobs.pop(pod["metadata"]["uid"], None)
+        ended = {"terminated": {"exitCode": 137, "reason": "Error"}}
+        own = {"name": MAIN_CONTAINER, "restartCount": 0, "state": ended}
+        failed = {"phase": "Failed", "reason": "Evicted", "podIP": "10.0.0.1", "containerStatuses": [own]}
+        self._set(pod, failed)
 
     def end_pod(self, role: str, reason: str, message: str, name: str = NAME) -> None:
         """The kubelet ends a pod for a reason of its own; of a container that it never started it knows nothing."""
