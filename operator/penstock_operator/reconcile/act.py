@@ -106,7 +106,7 @@ class Actor:
 
     async def delete_check(self, action: plan.DeleteCheck) -> None:
         """Gone with its log."""
-        await self._ports.cluster.delete(POD, self._owner.namespace, action.name)
+        await self._ports.cluster.delete(POD, self._owner.namespace, action.name, force=action.force)
 
     # --- pods --------------------------------------------------------------------------------------------------------
 

@@ -216,6 +216,16 @@ class CheckPod:
 
 
 @dataclass(frozen=True)
+class LeavingCheck:
+    """A check pod that is being deleted; it holds its name until its node says that it has ended."""
+
+    name: str
+    operation: str
+    since: datetime
+    """When it should have been gone."""
+
+
+@dataclass(frozen=True)
 class SnapshotObject:
     """A FlinkSnapshot of this job."""
 
@@ -253,6 +263,8 @@ class Observation:
     engine: Engine = field(default_factory=Engine)
     storage: Storage = field(default_factory=Storage)
     check: CheckPod | None = None
+    leaving: tuple[LeavingCheck, ...] = ()
+    """Check pods that are being deleted."""
     revisions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Name of a ControllerRevision → the spec in it."""
     snapshots: tuple[SnapshotObject, ...] = ()

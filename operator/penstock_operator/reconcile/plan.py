@@ -74,9 +74,10 @@ class RunCheck:
 
 @dataclass(frozen=True)
 class DeleteCheck:
-    """Remove the check pod."""
+    """Remove the check pod; with `force` although its node does not say that it has ended."""
 
     name: str
+    force: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from penstock_operator.api.flinksnapshot import parse_snapshot_status
-from penstock_operator.reconcile.observation import CheckPod, CheckProblem, Deployment, Pod, Role, SnapshotObject
+from penstock_operator.reconcile.observation import (
+    CheckPod,
+    CheckProblem,
+    Deployment,
+    LeavingCheck,
+    Pod,
+    Role,
+    SnapshotObject,
+)
 from penstock_operator.reconcile.troubles import (
     deployment_trouble,
     ended_by_itself,
@@ -132,6 +140,17 @@ def check_pod(manifest: Manifest, log: str | None) -> CheckPod:
     return CheckPod(name, operation, "Passed" if passed else "Refused", problems, output=(log or words).strip()[-500:])
 
 
+def leaving_checks(manifests: Iterable[Manifest]) -> tuple[LeavingCheck, ...]:
+    """The check pods among these that are being deleted."""
+    found = []
+    for manifest in manifests:
+        meta = manifest["metadata"]
+        gone_at = parse_time(meta.get("deletionTimestamp"))
+        if gone_at is not None and labels_of(manifest).get(ROLE) == "check":
+            found.append(LeavingCheck(meta["name"], annotations_of(manifest).get(OPERATION, ""), gone_at))
+    return tuple(found)
+
+
 def _problem(raw: Mapping[str, Any]) -> CheckProblem:
     operator = raw.get("operator")
     return CheckProblem(
@@ -174,9 +193,11 @@ def snapshot(manifest: Manifest) -> SnapshotObject:
 
 
 def foreign(manifests: Iterable[Manifest], uid: str) -> tuple[str, ...]:
-    """Objects of our name that were made for another FlinkJob."""
+    """Objects of our name that were made for another FlinkJob; its check pods do not count, they change nothing."""
     return tuple(
-        f"{m.get('kind', 'object')} {m['metadata']['name']}" for m in manifests if labels_of(m).get(JOB_UID, uid) != uid
+        f"{m.get('kind', 'object')} {m['metadata']['name']}"
+        for m in manifests
+        if labels_of(m).get(JOB_UID, uid) != uid and labels_of(m).get(ROLE) != "check"
     )
 
 

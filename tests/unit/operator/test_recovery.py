@@ -286,6 +286,47 @@ def test_a_check_pod_that_is_evicted_says_nothing_of_the_image() -> None:
     play(scenario)
 
 
+def lose_check(world: World) -> None:
+    """Its node does not answer; Kubernetes deletes the pod, and nobody says that it has ended."""
+    (pod,) = world.cluster.select("Pod", None, {"penstock.dev/role": "check"})
+    world.lose_node("check")
+    world.cluster.remove("Pod", "default", pod["metadata"]["name"])
+
+
+def test_a_check_pod_on_a_lost_node_is_replaced() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.images["job:2"] = Image(check_hangs=True)
+        world.edit(image="job:2")
+        await world.until(lambda: world.cluster.select("Pod", None, {"penstock.dev/role": "check"}) != [])
+        await world.run(3)
+        lose_check(world)
+        world.images["job:2"] = Image()
+        await world.run(50)
+        assert world.status()["operation"]["step"] == "Check", "it may still go by itself"
+        assert "waiting for the pod weather-check-" in world.status()["operation"]["message"]
+        await world.until(lambda: running(world, image="job:2"), within=90)
+        assert [reason for reason, _ in world.events()].count("CheckPodAbandoned") == 1
+
+    play(scenario)
+
+
+def test_a_check_pod_of_an_earlier_flinkjob_on_a_lost_node_is_nobodys_business() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(check_hangs=True)
+        world.apply(flinkjob())
+        await world.until(lambda: world.cluster.select("Pod", None, {"penstock.dev/role": "check"}) != [])
+        await world.run(3)
+        lose_check(world)
+        world.delete()
+        await world.until(lambda: gone(world))
+        world.images["job:1"] = Image()
+        world.apply(flinkjob())
+        await world.until(lambda: running(world), within=60)
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("refused", [False, True], ids=["passes", "refused"])
 def test_a_container_beside_the_check_does_not_keep_it_from_its_verdict(refused: bool) -> None:
     async def scenario(world: World) -> None:

@@ -19,10 +19,12 @@ from penstock_operator.reconcile.steps.shared import (
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.reconcile.context import Context
-    from penstock_operator.reconcile.observation import CheckPod
+    from penstock_operator.reconcile.observation import CheckPod, LeavingCheck
     from penstock_operator.reconcile.plan import Decision
 
 CHECK_TIMEOUT = timedelta(minutes=10)
+CHECK_GONE_AFTER = timedelta(minutes=1)
+"""A check pod that is still being deleted so long after its end is on a node that does not answer."""
 _ANY_STATE = Restore(kind="Latest", reason="not known before the job has stopped")
 CHECKING = "checking the new revision in a pod of its own"
 _UNTIL_STARTED = frozenset({"ImagePullFailed", "ContainerConfigError"})
@@ -90,6 +92,9 @@ def _try_objects(ctx: Context, spec: FlinkJobSpec) -> Decision:
 
 def _launch(ctx: Context) -> Decision:
     op = ctx.op
+    former = next((p for p in ctx.seen.leaving if p.operation == op.id), None)
+    if former is not None:
+        return _make_way(ctx, former)
     spec = revision_spec(ctx, op.target_revision)
     failure = failed_action(ctx, "RunCheck")
     if spec is None or failure is not None:
@@ -104,6 +109,23 @@ def _launch(ctx: Context) -> Decision:
     action = RunCheck(op.id, op.target_revision or "", spec, against)
     message = op.message if op.attempt else CHECKING
     return ctx.with_op(message=message, retry_at=None).done(action, after=ctx.settings.progress)
+
+
+def _make_way(ctx: Context, former: LeavingCheck) -> Decision:
+    """The next check pod has the name of one that is being deleted, which on a lost node nobody ever ends.
+
+    It is taken out of the API by force, although it may run on where nobody sees it. That is safe for a check pod, and
+    only for that: it reads, writes no state, commits nothing, and its verdict is no longer asked for. A master on a lost
+    node may complete a checkpoint and commit at any time; so it is removed by force only after it was fenced off
+    (`steps.stop`), and where that cannot be done it is waited for.
+    """
+    op = ctx.op
+    if ctx.now - former.since < CHECK_GONE_AFTER:
+        return ctx.wait(op.message if op.blocked else f"waiting for the pod {former.name} to go", blocked=op.blocked)
+    text = f"{former.name} does not go: its node does not answer. It is removed by force, and another one checks"
+    return ctx.tell("CheckPodAbandoned", text, warning=True).done(
+        DeleteCheck(former.name, force=True), after=ctx.settings.progress
+    )
 
 
 def _judge(ctx: Context, pod: CheckPod) -> Decision:
