@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from penstock_operator.api.flinkjob import NO_STANDBYS, FlinkJobSpec
+from penstock_operator.api.flinkjob import NO_STANDBYS, Deletion, FlinkJobSpec
 from penstock_operator.api.pod_template import check_pod_template
 from penstock_operator.cron import CronError, parse_cron
 from penstock_operator.errors import Problem, SpecError
@@ -50,6 +50,20 @@ def parse_spec(raw: object) -> FlinkJobSpec:
     if problems:
         raise SpecError(problems)
     return spec
+
+
+def parse_deletion(raw: object) -> Deletion | None:
+    """What a spec says of deletion, whatever else is wrong with it; None if that makes no sense.
+
+    >>> parse_deletion({"image": 7, "deletion": {"storage": "Delete"}}).storage
+    'Delete'
+    """
+    if not isinstance(raw, dict):
+        return None
+    try:
+        return Deletion.model_validate(raw.get("deletion") or {})
+    except ValidationError:
+        return None
 
 
 def _from_pydantic(error: ValidationError) -> Iterator[Problem]:

@@ -21,7 +21,7 @@ from penstock_operator.settings import Settings
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.api.flinkjob import Deletion, FlinkJobSpec
     from penstock_operator.api.status import FlinkJobStatus, OperationKind, StepName
     from penstock_operator.errors import Problem
 
@@ -73,6 +73,8 @@ class Context:
     now: datetime
     seen: Observation = field(default_factory=Observation)
     problems: tuple[Problem, ...] = ()
+    deletion: Deletion | None = None
+    """What the manifest says of deletion, also where something else in it is not valid."""
     settings: Settings = field(default_factory=Settings)
     events: tuple[Event, ...] = ()
 

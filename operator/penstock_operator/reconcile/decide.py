@@ -39,10 +39,9 @@ from penstock_operator.reconcile.begin import next_operation, redeploy_wanted
 from penstock_operator.reconcile.plan import AddFinalizer, Decision, RecordRevision, RemoveFinalizer
 from penstock_operator.reconcile.report import report
 from penstock_operator.reconcile.steps import STEPS
-from penstock_operator.reconcile.steps.dispose import DISPOSE_TIMEOUT, delete
+from penstock_operator.reconcile.steps.dispose import delete, deletion_policy
 from penstock_operator.reconcile.steps.shared import (
     REFUSALS,
-    effective_spec,
     explain,
     failed_action,
     is_rejected,
@@ -84,13 +83,13 @@ def _deleting(ctx: Context) -> Decision:
     if not ctx.subject.finalizer:
         return ctx.done(after=ctx.settings.resync)
     if ctx.status.operation is None or ctx.op.kind != "Delete":
-        spec = effective_spec(ctx)
-        wanted = spec is not None and spec.deletion.savepoint and ctx.status.running is not None
+        policy = deletion_policy(ctx)
+        wanted = policy.savepoint and ctx.status.running is not None
         reason = "the FlinkJob is being deleted"
         if ctx.status.running is not None or ctx.seen.left or ctx.seen.replicas > 0:
             return ctx.begin("Delete", reason, step="Stop" if wanted else "Teardown").done()
-        if spec is not None and spec.deletion.storage == "Delete" and ctx.status.superseded:
-            return ctx.begin("Delete", reason, step="Dispose", deadline=ctx.now + DISPOSE_TIMEOUT).done()
+        if policy.storage == "Delete" and ctx.status.superseded:
+            return ctx.begin("Delete", reason, step="Dispose").done()
         return ctx.done(RemoveFinalizer(), after=_after_failure(ctx, "RemoveFinalizer"))
     return delete(ctx)
 

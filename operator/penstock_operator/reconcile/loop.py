@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import parse_status
-from penstock_operator.api.validation import parse_spec
+from penstock_operator.api.validation import parse_deletion, parse_spec
 from penstock_operator.errors import AlreadyExists, Conflict, KubeError, SpecError
 from penstock_operator.kube.cluster import FLINKJOB
 from penstock_operator.reconcile.act import Actor
@@ -124,7 +124,8 @@ class JobLoop:
         except SpecError as error:
             problems = error.problems
         status = parse_status(manifest.get("status"))
-        return Context(subject, spec, status, now, problems=problems, settings=self._ports.settings)
+        deletion = parse_deletion(manifest.get("spec"))
+        return Context(subject, spec, status, now, problems=problems, deletion=deletion, settings=self._ports.settings)
 
     async def _write(self, manifest: Manifest, ctx: Context, decision: Decision) -> None:
         pause, now = self._ports.settings.volatile_write, self._ports.now()

@@ -266,7 +266,7 @@ class Observation:
     leaving: tuple[LeavingCheck, ...] = ()
     """Check pods that are being deleted."""
     revisions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Name of a ControllerRevision → the spec in it."""
+    """Name of a ControllerRevision → the spec in it, oldest first."""
     snapshots: tuple[SnapshotObject, ...] = ()
     last: ActionResult | None = None
 

@@ -71,7 +71,7 @@ async def observe(ctx: Context, ports: Ports, memory: Memory) -> Observation:
         pods=tuple(views.pod(p) for p in own_pods if views.labels_of(p).get(ROLE) in ("master", "worker")),
         check=await _check(own_pods, owner, ports),
         leaving=views.leaving_checks(own_pods),
-        revisions={r["metadata"]["name"]: (r.get("data") or {}).get("spec", {}) for r in revisions},
+        revisions=views.revisions(revisions),
         snapshots=tuple(views.snapshot(s) for s in snapshots),
         last=memory.last,
     )

@@ -192,6 +192,12 @@ def snapshot(manifest: Manifest) -> SnapshotObject:
     )
 
 
+def revisions(manifests: Iterable[Manifest]) -> dict[str, Any]:
+    """Name of a ControllerRevision → the spec in it, oldest first."""
+    ordered = sorted(manifests, key=lambda m: (int(m.get("revision") or 0), m["metadata"]["name"]))
+    return {m["metadata"]["name"]: (m.get("data") or {}).get("spec", {}) for m in ordered}
+
+
 def foreign(manifests: Iterable[Manifest], uid: str) -> tuple[str, ...]:
     """Objects of our name that were made for another FlinkJob; its check pods do not count, they change nothing."""
     return tuple(

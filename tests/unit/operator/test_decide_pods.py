@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock_operator.api.flinkjob import Deletion
 from penstock_operator.api.status import Restore, Superseded
 from penstock_operator.reconcile import plan
 from penstock_operator.reconcile.decide import decide
@@ -265,8 +266,10 @@ def test_what_deletion_of_a_job_that_does_not_run_begins_with(
     decision = decide(ctx)
     assert step(decision) == expected
     assert action(decision) == ("" if expected else "RemoveFinalizer")
-    op = decision.status.operation
-    assert expected != "Delete/Dispose" or (op is not None and op.deadline == NOW + DISPOSE_TIMEOUT)
+    if expected == "Delete/Dispose":
+        begun = decide(replace(ctx, status=decision.status)).status.operation
+        assert begun is not None
+        assert begun.deadline == NOW + DISPOSE_TIMEOUT
 
 
 @pytest.mark.parametrize("spec", [None, make_spec()])
@@ -278,7 +281,56 @@ def test_deletion_works_with_an_empty_status(spec: Any) -> None:
 def test_storage_that_cannot_be_deleted_does_not_hold_deletion_up() -> None:
     spec = make_spec(deletion={"storage": "Delete"})
     failed = ActionResult("DisposeJobStorage", ok=False, code="StorageUnavailable", message="away")
-    op = make_op("Delete", "Dispose", attempt=3)
-    decision = decide(make_context(spec, seen=up(last=failed), operation=op, subject={"deleting": True}))
+    op = make_op("Delete", "Dispose", deadline=NOW + DISPOSE_TIMEOUT)
+    waiting = tuple(Superseded(job_id=letter * 32, revision=revision(), failures=2) for letter in "bcde")
+    status: dict[str, Any] = {"operation": op, "running": None, "superseded": waiting}
+    for number in range(4):
+        ctx = make_context(spec, seen=up(last=failed), subject={"deleting": True}, **status)
+        decision = decide(ctx)
+        status["superseded"] = decision.status.superseded
+        assert action(decision) == ("RemoveFinalizer" if number == 3 else ""), "each has its attempts"
+    assert [e.message for e in decision.events] == [
+        "checkpoints in "
+        + ", ".join(f"s3://bucket/checkpoints/{letter * 32}" for letter in "bcd")
+        + " and 1 more could not be deleted and stay: away"
+    ]
+
+
+def test_storage_that_hangs_does_not_hold_deletion_up() -> None:
+    spec = make_spec(deletion={"storage": "Delete"})
+    op = make_op("Delete", "Dispose", deadline=ago(1), message="deleting checkpoints: 503 SlowDown")
+    waiting = (Superseded(job_id="b" * 32),)
+    decision = decide(make_context(spec, subject={"deleting": True}, operation=op, running=None, superseded=waiting))
     assert action(decision) == "RemoveFinalizer"
-    assert "StorageKept" in reasons(decision)
+    assert [(e.reason, e.message[-14:]) for e in decision.events] == [("StorageKept", ": 503 SlowDown")]
+
+
+@pytest.mark.parametrize("running", [None, make_running()], ids=["suspended", "running"])
+@pytest.mark.parametrize(
+    ("said", "stored", "expected"),
+    [
+        (Deletion(storage="Delete"), {}, "DisposeJobStorage"),
+        (Deletion(), {"storage": "Delete"}, "RemoveFinalizer"),
+        (None, {"storage": "Delete"}, "DisposeJobStorage"),
+        (None, {}, "RemoveFinalizer"),
+    ],
+    ids=["said", "said-otherwise", "not-said-but-stored", "not-said"],
+)
+def test_deletion_of_a_job_whose_spec_is_not_valid(
+    running: Any, said: Deletion | None, stored: dict[str, str], expected: str
+) -> None:
+    spec = make_spec(deletion=stored)
+    waiting = (Superseded(job_id="b" * 32, revision=revision(spec)),)
+    op = make_op("Delete", "Dispose")
+    seen = Observation(revisions={"weather-0": {"image": 7}, revision(spec): spec.to_manifest(), "weather-1": {}})
+    ctx = make_context(seen=seen, subject={"deleting": True}, running=running, superseded=waiting, operation=op)
+    assert action(decide(replace(ctx, spec=None, deletion=said))) == expected
+
+
+def test_a_deployment_that_cannot_be_scaled_down_does_not_hold_deletion_up() -> None:
+    refused = ActionResult("ScaleDown", ok=False, code="Denied", message="admission webhook says no")
+    for seconds, expected in ((30, "Delete/Teardown"), (400, "Delete/Dispose")):
+        op = make_op("Delete", "Teardown", started_at=ago(seconds))
+        decision = decide(make_context(seen=up(last=refused), subject={"deleting": True}, operation=op))
+        assert step(decision) == expected
+    assert "webhook says no" in str([e.message for e in decision.events if e.reason == "PodsAbandoned"])

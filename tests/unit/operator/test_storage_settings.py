@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.operator.test_recovery import deployed, operations, play, stalled
 from tests.unit.operator.world import Image, World, flinkjob, flinksnapshot
-from tests.unit.operator.world.scenario import FOREIGN, gone, rejected, running, with_foreign_savepoint
+from tests.unit.operator.world.scenario import FOREIGN, gone, rejected, running, suspended, with_foreign_savepoint
 from tests.unit.operator.world.storage import FakeStorage, Stored
 
 if TYPE_CHECKING:
@@ -219,6 +219,28 @@ def test_checkpoints_are_deleted_with_their_job_whatever_an_edit_names(
         await world.until(lambda: gone(world))
         assert not world.storage.of_job(job_id)
         assert "StorageKept" not in [reason for reason, _ in world.events()]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("suspended_first", [True, False], ids=["suspended", "running"])
+def test_what_could_not_be_deleted_of_a_job_that_is_not_valid_is_told(suspended_first: bool) -> None:
+    async def scenario(world: World) -> None:
+        manifest = flinkjob()
+        manifest["spec"]["deletion"] = {"storage": "Delete"}
+        job_id = await deployed(world, manifest)
+        if suspended_first:
+            world.edit(job={"state": "suspended"})
+            await world.until(lambda: suspended(world))
+        world.edit(configuration={"rest.port": 1})
+        await world.until(lambda: stalled(world, "InvalidSpec", "rest.port"))
+        world.storage.down = "connection refused"
+        world.delete()
+        await world.until(lambda: gone(world), within=60)
+        told = dict(world.events())["StorageKept"]
+        assert told == (
+            f"checkpoints in s3://bucket/checkpoints/{job_id} could not be deleted and stay: connection refused"
+        )
 
     play(scenario)
 

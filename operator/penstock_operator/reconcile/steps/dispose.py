@@ -2,6 +2,9 @@
 
 A savepoint is taken only if the spec asks for it and the job runs. The pods are waited for, because a new FlinkJob of
 the same name must not meet them. Then the object goes, and Kubernetes removes what it owned.
+
+What is to be done is what the manifest says of it, also where something else in it is not valid; with whose settings, is
+said by the revisions that wrote what is there.
 """
 
 from __future__ import annotations
@@ -9,22 +12,33 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from penstock_operator.api.flinkjob import Deletion
 from penstock_operator.reconcile.plan import DisposeJobStorage, RemoveFinalizer
-from penstock_operator.reconcile.steps.shared import effective_spec, failed_action
+from penstock_operator.reconcile.steps.shared import disposal_specs, effective_spec, explain, failed_action
 from penstock_operator.reconcile.steps.stop import ask_for_savepoint, seal, stop, teardown
 
 if TYPE_CHECKING:
+    from penstock_operator.api.status import Superseded
     from penstock_operator.reconcile.context import Context
     from penstock_operator.reconcile.plan import Decision
 
 DISPOSE_TIMEOUT = timedelta(minutes=2)
 ATTEMPTS = 3
+DELETING = "deleting checkpoints"
+NAMED = 3
+"""So many folders are named in an event."""
+
+
+def deletion_policy(ctx: Context) -> Deletion:
+    """What is to become of job and storage."""
+    spec = effective_spec(ctx)
+    return ctx.deletion or (spec.deletion if spec is not None else Deletion())
 
 
 def delete(ctx: Context) -> Decision:
     """One pass over a FlinkJob that is being deleted."""
-    op, spec = ctx.op, effective_spec(ctx)
-    overdue = spec is None or ctx.now - op.started_at >= spec.deletion.timeout
+    op = ctx.op
+    overdue = ctx.now - op.started_at >= deletion_policy(ctx).timeout
     if op.step in ("Stop", "Seal") and overdue:
         ctx = ctx.tell("DeletedWithoutSavepoint", f"no savepoint in time: {op.message}; deletion goes on", warning=True)
         return ctx.advance("Teardown")
@@ -33,31 +47,64 @@ def delete(ctx: Context) -> Decision:
             return ask_for_savepoint(ctx)
         ctx = ctx.tell("DeletedWithoutSavepoint", "the job is not RUNNING, so no savepoint can be taken", warning=True)
         return ctx.advance("Teardown")
-    if op.step == "Teardown" and overdue and ctx.seen.replicas == 0:
-        if ctx.seen.left:
+    refused = failed_action(ctx, "ScaleDown")
+    if op.step == "Teardown" and overdue and (ctx.seen.replicas == 0 or refused is not None):
+        if refused is not None:
+            text = f"the pods could not be stopped: {explain(refused)}. Kubernetes removes them with the FlinkJob"
+            ctx = ctx.tell("PodsAbandoned", text, warning=True)
+        elif ctx.seen.left:
             ctx = ctx.tell(
                 "PodsAbandoned", f"{len(ctx.seen.left)} pods did not go in time; deletion goes on", warning=True
             )
-        return ctx.advance(deadline=ctx.now + DISPOSE_TIMEOUT)
+        return ctx.advance()
     steps = {"Stop": stop, "Seal": seal, "Teardown": teardown}
     return steps.get(op.step, dispose)(ctx)
 
 
 def dispose(ctx: Context) -> Decision:
-    """Delete the checkpoints if the spec says so; then let the object go, whatever happened."""
-    spec, op, last = effective_spec(ctx), ctx.op, ctx.seen.last
-    if spec is None or spec.deletion.storage != "Delete" or ctx.past_deadline:
+    """Delete the checkpoints if that is wished; then let the object go, whatever happened."""
+    if deletion_policy(ctx).storage != "Delete":
         return ctx.act(RemoveFinalizer(), "letting the FlinkJob go")
-    done = last is not None and last.action == "DisposeJobStorage" and last.ok
-    ctx = ctx.retire()
-    left = ctx.status.superseded[1:] if done else ctx.status.superseded
+    if ctx.op.deadline is None:
+        ctx = _begun(ctx)
+    left, failure = _left(ctx)
     ctx = ctx.with_status(superseded=left, running=None)
     if not left:
         return ctx.act(RemoveFinalizer(), "letting the FlinkJob go")
-    failure = failed_action(ctx, "DisposeJobStorage")
-    if failure is not None and op.attempt >= ATTEMPTS:
-        ctx = ctx.tell("StorageKept", f"checkpoints could not be deleted and stay: {failure.message}", warning=True)
+    if ctx.past_deadline or left[0].failures >= ATTEMPTS:
+        why = failure or ctx.op.message.removeprefix(DELETING).removeprefix(": ") or "it took too long"
+        ctx = ctx.tell("StorageKept", f"{_where(ctx, left)} could not be deleted and stay: {why}", warning=True)
         return ctx.act(RemoveFinalizer())
-    if failure is not None:
-        return ctx.with_op(attempt=op.attempt + 1).wait(f"deleting checkpoints: {failure.message}")
-    return ctx.act(DisposeJobStorage(left[0].job_id, left[0].revision), "deleting checkpoints")
+    if failure:
+        return ctx.wait(f"{DELETING}: {failure}")
+    return ctx.act(DisposeJobStorage(left[0].job_id, left[0].revision), ctx.op.message or DELETING)
+
+
+def _begun(ctx: Context) -> Context:
+    """With a deadline, and fresh attempts also for what could not be removed before."""
+    ctx = ctx.retire()
+    fresh = tuple(former.model_copy(update={"failures": 0, "retry_at": None}) for former in ctx.status.superseded)
+    return ctx.with_status(superseded=fresh).with_op(deadline=ctx.now + DISPOSE_TIMEOUT)
+
+
+def _left(ctx: Context) -> tuple[tuple[Superseded, ...], str]:
+    """Incarnations whose checkpoints are still there, in the order to try them, and why the last attempt failed, if it did.
+
+    One that could not be removed goes to the end: the next one may be in a store that answers.
+    """
+    left, last = ctx.status.superseded, ctx.seen.last
+    if not left or last is None or last.action != "DisposeJobStorage":
+        return left, ""
+    if last.ok:
+        return left[1:], ""
+    failed = left[0].model_copy(update={"failures": left[0].failures + 1})
+    return tuple(sorted((*left[1:], failed), key=lambda former: former.failures)), last.message or last.code
+
+
+def _where(ctx: Context, left: tuple[Superseded, ...]) -> str:
+    def folder(former: Superseded) -> str:
+        specs = disposal_specs(ctx, former.revision)
+        return f"{specs[0].storage.checkpoints}/{former.job_id}" if specs else f"the folder {former.job_id}"
+
+    more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
+    return f"checkpoints in {', '.join(folder(former) for former in left[:NAMED])}{more}"

@@ -35,8 +35,12 @@ def revision_spec(ctx: Context, name: str | None) -> FlinkJobSpec | None:
 
 
 def effective_spec(ctx: Context) -> FlinkJobSpec | None:
-    """The current spec, or the running revision's while the current one is invalid."""
-    return ctx.spec or revision_spec(ctx, ctx.status.running.revision if ctx.status.running else None)
+    """The current spec, or while that is invalid the running revision's; the last valid one's if nothing runs."""
+    running = ctx.status.running
+    if ctx.spec is not None or running is not None:
+        return ctx.spec or revision_spec(ctx, running.revision if running else None)
+    stored = (revision_spec(ctx, name) for name in reversed(list(ctx.seen.revisions)))
+    return next((spec for spec in stored if spec is not None), None)
 
 
 def running_incarnation(ctx: Context, running: Running) -> Incarnation | None:
@@ -71,7 +75,7 @@ def disposal_specs(ctx: Context, revision: str | None) -> tuple[FlinkJobSpec, ..
     running = ctx.status.running
     names = (revision, running.revision if running else None, ctx.status.stable_revision)
     found = [revision_spec(ctx, name) for name in names]
-    specs = [spec for spec in (*found, ctx.spec) if spec is not None]
+    specs = [spec for spec in (*found, effective_spec(ctx)) if spec is not None]
     distinct = {spec.storage.secret_name: spec for spec in reversed(specs) if same_store(specs[0], spec)}
     return tuple(sorted(distinct.values(), key=specs.index))
 

@@ -381,6 +381,18 @@ SCENARIOS = [
         check=lambda w: (equal(_checkpoints(w), []), equal([p in w.storage.found for p in w.savepoints], [True])),
     ),
     Scenario(
+        "delete-with-storage-while-suspended-and-invalid",
+        edit(job={"state": "suspended"}),
+        gone,
+        manifest=spec(deletion={"storage": "Delete"}),
+        then=(
+            (suspended, edit(configuration={"rest.port": 1})),
+            (lambda w: w.stalled(), lambda w: w.delete()),
+        ),
+        savepoints=1,
+        check=lambda w: equal(_checkpoints(w), []),
+    ),
+    Scenario(
         "finish",
         lambda w: None,
         lambda w: w.settled() and w.status()["phase"] == "Finished",
