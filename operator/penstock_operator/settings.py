@@ -22,6 +22,8 @@ class Settings:
     """Between two checks of Services, ConfigMaps and so on, which are not watched."""
     not_running_grace: timedelta = timedelta(minutes=2)
     """How long an upgrade waits for a job that is not RUNNING before it takes the newest checkpoint instead."""
+    ending_timeout: timedelta = timedelta(minutes=3)
+    """How long a job may be CANCELLING or FAILING before its pods are stopped."""
     teardown_timeout: timedelta = timedelta(minutes=3)
     """How long pods may take to go before those on lost nodes are no longer waited for (storage fences them)."""
     rescale_timeout: timedelta = timedelta(minutes=5)

@@ -256,6 +256,8 @@ class FlinkJobStatus(Api):
     """The one thing a person should know now."""
     job_state: str | None = None
     """The engine's own word: RUNNING, RESTARTING, FAILED, …"""
+    job_state_since: Time | None = None
+    """Since when."""
     job_id: str | None = None
     """The engine's job id."""
     parallelism: int | None = None

@@ -7,6 +7,8 @@
                             redeploy nonce changed              Redeploy
                             another revision is asked for       Upgrade
                             the engine gave the job up          Recover, after a pause that grows
+                            it is CANCELLING or FAILING and
+                            does not end                        Recover
                             the master's Deployment is gone     Recover, same incarnation, from its newest checkpoint
                             another parallelism is asked for    Rescale
     finished by itself      another revision is asked for       Upgrade
@@ -21,6 +23,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Restore
+from penstock_operator.reconcile.ending import end_overdue
 from penstock_operator.reconcile.restore import (
     FRESH_BY_WISH,
     Lost,
@@ -153,6 +156,9 @@ def _recover(ctx: Context, running: Running) -> Context | None:
     ours = seen.engine.job_id == running.job_id
     if ours and seen.engine.state in ("FAILED", "CANCELED") and spec.recovery.restart_failed:
         return _recover_failed(ctx, running)
+    if end_overdue(ctx) and spec.recovery.restart_failed:
+        why = f"the job has been {seen.engine.state} for {ctx.settings.ending_timeout} and does not end"
+        return _recover_from_newest(ctx, running, why)
     return None
 
 
@@ -170,15 +176,22 @@ def _recover_missing(ctx: Context, running: Running) -> Context | None:
 
 def _recover_failed(ctx: Context, running: Running) -> Context | None:
     since = ctx.status.phase_since if ctx.status.phase == "Failed" else None
-    lasted = ctx.now - running.started_at > FAILURES_FORGOTTEN
-    failures = 0 if lasted else running.failures
-    if since is None or ctx.now - since < ctx.settings.backoff(failures + 1):
+    if since is None or ctx.now - since < ctx.settings.backoff(_failures(ctx, running) + 1):
         return None
+    why = f"the engine gave the job up: {ctx.seen.engine.exception or ctx.seen.engine.state}"
+    return _recover_from_newest(ctx, running, why)
+
+
+def _failures(ctx: Context, running: Running) -> int:
+    lasted = ctx.now - running.started_at > FAILURES_FORGOTTEN
+    return 0 if lasted else running.failures
+
+
+def _recover_from_newest(ctx: Context, running: Running, reason: str) -> Context | None:
     point = incarnation_restore(running, ctx.seen.storage)
     if isinstance(point, Unknown | Lost):
         return None
-    reason = f"the engine gave the job up: {ctx.seen.engine.exception or ctx.seen.engine.state}"
-    ctx = ctx.with_status(running=running.model_copy(update={"failures": failures}))
+    ctx = ctx.with_status(running=running.model_copy(update={"failures": _failures(ctx, running)}))
     return ctx.begin("Recover", reason, target_revision=running.revision, restore=point, take_newest=True)
 
 

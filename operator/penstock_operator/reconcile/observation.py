@@ -111,6 +111,10 @@ TERMINAL = frozenset({"FINISHED", "CANCELED", "FAILED"})
 """States that a job does not leave. SUSPENDED is not among them: that master has ended, the job goes on in another."""
 
 
+ENDING = frozenset({"CANCELLING", "FAILING"})
+"""States from which only a terminal one follows, unless something in the job does not let go."""
+
+
 @dataclass(frozen=True)
 class Engine:
     """What the running master says about itself."""
@@ -137,6 +141,11 @@ class Engine:
     def running(self) -> bool:
         """The job processes records."""
         return self.reachable and self.state == "RUNNING"
+
+    @property
+    def ending(self) -> bool:
+        """The job comes to its end by itself; no savepoint of it is to be had any more."""
+        return self.reachable and self.state in ENDING
 
     @property
     def terminal(self) -> bool:

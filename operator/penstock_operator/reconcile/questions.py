@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from penstock_operator.reconcile.observation import TERMINAL
 from penstock_operator.reconcile.plan import Questions
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def _wants_newest(op: Operation | None, engine: Engine, master: Deployment | Non
     if op is not None:
         return op.step in _NEWEST_STEPS and op.kind not in ("Delete", "Rescale")
     gone = master is None or master.replicas == 0
-    return gone or (engine.reachable and engine.state in TERMINAL)
+    return gone or engine.terminal or engine.ending
 
 
 def _wants_workers(op: Operation | None) -> bool:

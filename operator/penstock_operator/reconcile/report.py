@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from penstock_operator.api.status import Checkpoint, Condition, Restore
 from penstock_operator.api.types import format_duration, parse_duration
 from penstock_operator.reconcile.begin import redeploy_wanted
+from penstock_operator.reconcile.ending import end_overdue
 from penstock_operator.reconcile.steps.shared import REFUSALS, effective_spec, is_rejected
 from penstock_operator.resources.configuration import DEFAULTS
 
@@ -115,6 +116,7 @@ def _volatile(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
         "workers": sum(p.ready and not p.terminating for p in ctx.seen.pods_of("worker")),
         "restarts": status.restarts if running else 0,
         "job_state": status.job_state if running else None,
+        "job_state_since": status.job_state_since if running else None,
     }
     if running is not None and engine.reachable and engine.job_id == running.job_id:
         points = engine.checkpoints
@@ -138,6 +140,8 @@ def _volatile(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
                 )
     elif engine.silent_for > ctx.settings.silence:
         updates["job_state"] = None
+    if updates["job_state"] != status.job_state:
+        updates["job_state_since"] = ctx.now if updates["job_state"] else None
     return status.model_copy(update=updates)
 
 
@@ -174,10 +178,18 @@ def _stalled(ctx: Context, status: FlinkJobStatus) -> _Finding | None:
     gone = seen.master is None or seen.master.replicas == 0
     if (gone or status.job_state == "FAILED") and seen.storage.asked:
         return _cannot_recover(ctx, status)
+    if end_overdue(ctx) and not _restarted(ctx):
+        text = f"the job is {status.job_state} and does not end. Change job.restartNonce: its pods are then stopped"
+        return _Finding("True", "EndTimeout", f"{text}, and it goes on from its newest checkpoint")
     if seen.troubles and status.job_state != "RUNNING":
         trouble = seen.troubles[0]
         return _Finding("True", trouble.reason, str(trouble))
     return None
+
+
+def _restarted(ctx: Context) -> bool:
+    spec = effective_spec(ctx)
+    return spec is not None and spec.recovery.restart_failed
 
 
 def _cannot_recover(ctx: Context, status: FlinkJobStatus) -> _Finding | None:

@@ -5,6 +5,7 @@
     anything                                stateless   stop now; the successor starts empty, because the user said so
     ended (FINISHED, CANCELED, FAILED)      stateful    nothing to stop; its newest complete checkpoint
     CANCELLING, FAILING                     stateful    wait; it ends by itself in a moment
+    the same, for too long                  stateful    stop the pods; the newest complete checkpoint
     RUNNING                                 savepoint   stop with a savepoint
     RUNNING, no checkpoint completed yet    last-state  stop with a savepoint: there is no last state
     RUNNING, newest checkpoint too old      last-state  stop with a savepoint
@@ -70,19 +71,30 @@ class Blocked:
 
 Stop = WithSavepoint | AtOnce | Wait | Blocked
 
-_ENDING = frozenset({"CANCELLING", "FAILING"})
-
 
 def choose_stop(
-    spec: FlinkJobSpec, running: Running, seen: Observation, *, now: datetime, waited: timedelta, patience: timedelta
+    spec: FlinkJobSpec,
+    running: Running,
+    seen: Observation,
+    *,
+    now: datetime,
+    waited: timedelta,
+    patience: timedelta,
+    ends_by: datetime,
 ) -> Stop:
-    """How to stop `running` so that a successor can go on; `waited` is how long this has been tried."""
+    """How to stop `running` so that a successor can go on.
+
+    `waited` is how long this has been tried; `ends_by` until when one that is ending is waited for.
+    """
     mode = spec.job.upgrade_mode
     engine = seen.engine
     if mode == "stateless":
         return AtOnce(FRESH_BY_WISH)
-    if engine.reachable and engine.state in _ENDING:
-        return Wait(f"the job is {engine.state}")
+    if engine.ending and now < ends_by:
+        otherwise = "its pods are stopped and the newest checkpoint is taken"
+        return Wait(f"the job is {engine.state}; unless it has ended by {ends_by:%H:%M:%S} UTC, {otherwise}")
+    if engine.ending:
+        return _newest(running, seen)
     if not engine.running:
         return _not_running(spec, running, seen, waited=waited, patience=patience)
     if mode == "savepoint":
@@ -116,6 +128,10 @@ def _not_running(
             return Wait(
                 f"a savepoint needs a RUNNING job, this one is {state}; the newest checkpoint is taken instead soon"
             )
+    return _newest(running, seen)
+
+
+def _newest(running: Running, seen: Observation) -> Stop:
     point = incarnation_restore(running, seen.storage)
     if isinstance(point, Unknown):
         return Wait(point.message)

@@ -452,6 +452,64 @@ def test_a_torn_newest_checkpoint_is_not_passed_over() -> None:
     play(scenario)
 
 
+def hang(world: World, state: str) -> None:
+    """Something in the master does not let go, so that the job never comes to its end."""
+    job = world.leading(NAME)
+    assert job is not None
+    job.state = state
+
+
+@pytest.mark.parametrize("state", ["CANCELLING", "FAILING"])
+def test_a_job_that_does_not_come_to_its_end_is_stopped_for_an_upgrade(state: str) -> None:
+    async def scenario(world: World) -> None:
+        job_id = await deployed(world)
+        hang(world, state)
+        world.edit(image="job:2")
+        await world.until(lambda: state in world.status().get("operation", {}).get("message", ""))
+        assert f"the job is {state}; unless it has ended by" in world.condition("Progressing")["message"]
+        await world.run(120)
+        assert world.status()["operation"]["step"] == "Stop"
+        await world.until(lambda: running(world, image="job:2"))
+        assert f"{job_id}/chk-" in world.status()["running"]["restoredFrom"]["path"]
+        assert f"has been {state} for 0:03:00 and does not end" in dict(world.events())["EndTimeout"]
+        assert not world.savepoints
+
+    play(scenario)
+
+
+def test_a_job_that_ends_in_time_is_not_stopped() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        hang(world, "FAILING")
+        await world.run(170)
+        hang(world, "RESTARTING")
+        await world.run(30)
+        assert operations(world) == ["Deploy"]
+        assert running(world)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("state", ["CANCELLING", "FAILING"])
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_job_that_does_not_come_to_its_end_is_recovered(state: str, restart: bool) -> None:
+    async def scenario(world: World) -> None:
+        manifest = flinkjob()
+        manifest["spec"]["recovery"] = {"restartFailed": restart}
+        await deployed(world, manifest)
+        hang(world, state)
+        await world.run(170)
+        assert operations(world) == ["Deploy"]
+        if not restart:
+            await world.until(lambda: stalled(world, "EndTimeout", "job.restartNonce"), within=60)
+            await world.run(60)
+            world.edit(job={"restartNonce": 1})
+        await world.until(lambda: len(world.sink.restores) == 1 and running(world))
+        assert operations(world)[0] == ("Recover" if restart else "Upgrade")
+
+    play(scenario)
+
+
 def test_a_job_that_fails_again_and_again_is_started_with_growing_pauses() -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(fails_after=15)

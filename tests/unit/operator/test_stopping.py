@@ -31,10 +31,13 @@ PATIENCE = timedelta(minutes=2)
 GONE: dict[str, Any] = {"master": None, "worker": None, "pods": (), "engine": engine(None)}
 
 
-def choose(mode: str, seen: Observation, *, waited: float = 0, running: Any = None, **upgrade: Any) -> Stop:
+def choose(
+    mode: str, seen: Observation, *, waited: float = 0, running: Any = None, ends_in: float = 60, **upgrade: Any
+) -> Stop:
     spec = make_spec(job={"upgradeMode": mode}, upgrade=upgrade)
     running = running or make_running(spec)
-    return choose_stop(spec, running, seen, now=NOW, waited=timedelta(seconds=waited), patience=PATIENCE)
+    limits: dict[str, Any] = {"waited": timedelta(seconds=waited), "patience": PATIENCE, "ends_by": ago(-ends_in)}
+    return choose_stop(spec, running, seen, now=NOW, **limits)
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "RESTARTING", "FAILED", "FINISHED", None])
@@ -56,7 +59,21 @@ def test_an_ended_job_needs_no_stop(mode: str, state: str) -> None:
 @pytest.mark.parametrize("mode", ["savepoint", "last-state"])
 @pytest.mark.parametrize("state", ["CANCELLING", "FAILING"])
 def test_a_job_that_is_ending_is_waited_for(mode: str, state: str) -> None:
-    assert isinstance(choose(mode, up(engine=engine(state))), Wait)
+    choice = choose(mode, up(engine=engine(state)), waited=9999)
+    assert isinstance(choice, Wait)
+    assert choice.message.startswith(f"the job is {state}; unless it has ended by 12:01:00 UTC, its pods are stopped")
+
+
+@pytest.mark.parametrize("mode", ["savepoint", "last-state"])
+@pytest.mark.parametrize("state", ["CANCELLING", "FAILING"])
+def test_but_not_for_ever(mode: str, state: str) -> None:
+    choice = choose(mode, up(engine=engine(state)), ends_in=0, checkpointFallback=False)
+    assert isinstance(choice, AtOnce), "it will not be RUNNING any more, whatever one waits for"
+    assert (choice.restore.path, choice.newest) == (CHK, True)
+    lost = choose(mode, up(engine=engine(state), storage=stored(None)), ends_in=0)
+    assert isinstance(lost, Blocked)
+    unknown = choose(mode, up(engine=engine(state), storage=Storage(asked=True, error="away")), ends_in=0)
+    assert isinstance(unknown, Wait)
 
 
 def test_a_running_job_is_stopped_with_a_savepoint() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Checkpoint, Restore
+from penstock_operator.reconcile.ending import end_deadline, end_overdue
 from penstock_operator.reconcile.plan import FenceIncarnation, ForceDelete, ScaleDown, StopWithSavepoint
 from penstock_operator.reconcile.restore import Lost, Unknown, from_savepoint, incarnation_restore
 from penstock_operator.reconcile.steps.prove import storage_silent
@@ -37,14 +38,26 @@ def stop(ctx: Context) -> Decision:
     if op.retry_at is not None and ctx.now < op.retry_at:
         return ctx.wait(op.message, blocked=op.blocked, after=op.retry_at - ctx.now)
     waited, patience = ctx.now - op.step_since, ctx.settings.not_running_grace
-    choice = choose_stop(spec, running, ctx.seen, now=ctx.now, waited=waited, patience=patience)
+    choice = choose_stop(
+        spec, running, ctx.seen, now=ctx.now, waited=waited, patience=patience, ends_by=end_deadline(ctx)
+    )
     if isinstance(choice, AtOnce):
+        if end_overdue(ctx) and spec.job.upgrade_mode != "stateless":
+            ctx = _told_of_end(ctx)
         return ctx.advance(restore=choice.restore, take_newest=choice.newest)
     if isinstance(choice, Wait):
         return ctx.pending(choice.message)
     if isinstance(choice, Blocked):
         return ctx.wait(choice.message, blocked=choice.reason)
     return ask_for_savepoint(ctx)
+
+
+def _told_of_end(ctx: Context) -> Context:
+    text = (
+        f"the job has been {ctx.seen.engine.state} for {ctx.settings.ending_timeout} and does not end; its pods are "
+        "stopped, and it goes on from the newest complete checkpoint"
+    )
+    return ctx.failed("EndTimeout", text).tell("EndTimeout", text, warning=True)
 
 
 def ask_for_savepoint(ctx: Context) -> Decision:

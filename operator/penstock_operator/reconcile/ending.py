@@ -1,0 +1,32 @@
+"""How long a job that is CANCELLING or FAILING is waited for. Pure.
+
+It ends by itself in a moment; the engine gives its tasks a time and then ends them. What it cannot end, such as a master
+that hangs in a call that never returns, is ended with its pods: the job goes on from the newest complete checkpoint, and
+nothing that came after that was committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from penstock_operator.reconcile.context import Context
+
+
+def end_deadline(ctx: Context) -> datetime:
+    """When it is waited for no longer; only for a job that is ending."""
+    status, running = ctx.status, ctx.status.running
+    since = status.job_state_since if status.job_state == ctx.seen.engine.state else None
+    begun = since or ctx.now
+    if running is not None:
+        begun = max(begun, running.started_at)
+    return begun + ctx.settings.ending_timeout
+
+
+def end_overdue(ctx: Context) -> bool:
+    """The job that runs is ending, and has not ended in time."""
+    running, engine = ctx.status.running, ctx.seen.engine
+    ours = running is not None and engine.job_id == running.job_id
+    return ours and engine.ending and ctx.now >= end_deadline(ctx)
