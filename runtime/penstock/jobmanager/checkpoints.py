@@ -23,6 +23,7 @@ from penstock.checkpoint.termination import ShutdownReport
 from penstock.common.errors import RestoreRefused, StorageError
 from penstock.common.job_status import JobStatus
 from penstock.graph.job_graph import JobGraph
+from penstock.jobmanager.declared_state import check_stored_states
 from penstock.jobmanager.job_result import keep_result, read_result
 from penstock.jobmanager.settings import JobSettings
 from penstock.taskmanager.protocol import RestoreCommand, SubtaskRestore
@@ -75,6 +76,7 @@ class JobCheckpoints:
 
         Raises:
             RestoreRefused: the snapshot does not fit the job; or `fresh` was asked for and the job has checkpoints.
+            StateSchemaIncompatible: a state is declared as another type than the snapshot has it, as far as that can be seen.
             SnapshotNotFound, SnapshotTorn, StateFormatUnsupported: the snapshot that was named cannot be read.
             StorageError: the store cannot be used. ConditionalWritesUnsupported: not in HA mode.
         """
@@ -82,6 +84,7 @@ class JobCheckpoints:
             snapshot = foresee(self.storage, restore_path=self._restore_path or None)
             if snapshot is not None:
                 plan_restore(snapshot.manifest, operator_infos(graph), allow_non_restored)
+                check_stored_states(graph, snapshot.manifest)
             probe(self.storage, high_availability=self._settings.ha != "none")
         except StorageError as error:
             if self._settings.checkpoint_dir and self.storage.url in error.message:

@@ -7,6 +7,8 @@ constants, types and attributes. Nothing of the user's is called: where that wou
 and where the way forks, reading ends. What was found is asked of a runtime context like the tasks', which refuses what it
 would refuse there. States that operators keep for themselves (a window's contents), and the types of keys, are asked for
 as well. The tasks still refuse whatever is not seen here.
+
+The same reading tells whether a snapshot's state has become another type in the program (`check_stored_states`).
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ from datetime import timedelta
 from types import FunctionType, GenericAlias, ModuleType, UnionType
 from typing import Any
 
+import msgspec
+
+from penstock.checkpoint.manifest import Manifest, OperatorState
 from penstock.common.errors import PenstockError
 from penstock.datastream.runtime_context import RuntimeContextImpl
 from penstock.datastream.state import StateDescriptor
@@ -29,6 +34,8 @@ from penstock.state.backend import KeyContext
 from penstock.state.hashmap import HashMapStateBackend
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import OperatorStateStore
+from penstock.state.registry import Registration
+from penstock.state.segment import StateInfo
 from penstock.taskmanager.operator import OperatorContext
 from penstock.taskmanager.worker import SystemClock
 
@@ -53,9 +60,38 @@ def check_declared_states(graph: JobGraph) -> None:
         with context.named_in_errors():
             context.keyed_state = _keyed_state(node) if node.operator.is_keyed else None
             node.operator.declare_states(context)
-            for function in map(_unwrapped, node.operator.user_functions()):
-                for getter, descriptor in _OpenMethod(function).states():
-                    _ask(RuntimeContextImpl(context), getter, descriptor)
+            for getter, descriptor in _declared(node):
+                _ask(RuntimeContextImpl(context), getter, descriptor)
+
+
+def check_stored_states(graph: JobGraph, manifest: Manifest) -> None:
+    """Whether what the functions declare can read what the snapshot has under the same uid and name.
+
+    An operator without keyed state in the snapshot has nothing to be read: its states may have become anything.
+
+    Raises:
+        StateSchemaIncompatible: another kind or type; shows both.
+    """
+    stored = {info.uid: info.states for info in manifest.operators if _has_rows(manifest, info.uid)}
+    for node in graph.operators:
+        names = stored.get(node.uid)
+        if not names:
+            continue
+        context = _context(node)
+        with context.named_in_errors():
+            for _, descriptor in _declared(node):
+                if descriptor.name in names:
+                    found = msgspec.convert(names[descriptor.name], StateInfo)
+                    Registration.of(descriptor, node.name, context.clock).reader(found)
+
+
+def _has_rows(manifest: Manifest, uid: str) -> bool:
+    return any(handle.get("files") for handle in manifest.states.get(uid, OperatorState()).keyed)
+
+
+def _declared(node: OperatorNode) -> Iterator[tuple[str, StateDescriptor]]:
+    for function in map(_unwrapped, node.operator.user_functions()):
+        yield from _OpenMethod(function).states()
 
 
 def _ask(context: RuntimeContextImpl, getter: str, descriptor: StateDescriptor) -> None:

@@ -37,7 +37,7 @@ from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.checkpoints import operator_infos
-from penstock.jobmanager.declared_state import check_declared_states
+from penstock.jobmanager.declared_state import check_declared_states, check_stored_states
 from penstock.jobmanager.embedded import EmbeddedExecutor
 from penstock.jobmanager.executor_logs import ExecutorLogs
 from penstock.jobmanager.job_master import JobMaster
@@ -190,7 +190,9 @@ def _check_against(
     if graph is None or against is None:
         return None
     try:
-        plan_restore(_manifest(against, stores), operator_infos(graph), list(allowed))
+        manifest = _manifest(against, stores)
+        plan_restore(manifest, operator_infos(graph), list(allowed))
+        check_stored_states(graph, manifest)
     except PenstockError as error:
         return _problem(error)
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,17 @@ import pytest
 
 from penstock.common.errors import SnapshotNotFound
 from penstock.common.job_status import JobStatus
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.datastream.connectors.datagen import DataGeneratorSource
+from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.jobmanager.job_master import JobMaster
-from penstock.jobmanager.launch import run_script
+from penstock.jobmanager.launch import check, run_script
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.session import SubmitOptions
 from tests.in_process import PATIENCE_S, InProcess, environment, run, started, until
 from tests.integration.engine.refusals import Remembers, nothing_touched, refused
-from tests.integration.engine.selfcheck.job import Plan, build, checked
+from tests.integration.engine.selfcheck.job import CheckSequence, Numbers, Plan, build, checked, key_of
 
 PLAN = Plan(per_key=5_000, rate=2_000)
 """Takes 50 s: whatever is done to the job, it is done before its end."""
@@ -144,6 +148,59 @@ def test_a_savepoint_of_another_job(tmp_path: Path, savepoint: Path) -> None:
     assert nothing_touched(tmp_path / "second")
 
 
+class AnotherType(CheckSequence):
+    """The same states, one of them with another type."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.last = runtime_context.get_state(ValueStateDescriptor("last", str))
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", int))
+
+
+def with_another_type(env: StreamExecutionEnvironment, output: str) -> None:
+    numbers = env.from_source(
+        DataGeneratorSource(Numbers(PLAN), PLAN.total, PLAN.rate, splits=PLAN.splits),
+        WatermarkStrategy.no_watermarks(),
+        "numbers",
+    ).uid("numbers")
+    numbers.key_by(key_of).process(AnotherType(PLAN)).name("check").uid("check").print()
+
+
+def main() -> None:
+    """For `penstock check`."""
+    env = environment(Path(sys.argv[1]))
+    with_another_type(env, sys.argv[1])
+    env.execute("another type")
+
+
+GONE = ["sums", "numbers-sink", "windows-sink"]
+
+
+def test_a_state_of_another_type_is_refused_before_the_start(tmp_path: Path, savepoint: Path) -> None:
+    allowed = SubmitOptions(restore_path=f"file://{savepoint}", allow_non_restored=GONE)
+    refusal = refused(again(tmp_path / "second", with_another_type), allowed)
+    assert refusal.code == "STATE_SCHEMA_INCOMPATIBLE"
+    assert refusal.operator == "check"
+    assert "'last'" in refusal.message
+    assert "was int and is str" in refusal.message
+    assert refusal.remedy
+    assert not refusal.was_accepted
+    assert nothing_touched(tmp_path / "second")
+
+
+def test_a_state_of_another_type_is_found_by_penstock_check(tmp_path: Path, savepoint: Path) -> None:
+    told = check(
+        entry=f"{__name__}:main",
+        args=[str(tmp_path / "second")],
+        parallelism=2,
+        against=f"file://{savepoint}",
+        configuration={},
+        allow_non_restored_state=GONE,
+    )
+    (problem,) = told["problems"]
+    assert (problem["code"], problem["operator"]) == ("STATE_SCHEMA_INCOMPATIBLE", "check")
+    assert "was int and is str" in problem["message"]
+
+
 def test_another_graph_does_not_stop_the_master_that_runs(tmp_path: Path) -> None:
     """A master of the same job id whose program does not fit the checkpoints must not take over first."""
 
@@ -191,6 +248,9 @@ def test_the_command_line_does_not_say_submitted(tmp_path: Path, monkeypatch: py
 
 
 SCRIPT = """
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.datastream.connectors.datagen import DataGeneratorSource
+from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 env = StreamExecutionEnvironment.get_execution_environment()
