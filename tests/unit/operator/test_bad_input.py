@@ -164,6 +164,18 @@ def test_state_that_nobody_said_may_go_is_kept_until_somebody_says_so(mode: str)
     asyncio.run(scenario(World()))
 
 
+def test_state_that_is_given_up_is_not_held_against_a_revision() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:2"] = Image(without="dedup")
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        world.edit(image="job:2", job={"upgradeMode": "stateless"})
+        await world.until(lambda: running(world, image="job:2"))
+        assert world.status()["running"]["restoredFrom"]["kind"] == "Fresh"
+
+    asyncio.run(scenario(World()))
+
+
 @pytest.mark.parametrize("pause", [20, LATE])
 @pytest.mark.parametrize("check", [True, False])
 def test_a_secret_that_is_missing_at_the_first_deployment(pause: float, check: bool) -> None:

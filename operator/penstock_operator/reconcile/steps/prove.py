@@ -101,7 +101,8 @@ def _launch(ctx: Context) -> Decision:
         message = explain(failure) if failure else ""
         return ctx.wait(message, blocked=failure.code if failure else None, after=ctx.settings.backoff_first)
     against = op.restore.path if op.restore else None
-    if op.restore is None and ctx.status.running is not None:
+    stateless = (ctx.spec or spec).job.upgrade_mode == "stateless"
+    if op.restore is None and ctx.status.running is not None and not stateless:
         storage = ctx.seen.storage
         if not storage.asked or storage.error:
             return storage_silent(ctx, "looking for the newest checkpoint to check against")
