@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"})
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+_MISSING = "Create it, or correct the field that names it: spec.storage.secretName, or env, envFrom and volumes in a podTemplate"
 _UNSEEN = "ContainerStatusUnknown"
 """What the kubelet says of a container that it never started, or whose end it did not see."""
 _KILLED = frozenset({137, 143})
@@ -66,7 +67,9 @@ def _container(container: Mapping[str, Any]) -> Iterator[Trouble]:
         yield Trouble(
             "ContainerConfigError",
             f"the container cannot be created: {_text(waiting)}",
-            "Look at the Secrets and ConfigMaps that the pod refers to",
+            _MISSING
+            if reason == "CreateContainerConfigError"
+            else "Look at the image, and at volumes and commands in the podTemplate",
         )
     elif reason == "CrashLoopBackOff":
         yield Trouble(

@@ -151,14 +151,28 @@ def leaving_checks(manifests: Iterable[Manifest]) -> tuple[LeavingCheck, ...]:
     return tuple(found)
 
 
+_FIELDS = {
+    "allow_non_restored_state=": "spec.job.allowNonRestoredState: ",
+    "execution.checkpointing.dir = ": "spec.storage.checkpoints: ",
+    "execution.checkpointing.savepoint-dir = ": "spec.storage.savepoints: ",
+}
+"""What the engine calls it → what it is in a FlinkJob."""
+
+
 def _problem(raw: Mapping[str, Any]) -> CheckProblem:
     operator = raw.get("operator")
     return CheckProblem(
         code=str(raw.get("code", "")),
-        message=str(raw.get("message", "")),
-        remedy=str(raw.get("remedy") or ""),
+        message=_in_the_spec(str(raw.get("message", ""))),
+        remedy=_in_the_spec(str(raw.get("remedy") or "")),
         operator=str(operator) if operator else None,
     )
+
+
+def _in_the_spec(text: str) -> str:
+    for theirs, ours in _FIELDS.items():
+        text = text.replace(theirs, ours)
+    return text
 
 
 def read_report(log: str) -> dict[str, Any] | None:

@@ -15,8 +15,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 REFUSED = Image(check={"ok": False, "problems": [{"code": "USER_CODE", "message": "ModuleNotFoundError: job"}]})
-NO_STATE = Image(check={"ok": False, "problems": [{"code": "STATE", "message": "uid 'dedup' has no operator"}]})
-READ_ONLY = Image(check={"ok": False, "problems": [{"code": "STORAGE", "message": "s3://b: 403", "remedy": "Grant"}]})
+NO_STATE = Image(
+    check={
+        "ok": False,
+        "problems": [
+            {
+                "code": "RESTORE_REFUSED",
+                "message": "uid 'dedup' has no operator",
+                "remedy": "allow_non_restored_state=['dedup']",
+            }
+        ],
+    }
+)
+READ_ONLY = Image(
+    check={
+        "ok": False,
+        "problems": [
+            {
+                "code": "STORAGE",
+                "message": "execution.checkpointing.savepoint-dir = s3://b cannot be written: 403",
+                "remedy": "Grant",
+            }
+        ],
+    }
+)
 NO_SECRET = Image(waits=("CreateContainerConfigError", 'secret "s3" not found'))
 
 
@@ -48,16 +70,16 @@ def template(**pod: Any) -> Callable[[World], None]:
 MAIN = {"name": "penstock", "securityContext": {"privileged": True}}
 TABLE = (
     Bad("module", "CheckFailed", "ModuleNotFoundError: job", image=REFUSED),
-    Bad("graph", "CheckFailed", "uid 'dedup' has no operator", image=NO_STATE),
+    Bad("graph", "CheckFailed", "uid 'dedup' has no operator. spec.job.allowNonRestoredState: ['dedup']", image=NO_STATE),
     Bad("image", "ImagePullFailed", "job:bad cannot be pulled", image=Image(pulls=False)),
     Bad("secret", "ContainerConfigError", 'secret "s3" not found', image=NO_SECRET),
-    Bad("storage", "StorageUnavailable", "s3://b: 403. Grant", image=READ_ONLY),
+    Bad("storage", "StorageUnavailable", "spec.storage.savepoints: s3://b cannot be written: 403. Grant. Correct spec.storage", image=READ_ONLY),
     Bad("savepoint-missing", "SavepointInvalid", f"{FOREIGN} cannot be restored from: there is nothing", redeploy),
     Bad("savepoint-torn", "SavepointInvalid", f"{FOREIGN} cannot be restored from: files are missing", redeploy, prepare=torn),
     Bad(
         "savepoint-of-another-job",
         "CheckFailed",
-        "uid 'dedup' has no operator",
+        "spec.job.initialSavepointPath: uid 'dedup' has no operator",
         lambda w: (w.images.update({"job:1": NO_STATE}), redeploy(w))[-1],
         prepare=with_foreign_savepoint,
     ),
@@ -122,7 +144,7 @@ def test_storage_that_is_mended_is_enough() -> None:
     asyncio.run(scenario(World()))
 
 
-WORDS = 'secret "s3" not found. Look at the Secrets and ConfigMaps that the pod refers to'
+WORDS = 'secret "s3" not found. Create it, or correct the field that names it: spec.storage.secretName'
 LATE = 700
 """Seconds; later than the deadline of a check pod."""
 

@@ -27,6 +27,8 @@ CHECK_GONE_AFTER = timedelta(minutes=1)
 """A check pod that is still being deleted so long after its end is on a node that does not answer."""
 _ANY_STATE = Restore(kind="Latest", reason="not known before the job has stopped")
 CHECKING = "checking the new revision in a pod of its own"
+_ACCESS = "Correct spec.storage (spec.storage.secretName names the keys), or give access; it is checked again"
+_OF_THE_STATE = frozenset({"RESTORE_REFUSED", "STATE_SCHEMA_INCOMPATIBLE"})
 _UNTIL_STARTED = frozenset({"ImagePullFailed", "ContainerConfigError"})
 """What keeps a check from starting; told, from pod to pod, until one starts."""
 _UNTIL_JUDGED = frozenset({"StorageUnavailable", "CheckInterrupted"})
@@ -47,7 +49,7 @@ def verify(ctx: Context) -> Decision:
     if ctx.op.kind == "Resume":
         remedy = "Restore the files, or set job.initialSavepointPath to another savepoint and change job.savepointRedeployNonce"
         return ctx.wait(f"{message}. {remedy}", blocked="SavepointInvalid", after=ctx.settings.backoff_limit)
-    return reject(ctx, "SavepointInvalid", f"{message}. Correct job.initialSavepointPath")
+    return reject(ctx, "SavepointInvalid", f"{message}. Correct spec.job.initialSavepointPath")
 
 
 def check(ctx: Context) -> Decision:
@@ -136,12 +138,13 @@ def _judge(ctx: Context, pod: CheckPod) -> Decision:
         ).advance()
     if pod.state == "Refused" and any(p.code == "STORAGE" for p in pod.problems):
         found = "; ".join(str(p) for p in pod.problems)
-        return _check_again(ctx, pod, "StorageUnavailable", f"{found}. It is checked again")
+        return _check_again(ctx, pod, "StorageUnavailable", f"{found}. {_ACCESS}")
     if pod.state == "Interrupted":
         return _check_again(ctx, pod, *_interrupted(ctx, pod))
     if pod.state == "Refused":
         found = "; ".join(str(p) for p in pod.problems) or "penstock check gave no reason"
-        return reject(ctx, "CheckFailed", found)
+        named = _state_was_named(ctx) and any(p.code in _OF_THE_STATE for p in pod.problems)
+        return reject(ctx, "CheckFailed", f"spec.job.initialSavepointPath: {found}" if named else found)
     if pod.state == "Crashed":
         return reject(ctx, "CheckCrashed", f"penstock check ended without a verdict: {pod.output}")
     begun = max(ctx.op.step_since, pod.started or ctx.op.step_since)
@@ -153,6 +156,12 @@ def _judge(ctx: Context, pod: CheckPod) -> Decision:
     if ctx.op.attempt and ctx.op.blocked in known:
         return ctx.wait(ctx.op.message, blocked=ctx.op.blocked)
     return ctx.wait(CHECKING)
+
+
+def _state_was_named(ctx: Context) -> bool:
+    """The state that the check looks at was chosen by the spec."""
+    op = ctx.op
+    return op.kind in ("Deploy", "Redeploy") and op.restore is not None and op.restore.path is not None
 
 
 def _interrupted(ctx: Context, pod: CheckPod) -> tuple[str, str]:
