@@ -104,7 +104,19 @@ def _idle(ctx: Context) -> Decision:
     started = next_operation(ctx)
     if started is not None:
         return started.done()
+    ctx = _tell_trouble(ctx)
     return upkeep(ctx) or ctx.done(after=_quiet(ctx))
+
+
+def _tell_trouble(ctx: Context) -> Context:
+    """What keeps a job from running again that is nobody's operation; once for each time that it stops running."""
+    status, engine, troubles = ctx.status, ctx.seen.engine, ctx.seen.troubles
+    if status.phase != "Recovering" or engine.running or not troubles:
+        return ctx
+    trouble = troubles[0]
+    return ctx.tell(
+        trouble.reason, str(trouble), warning=True, key=f"{status.job_id}/{status.phase_since}/{trouble.reason}"
+    )
 
 
 def _quiet(ctx: Context) -> timedelta:

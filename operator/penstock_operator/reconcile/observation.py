@@ -290,13 +290,13 @@ class Observation:
 
     @property
     def troubles(self) -> tuple[Trouble, ...]:
-        """What Kubernetes complains about, master first, each reason once."""
+        """What Kubernetes complains about, each reason once: a lost node first, for much follows from it, then the master's."""
         sources = (self.master, *self.pods_of("master"), self.worker, *self.pods_of("worker"))
         found: dict[str, Trouble] = {}
         for source in sources:
             if source is not None and source.trouble is not None:
                 found.setdefault(source.trouble.reason, source.trouble)
-        return tuple(found.values())
+        return tuple(sorted(found.values(), key=lambda trouble: trouble.reason != "NodeLost"))
 
     @property
     def refusal(self) -> Trouble | None:

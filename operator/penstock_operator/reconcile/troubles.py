@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"})
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 _MISSING = "Create it, or correct the field that names it: spec.storage.secretName, or env, envFrom and volumes in a podTemplate"
+_LOST = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 _UNSEEN = "ContainerStatusUnknown"
 """What the kubelet says of a container that it never started, or whose end it did not see."""
 _KILLED = frozenset({137, 143})
@@ -46,6 +47,29 @@ def _pod(pod: Mapping[str, Any]) -> Iterator[Trouble]:
             )
     if status.get("phase") == "Failed" and status.get("reason"):
         yield Trouble(status["reason"], f"the pod failed: {_text(status)}", "It is replaced")
+
+
+def node_trouble(pod: Mapping[str, Any]) -> Trouble | None:
+    """The pod's node is lost: it does not answer, or its pods have been told to go by a taint that says so.
+
+    What runs on it may run on. The node itself is not looked at: the operator has no rights on nodes.
+    """
+    status = pod.get("status", {})
+    conditions = {c.get("type"): c for c in status.get("conditions", ())}
+    silent = status.get("reason") == "NodeLost" or conditions.get("Ready", {}).get("reason") == "NodeStatusUnknown"
+    if not silent and not _disrupted(conditions):
+        return None
+    name, node = pod.get("metadata", {}).get("name", ""), pod.get("spec", {}).get("nodeName", "")
+    return Trouble(
+        "NodeLost",
+        f"the node {node} of pod {name} does not answer, or has been tainted; the pod is replaced",
+        "If the node does not come back by itself, start it again, or delete it from the cluster when it is off",
+    )
+
+
+def _disrupted(conditions: Mapping[str, Any]) -> bool:
+    target = conditions.get("DisruptionTarget", {})
+    return target.get("reason") == "DeletionByTaintManager" or any(t in str(target.get("message", "")) for t in _LOST)
 
 
 def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -23,6 +23,7 @@ from penstock_operator.reconcile.troubles import (
     interruption,
     last_words,
     main_container,
+    node_trouble,
     pod_trouble,
 )
 from penstock_operator.resources.names import APPLIED, INCARNATION, JOB_UID, OPERATION, REVISION, ROLE, TRIGGER
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 Manifest = dict[str, Any]
-
-_LOST = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 
 
 def labels_of(manifest: Mapping[str, Any]) -> dict[str, str]:
@@ -70,7 +69,7 @@ def pod(manifest: Manifest) -> Pod:
     container = main_container(manifest)
     restarts, state = int(container.get("restartCount", 0)), container.get("state", {})
     conditions = {c.get("type"): c for c in status.get("conditions", ())}
-    ready = conditions.get("Ready", {})
+    ready, lost = conditions.get("Ready", {}), node_trouble(manifest)
     return Pod(
         name=meta.get("name", ""),
         role=cast("Role", labels_of(manifest).get(ROLE, "worker")),
@@ -79,22 +78,15 @@ def pod(manifest: Manifest) -> Pod:
         started=restarts > 0 or "running" in state or "terminated" in state,
         over=_is_over(manifest),
         terminating="deletionTimestamp" in meta,
-        node_lost=status.get("reason") == "NodeLost"
-        or ready.get("reason") == "NodeStatusUnknown"
-        or _disrupted(conditions),
+        node_lost=lost is not None,
         restarts=restarts,
         ip=status.get("podIP", ""),
-        trouble=pod_trouble(manifest),
+        trouble=lost or pod_trouble(manifest),
     )
 
 
 def _is_over(manifest: Manifest) -> bool:
     return manifest.get("status", {}).get("phase") in ("Succeeded", "Failed")
-
-
-def _disrupted(conditions: Mapping[str, Any]) -> bool:
-    target = conditions.get("DisruptionTarget", {})
-    return target.get("reason") == "DeletionByTaintManager" or any(t in str(target.get("message", "")) for t in _LOST)
 
 
 def check_has_ended(manifest: Manifest) -> bool:

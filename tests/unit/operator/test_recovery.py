@@ -60,9 +60,30 @@ def test_a_lost_worker_is_the_engines_business() -> None:
         world.kill_pod("worker")
         await world.until(lambda: stalled(world, "Unschedulable", "Add nodes"), within=60)
         assert world.condition("Running")["reason"] == "RESTARTING"
+        await world.until(lambda: "Add nodes" in dict(world.events()).get("Unschedulable", ""), within=10)
+        await world.run(60)
+        assert [reason for reason, _ in world.events()].count("Unschedulable") == 1
         world.node_capacity = 2
         await world.until(lambda: running(world))
         assert (world.status()["jobId"], operations(world)) == (job_id, ["Deploy"])
+        world.node_capacity = 0
+        world.kill_pod("worker")
+        await world.until(lambda: [reason for reason, _ in world.events()].count("Unschedulable") == 2, within=60)
+        world.node_capacity = 2
+        await world.until(lambda: running(world))
+
+    play(scenario)
+
+
+def test_a_lost_node_is_named_with_what_to_do() -> None:
+    async def scenario(world: World) -> None:
+        job_id = await deployed(world)
+        world.node_capacity = 0
+        world.lose_node()
+        await world.until(lambda: stalled(world, "NodeLost", "does not answer"), within=90)
+        assert "start it again, or delete it" in world.condition("Stalled")["message"]
+        await world.until(lambda: "NodeLost" in dict(world.events()), within=10)
+        assert world.status()["jobId"] == job_id
 
     play(scenario)
 

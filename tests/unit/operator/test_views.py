@@ -71,7 +71,10 @@ def test_a_healthy_pod_is_no_trouble() -> None:
     ],
 )
 def test_lost_nodes(manifest: dict[str, Any], lost: bool) -> None:
-    assert views.pod(manifest).node_lost is lost
+    seen = views.pod({**manifest, "metadata": {"name": "p"}, "spec": {"nodeName": "n1"}})
+    assert seen.node_lost is lost
+    assert (seen.trouble is not None and seen.trouble.reason == "NodeLost") is lost
+    assert not lost or "the node n1 of pod p" in str(seen.trouble)
 
 
 REPORT = {
