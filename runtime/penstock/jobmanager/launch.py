@@ -164,17 +164,20 @@ def check(
     configuration: Mapping[str, str],
     allow_non_restored_state: Sequence[str] = (),
 ) -> Mapping[str, Any]:
-    """Build the program's graph without running it, hold it against a snapshot if one is named, and write to its storage."""
+    """Write to the job's storage, build the program's graph without running it, and hold it against a snapshot if one is named.
+
+    The storage comes first: programs reach for it as they are built, with the same keys, and would fail in their own words.
+    """
     collector = _Collector()
-    problem: dict[str, str] | None = None
     try:
-        run_script_on(collector, entry, args, command_line(configuration, parallelism))
-        raise InvalidJob(f"{entry} never calls execute()", remedy="end the program with env.execute(...)")
-    except _Built:
         settings = Configuration({**load_configuration().to_dict(), **configuration})
         stores = object_store_options(settings)
+        problem = _check_storage(settings, stores)
+        if problem is None:
+            run_script_on(collector, entry, args, command_line(configuration, parallelism))
+            raise InvalidJob(f"{entry} never calls execute()", remedy="end the program with env.execute(...)")
+    except _Built:
         problem = _check_against(collector.graph, against, allow_non_restored_state, stores)
-        problem = problem or _check_storage(settings, stores)
     except PenstockError as error:
         problem = _problem(error)
     except Exception as error:

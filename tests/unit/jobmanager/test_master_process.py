@@ -218,6 +218,16 @@ def test_check_writes_to_the_storage(tmp_path: Path, key: str) -> None:
     assert problem["remedy"]
 
 
+def test_check_tells_of_the_storage_before_the_program_that_needs_it(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.script.write_text("raise OSError('403: as the sink is made')")
+    (tmp_path / "file").touch()
+    nowhere = {"execution.checkpointing.dir": f"file://{tmp_path}/file/folder"}
+    asked = {"entry": str(place.script), "args": [], "parallelism": 1, "against": None}
+    assert [problem["code"] for problem in check(**asked, configuration=nowhere)["problems"]] == ["STORAGE"]
+    assert [problem["code"] for problem in check(**asked, configuration={})["problems"]] == ["USER_CODE"]
+
+
 def test_a_job_id_that_runs_is_refused_before_a_cluster_is_asked() -> None:
     cluster = InProcess()
     asked: list[Any] = []
