@@ -10,7 +10,7 @@ from penstock.taskmanager.operators.user_code import refuse_keys
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from penstock.datastream.state import ValueStateDescriptor
+    from penstock.datastream.state import StateDescriptor
     from penstock.state.backend import KeyedStateBackend
     from penstock.taskmanager.operator import OperatorContext
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Table:
     """One value state of one operator. Between `borrow` and `give_back` nothing else may write the namespace."""
 
-    def __init__(self, backend: KeyedStateBackend, descriptor: ValueStateDescriptor) -> None:
+    def __init__(self, backend: KeyedStateBackend, descriptor: StateDescriptor) -> None:
         self._backend = backend
         self._name = descriptor.name
         self._raw = backend.raw_table(descriptor)
