@@ -35,6 +35,8 @@ from tools.s3server import S3Server
 
 RATE = 1_000
 """Records per second."""
+READING = 0.5
+"""Part of the time in which the job reads, between what is done to it; the rest of its records are read in peace at the end."""
 STUCK_S = 240.0
 """A job that completes no checkpoint for that long does not make progress any more."""
 PARALLELISMS = (1, 2, 3, 4)
@@ -98,9 +100,8 @@ class Soak:
         self.output = f"{root}/output"
         keys = 20
         self.crash_when = folder / "raise"
-        self.plan = Plan(
-            per_key=max(100, int(RATE * seconds) // keys), keys=keys, rate=RATE, crash_when=str(self.crash_when)
-        )
+        records = int(RATE * seconds * READING)
+        self.plan = Plan(per_key=max(100, records // keys), keys=keys, rate=RATE, crash_when=str(self.crash_when))
         self.settings = {
             **configuration(runner, root),
             **({} if s3 is None else settings_for(s3)),
