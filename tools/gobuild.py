@@ -72,11 +72,15 @@ class GoModule:
                 digest.update(path.read_bytes() + b"\0")
         return cache_root() / "bin" / digest.hexdigest()[:20]
 
+    def has(self, names: Iterable[str]) -> bool:
+        """Whether all of these programs are built."""
+        return all((self.bin_dir() / name).exists() for name in names)
+
     def ensure(self, names: Iterable[str] | None = None) -> Path:
         """Build what is missing of ``names`` (all programs by default); return the directory that holds them."""
         target = self.bin_dir()
         wanted = list(self.programs if names is None else names)
-        if all((target / name).exists() for name in wanted):
+        if self.has(wanted):
             return target
         with file_lock(target.parent / f"{target.name}.lock"):
             for name in wanted:

@@ -48,7 +48,7 @@ def check(level: Level, root: Path) -> None:
     """
     if level == "node" and os.geteuid() == 0 and sys.platform == "linux":
         install_missing()
-    reasons = list(_reasons(level, root))
+    reasons = list(reasons_against(level, root))
     if reasons:
         raise Unsupported(
             f"this machine cannot host a cluster of level {level!r}:\n" + "\n".join(f"  - {line}" for line in reasons),
@@ -92,7 +92,8 @@ def apt_install(packages: list[str]) -> None:
             )
 
 
-def _reasons(level: Level, root: Path) -> Iterator[str]:
+def reasons_against(level: Level, root: Path) -> Iterator[str]:
+    """Why this machine, as it is, cannot host a cluster; nothing if it can."""
     if sys.platform != "linux":
         yield f"this is {sys.platform}, Kubernetes' servers need Linux"
         return

@@ -8,6 +8,6 @@ packages as wheels (``wheels``, ``context``). ``build`` puts them together with 
     python -m tools.images build job --directory examples/airport_weather --tag localhost/airport-weather:dev
 """
 
-from tools.images.build import BASE, OPERATOR, build_base, build_job, build_operator, image_id, tag
+from tools.images.build import BASE, OPERATOR, build_base, build_job, build_operator, image_id, is_built, tag
 
-__all__ = ["BASE", "OPERATOR", "build_base", "build_job", "build_operator", "image_id", "tag"]
+__all__ = ["BASE", "OPERATOR", "build_base", "build_job", "build_operator", "image_id", "is_built", "tag"]

@@ -71,7 +71,7 @@ def debian(*, fresh: bool = False) -> str:
     archive = rootfs.ensure(fresh=fresh)
     name = f"{ROOTFS}:{archive.stem}"
     with file_lock(archive.with_suffix(".lock")):
-        if fresh or _buildah("images", "--quiet", name, check=False) == "":
+        if fresh or not is_built(name):
             container = _buildah("from", "scratch")
             try:
                 _buildah("add", "--quiet", container, str(archive), "/")
@@ -116,6 +116,11 @@ def _revision() -> str:
     """The commit that the clone is at."""
     asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=False)
     return asked.stdout.strip() or "unknown"
+
+
+def is_built(name: str) -> bool:
+    """Whether there is an image of this name."""
+    return shutil.which("buildah") is not None and _buildah("images", "--quiet", name, check=False) != ""
 
 
 def _install_missing() -> None:

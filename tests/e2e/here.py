@@ -1,0 +1,49 @@
+"""Whether `make test` can run end-to-end tests here, in the few minutes it has for them: nothing to install, and nothing
+to be built from nothing. Exit code 1, and the reason, if not.
+
+    python -m tests.e2e.here
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from tools.devcluster import binaries
+from tools.devcluster.plan import state_root
+from tools.devcluster.preflight import reasons_against
+from tools.errors import ToolError
+from tools.images import BASE, is_built
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def obstacles() -> Iterator[str]:
+    """What keeps them from running, one after the other; nothing after the first was looked at if that is the switch."""
+    if os.environ.get("PENSTOCK_E2E") == "no":
+        yield "PENSTOCK_E2E is no"
+        return
+    yield from reasons_against("node", state_root("e2e"))
+    try:
+        if not binaries.MODULE.has(binaries.NODE):
+            yield "the programs of the development cluster are not built yet"
+    except ToolError as error:
+        yield str(error)
+    if not is_built(BASE):
+        yield "the images are not built yet"
+
+
+def main() -> int:
+    """0: they can run."""
+    reason = next(obstacles(), None)
+    if reason is not None:
+        print(
+            f"LEFT OUT, the end-to-end tests: {reason}. make test-e2e runs all of them, and installs and builds what they need."
+        )
+    return int(reason is not None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""What `make test` says where it leaves the end-to-end tests out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.e2e import here
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def _machine(monkeypatch: pytest.MonkeyPatch, *reasons: str, programs: bool = True, images: bool = True) -> None:
+    monkeypatch.delenv("PENSTOCK_E2E", raising=False)
+    monkeypatch.setattr(here, "reasons_against", lambda _level, _root: iter(reasons))
+    monkeypatch.setattr(type(here.binaries.MODULE), "has", lambda _self, _names: programs)
+    monkeypatch.setattr(here, "is_built", lambda _name: images)
+
+
+def test_where_everything_is_there_they_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _machine(monkeypatch)
+    assert here.main() == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_every_obstacle_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    _machine(monkeypatch, "you are not root", programs=False, images=False)
+    assert list(here.obstacles()) == [
+        "you are not root",
+        "the programs of the development cluster are not built yet",
+        "the images are not built yet",
+    ]
+
+
+def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _machine(monkeypatch, images=False)
+    assert here.main() == 1
+    told = capsys.readouterr().out
+    assert "LEFT OUT, the end-to-end tests: the images are not built yet" in told
+    assert "make test-e2e" in told
+
+
+def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    _machine(monkeypatch, "you are not root")
+    monkeypatch.setenv("PENSTOCK_E2E", "no")
+    assert list(here.obstacles()) == ["PENSTOCK_E2E is no"]
