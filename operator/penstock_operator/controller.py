@@ -65,10 +65,14 @@ class Controller:
         self._ports, self._metrics, self._namespaces = ports, metrics, tuple(namespaces)
         self._runners: dict[tuple[ObjectKind, str, str], _Runner] = {}
         self._gate = asyncio.Semaphore(CONCURRENT_PASSES)
+        self.closed = False
+        """Nothing is begun any more."""
         self.fatal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake(self, kind: ObjectKind, namespace: str, name: str, *, closer: bool = False) -> None:
         """Something about the object may have changed: look at it soon, with `closer` at all that belongs to it."""
+        if self.closed:
+            return
         key = (kind, namespace, name)
         runner = self._runners.get(key)
         if runner is None:
@@ -117,7 +121,8 @@ class Controller:
         return len(self._runners)
 
     async def close(self) -> None:
-        """Stop all loops where they are; whatever they were about to do is in the statuses."""
+        """Stop all loops where they are, and start none any more; whatever they were about to do is in the statuses."""
+        self.closed = True
         tasks = [r.task for r in self._runners.values()]
         for task in tasks:
             task.cancel()

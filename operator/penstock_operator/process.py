@@ -13,6 +13,7 @@ import httpx
 from penstock_operator.controller import Controller
 from penstock_operator.engine.client import HttpEngine
 from penstock_operator.errors import KubeError
+from penstock_operator.fence import no_fence
 from penstock_operator.handlers import watch
 from penstock_operator.kube.access import check_access
 from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from penstock_operator.config import Config
     from penstock_operator.engine.client import EngineClient
+    from penstock_operator.fence import Fence
     from penstock_operator.kube.cluster import Kind
     from penstock_operator.kube.credentials import Credentials
 
@@ -73,13 +75,14 @@ class Process:
 
     async def _lead(self, unfenced: HttpCluster) -> int:
         self.metrics.leader.set(to=1)
-        fence = self._leadership.fence if self.config.elect else _no_fence
+        fence: Fence = self._leadership.fence if self.config.elect else no_fence
+        renewing = asyncio.create_task(self._leadership.keep(unfenced) if self.config.elect else _for_ever())
         cluster = HttpCluster(self.credentials, fence=fence, count=self.metrics.requests.add)
-        storages = PenstockStorages()
+        storages = PenstockStorages(fence=fence)
         async with httpx.AsyncClient(timeout=REST_TIMEOUT, trust_env=False) as http:
             ports = Ports(
                 cluster,
-                lambda namespace, name, token: self._engine(http, namespace, name, token),
+                lambda namespace, name, token: self._engine(http, namespace, name, token, fence),
                 storages,
                 settings=self.config.settings,
                 identity=OperatorIdentity(self.config.operator_namespace, self.config.app),
@@ -87,15 +90,32 @@ class Process:
             )
             self.controller = Controller(ports, self.metrics, self.config.namespaces)
             try:
-                await self._kinds(unfenced)
-                await check_access(unfenced, self.config.namespaces or (self.config.operator_namespace,))
-                return await self._work(self.controller, unfenced)
+                if not await self._prepared(unfenced, renewing):
+                    return 1
+                return await self._work(self.controller, renewing)
             finally:
                 await self.controller.close()
+                renewing.cancel()
+                await asyncio.gather(renewing, return_exceptions=True)
                 if self.config.elect:
                     await self._leadership.release(unfenced)
                 await cluster.close()
                 storages.close()
+
+    async def _prepared(self, cluster: HttpCluster, renewing: asyncio.Task[None]) -> bool:
+        """Whether the cluster is ready for work; False if the Lease was lost meanwhile."""
+        preparing = asyncio.create_task(self._prepare(cluster))
+        await asyncio.wait({preparing, renewing}, return_when=asyncio.FIRST_COMPLETED)
+        if preparing.done():
+            preparing.result()
+            return True
+        preparing.cancel()
+        await asyncio.gather(preparing, return_exceptions=True)
+        return False
+
+    async def _prepare(self, cluster: HttpCluster) -> None:
+        await self._kinds(cluster)
+        await check_access(cluster, self.config.namespaces or (self.config.operator_namespace,))
 
     async def _kinds(self, cluster: HttpCluster) -> None:
         """kopf looks for the kinds once; a CRD that is installed later would never be watched."""
@@ -113,21 +133,22 @@ class Process:
             log.warning("%s", error)
             return False
 
-    async def _work(self, controller: Controller, unfenced: HttpCluster) -> int:
+    async def _work(self, controller: Controller, renewing: asyncio.Task[None]) -> int:
         watching = asyncio.create_task(
             watch(controller, self.credentials, self.config.namespaces, stop=self.stop, ready=self.started)
         )
         syncing = asyncio.create_task(controller.keep_synced())
         signals = asyncio.create_task(self._signals_after_kopf())
-        renewing = asyncio.create_task(self._leadership.keep(unfenced) if self.config.elect else _for_ever())
         tasks: set[asyncio.Future[None]] = {watching, syncing, renewing}
         try:
             done, _ = await asyncio.wait({*tasks, controller.fatal}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.stop.set()
-            for task in (*tasks, signals):
+            for task in (syncing, signals):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await controller.close()  # before the watches, which may take their time to end
+            watching.cancel()
+            await asyncio.gather(watching, syncing, return_exceptions=True)
         if watching in done and watching.exception() is None:
             return 0
         for finished in done:
@@ -136,8 +157,10 @@ class Process:
                     log.error("the operator stops: %s", finished.exception())
         return 1
 
-    def _engine(self, http: httpx.AsyncClient, namespace: str, name: str, token: str | None) -> EngineClient:
-        return HttpEngine(http, self.config.rest_url.format(namespace=namespace, name=name), token)
+    def _engine(
+        self, http: httpx.AsyncClient, namespace: str, name: str, token: str | None, fence: Fence
+    ) -> EngineClient:
+        return HttpEngine(http, self.config.rest_url.format(namespace=namespace, name=name), token, fence)
 
     def _troubles(self) -> list[str]:
         return self.controller.stuck() if self.controller is not None else []
@@ -154,10 +177,6 @@ class Process:
             # Outside the main thread (tests) and on Windows there are no handlers; `stop` is then set by the caller.
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(number, handle)
-
-
-def _no_fence() -> None:
-    """Without election everybody may write."""
 
 
 async def _for_ever() -> None:

@@ -14,12 +14,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock_operator.errors import StorageError, StorageMissing
+from penstock_operator.fence import no_fence
 from penstock_operator.reconcile.observation import StoredSnapshot, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.fence import Fence
 
 T = TypeVar("T")
 
@@ -78,7 +80,8 @@ def driver_options(spec: FlinkJobSpec, secret: Mapping[str, str]) -> dict[str, A
 class PenstockStorages:
     """Opens storages that share one pool of threads; connections are kept per set of options."""
 
-    def __init__(self, threads: int = THREADS) -> None:
+    def __init__(self, threads: int = THREADS, fence: Fence = no_fence) -> None:
+        self._fence = fence
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="storage")
         self._open: dict[str, PenstockStorage] = {}
 
@@ -87,7 +90,7 @@ class PenstockStorages:
         options = driver_options(spec, secret)
         key = repr(sorted(options.items(), key=str))
         if key not in self._open:
-            self._open[key] = PenstockStorage(options, self._pool)
+            self._open[key] = PenstockStorage(options, self._pool, self._fence)
         return self._open[key]
 
     def close(self) -> None:
@@ -101,6 +104,7 @@ class PenstockStorage:
 
     options: Mapping[str, Any]
     pool: ThreadPoolExecutor
+    guard: Fence = no_fence
     _stores: Any = None
 
     async def newest_complete(self, root: str, job_id: str) -> StoredSnapshot | None:
@@ -117,11 +121,11 @@ class PenstockStorage:
 
     async def fence(self, root: str, job_id: str) -> None:
         """See `Storage`."""
-        await self._run(lambda: self._fence(root, job_id))
+        await self._run(lambda: self._change(lambda: self._fence(root, job_id)))
 
     async def dispose(self, path: str) -> None:
         """See `Storage`."""
-        await self._run(lambda: self._dispose(path))
+        await self._run(lambda: self._change(lambda: self._dispose(path)))
 
     async def dispose_job(self, root: str, job_id: str) -> None:
         """See `Storage`."""
@@ -134,6 +138,11 @@ class PenstockStorage:
         except TimeoutError as error:
             msg = f"checkpoint storage did not answer within {CALL_TIMEOUT:.0f} s"
             raise StorageError(msg) from error
+
+    def _change(self, change: Callable[[], T]) -> T:
+        """Asked in the thread: it may have waited for one."""
+        self.guard()
+        return change()
 
     def _shared(self) -> Any:
         if self._stores is None:
@@ -210,6 +219,7 @@ class PenstockStorage:
         storage = CheckpointStorage(root, job_id, stores=self._shared())
         urls = [info.url for info in storage.list_objects()]
         for url in sorted(urls, key=lambda u: not u.endswith(METADATA)):
+            self.guard()
             storage.store.delete(url)
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import httpx
 
 from penstock_operator.errors import EngineError, EngineUnreachable
+from penstock_operator.fence import no_fence
 from penstock_operator.reconcile.observation import Checkpoints, Progress, Request, Rescaled
+
+if TYPE_CHECKING:
+    from penstock_operator.fence import Fence
 
 RequestKind = Literal["stop", "savepoint", "checkpoint", "rescale"]
 
@@ -72,10 +77,10 @@ _PATHS: dict[RequestKind, str] = {
 
 
 class HttpEngine:
-    """A master over HTTP."""
+    """A master over HTTP. `fence` is asked before everything that changes the job."""
 
-    def __init__(self, http: httpx.AsyncClient, base_url: str, token: str | None) -> None:
-        self._http = http
+    def __init__(self, http: httpx.AsyncClient, base_url: str, token: str | None, fence: Fence = no_fence) -> None:
+        self._http, self._fence = http, fence
         self._base = base_url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
@@ -165,7 +170,12 @@ class HttpEngine:
         return read_request(request_id, body)
 
     async def _ask(self, method: str, path: str, body: dict[str, Any] | None, trigger_id: str) -> str:
-        answer = await self._call(method, path, body)
+        try:
+            async with asyncio.timeout(self._fence()):
+                answer = await self._call(method, path, body)
+        except TimeoutError as error:
+            msg = f"{method} {path}: no answer in time"
+            raise EngineUnreachable(msg) from error
         return str(answer.get("request-id") or trigger_id)
 
     async def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import sys
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from penstock_operator.errors import AlreadyExists, Conflict, Denied, Invalid, KubeError, QuotaExceeded, Unavailable
+from penstock_operator.fence import no_fence
 from penstock_operator.kube.cluster import POD, Kind, Manifest, kind_of
 
 # httpcore asks for this package several times in every request; where there is none, each time by a search of the path
@@ -19,6 +21,7 @@ if importlib.util.find_spec("sniffio") is None:
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from penstock_operator.fence import Fence
     from penstock_operator.kube.credentials import Credentials
 
 FIELD_MANAGER = "penstock-operator"
@@ -37,12 +40,12 @@ class HttpCluster:
         self,
         credentials: Credentials,
         *,
-        fence: Callable[[], None] = lambda: None,
+        fence: Fence = no_fence,
         count: Callable[[str, str], None] = lambda verb, kind: None,
         timeout: float = 15.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        """`fence` raises `NotLeader` if this process must not write; `count` is told every request.
+        """`fence` is asked before every change; `count` is told every request.
 
         `timeout` is in seconds; `transport` takes the place of the network in tests.
         """
@@ -161,14 +164,14 @@ class HttpCluster:
         verb: str = "",
         fenced: bool = True,
     ) -> httpx.Response | None:
-        if method != "GET" and fenced:
-            self._fence()
+        limit = self._fence() if method != "GET" and fenced else None
         self._count(verb or method.lower(), kind.name)
         headers = self._credentials.headers() | ({"Content-Type": content} if body is not None else {})
         data = json.dumps(body).encode() if body is not None else None
         try:
-            response = await self._http.request(method, path, params=params, headers=headers, content=data)
-        except httpx.HTTPError as error:
+            async with asyncio.timeout(limit):
+                response = await self._http.request(method, path, params=params, headers=headers, content=data)
+        except (httpx.HTTPError, TimeoutError) as error:
             msg = f"{method} {path}: no answer from the API server ({type(error).__name__}: {error})"
             raise Unavailable(msg) from error
         if response.status_code == 404 and method != "POST":

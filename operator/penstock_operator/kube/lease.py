@@ -1,15 +1,17 @@
 """Leadership by a Kubernetes Lease: of several operators exactly one acts.
 
 kopf's peering pauses handlers by priorities and is no election: two operators can act at once for a minute. Here the
-whole operator runs only while it holds the Lease, and every write goes through `fence`, which refuses as soon as the
-Lease *may* have been lost: the holder gives up after `renew_deadline`, others take over only after `duration`, and the
-gap between the two is the margin for clocks that run at different speeds. Clocks are never compared between
-machines: a candidate counts the time since it last *saw* the Lease change, on its own clock.
+whole operator runs only while it holds the Lease, and every change, of the cluster, of a job and of storage, goes
+through `fence`, which refuses as soon as the Lease *may* have been lost: the holder gives up after `renew_deadline`,
+others take over only after `duration`, and the gap between the two is for the changes that are under way, which are
+given up in the middle of it, and for clocks that run at different speeds. Clocks are never compared between machines: a
+candidate counts the time since it last *saw* the Lease change, on its own clock, which goes on while the machine sleeps.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from dataclasses import dataclass
@@ -36,6 +38,17 @@ class LeaseTimes:
     retry: timedelta = timedelta(seconds=2)
     """Between two attempts."""
 
+    @property
+    def change_deadline(self) -> timedelta:
+        """When a change that began in time must have been made."""
+        return (self.renew_deadline + self.duration) / 2
+
+
+def seconds_passed() -> float:
+    """A clock that also counts the time in which the machine sleeps; a Lease expires meanwhile."""
+    boottime = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boottime is None else time.clock_gettime(boottime)
+
 
 class Leadership:
     """One candidate."""
@@ -46,7 +59,7 @@ class Leadership:
         name: str,
         identity: str,
         times: LeaseTimes | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = seconds_passed,
     ) -> None:
         self.namespace, self.name, self.identity = namespace, name, identity
         self.times = times or LeaseTimes()
@@ -60,11 +73,12 @@ class Leadership:
             return False
         return self._clock() - self._renewed < self.times.renew_deadline.total_seconds()
 
-    def fence(self) -> None:
-        """Raise `NotLeader` unless we hold the Lease."""
-        if not self.holds():
+    def fence(self) -> float:
+        """Seconds within which a change that begins now must have been made; `NotLeader` unless we hold the Lease."""
+        if self._renewed is None or not self.holds():
             msg = f"{self.identity} does not hold the lease {self.namespace}/{self.name}"
             raise NotLeader(msg)
+        return self.times.change_deadline.total_seconds() - (self._clock() - self._renewed)
 
     async def attempt(self, cluster: Cluster) -> bool:
         """Take or renew the Lease if that is possible now. `cluster` must not be fenced."""
@@ -92,10 +106,14 @@ class Leadership:
         log.info("%s leads", self.identity)
 
     async def keep(self, cluster: Cluster) -> None:
-        """Renew until that fails for too long; returns when the leadership is lost."""
+        """Renew until that fails for too long; returns when the leadership is lost, also if nobody answers until then."""
+        retry = self.times.retry.total_seconds()
         while self.holds():
-            await asyncio.sleep(self.times.retry.total_seconds())
-            await self.attempt(cluster)
+            await asyncio.sleep(retry)
+            left = self.times.renew_deadline.total_seconds() - (self._clock() - (self._renewed or 0.0))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(left, retry)):
+                    await self.attempt(cluster)
         log.error("%s has lost the lease", self.identity)
 
     async def release(self, cluster: Cluster) -> None:
@@ -120,7 +138,7 @@ class Leadership:
         if self._seen is None or self._seen[0] != version:
             self._seen = (version, self._clock())
         waited = self._clock() - self._seen[1]
-        return waited > float(spec.get("leaseDurationSeconds") or self.times.duration.total_seconds())
+        return waited > max(float(spec.get("leaseDurationSeconds") or 0), self.times.duration.total_seconds())
 
     def _taken(self, lease: Manifest) -> Manifest:
         spec = lease.get("spec", {})

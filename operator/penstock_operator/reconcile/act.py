@@ -10,7 +10,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.errors import AlreadyExists, OperatorError, StorageError
+from penstock_operator.errors import AlreadyExists, NotLeader, OperatorError, StorageError
 from penstock_operator.kube.cluster import DEPLOYMENT, FLINKJOB, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET
 from penstock_operator.reconcile import plan, views
 from penstock_operator.reconcile.observation import ActionResult
@@ -49,6 +49,8 @@ class Actor:
         name = type(action).__name__
         try:
             request_id = await _HANDLERS[type(action)](self, action)
+        except NotLeader:
+            raise
         except OperatorError as error:
             log.info("%s/%s: %s: %s", self._owner.namespace, self._owner.name, name, error)
             return ActionResult(name, ok=False, code=error.code, message=str(error))

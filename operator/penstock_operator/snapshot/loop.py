@@ -18,6 +18,7 @@ from penstock_operator.errors import (
     EngineError,
     EngineUnreachable,
     KubeError,
+    NotLeader,
     OperatorError,
 )
 from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, REVISION
@@ -217,7 +218,7 @@ class SnapshotLoop:
                 await self._take(ctx, action)
         except EngineUnreachable as error:
             log.info("%s/%s: %s", self.namespace, self.name, error)
-        except Conflict:
+        except (Conflict, NotLeader):
             raise
         except OperatorError as error:
             self._memory.failure = str(error)

@@ -138,6 +138,43 @@ def test_a_log_is_that_of_one_container_however_many_there_are() -> None:
     assert asyncio.run(cluster(answer).log("ns", "p", "penstock", 10)) == "said by penstock"
 
 
+def test_a_write_is_given_up_when_the_lease_could_be_anothers() -> None:
+    async def hang(_: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    kube = cluster(hang, fence=lambda: 0.05)  # type: ignore[arg-type]
+    with pytest.raises(Unavailable, match="no answer from the API server"):
+        asyncio.run(asyncio.wait_for(kube.create(CONFIG), 30))
+
+
+def test_what_changes_a_job_is_fenced_and_what_asks_is_not() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.method)
+        return httpx.Response(200, json={})
+
+    def fence() -> None:
+        raise NotLeader("another leads")
+
+    async def ask() -> None:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+        client = HttpEngine(http, "http://rest:8081/", "token", fence)
+        await client.jobs()
+        for change in (
+            client.stop("j", "s3://b/sp", "t"),
+            client.savepoint("j", "s3://b/sp", "t"),
+            client.checkpoint("j", "t"),
+            client.rescale("j", 3, "t"),
+        ):
+            with pytest.raises(NotLeader):
+                await change
+
+    asyncio.run(ask())
+    assert asked == ["GET"]
+
+
 def test_writes_are_fenced_and_reads_are_not() -> None:
     def fence() -> None:
         raise NotLeader("another leads")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from datetime import timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock_operator.errors import NotLeader, Unavailable
 from penstock_operator.kube.cluster import LEASE
-from penstock_operator.kube.lease import Leadership
+from penstock_operator.kube.lease import Leadership, LeaseTimes
 from tests.unit.operator.world.cluster import FakeCluster
 from tests.unit.operator.world.faults import Fault
 
@@ -112,6 +114,56 @@ def test_an_api_server_that_does_not_answer_is_no_loss_yet() -> None:
     assert attempt(one, kube)
     clock.now = 11
     assert not attempt(one, kube)
+
+
+def test_a_change_that_has_begun_is_over_before_another_may_begin() -> None:
+    clock, kube = Clock(), cluster()
+    one = candidate("one", clock)
+    attempt(one, kube)
+    for now, left in ((0.0, 12.5), (9.9, 2.6)):
+        clock.now = now
+        assert one.fence() == pytest.approx(left)
+    clock.now = 10.1
+    with pytest.raises(NotLeader):
+        one.fence()
+
+
+def test_a_holder_that_nobody_answers_gives_up_in_time() -> None:
+    """The request hangs; it is not refused."""
+    kube, times = cluster(), LeaseTimes(timedelta(seconds=3), timedelta(seconds=1), timedelta(seconds=0.1))
+    one = Leadership("ns", "penstock-operator", "one", times)
+
+    async def play() -> None:
+        assert await one.attempt(kube)
+        kube.get = hang  # type: ignore[assignment, method-assign]
+        await asyncio.wait_for(one.keep(kube), 30)
+        assert not one.holds()
+
+    async def hang(*_: object) -> None:
+        await asyncio.sleep(3600)
+
+    asyncio.run(play())
+
+
+def test_time_in_which_the_machine_sleeps_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asleep, real = 0.0, time.clock_gettime
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: real(clock) + asleep)
+    one = Leadership("ns", "penstock-operator", "one")
+    attempt(one, cluster())
+    assert one.holds()
+    asleep = 60.0
+    assert not one.holds()
+
+
+def test_a_lease_that_somebody_shortened_is_not_taken_before_its_time() -> None:
+    clock, kube = Clock(), cluster()
+    one, two = candidate("one", clock), candidate("two", clock)
+    attempt(one, kube)
+    kube.edit("Lease", "ns", "penstock-operator", lambda m: m["spec"].update(leaseDurationSeconds=1))
+    attempt(two, kube)
+    clock.now = 9
+    assert one.holds()
+    assert not attempt(two, kube)
 
 
 @settings(max_examples=60, deadline=None)

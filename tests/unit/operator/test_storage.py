@@ -16,7 +16,7 @@ from penstock.checkpoint.retrying_store import Stores
 from penstock.checkpoint.savepoint import write_savepoint
 from penstock.checkpoint.storage import CheckpointStorage
 from penstock.common.errors import Fenced
-from penstock_operator.errors import StorageError
+from penstock_operator.errors import NotLeader, StorageError
 from penstock_operator.storage import PenstockStorages, driver_options
 from tests.unit.operator.facts import make_spec
 
@@ -133,6 +133,27 @@ def test_all_checkpoints_of_a_job_are_removed(stage: Stage) -> None:
     asyncio.run(stage.storage.dispose_job(stage.root, JOB))
     assert asyncio.run(stage.storage.newest_complete(stage.root, JOB)) is None
     assert asyncio.run(stage.storage.verify(savepoint)).ok
+
+
+def test_who_does_not_lead_changes_nothing_and_stops_in_the_middle(stage: Stage) -> None:
+    stage.checkpoint(1)
+    savepoint, objects = stage.savepoint(2), len(list(stage.job.list_objects()))
+    allowed = 2  # one before it begins, and one for the first file
+
+    def fence() -> None:
+        nonlocal allowed
+        allowed -= 1
+        if allowed < 0:
+            raise NotLeader("another leads")
+
+    storage = PenstockStorages(fence=fence)(make_spec(), {})
+    with pytest.raises(NotLeader):
+        asyncio.run(storage.dispose_job(stage.root, JOB))
+    assert 0 < len(list(stage.job.list_objects())) < objects, "the lease was lost while it deleted"
+    for change in (storage.dispose(savepoint), storage.fence(stage.root, JOB)):
+        with pytest.raises(NotLeader):
+            asyncio.run(change)
+    assert asyncio.run(storage.verify(savepoint)).ok
 
 
 def test_a_scheme_without_a_driver_is_an_error_and_not_an_absence(stage: Stage) -> None:
