@@ -123,6 +123,8 @@ class Engine:
     error: str = ""
     silent_for: timedelta = timedelta(0)
     """For how long it has not answered."""
+    absent: bool = False
+    """There is no pod, or none that stays, in which it could run."""
     job_id: str | None = None
     state: str | None = None
     parallelism: int | None = None

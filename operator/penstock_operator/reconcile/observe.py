@@ -125,7 +125,7 @@ async def _engine(ctx: Context, ports: Ports, memory: Memory) -> Engine:
     alive = any(p.role == "master" and p.ip and not p.terminating for p in seen.left)
     if running is None or seen.master is None or not alive:
         memory.silent_since = None
-        return Engine(error="there is no master")
+        return Engine(error="there is no master", absent=True)
     if memory.token is None:
         memory.token = await _token(owner_of(ctx), ports)
     client = ports.engines(ctx.subject.namespace, ctx.subject.name, memory.token)

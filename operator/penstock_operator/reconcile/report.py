@@ -138,7 +138,7 @@ def _volatile(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
                     time=newest.time,
                     reason="newest checkpoint",
                 )
-    elif engine.silent_for > ctx.settings.silence:
+    elif engine.absent or engine.silent_for > ctx.settings.silence:
         updates["job_state"] = None
     if updates["job_state"] != status.job_state:
         updates["job_state_since"] = ctx.now if updates["job_state"] else None

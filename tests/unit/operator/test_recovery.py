@@ -75,6 +75,21 @@ def test_a_lost_worker_is_the_engines_business() -> None:
     play(scenario)
 
 
+def test_a_job_whose_master_cannot_be_made_is_not_taken_for_running() -> None:
+    async def scenario(world: World) -> None:
+        job_id = await deployed(world)
+        world.quota = 0
+        world.kill_pod("master")
+        await world.until(lambda: stalled(world, "QuotaExceeded", "Raise the quota"), within=60)
+        assert world.condition("Running")["status"] == "False"
+        assert world.condition("Ready")["status"] == "False"
+        world.quota = None
+        await world.until(lambda: running(world))
+        assert (world.status()["jobId"], operations(world)) == (job_id, ["Deploy"])
+
+    play(scenario)
+
+
 def test_a_lost_node_is_named_with_what_to_do() -> None:
     async def scenario(world: World) -> None:
         job_id = await deployed(world)
