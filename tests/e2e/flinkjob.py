@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -68,11 +69,15 @@ class Job:
         """The program's arguments, and more."""
         plan = self.plan
         return [
-            *("--output", f"{self.folder}/output"),
+            *("--output", self.output.url),
             *("--per-key", str(plan.per_key), "--keys", str(plan.keys)),
             *("--splits", str(plan.splits), "--rate", str(plan.rate)),
             *more,
         ]
+
+    def write_to(self, folder: str) -> None:
+        """From the next revision with `args()` on: to a folder of the job's own, whose output is looked at from now on."""
+        self.output = Output(self.plan, f"{self.folder}/{folder}", self.stack.s3.storage_options())
 
     # --- doing ------------------------------------------------------------------------------------------------
 
@@ -80,6 +85,12 @@ class Job:
         """Create it, or put its spec back to what the manifest says."""
         self.stack.cluster.apply(json.dumps(self.manifest))
         return self
+
+    def edit(self, spec: Mapping[str, Any]) -> None:
+        """Apply the manifest with this laid over its spec, and with nothing that was changed before."""
+        manifest = copy.deepcopy(self.manifest)
+        _lay_over(manifest["spec"], spec)
+        self.stack.cluster.apply(json.dumps(manifest))
 
     def patch(self, **spec: Any) -> None:
         """Merge into the spec."""
@@ -92,6 +103,22 @@ class Job:
 
     def scale(self, parallelism: int) -> None:
         self.stack.cluster.kubectl("scale", f"fj/{self.name}", f"--replicas={parallelism}")
+
+    def savepoint(self, nonce: int) -> str:
+        """Have one made while the job runs on; its path."""
+        known = {s["metadata"]["name"] for s in self._savepoints()}
+        self.patch_job(savepointTriggerNonce=nonce)
+
+        def made() -> list[str]:
+            return [s["status"]["path"] for s in self._savepoints() if s["metadata"]["name"] not in known]
+
+        wait_until(made, lambda: self.told("the savepoint"), seconds=120)
+        return made()[0]
+
+    def _savepoints(self) -> list[dict[str, Any]]:
+        """Complete ones that a nonce asked for."""
+        found = self.stack.list("fsnap", f"penstock.dev/job={self.name},penstock.dev/trigger=nonce")
+        return [s for s in found if s.get("status", {}).get("state") == "Completed"]
 
     def delete(self, *, wait: float = PATIENCE) -> None:
         """And wait until it has gone."""
@@ -130,12 +157,15 @@ class Job:
 
     def events(self) -> list[str]:
         """Reasons and messages, oldest first."""
+        return [f"{e['reason']}: {e['message']}" for e in self.event_objects()]
+
+    def event_objects(self) -> list[dict[str, Any]]:
+        """Oldest first."""
         found = self.stack.list("events")
         mine = [
             e for e in found if e["involvedObject"]["name"] == self.name and e["involvedObject"]["kind"] == "FlinkJob"
         ]
-        mine.sort(key=lambda e: (e.get("lastTimestamp") or "", e["metadata"].get("creationTimestamp") or ""))
-        return [f"{e['reason']}: {e['message']}" for e in mine]
+        return sorted(mine, key=lambda e: (e.get("lastTimestamp") or "", e["metadata"].get("creationTimestamp") or ""))
 
     def table(self, *, wide: bool = False) -> dict[str, str]:
         """What `kubectl get fj` shows, by column."""
@@ -178,14 +208,18 @@ class Job:
         return self
 
     def stalled(self, reason: str, *, seconds: float = PATIENCE) -> str:
-        """Until it is Stalled for that reason; the message."""
+        """Until it is Stalled for that reason, as its spec is now; the message."""
+        message = ""
 
         def reached() -> bool:
-            condition = self.condition("Stalled")
-            return condition.get("status") == "True" and condition.get("reason") == reason
+            nonlocal message
+            found = self.object
+            condition = self.condition("Stalled", found.get("status"))
+            message = condition.get("message", "")
+            current = condition.get("observedGeneration") == found.get("metadata", {}).get("generation")
+            return current and condition.get("status") == "True" and condition.get("reason") == reason
 
         wait_until(reached, lambda: self.told(f"Stalled with {reason}"), seconds=seconds)
-        message: str = self.condition("Stalled")["message"]
         return message
 
     def goes_on(self, *, seconds: float = PATIENCE) -> None:

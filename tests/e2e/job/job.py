@@ -8,11 +8,13 @@ from __future__ import annotations
 import argparse
 import time
 from datetime import timedelta
+from typing import Any
 
 import checked
 
 from penstock.connectors.formats.encode import JsonLinesEncoder
 from penstock.datastream.connectors.file_system import FileSink, RollingPolicy
+from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.window import TumblingEventTimeWindows
 
@@ -26,8 +28,22 @@ def refuse(value: dict[str, int]) -> dict[str, int]:
     raise ValueError(f"number {value['number']} is refused")
 
 
-def build(env: StreamExecutionEnvironment, plan: checked.Plan, output: str, *, refusing: bool) -> None:
+class Retyped(checked.CheckSequence):
+    """The same states, one of them with a type that the stored one cannot become."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.last = runtime_context.get_state(ValueStateDescriptor("last", str))
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", int))
+
+
+def build(env: StreamExecutionEnvironment, plan: checked.Plan, output: str, asked: argparse.Namespace) -> None:
+    if asked.retyped:
+        checked.CheckSequence = Retyped
     numbers = checked.checked(env, plan)
+    stamped = numbers.map(refuse if asked.refuse else stamp).name("stamp").uid("stamp")
+    stamped.sink_to(files(f"{output}/numbers")).uid("numbers-sink")
+    if asked.without_windows:
+        return
     windows = (
         numbers.key_by(checked.key_of_checked)
         .window(TumblingEventTimeWindows.of(timedelta(milliseconds=checked.WINDOW_MS)))
@@ -35,8 +51,6 @@ def build(env: StreamExecutionEnvironment, plan: checked.Plan, output: str, *, r
         .name("sums")
         .uid("sums")
     )
-    stamped = numbers.map(refuse if refusing else stamp).name("stamp").uid("stamp")
-    stamped.sink_to(files(f"{output}/numbers")).uid("numbers-sink")
     windows.sink_to(files(f"{output}/windows")).uid("windows-sink")
 
 
@@ -55,10 +69,14 @@ def main() -> None:
     arguments.add_argument("--rate", type=float, required=True)
     arguments.add_argument("--revision", default="", help="makes one command line different from another")
     arguments.add_argument("--refuse", action="store_true", help="a revision that never becomes stable")
+    arguments.add_argument("--retyped", action="store_true", help="a revision that cannot read the state")
+    arguments.add_argument(
+        "--without-windows", action="store_true", help="a revision that lacks an operator with state"
+    )
     asked = arguments.parse_args()
     plan = checked.Plan(per_key=asked.per_key, keys=asked.keys, splits=asked.splits, rate=asked.rate)
     env = StreamExecutionEnvironment.get_execution_environment()
-    build(env, plan, asked.output, refusing=asked.refuse)
+    build(env, plan, asked.output, asked)
     env.execute("self-verifying")
 
 
