@@ -1,10 +1,9 @@
-"""Stop, go on, go back, delete."""
+"""Stop, go on, go back, delete, begin anew: from another job's savepoint, or from nothing."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import fsspec
 import pytest
 
 from tests.e2e.stack import wait_until
@@ -46,19 +45,9 @@ def test_suspend_and_resume_with_another_parallelism(job: Job) -> None:
     job.wait_for(phase="Running", parallelism=2, workers=2)
 
 
-def test_redeploy_from_a_savepoint_that_is_missing_stops_nothing(job: Job) -> None:
-    before = job.status
-    job.patch_job(initialSavepointPath=f"{job.folder}/savepoints/nowhere", savepointRedeployNonce=1)
-    message = job.stalled("SavepointInvalid")
-    assert "nowhere" in message
-    assert job.condition("Running")["status"] == "True"
-    job.patch_job(initialSavepointPath=None, savepointRedeployNonce=None)
-    job.running()
-    job.goes_on()
-    assert job.status["jobId"] == before["jobId"]
-
-
-def test_delete_ends_with_a_savepoint_and_leaves_nothing_behind(stack: Stack, job: Job) -> None:
+def test_delete_leaves_a_savepoint_that_another_job_goes_on_from_and_nothing_else(
+    stack: Stack, job: Job, deploy: Callable[..., Job]
+) -> None:
     job.delete(wait=180)
     mine = f"penstock.dev/job={job.name}"
     for kind in (
@@ -73,36 +62,53 @@ def test_delete_ends_with_a_savepoint_and_leaves_nothing_behind(stack: Stack, jo
     ):
         wait_until(lambda kind=kind: not stack.list(kind, mine), f"{kind} are left", seconds=60)
     wait_until(lambda: not stack.list("pods", mine), "pods are left", seconds=90)
-    events = job.events()
-    assert any(e.startswith("SavepointCompleted") for e in events), events
+    told = [event for event in job.events() if event.startswith("SavepointCompleted: ")]
+    path = told[-1].removeprefix("SavepointCompleted: ").partition(";")[0]
+    assert path.startswith(f"{job.folder}/savepoints/")
+    heir = deploy("heir", parallelism=1, spec={"job": {"initialSavepointPath": path, "args": job.args()}})
+    heir.output = job.output
+    goes_on_elsewhere_once(heir, path)
+
+
+def goes_on_elsewhere_once(heir: Job, path: str) -> None:
+    """A master that starts again has the savepoint in its arguments still; started from it, it would write all anew."""
+    heir.running()
+    heir.goes_on()
+    before = heir.status
+    assert before["running"]["restoredFrom"]["path"] == path
+    killed = heir.kill_pod("master")
+    wait_until(lambda: heir.pod_names("master") - {killed}, lambda: heir.told("another master"), seconds=120)
+    heir.goes_on()
+    heir.running()
+    assert heir.status["jobId"] == before["jobId"]
+
+
+def test_stateless_starts_empty_and_says_so(deploy: Callable[..., Job]) -> None:
+    """With a graph that does not take the state, too, since that is given up; also if another savepoint is named still."""
+    job = deploy("heir", parallelism=1).running()
+    job.write_to("anew")
+    job.patch_job(upgradeMode="stateless", args=job.args("--without-windows"))
+    job.running()
+    wait_until(lambda: job.output.count, lambda: job.told("output"), seconds=120)
+    job.output.verify()
+    restored = job.status["running"]["restoredFrom"]
+    assert (restored["kind"], restored["reason"]) == ("Fresh", "upgradeMode is stateless")
+    assert "path" not in restored
+    started = [event for event in job.events() if event.startswith("Started: ")]
+    assert started[-1].endswith("from empty"), started
 
 
 def test_redeploy_goes_back_to_a_savepoint(deploy: Callable[..., Job]) -> None:
     """Output since then is written again, to a folder of its own here, so that both can be held against the rule."""
     job = deploy("redeployed", parallelism=1).running()
     job.goes_on()
-    job.patch_job(savepointTriggerNonce=1)
-    wait_until(lambda: savepoints(job), lambda: job.told("the savepoint"), seconds=120)
-    path = savepoints(job)[0]["status"]["path"]
+    path = job.savepoint(1)
     job.goes_on()
     before = job.status
-    again = f"{job.folder}/again"
-    arguments = [again if a == f"{job.folder}/output" else a for a in job.args()]
-    job.patch_job(initialSavepointPath=path, savepointRedeployNonce=2, args=arguments)
+    job.write_to("again")
+    job.patch_job(initialSavepointPath=path, savepointRedeployNonce=2, args=job.args())
     job.running()
     after = job.status
     assert after["jobId"] != before["jobId"]
     assert after["running"]["restoredFrom"]["path"] == path
-    fs, folder = fsspec.core.url_to_fs(again, **job.stack.s3.storage_options())
-
-    def there() -> bool:
-        fs.invalidate_cache()
-        return bool(fs.find(f"{folder}/numbers"))
-
-    wait_until(there, lambda: job.told("output of the redeployed job"), seconds=120)
-
-
-def savepoints(job: Job) -> list[dict[str, dict[str, str]]]:
-    """Complete ones that a nonce asked for."""
-    found = job.stack.list("fsnap", f"penstock.dev/job={job.name},penstock.dev/trigger=nonce")
-    return [s for s in found if s.get("status", {}).get("state") == "Completed"]
+    wait_until(lambda: job.output.count, lambda: job.told("output of the redeployed job"), seconds=120)
