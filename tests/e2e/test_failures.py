@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -97,3 +99,52 @@ def test_everything_goes_on_while_no_operator_is_there(stack: Stack, job: Job) -
     job.goes_on()
     job.scale(2)
     job.wait_for(phase="Running", parallelism=2, workers=2)
+
+
+def test_a_quota_without_room_for_a_worker_is_told_and_lifting_it_is_enough(stack: Stack, job: Job) -> None:
+    incarnation = job.status["jobId"]
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "small"},
+        "spec": {"hard": {"pods": "1"}},
+    }
+    stack.cluster.apply(json.dumps(quota))
+    try:
+        wait_until(
+            lambda: ((stack.get("quota", "small") or {}).get("status") or {}).get("used"),
+            "no quota is counted",
+            seconds=60,
+        )
+        job.kill_pod("worker")
+        message = job.stalled("QuotaExceeded")
+        assert "exceeded quota: small" in message
+        assert "Raise the quota of the namespace" in message
+        assert any(event.startswith("QuotaExceeded: ") for event in job.events())
+    finally:
+        stack.cluster.kubectl("delete", "quota", "small")
+    job.running()
+    job.goes_on()
+    assert job.status["jobId"] == incarnation
+    assert len(job.pods("worker")) == 2
+
+
+def test_a_node_that_does_not_answer_is_told_and_the_job_outlives_it(stack: Stack, job: Job) -> None:
+    """Its containers run on, unseen, and write; what they have not committed when their pods are replaced must not show."""
+    incarnation = job.status["jobId"]
+    before = job.pod_names("master") | job.pod_names("worker")
+    stack.cluster.signal("kubelet", signal.SIGSTOP)
+    try:
+        message = job.stalled("NodeLost")
+        assert "does not answer" in message
+        assert job.condition("Ready")["status"] == "False"
+        wait_until(
+            lambda: not before & (job.pod_names("master") | job.pod_names("worker")),
+            lambda: job.told("other pods"),
+            seconds=120,
+        )
+    finally:
+        stack.cluster.signal("kubelet", signal.SIGCONT)
+    job.running()
+    job.goes_on()
+    assert job.status["jobId"] == incarnation
