@@ -21,6 +21,7 @@ RELEASE = "penstock"
 SYSTEM = "penstock-system"
 BUCKET = "e2e"
 SECRET = "e2e-s3"
+LEASE = "penstock-penstock-operator"
 OPERATOR = "app.kubernetes.io/name=penstock-operator"
 CHART = images.ROOT / "charts" / "penstock-operator"
 
@@ -81,11 +82,20 @@ class Stack:
 
     # --- the operator -----------------------------------------------------------------------------------------
 
-    def kill_operator(self) -> None:
-        """Its pod at once, as if its node had lost power; the Deployment makes another."""
-        self.cluster.kubectl(
-            *("delete", "pod", "-n", SYSTEM, "-l", OPERATOR, "--grace-period=0", "--force", "--wait=false")
-        )
+    def kill_operator(self, pod: str | None = None) -> None:
+        """One replica, or all, at once, as if its node had lost power; the Deployment makes another."""
+        which = (pod,) if pod else ("-l", OPERATOR)
+        self.cluster.kubectl("delete", "pod", "-n", SYSTEM, *which, "--grace-period=0", "--force", "--wait=false")
+
+    def operators(self) -> set[str]:
+        """Names of its pods that are not on their way out."""
+        pods = self.list("pods", OPERATOR, SYSTEM)
+        return {p["metadata"]["name"] for p in pods if "deletionTimestamp" not in p["metadata"]}
+
+    def leader(self) -> str:
+        """The pod that holds the Lease, whether it lives or not."""
+        holder: str = (self.get("lease", LEASE, SYSTEM) or {}).get("spec", {}).get("holderIdentity", "")
+        return holder
 
     def operator_log(self, lines: int = 60) -> str:
         return self.cluster.kubectl("logs", "-n", SYSTEM, "-l", OPERATOR, f"--tail={lines}")

@@ -99,23 +99,43 @@ def test_revision_that_never_becomes_stable_is_taken_back(job: Job) -> None:
     assert "rejected" not in job.status
 
 
-def test_operator_is_killed_in_the_middle(stack: Stack, job: Job) -> None:
-    """Once while the engine makes the savepoint, once while pods come and go."""
-    before = job.status
-    job.patch_job(restartNonce=1)
-    for steps in (("Stop", "Seal"), ("Teardown", "Start", "Watch")):
-        wait_until(
-            lambda steps=steps: (job.status.get("operation") or {}).get("step") in steps,
-            lambda steps=steps: job.told(f"step {steps}"),
-            seconds=180,
-        )
-        stack.kill_operator()
-    job.running()
-    job.goes_on()
+def test_leaders_are_killed_in_the_middle_and_standbys_go_on(stack: Stack, job: Job) -> None:
+    """Two replicas, of which only the one with the Lease acts. Once while the engine makes the savepoint, once while pods
+    come and go."""
+    stack.install("--set", "replicas=2")
+    try:
+        leaders = [stack.leader()]
+        (standby,) = stack.operators() - {leaders[0]}
+        before, savepoints, told = job.status, upgrade_savepoints(job), len(tellers(job))
+        job.patch_job(restartNonce=1)
+        for steps in (("Stop", "Seal"), ("Teardown", "Start", "Watch")):
+            wait_until(
+                lambda steps=steps: (job.status.get("operation") or {}).get("step") in steps,
+                lambda steps=steps: job.told(f"step {steps}"),
+                seconds=180,
+            )
+            assert set(tellers(job)[told:]) <= set(leaders)
+            stack.kill_operator(leaders[-1])
+            took = wait_until(
+                lambda: stack.leader() not in ("", *leaders), lambda: job.told("another leader"), seconds=90
+            )
+            stack.report.append(f"from a leader's death to the next one's Lease: {took:.0f} s")
+            leaders.append(stack.leader())
+        job.running()
+        job.goes_on()
+        assert leaders[1] == standby
+        assert set(tellers(job)[told:]) <= set(leaders)
+        assert tellers(job)[-1] == leaders[-1]
+    finally:
+        stack.install()
     after = job.status
     assert after["jobId"] != before["jobId"]
-    assert after["history"][0]["kind"] == "Upgrade"
-    assert after["history"][0]["outcome"] == "Succeeded"
+    assert (after["history"][0]["kind"], after["history"][0]["outcome"]) == ("Upgrade", "Succeeded")
+    assert after["history"][1:2] == before["history"][:1], "one operation, begun by one and ended by another"
+    wait_until(
+        lambda: len(upgrade_savepoints(job)) > len(savepoints), lambda: job.told("its FlinkSnapshot"), seconds=60
+    )
+    assert len(upgrade_savepoints(job)) == len(savepoints) + 1
 
 
 def test_last_state_mode_goes_on_from_a_checkpoint(job: Job) -> None:
@@ -127,3 +147,13 @@ def test_last_state_mode_goes_on_from_a_checkpoint(job: Job) -> None:
     assert restored["kind"] == "Checkpoint", restored
     assert before["jobId"] in restored["path"]
     job.patch_job(upgradeMode="savepoint")
+
+
+def upgrade_savepoints(job: Job) -> list[str]:
+    found = job.stack.list("fsnap", f"penstock.dev/job={job.name},penstock.dev/trigger=upgrade")
+    return [s["metadata"]["name"] for s in found]
+
+
+def tellers(job: Job) -> list[str]:
+    """Which replica told each of the job's events."""
+    return [e["reportingInstance"] for e in job.event_objects()]
