@@ -10,9 +10,10 @@ from typing import Any
 from penstock.common.configuration import Configuration
 from penstock.common.executor import executing_on
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.jobmanager.in_process import InProcessRunner
+from penstock.jobmanager.in_process import TASK_MANAGER, InProcessRunner
 from penstock.jobmanager.job_master import JobMaster
 from penstock.jobmanager.session import Session, SubmitOptions
+from penstock.jobmanager.task_managers import Worker
 
 PATIENCE_S = 60.0
 
@@ -27,8 +28,9 @@ class OneRunner:
     def runner_for(self, slots: int, levels: int, settings: Any, *, bounded: bool) -> InProcessRunner:
         return self.runner
 
-    def available_slots(self) -> int:
-        return self.runner.available_slots()
+    def task_managers(self) -> list[Worker]:
+        slots = tuple(map(str, range(self.runner.available_slots())))
+        return [Worker(TASK_MANAGER, "localhost", 0, slots, int(time.time() * 1000))]
 
     def stop(self) -> None:
         self.stopped = True

@@ -37,6 +37,6 @@ def cluster(
         return
     rows = table("TaskManager", "Host", "Slots", "Free", "Memory", right=("Slots", "Free", "Memory"))
     for worker in workers:
-        used = worker.hardware.physical_memory - worker.hardware.free_memory
-        rows.add_row(worker.id, worker.path, str(worker.slots_number), str(worker.free_slots), size(used))
+        slots = (str(worker.slots_number), str(worker.free_slots))
+        rows.add_row(worker.id, worker.path, *slots, size(worker.memory_used))
     show(rows)

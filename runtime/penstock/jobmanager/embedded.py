@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from penstock.common import options
@@ -18,6 +19,7 @@ from penstock.jobmanager.runner import Runner
 from penstock.jobmanager.session import Session, SubmitOptions
 from penstock.jobmanager.settings import JobSettings
 from penstock.jobmanager.spark_cluster import ClusterConfig
+from penstock.jobmanager.task_managers import Worker
 from penstock.rest.server import RestServer
 
 
@@ -36,14 +38,22 @@ class LocalClusterProvider:
             config.extra_conf = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
             self.cluster = LocalCluster(slots_per_worker=conf.get(options.TASK_SLOTS), config=config)
             self.cluster.start()
-        workers = max(self.least_workers, math.ceil(slots / self.cluster.slots_per_worker))
-        self.cluster.ensure_slots(workers * self.cluster.slots_per_worker)
         runner = create_runner(self.cluster.spark, pipelined=pipelined, levels=levels)
-        runner.more_slots = self.cluster.ensure_slots
+        runner.more_slots = partial(self._make_slots, self.cluster, runner)
+        try:
+            runner.more_slots(slots)
+        except BaseException:
+            runner.close()
+            raise
         return runner
 
-    def available_slots(self) -> int:
-        return 0 if self.cluster is None else len(self.cluster.spark.executors())
+    def _make_slots(self, cluster: LocalCluster, runner: Runner, count: int) -> None:
+        """So many for this job, beside those of the other jobs."""
+        workers = math.ceil(cluster.spark.slots.need(runner, count) / cluster.slots_per_worker)
+        cluster.ensure_slots(max(self.least_workers, workers) * cluster.slots_per_worker)
+
+    def task_managers(self) -> list[Worker]:
+        return [] if self.cluster is None else self.cluster.spark.workers()
 
     def stop(self) -> None:
         if self.cluster is not None:

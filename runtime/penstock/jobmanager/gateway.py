@@ -14,16 +14,18 @@ from penstock.jobmanager.dispatcher import Dispatcher
 from penstock.jobmanager.job_master import JobMaster
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.settings import object_store_options
+from penstock.jobmanager.task_managers import SlotUse, Worker, describe_cluster, hardware_of
 from penstock.metrics.store import MetricStore
 from penstock.rest import facts, models
 from penstock.rest.errors import Conflict, NotFound
+from penstock.taskmanager.hardware import Hardware
 
 
 class DispatcherGateway:
     """See `ClusterGateway` for what each method promises.
 
     Args:
-        slots: how many the cluster has.
+        task_managers: those that are registered now.
         shut_down: ends the process's cluster; called from a thread of its own.
     """
 
@@ -31,13 +33,14 @@ class DispatcherGateway:
         self,
         dispatcher: Dispatcher,
         configuration: Mapping[str, str],
-        slots: Callable[[], int],
+        task_managers: Callable[[], Sequence[Worker]],
         shut_down: Callable[[], None],
     ) -> None:
         self._dispatcher = dispatcher
         self._configuration = dict(configuration)
         self._object_store_options = object_store_options(Configuration(configuration))
-        self._slots = slots
+        self._task_managers = task_managers
+        self._machines: dict[str, Hardware] = {}
         self._shut_down = shut_down
 
     @property
@@ -55,29 +58,12 @@ class DispatcherGateway:
 
     def cluster(self) -> facts.Cluster:
         try:
-            total = self._slots()
+            workers = self._task_managers()
         except Exception:  # the cluster is going down while somebody looks
-            total = 0
-        managers: dict[str, facts.TaskManager] = {}
-        used = 0
-        for job in self._dispatcher.jobs():
-            if job.is_done:
-                continue
-            for slot, (host, rss_bytes) in sorted(job.metrics.memory_by_slot().items()):
-                used += 1
-                managers[f"{host}-{slot}"] = facts.TaskManager(
-                    id=f"{host}-{slot}",
-                    host=host,
-                    slots=1,
-                    free_slots=0,
-                    last_heartbeat=job.metrics.last_epoch_at,
-                    memory_used=rss_bytes,
-                    slots_by_job={job.job_id: 1},
-                )
-        free = max(0, total - used)
-        for number in range(free):
-            managers[f"free-{number}"] = facts.TaskManager(id=f"free-{number}", host="", slots=1, free_slots=1)
-        return facts.Cluster(total, free, list(managers.values()))
+            workers = []
+        uses = [use for job in self._dispatcher.jobs() if not job.is_done for use in _slots_of(job)]
+        self._machines |= hardware_of(workers, uses)
+        return describe_cluster(workers, uses, self._machines)
 
     def configuration(self) -> Mapping[str, str]:
         return self._configuration
@@ -208,6 +194,11 @@ class DispatcherGateway:
         )
 
 
+def _slots_of(job: JobMaster) -> list[SlotUse]:
+    usage = job.metrics.usage_by_slot()
+    return [SlotUse(job.job_id, held, *usage.get(slot, ())) for slot, held in enumerate(job.runner.task_managers)]
+
+
 def _describe(job: JobMaster) -> facts.Job:
     history, metrics = job.history, job.metrics
     times = history.timestamps
@@ -260,7 +251,7 @@ def _vertex(job: JobMaster, stage_id: int) -> facts.Vertex:
                 job.history.status.value,
                 attempt=job.attempt,
                 host=progress[index].host if index in progress else "",
-                tm_id=f"{progress[index].host}-{index}" if index in progress else "",
+                tm_id=job.metrics.task_manager_of(index),
                 start=start,
             )
             for index in range(stage.parallelism)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from penstock.common.errors import EpochFailed
+from penstock.common.errors import EpochFailed, NotEnoughSlots
 from penstock.connectors.source import SparkAccess
 from penstock.jobmanager.runner import Attempt
 from penstock.taskmanager.operator import Clock
@@ -17,6 +17,8 @@ from penstock.taskmanager.rows import ACK, COMMAND
 from penstock.taskmanager.subtask import Subtask
 from penstock.taskmanager.worker import _Slot, run_level
 
+TASK_MANAGER = "in-process"
+"""Id of the one there is."""
 _COMMAND_PREFIX = bytes((COMMAND,))
 
 
@@ -36,16 +38,26 @@ class InProcessRunner:
         self._capacity = slots
         self._clock = clock
         self._attempt: Attempt | None = None
+        self._placed = 0
         self._slots: dict[tuple[str, int], _Slot] = {}
         self.task_settings: dict[str, str] = {}
         self.lost = False
         """Set by tests: the next epoch fails as if a worker had been killed."""
+
+    @property
+    def task_managers(self) -> list[str]:
+        return [TASK_MANAGER] * self._placed
 
     def available_slots(self) -> int:
         return self._capacity
 
     def ensure_slots(self, count: int) -> None:
         """There are as many as were offered."""
+
+    def place(self, count: int) -> None:
+        if count > self._capacity:
+            raise NotEnoughSlots(f"the job needs {count} slots, there are {self._capacity}")
+        self._placed = count
 
     def start(self, attempt: Attempt) -> None:
         self._attempt = attempt
@@ -97,6 +109,7 @@ class InProcessRunner:
         """Nobody can end a function in one's own process."""
 
     def close(self) -> None:
+        self._placed = 0
         for slot in self._slots.values():
             slot.close()
         self._slots.clear()

@@ -279,7 +279,6 @@ class JobMaster:
             logger.info("the runner of job %s was not closed: %s", self.job_id, error)
         if report is not None:
             self._remove_unfinished_output(report)
-        self.metrics.forget_task_managers()
         self.history.move(status, self._now())
         self._requests.fail_all(status)
 
@@ -352,11 +351,12 @@ class JobMaster:
                 metric_scopes=settings.metric_scopes,
                 buffer_timeout_s=settings.buffer_timeout_s,
                 collect_lines=self.options.sink.on_line is not None,
+                task_managers=self.runner.task_managers,
                 **self.runner.task_settings,
             ),
         )
         self.runner.start(Attempt(self.job_id, self.attempt, payload, graph.slots, graph.levels))
-        self.metrics.begin_attempt(graph, self.attempt)
+        self.metrics.begin_attempt(graph, self.attempt, self.runner.task_managers)
         return EpochLoop(self.parts, self.runner, graph, self.attempt, plans)
 
     def step(self, loop: EpochLoop) -> JobStatus | None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.common.accumulators import merge_accumulators
 from penstock.graph.job_graph import JobGraph
-from penstock.metrics.reading import JobScope, TaskManagerScope
+from penstock.metrics.reading import JobScope
 from penstock.metrics.store import MetricStore, SubtaskReport
+from penstock.taskmanager.hardware import Hardware
 from penstock.taskmanager.protocol import LevelAck
 
 
@@ -47,6 +49,7 @@ class WorkerProgress:
     pid: int
     host: str
     rss_bytes: int
+    hardware: Hardware | None = None
     levels: set[int] = field(default_factory=set)
 
 
@@ -65,20 +68,23 @@ class JobMetrics:
         self.subtasks: dict[tuple[int, int], SubtaskProgress] = {}
         self.workers: dict[tuple[int, int], WorkerProgress] = {}
         self._accumulators: dict[str, tuple[str, dict[tuple[int, int], Any]]] = {}
-        self._task_managers: set[str] = set()
+        self._task_managers: list[str] = []
         self._graph: JobGraph | None = None
         self._recent: deque[EpochStat] = deque(maxlen=256)
-        self._last_epoch_at = 0
         self._lock = threading.Lock()
 
-    def begin_attempt(self, graph: JobGraph, attempt: int) -> None:
+    def begin_attempt(self, graph: JobGraph, attempt: int, task_managers: Sequence[str]) -> None:
+        """
+        Args:
+            task_managers: id of that of every slot.
+        """
         with self._lock:
+            self._task_managers = list(task_managers)
             self._graph = graph
             self.attempt = attempt
             self.subtasks = {}
             self.workers = {}
             self._accumulators = {}
-        self.forget_task_managers()
         self.store.describe_job(self.job_id, self.job_name, {str(s.id): (s.name, s.parallelism) for s in graph.stages})
 
     def on_epoch(self, epoch: int, acks: list[LevelAck], duration_ms: float, lag: int | None) -> None:
@@ -89,9 +95,10 @@ class JobMetrics:
             self.epochs += 1
             self.epoch = epoch
             self.lag = lag
-            self._last_epoch_at = int(time.time() * 1000)
             for ack in acks:
-                self.workers[ack.slot, ack.pid] = WorkerProgress(ack.slot, ack.pid, ack.host, ack.rss_bytes)
+                self.workers[ack.slot, ack.pid] = WorkerProgress(
+                    ack.slot, ack.pid, ack.host, ack.rss_bytes, ack.hardware
+                )
                 for stage_id, vertex in ack.vertices.items():
                     progress = self.subtasks.setdefault((stage_id, ack.slot), SubtaskProgress())
                     progress.records_in += vertex.records_in
@@ -113,8 +120,6 @@ class JobMetrics:
 
     def _report(self, acks: list[LevelAck], duration_ms: float) -> None:
         for ack in acks:
-            tm_id = f"{ack.host}-{ack.slot}"
-            self._task_managers.add(tm_id)
             for stage_id, vertex in ack.vertices.items():
                 self.store.report(
                     SubtaskReport(
@@ -133,28 +138,25 @@ class JobMetrics:
                         gauges={"currentInputWatermark": vertex.watermark} if vertex.watermark is not None else {},
                         user=vertex.user,
                         host=ack.host,
-                        tm_id=tm_id,
+                        tm_id=self.task_manager_of(ack.slot),
                     )
                 )
-        for slot, (host, rss_bytes) in self.memory_by_slot().items():
-            self.store.set_facts(TaskManagerScope(f"{host}-{slot}"), {"Status.Python.Memory.RSS": rss_bytes})
         facts: dict[str, float] = {"lastEpochDuration": duration_ms, "numEpochs": self.epochs}
         if self.lag is not None:
             facts["lag"] = self.lag
         self.store.set_facts(JobScope(self.job_id), facts)
 
-    @property
-    def last_epoch_at(self) -> int:
-        """ms since the epoch; 0 before the first."""
-        return self._last_epoch_at
-
-    def memory_by_slot(self) -> dict[int, tuple[str, int]]:
-        """Host, and resident bytes of all Python workers, by slot."""
+    def usage_by_slot(self) -> dict[int, tuple[int, Hardware | None]]:
+        """Resident bytes of all Python workers, and what their machine has, by slot."""
         with self._lock:
-            found: dict[int, tuple[str, int]] = {}
+            found: dict[int, tuple[int, Hardware | None]] = {}
             for worker in self.workers.values():
-                found[worker.slot] = (worker.host, found.get(worker.slot, ("", 0))[1] + worker.rss_bytes)
+                found[worker.slot] = (found.get(worker.slot, (0, None))[0] + worker.rss_bytes, worker.hardware)
             return found
+
+    def task_manager_of(self, slot: int) -> str:
+        """Id of the TaskManager the slot was in when the attempt began; empty: there is no such slot."""
+        return self._task_managers[slot] if slot < len(self._task_managers) else ""
 
     def accumulators(self) -> dict[str, tuple[str, Any]]:
         """Kind and result of all subtasks of this attempt, by name."""
@@ -163,12 +165,6 @@ class JobMetrics:
                 name: (kind, merge_accumulators(kind, by_subtask.values()))
                 for name, (kind, by_subtask) in sorted(self._accumulators.items())
             }
-
-    def forget_task_managers(self) -> None:
-        """The attempt that ran on them is over."""
-        for tm_id in self._task_managers:
-            self.store.forget_task_manager(tm_id)
-        self._task_managers.clear()
 
     def of_stage(self, stage_id: int) -> dict[int, SubtaskProgress]:
         """By subtask."""

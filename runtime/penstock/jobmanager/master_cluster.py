@@ -14,6 +14,7 @@ from penstock.jobmanager.pipelined_runner import create_runner
 from penstock.jobmanager.runner import Runner
 from penstock.jobmanager.settings import JobSettings
 from penstock.jobmanager.spark_cluster import ClusterConfig, SparkCluster
+from penstock.jobmanager.task_managers import Worker
 
 _DRIVER_LOST = 70
 """Exit code: EX_SOFTWARE of sysexits.h."""
@@ -62,8 +63,8 @@ class MasterClusterProvider:
 
         threading.Thread(target=watch, name="driver-watch", daemon=True).start()
 
-    def available_slots(self) -> int:
-        return 0 if self.cluster is None else len(self.cluster.executors())
+    def task_managers(self) -> list[Worker]:
+        return [] if self.cluster is None else self.cluster.workers()
 
     def stop(self) -> None:
         cluster, self.cluster = self.cluster, None

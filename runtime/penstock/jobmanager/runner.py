@@ -36,24 +36,33 @@ class Runner(Protocol):
         """DataFrames on the cluster; None without Spark."""
         ...
 
+    @property
+    def task_managers(self) -> list[str]:
+        """Id of the TaskManager of every slot that the job holds, in order; empty when it holds none."""
+        ...
+
     def available_slots(self) -> int:
-        """Slots that could take a subtask now."""
+        """Slots the job could run in now: those that are free, and those it holds."""
         ...
 
     def ensure_slots(self, count: int) -> None:
-        """Make so many slots, if they are this cluster's to make, and wait for them (from another thread).
+        """Make so many slots available to the job, if they are this cluster's to make, and wait for them (from another thread).
 
         Raises:
             NotEnoughSlots: they did not come up.
         """
         ...
 
-    def start(self, attempt: Attempt) -> None:
-        """Prepare for the attempt: ship the payload, choose a place for every slot.
+    def place(self, count: int) -> None:
+        """Hold so many slots from now on, as far as possible those held before.
 
         Raises:
-            NotEnoughSlots: fewer slots than the attempt needs.
+            NotEnoughSlots: fewer are available; nothing has changed.
         """
+        ...
+
+    def start(self, attempt: Attempt) -> None:
+        """Prepare for the attempt: ship the payload to the slots that were placed."""
         ...
 
     def run_epoch(self, commands: list[EpochCommand]) -> list[LevelAck]:

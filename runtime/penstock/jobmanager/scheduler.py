@@ -68,7 +68,7 @@ class JobScheduler:
         return self._settings.scheduler == "adaptive"
 
     def place(self, runner: Runner, pause: Callable[[float], None], tell: Callable[[str], None]) -> JobGraph:
-        """Settle on a parallelism for which there are slots; wait if need be. Returns the job graph.
+        """Settle on a parallelism for which there are slots, and hold them; wait if need be. Returns the job graph.
 
         Args:
             pause: waits so many seconds, and handles requests meanwhile.
@@ -84,15 +84,17 @@ class JobScheduler:
             self.parallelism = self.wanted
             graph = self._build_graph(self.wanted)
             needed, available = graph.slots, runner.available_slots()
-            if available >= needed:
+            if available >= needed and _hold(runner, needed):
                 return self._settle(graph, None)
             waited = time.monotonic() - started
             if self.is_adaptive and available >= 1 and waited >= self._options.stabilization_s:
-                tell(f"{available} of {needed} slots: going on with parallelism {available}")
-                return self._settle(self._build_graph(self.wanted, available), available)
+                narrowed = self._build_graph(self.wanted, available)
+                if _hold(runner, narrowed.slots):
+                    tell(f"{available} of {needed} slots: going on with parallelism {available}")
+                    return self._settle(narrowed, available)
             if waited >= self._options.slot_timeout_s:
                 raise NotEnoughSlots(
-                    f"job {self._program.name!r} needs {needed} slots, the cluster has {available}, "
+                    f"job {self._program.name!r} needs {needed} slots, the cluster has {available} for it, "
                     f"after waiting {int(waited)} s",
                     remedy="add workers or slots per worker, lower the parallelism, or set jobmanager.scheduler: adaptive",
                 )
@@ -122,7 +124,7 @@ class JobScheduler:
         available = runner.available_slots()
         if available < parallelism and parallelism > self.parallelism and not self.is_adaptive:
             return (
-                f"parallelism {parallelism} needs {parallelism} slots, the cluster has {available}: add workers, or set "
+                f"parallelism {parallelism} needs {parallelism} slots, the cluster has {available} for it: add workers, or set "
                 "jobmanager.scheduler to adaptive"
             )
         return None
@@ -159,3 +161,12 @@ class JobScheduler:
             require_uids=settings.require_uids,
             object_store_options=settings.object_store_options,
         ).build()
+
+
+def _hold(runner: Runner, slots: int) -> bool:
+    """False: another job was faster."""
+    try:
+        runner.place(slots)
+    except NotEnoughSlots:
+        return False
+    return True

@@ -31,6 +31,7 @@ from penstock.jobmanager.job_parts import JobMasterOptions, ResultSink
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.runner import Runner
 from penstock.jobmanager.settings import JobSettings
+from penstock.jobmanager.task_managers import Worker
 from penstock.rest.server import RestServer
 from penstock.taskmanager.worker import SystemClock
 
@@ -40,7 +41,9 @@ class ClusterProvider(Protocol):
 
     def runner_for(self, slots: int, levels: int, settings: JobSettings, *, bounded: bool) -> Runner: ...
 
-    def available_slots(self) -> int: ...
+    def task_managers(self) -> list[Worker]:
+        """Those that are registered now."""
+        ...
 
     def stop(self) -> None: ...
 
@@ -145,7 +148,7 @@ class Session:
         """
         if settings.get(options.REST_PORT) < 0:
             return None
-        gateway = DispatcherGateway(self.dispatcher, settings.to_dict(), self.cluster.available_slots, self.stop)
+        gateway = DispatcherGateway(self.dispatcher, settings.to_dict(), self.cluster.task_managers, self.stop)
         host, port = settings.get(options.REST_BIND_ADDRESS), settings.get(options.REST_PORT)
         token_file = settings.to_dict().get("security.rest.token-file") or None
         try:

@@ -21,7 +21,9 @@ from penstock.common.errors import ClusterError
 from penstock.jobmanager import class_archive
 from penstock.jobmanager import jvm as jvm_package
 from penstock.jobmanager.java import find_java
+from penstock.jobmanager.slot_pool import SlotPool
 from penstock.jobmanager.spark_sql import SparkSql
+from penstock.jobmanager.task_managers import Worker
 
 EXECUTOR_MEMORY_MB = 512
 DRIVER_MEMORY_MB = 640
@@ -77,6 +79,9 @@ class SparkCluster:
         self.master_url = ""
         self._epochs: Any = None
         self._executors: Any = None
+        self._workers: Any = None
+        self.slots = SlotPool()
+        """By id of their executors."""
         self.sql = SparkSql(self)
         """DataFrames on this cluster."""
 
@@ -126,6 +131,7 @@ class SparkCluster:
         self._gateway = gateway
         self._epochs = jvm_package.load(gateway, jar, "penstock.Epoch")
         self._executors = jvm_package.load(gateway, jar, "penstock.Executors")
+        self._workers = jvm_package.load(gateway, jar, "penstock.Workers")
 
     @staticmethod
     def _quiet(jvm: Any) -> None:
@@ -217,6 +223,16 @@ class SparkCluster:
             executor_id, host, port = line.split()
             found.append(ExecutorInfo(executor_id, host, int(port)))
         return sorted(found, key=lambda e: int(e.id) if e.id.isdigit() else -1)
+
+    def workers(self) -> list[Worker]:
+        """Workers that are registered now, each with its executors that are."""
+        registered = {executor.id for executor in self.executors()}
+        found = []
+        for line in self._workers.list(self._master).splitlines():
+            worker_id, host, port, heartbeat, memory_mb, *executors = line.split()
+            slots = tuple(sorted(registered.intersection(executors), key=int))
+            found.append(Worker(worker_id, host, int(port), slots, int(heartbeat), int(memory_mb) * 2**20))
+        return sorted(found, key=lambda worker: worker.id)
 
     def wait_for_executors(self, count: int, timeout_s: float) -> list[ExecutorInfo]:
         """Wait until there are `count` executors, at most `timeout_s`; returns those that are there."""

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.core.rdd import _wrap_function
 from pyspark.serializers import NoOpSerializer, Serializer, SpecialLengths, read_int
 
-from penstock.common.errors import EpochFailed, NotEnoughSlots
+from penstock.common.errors import EpochFailed
 from penstock.jobmanager.runner import Attempt
 from penstock.jobmanager.spark_cluster import ExecutorInfo, SparkCluster
 from penstock.taskmanager.protocol import EpochCommand, LevelAck, decode_ack, encode_command
@@ -64,6 +64,7 @@ class SparkRunner:
         """Starts workers of a local cluster; None: workers come from outside."""
         self._attempt: Attempt | None = None
         self._placement: list[ExecutorInfo] = []
+        self._task_managers: list[str] = []
         self._functions: Any = None
         self._broadcast: Any = None
         self._group = ""
@@ -79,32 +80,24 @@ class SparkRunner:
         """Executor of every slot, in order."""
         return list(self._placement)
 
+    @property
+    def task_managers(self) -> list[str]:
+        return list(self._task_managers)
+
     def available_slots(self) -> int:
-        return len(self._cluster.executors())
+        return len(self._cluster.slots.available(self, [executor.id for executor in self._cluster.executors()]))
 
     def ensure_slots(self, count: int) -> None:
         if self.more_slots is not None:
             self.more_slots(count)
 
+    def place(self, count: int) -> None:
+        executors = {executor.id: executor for executor in self._cluster.executors()}
+        self._placement = [executors[slot] for slot in self._cluster.slots.place(self, count, list(executors))]
+        worker_of = {slot: worker.id for worker in self._cluster.workers() for slot in worker.slots}
+        self._task_managers = [worker_of.get(executor.id, executor.host) for executor in self._placement]
+
     def start(self, attempt: Attempt) -> None:
-        executors = self._cluster.executors()
-        if len(executors) < attempt.slots:
-            raise NotEnoughSlots(
-                f"the job needs {attempt.slots} slots, the cluster has {len(executors)}",
-                remedy="add workers or slots per worker, or lower the parallelism",
-            )
-        # Slots keep their executor over attempts: what is warm there stays of use.
-        held = {e.id for e in executors}
-        kept = [e for e in self._placement[: attempt.slots] if e.id in held]
-        free = [e for e in executors if e.id not in {k.id for k in kept}]
-        placement: list[ExecutorInfo] = []
-        for slot in range(attempt.slots):
-            previous = self._placement[slot] if slot < len(self._placement) else None
-            if previous is not None and previous.id in held:
-                placement.append(previous)
-            else:
-                placement.append(free.pop(0))
-        self._placement = placement
         self._cancelled.clear()
         if self._broadcast is not None:
             self._broadcast.unpersist(blocking=False)
@@ -215,6 +208,8 @@ class SparkRunner:
         if self._broadcast is not None:
             self._broadcast.destroy()
             self._broadcast = None
+        self._placement, self._task_managers = [], []
+        self._cluster.slots.release(self)
 
 
 def _split(block: bytes) -> list[LevelAck]:

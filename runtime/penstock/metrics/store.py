@@ -32,7 +32,7 @@ from penstock.metrics.reading import (
 from penstock.metrics.series import RECENT_SECONDS, SubtaskSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from penstock.metrics.metricbase import Scalar
 
@@ -137,9 +137,10 @@ class MetricStore:
             else:
                 self._jobs.setdefault(scope.job_id, _Job()).facts.update(facts)
 
-    def forget_task_manager(self, tm_id: str) -> None:
+    def keep_task_managers(self, tm_ids: Collection[str]) -> None:
+        """Those that are left; the others are forgotten."""
         with self._lock:
-            self._task_managers.pop(tm_id, None)
+            self._task_managers = {tm_id: facts for tm_id, facts in self._task_managers.items() if tm_id in tm_ids}
 
     # reading
 

@@ -26,7 +26,11 @@ class Readiness:
 
 @dataclass(frozen=True)
 class TaskManager:
-    """A worker with its slots. `slots_by_job`: job id -> slots in use."""
+    """A worker with its slots. 0: not known (yet).
+
+    `host` and `port`: of its RPC. `cpu_cores`, `memory`, `memory_free`: of its machine or container. `memory_used`: by the Python
+    processes of its slots. `heap`: of the JVMs of its slots. `slots_by_job`: job id -> slots in use.
+    """
 
     id: str
     host: str
@@ -36,7 +40,9 @@ class TaskManager:
     last_heartbeat: int = 0
     cpu_cores: int = 0
     memory: int = 0
+    memory_free: int = 0
     memory_used: int = 0
+    heap: int = 0
     slots_by_job: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -30,6 +30,7 @@ from penstock.checkpoint.state_files import StateFileReader, StateFileWriter
 from penstock.common.errors import PenstockError, RecoverableError, StateNotLocal
 from penstock.graph.job_graph import JobGraph
 from penstock.taskmanager.batch import MAX_TIMESTAMP
+from penstock.taskmanager.hardware import this_machine
 from penstock.taskmanager.protocol import (
     EpochCommand,
     LevelAck,
@@ -284,6 +285,7 @@ class LevelTask:
             pid=os.getpid(),
             rss_bytes=_rss(),
             host=_HOST,
+            hardware=this_machine().hardware(),
         )
 
     def _emit(self, slot: int, row: bytes) -> None:

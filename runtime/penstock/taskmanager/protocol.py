@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from penstock.taskmanager.hardware import Hardware
+
 
 class SplitAssignment(msgspec.Struct):
     """A split given to a source subtask, with where to start."""
@@ -155,6 +157,8 @@ class LevelAck(msgspec.Struct):
     pid: int = 0
     rss_bytes: int = 0
     host: str = ""
+    hardware: Hardware | None = None
+    """Of the host."""
 
 
 encode_command = msgspec.msgpack.Encoder().encode

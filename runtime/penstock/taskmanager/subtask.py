@@ -47,6 +47,7 @@ class TaskEnvironment:
     print_line: Callable[[str], None] | None = None
     results: Callable[[str, list[Any]], None] | None = None
     host: str = "localhost"
+    task_manager: str = ""
 
 
 class Subtask:
@@ -66,7 +67,7 @@ class Subtask:
                 "task_name": stage.name,
                 "task_id": str(stage.id),
                 "subtask_index": str(index),
-                "tm_id": f"{environment.host}-{index}",
+                "tm_id": environment.task_manager,
                 "task_attempt_num": str(environment.attempt),
                 "task_attempt_id": f"{environment.job_id}_{stage.id}_{index}_{environment.attempt}",
             },

@@ -54,6 +54,8 @@ class TaskSettings(msgspec.Struct):
     """Where local state files go unless the backend's own option says; empty: the process's temporary folder."""
     metric_scopes: ScopeFormats | None = None
     """How identifiers of metrics begin; None: as by default."""
+    task_managers: list[str] = []
+    """Id of the TaskManager of every slot."""
     collect_lines: bool = True
     """print sinks hand their lines to the JobManager; else they write to this process's stdout."""
 
@@ -149,6 +151,7 @@ class _Slot:
                 work_dir=self.work_dir,
                 metric_scopes=settings.metric_scopes,
                 host=socket.gethostname(),
+                task_manager=settings.task_managers[self.slot] if settings.task_managers else "",
                 object_store_options=settings.object_store_options,
             )
             task = LevelTask(self.graph, level, self.slot, environment)

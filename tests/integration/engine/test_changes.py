@@ -64,7 +64,7 @@ def test_rescaled_live(executor: EmbeddedExecutor, settings: dict[str, str], out
 def test_rescaled_beyond_the_slots_there_are(executor: EmbeddedExecutor, settings: dict[str, str], output: str) -> None:
     plan = Plan(per_key=2_000)
     driver = start(executor, plan, output, settings, parallelism=1).running()
-    more = executor.provider.available_slots() + 1
+    more = sum(len(worker.slots) for worker in executor.provider.task_managers()) + 1
     assert driver.ask("rescale", parallelism=more).result == more
     driver.finished()
     verify(plan, output)

@@ -14,7 +14,6 @@ from penstock.common.job_status import JobStatus
 from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.functions import MapFunction
 from penstock.jobmanager.requests import Operation
-from penstock.metrics.reading import TaskManagerScope
 from tests.integration.engine.selfcheck.driver import environment
 
 if TYPE_CHECKING:
@@ -53,10 +52,12 @@ def test_a_job_gives_back_what_it_had_and_says_what_it_counted(
     assert result.get_accumulator_result("digits") == dict.fromkeys(range(10), 10)
     assert control_threads() == before
     master = executor.session.dispatcher.jobs()[-1]
-    managers = [f"{host}-{slot}" for slot, (host, rss) in master.metrics.memory_by_slot().items() if rss > 10_000_000]
-    assert len(managers) == 2
-    store = executor.session.dispatcher.metric_store
-    assert all(not store.values(TaskManagerScope(tm)) for tm in managers)
+    usage = master.metrics.usage_by_slot()
+    assert all(rss > 10_000_000 and machine is not None and machine.cpu_cores for rss, machine in usage.values())
+    assert len(usage) == 2
+    assert master.runner.task_managers == []
+    slots = sum(len(worker.slots) for worker in executor.provider.task_managers())
+    assert master.runner.available_slots() == slots >= 2
 
 
 def test_a_function_that_hangs_does_not_keep_its_job_alive(

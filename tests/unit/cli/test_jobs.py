@@ -189,7 +189,7 @@ def test_checkpoints_of_a_job_without_any(terminal: Terminal) -> None:
 def test_cluster(terminal: Terminal, gateway: FakeGateway) -> None:
     outcome = terminal("cluster")
     assert "2 TaskManagers, 6 of 8 slots free" in outcome.lines[0]
-    assert outcome.lines[-1].split() == ["tm-1", "host-1", "4", "3", "512.0", "MB"]
+    assert outcome.lines[-1].split() == ["tm-1", "host-1:7101", "4", "3", "1.0", "GB"]
     assert terminal("cluster", "stop").code == 0
     assert gateway.was_shut_down.wait(10)
 

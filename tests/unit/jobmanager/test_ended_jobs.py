@@ -27,7 +27,7 @@ def session() -> Iterator[Session]:
 
 @pytest.fixture
 def terminal(session: Session) -> Iterator[Terminal]:
-    gateway = DispatcherGateway(session.dispatcher, {}, lambda: 0, lambda: None)
+    gateway = DispatcherGateway(session.dispatcher, {}, session.cluster.task_managers, lambda: None)
     with RestServer(gateway, port=0) as server:
         yield Terminal({"PENSTOCK_MASTER": server.url})
 

@@ -11,9 +11,11 @@ from penstock.common.executor import executing_on
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.jobmanager.gateway import DispatcherGateway
 from penstock.jobmanager.job_master import JobMaster
+from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.session import Session
+from penstock.jobmanager.task_managers import Worker
 from penstock.rest.views.checkpoints import checkpoint_config
-from tests.in_process import InProcess, environment
+from tests.in_process import InProcess, environment, until
 
 
 @pytest.fixture
@@ -31,6 +33,43 @@ def start(session: Session, folder: Path, **settings: str) -> JobMaster:
     return session.dispatcher.jobs()[-1]
 
 
+def gateway_of(session: Session) -> DispatcherGateway:
+    return DispatcherGateway(session.dispatcher, {}, session.cluster.task_managers, lambda: None)
+
+
+def test_one_task_manager_with_the_slots_of_all_jobs(tmp_path: Path) -> None:
+    session = Session(InProcess(slots=8))
+    try:
+        gateway = gateway_of(session)
+        first = start(session, tmp_path / "first", **{"parallelism.default": "2"})
+        second = start(session, tmp_path / "second", **{"parallelism.default": "3"})
+        for job in (first, second):
+            until(lambda job=job: bool(job.metrics.usage_by_slot()), job)
+        cluster = gateway.cluster()
+        (manager,) = cluster.task_managers
+        assert (cluster.slots_total, cluster.slots_available) == (8, 3)
+        assert (manager.slots, manager.free_slots) == (8, 3)
+        assert manager.slots_by_job == {first.job_id: 2, second.job_id: 3}
+        assert manager.memory > manager.memory_free > 0
+        assert manager.memory_used > 0
+        assert manager.cpu_cores >= 1
+        assert {subtask.tm_id for subtask in gateway.job(second.job_id).vertices[0].subtasks} == {manager.id}
+
+        second.request(Operation("cancel"))
+        second.wait(30)
+        assert gateway.cluster().slots_available == 6
+    finally:
+        session.stop()
+
+
+def test_a_cluster_that_is_going_down_has_no_task_managers(session: Session) -> None:
+    def gone() -> list[Worker]:
+        raise ConnectionError("the gateway is closed")
+
+    cluster = DispatcherGateway(session.dispatcher, {}, gone, lambda: None).cluster()
+    assert (cluster.slots_total, cluster.slots_available, list(cluster.task_managers)) == (0, 0, [])
+
+
 def test_the_checkpoint_configuration_is_what_is_in_effect(session: Session, tmp_path: Path) -> None:
     job = start(
         session,
@@ -42,7 +81,7 @@ def test_the_checkpoint_configuration_is_what_is_in_effect(session: Session, tmp
             "execution.checkpointing.num-retained": "2",
         },
     )
-    gateway = DispatcherGateway(session.dispatcher, {}, lambda: 0, lambda: None)
+    gateway = gateway_of(session)
     shown = checkpoint_config(gateway.checkpoint_settings(job.job_id))
     assert (shown.mode, shown.max_concurrent) == ("exactly_once", 1)
     assert (shown.interval, shown.timeout, shown.retained_checkpoints) == (100, 60_000, 2)
@@ -51,7 +90,7 @@ def test_the_checkpoint_configuration_is_what_is_in_effect(session: Session, tmp
 
 def test_checkpoints_without_a_directory_do_not_outlive_their_job(session: Session, tmp_path: Path) -> None:
     job = start(session, tmp_path, **{"execution.checkpointing.dir": "", "execution.checkpointing.interval": "0"})
-    gateway = DispatcherGateway(session.dispatcher, {}, lambda: 0, lambda: None)
+    gateway = gateway_of(session)
     shown = checkpoint_config(gateway.checkpoint_settings(job.job_id))
     assert shown.interval == 0
     assert (shown.externalization.enabled, shown.externalization.delete_on_cancellation) == (False, True)

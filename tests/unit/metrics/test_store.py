@@ -111,7 +111,7 @@ def test_facts_are_kept_by_scope(store: MetricStore) -> None:
     assert store.values(JobManagerScope()) == {"taskSlotsTotal": 4}
     assert store.values(TaskManagerScope("tm")) == {"rss": 10}
     assert store.values(JobScope("job")) == {"numRestarts": 1, "uptime": 5}
-    store.forget_task_manager("tm")
+    store.keep_task_managers(["other"])
     assert store.values(TaskManagerScope("tm")) == {}
 
 

@@ -203,7 +203,18 @@ class FakeGateway:
     def cluster(self) -> facts.Cluster:
         workers = [
             facts.TaskManager(
-                f"tm-{i}", f"host-{i}", 4, 3, 7100 + i, START, 4, 8 * 2**30, 2**29, slots_by_job={JOB_ID: 1}
+                id=f"tm-{i}",
+                host=f"host-{i}",
+                slots=4,
+                free_slots=3,
+                port=7100 + i,
+                last_heartbeat=START,
+                cpu_cores=4,
+                memory=8 * 2**30,
+                memory_free=6 * 2**30,
+                memory_used=(i + 1) * 2**29,
+                heap=2**31,
+                slots_by_job={JOB_ID: 1},
             )
             for i in range(2)
         ]
@@ -344,6 +355,5 @@ def _metrics() -> MetricStore:
                     tm_id=subtask.tm_id,
                 )
             )
-    for i in range(2):
-        store.set_facts(TaskManagerScope(f"tm-{i}"), {"rss": 100 * (i + 1)})
+    store.set_facts(TaskManagerScope("tm-that-is-gone"), {"Status.Python.Memory.RSS": 100})
     return store

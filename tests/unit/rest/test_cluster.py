@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.rest import facts
+from tests.unit.rest.fake_gateway import START
 
 if TYPE_CHECKING:
     from penstock.rest.gateway import ClusterGateway
     from tests.unit.rest.asgi_client import AsgiClient
     from tests.unit.rest.fake_gateway import FakeGateway
+
+
+RSS = "Status.Python.Memory.RSS"
 
 
 def test_the_fake_is_a_gateway(gateway: FakeGateway) -> None:
@@ -57,7 +61,16 @@ def test_environment_and_thread_dump_speak_of_this_process(client: AsgiClient) -
 def test_task_managers_with_slots_and_memory(client: AsgiClient) -> None:
     (first, _) = client.get("/taskmanagers").json()["taskmanagers"]
     assert (first["id"], first["slotsNumber"], first["freeSlots"]) == ("tm-0", 4, 3)
-    assert first["hardware"]["physicalMemory"] == 8 * 2**30
+    assert (first["path"], first["dataPort"], first["timeSinceLastHeartbeat"]) == ("host-0:7100", 7100, START)
+    assert first["hardware"] == {
+        "cpuCores": 4,
+        "physicalMemory": 8 * 2**30,
+        "freeMemory": 6 * 2**30,
+        "managedMemory": 0,
+    }
+    assert first["memoryUsed"] == 2**29
+    assert (first["totalResource"]["cpuCores"], first["freeResource"]["cpuCores"]) == (4, 3)
+    assert (first["totalResource"]["taskHeapMemory"], first["freeResource"]["taskHeapMemory"]) == (2048, 1536)
     details = client.get("/taskmanagers/tm-0").json()
     assert [slot["jobId"] for slot in details["allocatedSlots"]] == ["bc0b2ad61ecd4a615d92ce25390f61ad"]
     assert details["metrics"]["heapUsed"] == 2**29
@@ -72,11 +85,11 @@ def test_an_unknown_task_manager_is_answered_with_those_there_are(client: AsgiCl
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("/taskmanagers/tm-1/metrics", [{"id": "rss"}]),
+        ("/taskmanagers/tm-1/metrics", [{"id": RSS}]),
         ("/jobmanager/metrics?get=taskSlotsTotal,none", [{"id": "taskSlotsTotal", "value": "8"}]),
-        ("/taskmanagers/tm-1/metrics?get=rss", [{"id": "rss", "value": "200"}]),
-        ("/taskmanagers/metrics?get=rss&agg=min,max", [{"id": "rss", "min": 100.0, "max": 200.0}]),
-        ("/taskmanagers/metrics?get=rss&agg=sum&taskmanagers=tm-1", [{"id": "rss", "sum": 200.0}]),
+        (f"/taskmanagers/tm-1/metrics?get={RSS}", [{"id": RSS, "value": str(2**30)}]),
+        (f"/taskmanagers/metrics?get={RSS}&agg=min,max", [{"id": RSS, "min": float(2**29), "max": float(2**30)}]),
+        (f"/taskmanagers/metrics?get={RSS}&agg=sum&taskmanagers=tm-1", [{"id": RSS, "sum": float(2**30)}]),
     ],
 )
 def test_metrics_by_name(client: AsgiClient, path: str, expected: object) -> None:
@@ -96,7 +109,7 @@ def test_the_jobmanagers_metrics_are_those_of_the_cluster_and_of_its_process(cli
 
 
 def test_an_unknown_aggregation_is_refused(client: AsgiClient) -> None:
-    answer = client.get("/taskmanagers/metrics?get=rss&agg=median")
+    answer = client.get(f"/taskmanagers/metrics?get={RSS}&agg=median")
     assert answer.status_code == 400
     assert "median" in answer.json()["errors"][0]
 
@@ -134,6 +147,8 @@ def test_prometheus_page(client: AsgiClient) -> None:
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert re.search(r"^penstock_jobmanager_taskSlotsTotal\{host=\"master\"\} 8$", answer.text, re.MULTILINE)
     assert "penstock_taskmanager_job_task_operator_MyMetrics_hits{" in answer.text
+    assert 'tm_id="tm-1"' in answer.text
+    assert "tm-that-is-gone" not in answer.text
 
 
 def test_the_page_for_people_escapes_names_and_needs_nothing_from_elsewhere(client: AsgiClient) -> None:

@@ -73,7 +73,7 @@ class ThreadDump(Camel):
 
 
 class ResourceProfile(Camel):
-    """Cores, and memory in MB. Penstock does not divide a worker's memory between its slots."""
+    """Cores, and memory in MB. `task_heap_memory`: of the JVMs; a worker's other memory is not divided between its slots."""
 
     cpu_cores: float = 0.0
     task_heap_memory: int = 0
@@ -84,7 +84,10 @@ class ResourceProfile(Camel):
 
 
 class Hardware(Camel):
-    """Memory in bytes."""
+    """Of the worker's machine, or of its container's share. Memory in bytes; nothing of it is set aside (`managed_memory`).
+
+    Zero until a job has run there: the tasks tell.
+    """
 
     cpu_cores: int
     physical_memory: int
@@ -93,7 +96,11 @@ class Hardware(Camel):
 
 
 class TaskManager(Camel):
-    """One entry of `GET /taskmanagers`. `time_since_last_heartbeat` is a time in ms, whatever its name says."""
+    """One entry of `GET /taskmanagers`: a worker, with all jobs' slots.
+
+    `path`: address of its RPC; `data_port` is that port. `time_since_last_heartbeat` is a time in ms, whatever its name says.
+    `memory_used`, which Flink's has not: resident memory of the Python processes (bytes).
+    """
 
     id: str
     path: str
@@ -106,6 +113,7 @@ class TaskManager(Camel):
     free_resource: ResourceProfile
     hardware: Hardware
     memory_configuration: dict[str, int] = {}
+    memory_used: int = 0
 
 
 class AllocatedSlot(Camel):

@@ -72,6 +72,7 @@ def task_manager_routes(gateway: ClusterGateway) -> APIRouter:
     def aggregated(
         get: str | None = None, agg: str | None = None, taskmanagers: str | None = None
     ) -> list[models.AggregatedMetric]:
+        refresh_metrics(gateway)
         ids = taskmanagers.split(",") if taskmanagers else [w.id for w in gateway.cluster().task_managers]
         return metrics.aggregates([gateway.metrics.values(TaskManagerScope(tm_id)) for tm_id in ids], get, agg)
 
@@ -81,6 +82,7 @@ def task_manager_routes(gateway: ClusterGateway) -> APIRouter:
 
     @router.get("/{tm_id}/metrics", response_model=list[models.Metric], response_model_exclude_none=True)
     def metric_values(tm_id: str, get: str | None = None) -> list[models.Metric]:
+        refresh_metrics(gateway)
         cluster.task_manager_details(gateway.cluster(), tm_id)
         return metrics.metric_list(gateway.metrics.values(TaskManagerScope(tm_id)), get)
 

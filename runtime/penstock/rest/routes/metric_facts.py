@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.metrics.reading import JobManagerScope, JobScope
+from penstock.metrics.reading import JobManagerScope, JobScope, TaskManagerScope
 from penstock.rest.routes.clock import now_ms
-from penstock.rest.views.facts_as_metrics import cluster_metrics, job_metrics, process_metrics
+from penstock.rest.views.facts_as_metrics import cluster_metrics, job_metrics, process_metrics, task_manager_metrics
 from penstock.rest.views.states import ENDED
 
 if TYPE_CHECKING:
@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
 
 def refresh_metrics(gateway: ClusterGateway) -> None:
-    """Set the facts of the JobManager and of all jobs in the metric store; those of ended jobs stay as they were."""
-    jobs = gateway.jobs()
-    gateway.metrics.set_facts(JobManagerScope(), cluster_metrics(gateway.cluster(), jobs) | process_metrics())
+    """Set the facts of the JobManager, of all TaskManagers and jobs in the metric store; those of ended jobs stay as they were."""
+    jobs, cluster = gateway.jobs(), gateway.cluster()
+    gateway.metrics.set_facts(JobManagerScope(), cluster_metrics(cluster, jobs) | process_metrics())
+    for worker in cluster.task_managers:
+        gateway.metrics.set_facts(TaskManagerScope(worker.id), task_manager_metrics(worker))
+    gateway.metrics.keep_task_managers([worker.id for worker in cluster.task_managers])
     for job in jobs:
         if job.state in ENDED:
             continue

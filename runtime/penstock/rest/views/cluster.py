@@ -99,21 +99,25 @@ def task_manager_details(cluster: facts.Cluster, tm_id: str) -> models.TaskManag
 
 
 def _task_manager(worker: facts.TaskManager) -> models.TaskManager:
-    cores = worker.cpu_cores
     return models.TaskManager(
         id=worker.id,
-        path=worker.host,
+        path=f"{worker.host}:{worker.port}" if worker.port else worker.host,
         data_port=worker.port,
         time_since_last_heartbeat=worker.last_heartbeat,
         slots_number=worker.slots,
         free_slots=worker.free_slots,
-        total_resource=models.ResourceProfile(cpu_cores=cores),
-        free_resource=models.ResourceProfile(
-            cpu_cores=cores * worker.free_slots / worker.slots if worker.slots else 0.0
-        ),
+        total_resource=_share(worker, worker.slots),
+        free_resource=_share(worker, worker.free_slots),
         hardware=models.Hardware(
-            cpu_cores=cores,
-            physical_memory=worker.memory,
-            free_memory=max(0, worker.memory - worker.memory_used),
+            cpu_cores=worker.cpu_cores, physical_memory=worker.memory, free_memory=worker.memory_free
         ),
+        memory_used=worker.memory_used,
+    )
+
+
+def _share(worker: facts.TaskManager, slots: int) -> models.ResourceProfile:
+    """What so many of its slots have."""
+    of_all = slots / worker.slots if worker.slots else 0.0
+    return models.ResourceProfile(
+        cpu_cores=worker.cpu_cores * of_all, task_heap_memory=round(worker.heap * of_all / 2**20)
     )

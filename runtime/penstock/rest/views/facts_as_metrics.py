@@ -27,6 +27,11 @@ def cluster_metrics(cluster: facts.Cluster, jobs: Sequence[facts.Job]) -> dict[s
     }
 
 
+def task_manager_metrics(worker: facts.TaskManager) -> dict[str, Scalar]:
+    """Of a TaskManager: resident memory of the Python processes in its slots, bytes."""
+    return {"Status.Python.Memory.RSS": worker.memory_used}
+
+
 def process_metrics() -> dict[str, Scalar]:
     """Of this process: CPU time (s), largest memory so far (bytes), threads, collections of the oldest generation."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
