@@ -287,8 +287,8 @@ class Observation:
         return tuple(p for p in self.pods if not p.over)
 
     def pods_of(self, role: Role) -> tuple[Pod, ...]:
-        """The pods of one role."""
-        return tuple(p for p in self.pods if p.role == role)
+        """The pods of one role that may still do something."""
+        return tuple(p for p in self.left if p.role == role)
 
     @property
     def troubles(self) -> tuple[Trouble, ...]:

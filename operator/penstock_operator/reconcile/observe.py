@@ -122,7 +122,7 @@ async def _check(pods: list[Manifest], owner: Owner, ports: Ports) -> CheckPod |
 
 async def _engine(ctx: Context, ports: Ports, memory: Memory) -> Engine:
     running, seen = ctx.status.running, ctx.seen
-    alive = any(p.role == "master" and p.ip and not p.terminating for p in seen.left)
+    alive = any(p.ip and not p.terminating for p in seen.pods_of("master"))
     if running is None or seen.master is None or not alive:
         memory.silent_since = None
         return Engine(error="there is no master", absent=True)

@@ -117,7 +117,7 @@ def _last_state(spec: FlinkJobSpec, running: Running, seen: Observation, *, now:
 def _not_running(
     spec: FlinkJobSpec, running: Running, seen: Observation, *, waited: timedelta, patience: timedelta
 ) -> Stop:
-    masters = [p for p in seen.left if p.role == "master"]
+    masters = seen.pods_of("master")
     gone = seen.engine.terminal or seen.master is None or (seen.master.replicas == 0 and not masters)
     never_started = bool(masters) and not any(p.started for p in masters) and not running.had_checkpoint
     if not gone and not never_started and spec.job.upgrade_mode == "savepoint":

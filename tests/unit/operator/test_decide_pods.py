@@ -177,6 +177,33 @@ def test_an_unstable_revision_is_rolled_back_and_remembered(seen: Observation, o
     assert decision.status.rejected.fingerprint == fingerprint(OTHER)
 
 
+EVICTED = Trouble("Evicted", "the pod failed: the node was low on memory", "It is replaced")
+
+
+def record(role: str = "master") -> Any:
+    """What stays of a pod that was evicted, for ever."""
+    return pod(role, name="former", ready=False, over=True, restarts=9, trouble=EVICTED)
+
+
+def test_the_record_of_a_pod_that_was_evicted_tells_nothing_of_the_revision_that_is_watched() -> None:
+    starting = up(engine=engine(None), pods=(record(), pod(ready=False)), storage=stored(None))
+    assert step(watching(starting)) == "Upgrade/Watch"
+
+
+def test_the_record_of_a_pod_that_was_evicted_is_no_trouble() -> None:
+    spec = make_spec(job={"parallelism": 4})
+    pods = (record(), record("worker"), pod(), pod("worker"))
+    seen = up(worker=deployment("worker", replicas=4), engine=engine(slots_total=3), pods=pods)
+    waiting = decide(in_step("Rescale", "AddWorkers", seen, spec=spec, target_parallelism=4)).status
+    assert waiting.operation is not None
+    assert waiting.operation.blocked is None
+    assert waiting.restarts == 0
+    restarting = decide(make_context(seen=up(engine=engine("RESTARTING"), pods=pods)))
+    stalled = restarting.status.condition("Stalled")
+    assert stalled is not None
+    assert (stalled.status, restarting.events) == ("False", ())
+
+
 def test_without_rollback_it_is_left_and_explained() -> None:
     spec = make_spec(image="job:2", rollback={"enabled": False})
     running = make_running(spec, stable=False, had_checkpoint=False)
