@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.checkpoint.codec import STAGED_FILE
 from penstock.checkpoint.state_files import StateFileReader, StateFileWriter
+from penstock.common.errors import PenstockError
 from penstock.connectors.sink import StagedCommittable
 from penstock.graph.job_graph import JobGraph, OperatorNode, Stage
 from penstock.graph.transformation import Exchange
@@ -341,7 +342,7 @@ def _upload(
             ack.state_bytes += sum(int(f["size"]) for f in ack.keyed.get("files", ()))
     except Exception as error:  # the checkpoint fails, not the job
         ack.error = f"{type(error).__name__}: {error}"
-        ack.error_code = getattr(error, "code", "")
+        ack.error_code = error.code if isinstance(error, PenstockError) else ""
     ack.async_ms = (time.perf_counter() - started) * 1e3
     return ack
 

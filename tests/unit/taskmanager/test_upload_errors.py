@@ -1,0 +1,47 @@
+"""What goes wrong while state is uploaded fails the checkpoint, in an answer that the JobManager can read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.common.errors import StateTypeError
+from penstock.state.operator_state import OperatorStateStore
+from penstock.taskmanager.operator import OperatorContext
+from penstock.taskmanager.protocol import LevelAck, SnapshotAck, decode_ack, encode_ack
+from penstock.taskmanager.subtask import _upload
+from penstock.taskmanager.worker import SystemClock
+
+
+class Refused(Exception):
+    """As drivers and users' encoders raise it: with a code that is not one of ours."""
+
+    code = 403
+
+
+class Failing:
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def run(self, files: Any) -> dict[str, Any]:
+        raise self.error
+
+
+@pytest.mark.parametrize(("error", "code"), [(Refused("no"), ""), (StateTypeError("an Opaque"), "STATE_TYPE")])
+def test_only_a_code_of_ours_is_told(error: Exception, code: str) -> None:
+    context = OperatorContext(
+        uid="u",
+        name="n",
+        subtask=0,
+        parallelism=1,
+        max_parallelism=1,
+        attempt=0,
+        clock=SystemClock(),
+        operator_state=OperatorStateStore("n"),
+        user_location="job.py:1",
+    )
+    ack = _upload(Failing(error), [], SnapshotAck(1, "u", 0), Any, context)  # type: ignore[arg-type]
+    (told,) = decode_ack(encode_ack(LevelAck(0, 0, 0, 0, snapshots=[ack]))).snapshots
+    assert type(error).__name__ in told.error
+    assert told.error_code == code
