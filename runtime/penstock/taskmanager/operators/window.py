@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from penstock.datastream.output_tag import OutputTag
     from penstock.datastream.windowing.evictor import Evictor
     from penstock.datastream.windowing.trigger import Trigger
-    from penstock.taskmanager.operators.window_contents import contents_descriptor
-from penstock.taskmanager.operators.window_function import WindowFunctionSpec
+    from penstock.taskmanager.operators.window_function import WindowFunctionSpec
 
 LATE_RECORDS_METRIC = "numLateRecordsDropped"
 WATERMARK_STATE = "window-watermark"
