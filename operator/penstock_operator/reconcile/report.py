@@ -104,6 +104,7 @@ def _restarts(ctx: Context, running: Running) -> bool:
 
 def _volatile(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
     running, engine, stored = status.running, ctx.seen.engine, ctx.seen.storage.newest
+    ended = running is not None and running.finished_at is not None
     if running is not None and stored is not None and stored.job_id == running.job_id:
         running = running.model_copy(update={"had_checkpoint": True})
     updates: dict[str, Any] = {
@@ -138,7 +139,7 @@ def _volatile(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
                     time=newest.time,
                     reason="newest checkpoint",
                 )
-    elif engine.absent or engine.silent_for > ctx.settings.silence:
+    elif not ended and (engine.absent or engine.silent_for > ctx.settings.silence):
         updates["job_state"] = None
     if updates["job_state"] != status.job_state:
         updates["job_state_since"] = ctx.now if updates["job_state"] else None

@@ -11,7 +11,7 @@ import pytest
 from penstock_operator.api.status import Nonces, Restore, Superseded
 from penstock_operator.reconcile import plan
 from penstock_operator.reconcile.decide import decide
-from penstock_operator.reconcile.observation import ActionResult, CheckPod, Observation, SnapshotObject
+from penstock_operator.reconcile.observation import ActionResult, CheckPod, Engine, Observation, SnapshotObject
 from tests.unit.operator.decisions import action, knows, reasons
 from tests.unit.operator.facts import (
     NOW,
@@ -45,6 +45,13 @@ def test_what_is_repaired(seen: Observation, expected: str) -> None:
 def test_a_finished_job_lets_its_pods_go() -> None:
     decision = decide(make_context(running=make_running(finished_at=ago(5)), seen=up(engine=engine("FINISHED"))))
     assert action(decision) == "ScaleDown"
+
+
+def test_a_finished_job_stays_finished_when_its_pods_are_gone() -> None:
+    seen = up(engine=Engine(error="there is no master", absent=True), pods=())
+    status = {"job_state": "FINISHED", "job_state_since": ago(9)}
+    told = decide(make_context(running=make_running(finished_at=ago(5)), seen=seen, **status)).status
+    assert (told.phase, told.job_state, told.job_state_since) == ("Finished", "FINISHED", ago(9))
 
 
 def superseded(*ids: str) -> dict[str, Any]:
