@@ -198,11 +198,22 @@ class _OpenMethod:
         return None
 
     def _may_change_itself(self, node: ast.AST) -> bool:
-        """It calls a method of its own, or hands itself to somebody: its attributes may be others behind that."""
+        """It calls a method of its own or of a base, or hands itself to somebody: its attributes may be others behind that."""
         own = [n for n in ast.walk(node) if isinstance(n, ast.Attribute) and _names(n.value, self._this)]
         called = [call.func for call in ast.walk(node) if isinstance(call, ast.Call)]
         mentioned = sum(_names(n, self._this) for n in ast.walk(node))
-        return mentioned > len(own) or any(attribute in called for attribute in own)
+        if mentioned > len(own) or any(attribute in called for attribute in own):
+            return True
+        inherited = [n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and _is_super(n.value)]
+        bases = sum(_names(n, "super") for n in ast.walk(node))
+        return bases > len(inherited) or not all(map(self._inherits_ours, inherited))
+
+    def _inherits_ours(self, name: str) -> bool:
+        """What `super()` finds under this name is Penstock's, which changes nothing of the user's, or nothing."""
+        classes = type(self._function).__mro__
+        definer = next(i for i, cls in enumerate(classes) if "open" in vars(cls))
+        found = next((vars(cls)[name] for cls in classes[definer + 1 :] if name in vars(cls)), None)
+        return found is None or _is_ours(found)
 
     def _assign(self, statement: ast.stmt, value: ast.expr | None) -> None:
         if not isinstance(statement, ast.Assign | ast.AnnAssign) or value is None:
@@ -309,6 +320,10 @@ def _argument(call: Any) -> ast.expr | None:
 
 def _names(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
+
+
+def _is_super(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and _names(node.func, "super")
 
 
 def _targets(statement: ast.stmt) -> list[ast.expr]:

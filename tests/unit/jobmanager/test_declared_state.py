@@ -263,6 +263,12 @@ class IsPrepared(Passes):
         self.kept = ctx.get_state(ValueStateDescriptor("kept", self.declared))
 
 
+class PreparedByItsBase(Prepares):
+    def open(self, ctx: Any) -> None:
+        super().open(ctx)
+        self.more = ctx.get_state(ValueStateDescriptor("more", self.declared))
+
+
 class Chooses(Passes):
     def open(self, ctx: Any) -> None:
         self.declared = connect("a type")
@@ -298,7 +304,10 @@ class TypedAtAPrompt(Passes):
 
 @pytest.mark.parametrize(
     "function",
-    [OnlySometimes, AfterAReturn, Prepares, IsPrepared, Chooses, Imports, HasAProperty, Annotates, TypedAtAPrompt],
+    [
+        *(OnlySometimes, AfterAReturn, Prepares, IsPrepared, PreparedByItsBase, Chooses, Imports),
+        *(HasAProperty, Annotates, TypedAtAPrompt),
+    ],
 )
 def test_what_may_be_right_is_left_to_the_task(tmp_path: Path, function: Any) -> None:
     stream = numbers(tmp_path)
