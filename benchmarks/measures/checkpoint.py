@@ -9,8 +9,11 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from penstock.checkpoint.retrying_store import Stores
 from penstock.checkpoint.state_files import StateFileWriter
@@ -18,15 +21,22 @@ from penstock.datastream.state import ValueStateDescriptor
 from penstock.state.backend import KeyContext, KeyedStateBackend
 from penstock.state.factory import create_backend
 from penstock.state.key_groups import key_group_range
+from penstock.state.packed_keys import PackedKeys
+from penstock.taskmanager.operators.stat_columns import StatShape
 from penstock.taskmanager.worker import SystemClock
 
 CHANGED = 0.01
 MAX_PARALLELISM = 128
+SHAPE = StatShape((frozenset({"max"}),), (False,))
 
 
 def checkpoint(records: int | None, repetitions: int) -> dict[str, Any]:
     keys = [f"s{key:07d}" for key in range(records or 1_000_000)]
-    figures = {backend: _measure(backend, keys, repetitions) for backend in ("hashmap", "rocksdb")}
+    figures = {
+        "hashmap": _measure("hashmap", keys, repetitions, _put),
+        "hashmap-columns": _measure("hashmap", keys, repetitions, _write_columns),
+        "rocksdb": _measure("rocksdb", keys, repetitions, _put),
+    }
     return {
         "keys": len(keys),
         "changed": CHANGED,
@@ -35,7 +45,25 @@ def checkpoint(records: int | None, repetitions: int) -> dict[str, Any]:
     }
 
 
-def _measure(kind: str, keys: list[str], repetitions: int) -> dict[str, Any]:
+def _put(backend: KeyedStateBackend, keys: list[str], number: int) -> None:
+    table = backend.raw_table(ValueStateDescriptor("running", tuple[int, float]))
+    for key in keys:
+        table.put(key, (number, 20.5), None)
+
+
+def _write_columns(backend: KeyedStateBackend, keys: list[str], number: int) -> None:
+    """As a running count and maximum does it."""
+    columns = backend.raw_table(ValueStateDescriptor("rolling")).columns(SHAPE, len(keys))
+    assert columns is not None
+    places = columns.find(PackedKeys.of_list(keys))
+    assert places is not None
+    counts = np.full(len(keys), number)
+    columns.write(places, [counts, counts, np.full(len(keys), 20.5)])
+
+
+def _measure(
+    kind: str, keys: list[str], repetitions: int, write: Callable[[KeyedStateBackend, list[str], int], None]
+) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as folder:
         backend = create_backend(
             kind,
@@ -47,15 +75,12 @@ def _measure(kind: str, keys: list[str], repetitions: int) -> dict[str, Any]:
         )
         root = Path(folder, "job").as_uri()
         files = StateFileWriter(Stores().for_url(root), root)
-        table = backend.raw_table(ValueStateDescriptor("running", tuple[int, float]))
-        for key in keys:
-            table.put(key, (1, 20.5), None)
+        write(backend, keys, 1)
         full = _snapshot(backend, files, 1)
         part = keys[:: round(1 / CHANGED)]
         changes = []
         for number in range(max(1, repetitions)):
-            for key in part:
-                table.put(key, (number + 2, 21.5), None)
+            write(backend, part, number + 2)
             changes.append(_snapshot(backend, files, number + 2))
         backend.close()
     change = {name: statistics.median(one[name] for one in changes) for name in full}

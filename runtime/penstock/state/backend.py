@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from penstock.datastream.state import MapStateDescriptor, State, StateDescriptor
+    from penstock.state.accumulator_columns import AccumulatorColumns
+    from penstock.state.column_rows import AccumulatorShape
 
 
 class KeyGroupRange(NamedTuple):
@@ -176,6 +178,16 @@ class RawTable(Protocol):
         """hashmap: the live dictionary key -> value of the namespace; call `touch` for the keys you changed.
 
         None: the backend keeps its values elsewhere; use get and put.
+        """
+        ...
+
+    def columns(self, shape: AccumulatorShape, count: int) -> AccumulatorColumns | None:
+        """hashmap: the accumulators of the namespace None as columns, until any other method is called.
+
+        None: they are objects. A backend that could change that does when it was asked often enough.
+
+        Args:
+            count: how many keys they are wanted for.
         """
         ...
 

@@ -1,6 +1,7 @@
 """The hashmap backend: state as Python objects in dictionaries of the worker process.
 
-Access costs a few dictionary operations. A snapshot freezes what changed (`tables`, `codec.Codec.freeze`), the upload
+Access costs a few dictionary operations; accumulators that are read and written by the batch may be numpy columns instead
+(`accumulator_table`). A snapshot freezes what changed (`tables`, `codec.Codec.freeze`), the upload
 encodes and writes it (`hashmap_snapshot`); which files a checkpoint consists of is decided in `chain`, whose head is the
 essay to read first. A restore reads segments (`segment`, `restoring`) and decodes a state when it is registered, because
 only then its type is known; a state nobody registers is carried along undecoded.
@@ -12,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import StateSchemaIncompatible
+from penstock.state.accumulator_table import AccumulatorTable
 from penstock.state.chain import Chain, StateFile, plan
 from penstock.state.collection_tables import ListTable, MapTable
 from penstock.state.folding_handles import FoldingAggregatingState, FoldingReducingState
@@ -30,15 +32,16 @@ from penstock.state.timer_table import TimerTable
 from penstock.state.ttl_handles import TtlListState, TtlMapState, TtlValueState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.datastream.state import State, StateDescriptor
     from penstock.state.backend import KeyContext, KeyGroupRange, SnapshotUpload, StateFileReader
     from penstock.state.codec import Codec
+    from penstock.state.rows import FrozenRows
     from penstock.state.segment import StoredBlock
     from penstock.state.ttl import Clock
 
-_TABLES: dict[str, type[CellTable]] = {"value": ValueTable, "list": ListTable, "map": MapTable}
+_TABLES: dict[str, type[CellTable]] = {"list": ListTable, "map": MapTable}
 TIMER_INFO = StateInfo("timer", "timer", {"type": "int"})
 TIMER_TABLES = ("event-time", "processing-time")
 """Names under which snapshots hold timers."""
@@ -98,6 +101,8 @@ class HashMapStateBackend:
                 return HashMapMapState(table, at, default)
             return TtlMapState(HashMapMapState(table, at), lifetime, self._sweeper(registration).step, default)
         assert isinstance(table, ValueTable)
+        if isinstance(table, AccumulatorTable):
+            table.keep_objects()
         if lifetime is None:
             value: HashMapValueState | TtlValueState = HashMapValueState(table, at, default)
         else:
@@ -105,18 +110,21 @@ class HashMapStateBackend:
         return folded(descriptor, value)
 
     def raw_table(self, descriptor: StateDescriptor) -> HashMapRawTable:
-        registration, table = self._register(descriptor)
+        registration, table = self._register(descriptor, values=AccumulatorTable)
         if not isinstance(table, ValueTable) or registration.lifetime is not None:
             raise TypeError(f"a raw table is for value state without time-to-live, not for {descriptor!r}")
         return HashMapRawTable(table)
 
-    def _register(self, descriptor: StateDescriptor) -> tuple[Registration, CellTable]:
+    def _register(
+        self, descriptor: StateDescriptor, values: type[ValueTable] = ValueTable
+    ) -> tuple[Registration, CellTable]:
+        """The state and its table; `values`: the table's class if it holds values and is new."""
         new = Registration.of(descriptor, self.operator_name, self.clock)
         known = self._registered.get(new.name)
         if known is not None:
             known[0].check_same(new)
             return known
-        table = _TABLES[new.info.layout](new.name, new.codec, new.map_keys)
+        table = {**_TABLES, "value": values}[new.info.layout](new.name, new.codec, new.map_keys)
         if new.name in self._pending:
             self._decode_pending(new, table)
         table.track(on=self._tracking)
@@ -209,7 +217,7 @@ class HashMapStateBackend:
         for table in self._tables():
             table.track(on=on)
 
-    def _frozen(self, table: Table, rows: list[Any]) -> FrozenState:
+    def _frozen(self, table: Table, rows: Sequence[FrozenRows]) -> FrozenState:
         info = TIMER_INFO if isinstance(table, TimerTable) else self._registered[table.name][0].info
         return FrozenState(table.name, info, table.codec, table.map_keys, rows)
 
@@ -279,8 +287,7 @@ class HashMapStateBackend:
 
     def close(self) -> None:
         for table in self._tables():
-            table.spaces.clear()
-            table.root.clear()
+            table.clear()
         self._registered.clear()
         self._pending.clear()
         self._attempts.clear()

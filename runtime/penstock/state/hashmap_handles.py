@@ -10,6 +10,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from penstock.datastream.state import ListState, MapState, ValueState
+from penstock.state.accumulator_table import AccumulatorTable
 from penstock.state.collection_tables import ListTable, MapTable
 from penstock.state.tables import ABSENT, ValueTable
 from penstock.state.tagged import SCALARS
@@ -17,7 +18,9 @@ from penstock.state.tagged import SCALARS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from penstock.state.accumulator_columns import AccumulatorColumns
     from penstock.state.backend import KeyContext
+    from penstock.state.column_rows import AccumulatorShape
 
 
 def fresh(default: Any) -> Any:
@@ -221,6 +224,9 @@ class HashMapRawTable:
 
     def mapping(self, namespace: Any = None) -> dict[Any, Any]:
         return self._table.space(namespace)
+
+    def columns(self, shape: AccumulatorShape, count: int) -> AccumulatorColumns | None:
+        return self._table.columns(shape, count) if isinstance(self._table, AccumulatorTable) else None
 
     def touch(self, keys: Iterable[Any], namespace: Any = None) -> None:
         self._table.touch(keys, namespace)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.state.chain import Plan
     from penstock.state.codec import Codec
     from penstock.state.keys import KeyCodec
-    from penstock.state.rows import Rows
+    from penstock.state.rows import FrozenRows
     from penstock.state.segment import StoredBlock
     from penstock.state.slices import Round
     from penstock.state.table import Changes, Table
@@ -41,7 +41,7 @@ class FrozenState:
     info: StateInfo
     codec: Codec
     map_keys: KeyCodec | None
-    rows: list[Rows]
+    rows: Sequence[FrozenRows]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rocksdict import Rdict
 
     from penstock.state.codec import Codec
+    from penstock.state.column_rows import AccumulatorShape
     from penstock.state.keys import KeyCodec
     from penstock.state.rocksdb import RocksDBStateBackend
     from penstock.state.rocksdb_rows import Addresses
@@ -159,6 +160,9 @@ class RocksDBRawTable:
 
     def mapping(self, namespace: Any = None) -> None:
         """Values are in RocksDB; there is no dictionary to lend."""
+
+    def columns(self, shape: AccumulatorShape, count: int) -> None:
+        """Nor are there columns."""
 
     def touch(self, keys: Iterable[Any], namespace: Any = None) -> None:
         """Nothing to note: `put` has written it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from penstock.state.key_groups import keys_key_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from penstock.state.codec import Codec
 
 DROP, DELETE, PUT, APPEND, REMOVE = range(5)
 """In the order in which the changes of one snapshot are applied.
@@ -28,6 +30,31 @@ PUT: a value, a whole list, or entries of a map.
 APPEND: list elements at `positions`; what lies there or behind goes.
 REMOVE: entries of a map by `map_keys`.
 """
+
+
+class FrozenRows(Protocol):
+    """Rows as a segment takes them."""
+
+    @property
+    def op(self) -> int: ...
+
+    @property
+    def counts(self) -> list[int] | None: ...
+
+    @property
+    def groups(self) -> npt.NDArray[np.int64] | None: ...
+
+    def __len__(self) -> int: ...
+
+    def sorted_by_group(self, max_parallelism: int) -> FrozenRows:
+        """The rows in the order of their key groups, `groups` set."""
+        ...
+
+    def slice(self, start: int, stop: int) -> FrozenRows: ...
+
+    def objects(self, codec: Codec) -> Rows:
+        """The rows to encode; `codec`: of the values."""
+        ...
 
 
 @dataclass(slots=True)
@@ -49,8 +76,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.namespaces or ()) if self.op == DROP else len(self.keys)
 
+    def objects(self, codec: Codec) -> Rows:
+        return self
+
     def sorted_by_group(self, max_parallelism: int) -> Rows:
-        """The rows in the order of their key groups, `groups` set."""
         if self.groups is not None:
             return self
         groups = keys_key_groups(self.keys, max_parallelism)
@@ -97,25 +126,30 @@ class Rows:
             None if self.groups is None else self.groups[cut],
         )
 
-    def cuts(self, size: int) -> Iterator[tuple[int, int]]:
-        """(start, stop) of parts of about `size` elements; a part ends where a key group does, if one does near by."""
-        assert self.groups is not None
-        groups, total = self.groups, len(self.keys)
-        weights = None if self.counts is None else np.cumsum(np.maximum(self.counts, 1))
-        start = 0
-        while start < total:
-            if weights is None:
-                stop = start + size
-            else:
-                reached = int(weights[start - 1]) if start else 0
-                stop = max(start + 1, int(np.searchsorted(weights, reached + size, "right")))
-            if stop < total:
-                group_end = int(np.searchsorted(groups, groups[stop - 1], "right"))
-                if group_end - stop <= size // 2:
-                    stop = group_end
-            stop = min(stop, total)
-            yield start, stop
-            start = stop
+
+def cuts(rows: FrozenRows, size: int) -> Iterator[tuple[int, int]]:
+    """(start, stop) of parts of about `size` elements; a part ends where a key group does, if one does near by.
+
+    Args:
+        rows: sorted by key group.
+    """
+    assert rows.groups is not None
+    groups, total = rows.groups, len(rows)
+    weights = None if rows.counts is None else np.cumsum(np.maximum(rows.counts, 1))
+    start = 0
+    while start < total:
+        if weights is None:
+            stop = start + size
+        else:
+            reached = int(weights[start - 1]) if start else 0
+            stop = max(start + 1, int(np.searchsorted(weights, reached + size, "right")))
+        if stop < total:
+            group_end = int(np.searchsorted(groups, groups[stop - 1], "right"))
+            if group_end - stop <= size // 2:
+                stop = group_end
+        stop = min(stop, total)
+        yield start, stop
+        start = stop
 
 
 CHUNK = 16_384

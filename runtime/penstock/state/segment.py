@@ -22,12 +22,13 @@ from penstock.state.backend import KeyGroupRange
 from penstock.state.codec import Codec
 from penstock.state.key_groups import keys_key_groups
 from penstock.state.keys import KeyCodec
-from penstock.state.rows import DROP, Rows
+from penstock.state.rows import DROP, Rows, cuts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.state.backend import FileRef
+    from penstock.state.rows import FrozenRows
 
 MAGIC = b"PSEG"
 VERSION = 1
@@ -101,7 +102,7 @@ class SegmentWriter:
         """The key groups that occur."""
 
     def add(
-        self, name: str, info: StateInfo, rows: Rows, codec: Codec, keys: KeyCodec, map_keys: KeyCodec | None
+        self, name: str, info: StateInfo, rows: FrozenRows, codec: Codec, keys: KeyCodec, map_keys: KeyCodec | None
     ) -> None:
         """Rows of one operation, in any order.
 
@@ -109,14 +110,14 @@ class SegmentWriter:
             StateTypeError: a key or a value cannot be encoded.
         """
         if rows.op == DROP:
-            self._append(name, info, rows, self._owned, codec, keys, map_keys)
+            self._append(name, info, rows.objects(codec), self._owned, codec, keys, map_keys)
             return
         rows = rows.sorted_by_group(self._max_parallelism)
         groups = rows.groups
         assert groups is not None
-        for start, stop in rows.cuts(BLOCK_ELEMENTS):
+        for start, stop in cuts(rows, BLOCK_ELEMENTS):
             covered = KeyGroupRange(int(groups[start]), int(groups[stop - 1]))
-            self._append(name, info, rows.slice(start, stop), covered, codec, keys, map_keys)
+            self._append(name, info, rows.slice(start, stop).objects(codec), covered, codec, keys, map_keys)
 
     def _append(
         self,

@@ -10,7 +10,7 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.state.table import Table
 
@@ -25,7 +25,7 @@ class Round:
 
     def __init__(self, checkpoint_id: int, tables: Iterable[Table]) -> None:
         self.checkpoint_id = checkpoint_id
-        self._entries: list[tuple[Table, list[Any], list[Any] | None]] = []
+        self._entries: list[tuple[Table, Sequence[Any], list[Any] | None]] = []
         for table in tables:
             by_namespace = table.entries()
             if len(by_namespace) == 1 and by_namespace[0][0] is None:
@@ -38,7 +38,7 @@ class Round:
     def __len__(self) -> int:
         return sum(len(keys) for _, keys, _ in self._entries)
 
-    def slice(self, position: int, count: int) -> Iterator[tuple[Table, list[Any], list[Any] | None]]:
+    def slice(self, position: int, count: int) -> Iterator[tuple[Table, Sequence[Any], list[Any] | None]]:
         """Tables and keys of `count` entries from `position` on."""
         for table, keys, namespaces in self._entries:
             if position >= len(keys):

@@ -7,14 +7,15 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.state.key_groups import keys_key_groups
-from penstock.state.rows import DELETE, DROP, Rows
+from penstock.state.rows import DELETE, DROP
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from penstock.state.backend import KeyGroupRange
     from penstock.state.codec import Codec
     from penstock.state.keys import KeyCodec
+    from penstock.state.rows import FrozenRows, Rows
 
 Space = dict[Any, Any]
 Marks = dict[Any, Any]
@@ -86,18 +87,18 @@ class Table(ABC):
         """These entries count as changed again; their present content will be written."""
 
     @abstractmethod
-    def freeze(self, changes: Changes) -> list[Rows]:
+    def freeze(self, changes: Changes) -> Sequence[FrozenRows]:
         """Rows of the changed entries as they are now, immutable, in the order to apply them."""
 
     @abstractmethod
-    def freeze_keys(self, keys: list[Any], namespaces: list[Any] | None) -> list[Rows]:
+    def freeze_keys(self, keys: Sequence[Any], namespaces: list[Any] | None) -> Sequence[FrozenRows]:
         """PUT rows of these entries; those that are gone by now are left out."""
 
     @abstractmethod
-    def freeze_all(self) -> list[Rows]:
+    def freeze_all(self) -> Sequence[FrozenRows]:
         """PUT rows of everything."""
 
-    def entries(self) -> list[tuple[Any, list[Any]]]:
+    def entries(self) -> list[tuple[Any, Sequence[Any]]]:
         """(namespace, keys) of everything: a list of what a full snapshot has to write."""
         return [(namespace, list(space)) for namespace, space in self.spaces.items() if space]
 
@@ -135,6 +136,11 @@ class Table(ABC):
             del self.spaces[namespace][keys[index]]
         if inside and namespace is not None and not self.spaces[namespace]:
             del self.spaces[namespace]
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        self.spaces.clear()
+        self.root.clear()
 
     @abstractmethod
     def _apply(self, rows: Rows) -> None:

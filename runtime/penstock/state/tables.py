@@ -18,10 +18,11 @@ from penstock.state.rows import APPEND, DELETE, DROP, PUT, REMOVE, Rows
 from penstock.state.table import Changes, Marks, Space, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from penstock.state.codec import Codec
     from penstock.state.keys import KeyCodec
+    from penstock.state.rows import FrozenRows
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__slots__": ()})()
 """Stands for "there is no value" where None may be one."""
@@ -102,7 +103,7 @@ class CellTable(Table):
     @abstractmethod
     def _merge_marks(self, into: Marks, marks: Marks, namespace: Any) -> None: ...
 
-    def freeze(self, changes: Changes) -> list[Rows]:
+    def freeze(self, changes: Changes) -> Sequence[FrozenRows]:
         rows = [Rows(DROP, [], list(changes.dropped))] if changes.dropped else []
         deleted: list[tuple[Any, list[Any]]] = []
         parts: list[Rows] = []
@@ -129,7 +130,7 @@ class CellTable(Table):
         if rows.values is not None:
             rows.values = self.codec.freeze(rows.values)
 
-    def freeze_keys(self, keys: list[Any], namespaces: list[Any] | None) -> list[Rows]:
+    def freeze_keys(self, keys: Sequence[Any], namespaces: list[Any] | None) -> Sequence[FrozenRows]:
         if namespaces is None:
             present = self._present(keys, self.root, None)
         else:
@@ -144,7 +145,7 @@ class CellTable(Table):
         self._freeze_values(present)
         return [present] if len(present) else []
 
-    def freeze_all(self) -> list[Rows]:
+    def freeze_all(self) -> Sequence[FrozenRows]:
         parts = [
             self._rows_of_cells(
                 list(space), list(space.values()), None if namespace is None else [namespace] * len(space)
@@ -158,13 +159,13 @@ class CellTable(Table):
         self._freeze_values(rows)
         return [rows]
 
-    def _present(self, keys: list[Any], space: Space, namespace: Any) -> Rows:
+    def _present(self, keys: Sequence[Any], space: Space, namespace: Any) -> Rows:
         try:
             cells = list(map(space.__getitem__, keys))
         except KeyError:
             keys = [key for key in keys if key in space]
             cells = [space[key] for key in keys]
-        return self._rows_of_cells(keys, cells, None if namespace is None else [namespace] * len(keys))
+        return self._rows_of_cells(list(keys), cells, None if namespace is None else [namespace] * len(keys))
 
     @abstractmethod
     def _rows_of_cells(self, keys: list[Any], cells: list[Any], namespaces: list[Any] | None) -> Rows:

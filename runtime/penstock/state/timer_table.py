@@ -20,7 +20,7 @@ from penstock.state.rows import DELETE, DROP, PUT, Rows
 from penstock.state.table import Changes, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 Pair = tuple[Any, Any]
@@ -152,7 +152,7 @@ class TimerTable(Table):
         rows = [Rows(DROP, [], list(changes.dropped))] if changes.dropped else []
         return rows + _rows(DELETE, changes.deleted) + _rows(PUT, changes.registered)
 
-    def freeze_keys(self, keys: list[Any], namespaces: list[Any] | None) -> list[Rows]:
+    def freeze_keys(self, keys: Sequence[Any], namespaces: list[Any] | None) -> list[Rows]:
         spaces = self.spaces
         timers = zip(namespaces or (), keys, strict=True)
         return _rows(PUT, [timer for timer in timers if timer[1] in spaces.get(timer[0], ())])

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.common.errors import InvalidJob, UserFunctionError
 from penstock.datastream.window import FieldAggregate
+from penstock.state import accumulator_table
 from penstock.taskmanager.batch import ColumnBatch, RowBatch
 from penstock.taskmanager.operators.columns import rows_as_dicts
 from penstock.taskmanager.operators.rolling import RollingFieldsOperator
+from penstock.taskmanager.operators.stat_columns import StatShape
 from penstock.testing.operator_run import OperatorRun
 
 F = FieldAggregate
@@ -23,6 +25,13 @@ COUNT_AND_MAX = F.of(F.count(), F.max("t"))
 READINGS = [("a", 5), ("b", 1), ("a", 3), ("a", 9), ("b", 2)]
 RUNNING = [("a", 1, 5), ("b", 1, 1), ("a", 2, 5), ("a", 3, 9), ("b", 2, 2)]
 SCHEMA = pa.schema([("id", pa.string()), ("t", pa.int64()), ("u", pa.float64())])
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """State becomes columns as soon as columns come, and again."""
+    monkeypatch.setattr(accumulator_table, "_FEW", 1)
+    monkeypatch.setattr(accumulator_table, "_PATIENCE", 0)
 
 
 def records(readings: list[Any]) -> list[dict[str, Any]]:
@@ -90,21 +99,105 @@ def test_an_unusable_value_is_named_with_its_record() -> None:
         OperatorRun(rolling()).push(*records([("a", 1), ("a", "x")]))
 
 
+def test_keys_that_are_no_text_and_no_integers_are_aggregated_as_well() -> None:
+    schema = pa.schema([("id", pa.float64()), ("t", pa.int64())])
+    run = OperatorRun(rolling())
+    for part in (READINGS[:3], READINGS[3:]):
+        values = [{"id": {"a": 0.5, "b": float("inf")}[key], "t": t} for key, t in part]
+        run.push_batch(ColumnBatch(pa.RecordBatch.from_pylist(values, schema=schema), None, rows_as_dicts))
+    assert [count for _, count, _ in run.values] == [count for _, count, _ in RUNNING]
+
+
+def test_a_dictionary_that_names_a_key_twice_is_one_key() -> None:
+    keys = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0], pa.int8()), pa.array(["a", "a"]))
+    run = OperatorRun(rolling())
+    batch = pa.RecordBatch.from_arrays([keys, pa.array([1, 5, 2])], ["id", "t"])
+    run.push_batch(ColumnBatch(batch, None, rows_as_dicts)).push_batch(ColumnBatch(batch, None, rows_as_dicts))
+    assert run.values == [("a", 1, 1), ("a", 2, 5), ("a", 3, 5), ("a", 4, 5), ("a", 5, 5), ("a", 6, 5)]
+
+
+def test_numbers_of_another_type_go_on_from_the_ones_before() -> None:
+    floats = pa.schema([("id", pa.string()), ("t", pa.float64())])
+    by_columns, by_rows = (
+        OperatorRun(rolling(F.of(F.sum("t"), F.min("t")))),
+        OperatorRun(rolling(F.of(F.sum("t"), F.min("t")))),
+    )
+    for numbers, schema in (([3, 4], SCHEMA), ([0.5, 2.5], floats), ([2**53 + 1, 1], SCHEMA), ([-1.5], floats)):
+        values = [{"id": "a", "t": number} for number in numbers]
+        by_columns.push_batch(ColumnBatch(pa.RecordBatch.from_pylist(values, schema=schema), None, rows_as_dicts))
+        by_rows.push(*values)
+    assert by_columns.values == by_rows.values
+
+
+def test_a_sum_at_the_lowest_integer_of_64_bits_does_not_wrap() -> None:
+    run = OperatorRun(rolling(F.sum("t")))
+    for number in [-(2**61)] * 4 + [-5]:
+        run.push_batch(columns(records([("a", number)])))
+    assert run.values[-1] == ("a", -(2**63) - 5)
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "numbers"),
+    [(F.sum("t"), [1, None, 4]), (F.of(F.min("t"), F.max("t")), [2.5, None, -1.0]), (F.count("t"), [None, 3])],
+)
+def test_accumulators_come_back_from_columns_as_they_were(aggregate: FieldAggregate, numbers: list[Any]) -> None:
+    column = pa.array(numbers)
+    accumulators = [aggregate.create_accumulator()]
+    for number in numbers:
+        accumulators.append(aggregate.add({"t": number}, accumulators[-1]))
+    shape = StatShape.of(aggregate, [column])
+    held = shape.columns(accumulators)
+    assert held is not None
+    assert repr(shape.accumulators(held)) == repr(accumulators)
+    assert repr(shape.accumulators([np.array([fresh]) for fresh in shape.fresh])) == repr(accumulators[:1])
+
+
+@pytest.mark.parametrize(
+    "accumulator",
+    [
+        (1, 1, 2**63, None, 5),
+        (1, 1, 0.5, None, 5),
+        (1, 1, 5, 5, 5),
+        (1, 1, 5, None, None),
+        (1, 0, 0, None, 5),
+        (1, True, 5, None, 5),
+        (1, 1, 5, None, 5.0),
+        (2**63, 1, 5, None, 5),
+        ((1, 1, 5, None, 5), (1, 1, 5, None, 5)),
+        (1,),
+        7,
+    ],
+)
+def test_accumulators_that_would_not_come_back_do_not_become_columns(accumulator: Any) -> None:
+    shape = StatShape.of(F.of(F.sum("t"), F.max("t")), [pa.array([1])])
+    assert shape.columns([(1, 1, 5, None, 5)]) is not None
+    assert shape.columns([(1, 1, 5, None, 5), accumulator]) is None
+
+
 ALL = F.of(F.count(), F.count("t"), F.sum("t"), F.mean("t"), F.min("t"), F.max("t"), F.min("u"), F.max("u"), F.sum("u"))
 record = st.fixed_dictionaries(
     {
-        "id": st.sampled_from("abc"),
+        "id": st.sampled_from("abc") | st.sampled_from(["a longer key", "\0", "x" * 70]),
         "t": st.none() | st.integers(-1000, 1000),
         "u": st.none() | st.integers(-100, 100).map(lambda n: n / 4),
     }
 )
 
 
-@given(history=st.lists(st.lists(record, min_size=1, max_size=25), max_size=4), form=st.integers(0, 15))
-@settings(deadline=None, max_examples=60)
-def test_columns_and_rows_agree(history: list[Any], form: int) -> None:
-    by_rows, mixed = OperatorRun(rolling(ALL)), OperatorRun(rolling(ALL))
+@pytest.mark.parametrize("aggregate", [ALL, COUNT_AND_MAX])
+@given(
+    history=st.lists(st.lists(record, min_size=1, max_size=25), max_size=4),
+    form=st.integers(0, 15),
+    restarts=st.integers(0, 15),
+)
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_columns_and_rows_agree(aggregate: FieldAggregate, history: list[Any], form: int, restarts: int) -> None:
+    by_rows, mixed = OperatorRun(rolling(aggregate)), OperatorRun(rolling(aggregate))
+    values = []
     for number, part in enumerate(history):
         by_rows.push_batch(RowBatch(part))
         mixed.push_batch(columns(part) if form >> number & 1 else RowBatch(part))
-    assert mixed.values == by_rows.values
+        values += mixed.take()
+        if restarts >> number & 1:
+            mixed = mixed.restart()
+    assert values == by_rows.values

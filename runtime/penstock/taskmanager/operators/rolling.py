@@ -2,7 +2,7 @@
 
 Where `reduce` and the rolling `sum`, `min`, `max` give records back, this gives `(key, *aggregates)`, several of them in
 one pass, and takes columns as columns: records are sorted by key within the batch, aggregated by running over each key's
-stretch, and put back into their order; only each key's accumulator is a Python object.
+stretch, and put back into their order. The hashmap backend keeps the accumulators as columns then.
 """
 
 from __future__ import annotations
@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any
 from penstock.common.errors import InvalidJob
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.windowing.aggregates import FieldAggregate
+from penstock.state.packed_keys import PackedKeys
 from penstock.taskmanager.batch import Batch, ColumnBatch, RowBatch
 from penstock.taskmanager.operators.columns import rows_as_tuples
 from penstock.taskmanager.operators.fields import field_of
-from penstock.taskmanager.operators.rolling_columns import KeyStretches, NotInColumns, running_aggregates
+from penstock.taskmanager.operators.rolling_columns import KeyStretches, running_aggregates
+from penstock.taskmanager.operators.stat_columns import NotInColumns, StatShape, as_stats, is_integer, stats_of
 from penstock.taskmanager.operators.tables import Table, borrow
 from penstock.taskmanager.operators.user_code import FunctionOperator, select_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    import pyarrow as pa
 
 
 class RollingFieldsOperator(FunctionOperator):
@@ -72,17 +76,45 @@ class RollingFieldsOperator(FunctionOperator):
 
     def _process_columns(self, batch: ColumnBatch, stretches: KeyStretches) -> bool:
         """False: the numbers have become too large for columns, and nothing was done."""
-        table = self._table.borrow(stretches.keys)
-        get, fresh = table.get, self.fn.create_accumulator()
         try:
-            columns, accumulators = running_aggregates(stretches, [get(key, fresh) for key in stretches.keys])
+            columns = self._in_columns(stretches)
+            if columns is None:
+                columns = self._in_objects(stretches)
         except NotInColumns:
-            self._table.give_back(table, stretches.keys)
             return False
-        table.update(zip(stretches.keys, accumulators, strict=True))
-        self._table.give_back(table, stretches.keys)
         self.output.emit(ColumnBatch(columns, batch.timestamps, rows_as_tuples))
         return True
+
+    def _in_columns(self, stretches: KeyStretches) -> pa.RecordBatch | None:
+        """None: the state is not, or these keys cannot be."""
+        keys = PackedKeys.of_column(stretches.keys)
+        if keys is None:
+            return None
+        shape = StatShape.of(self.fn, stretches.inputs)
+        kept = self._table.columns(shape, len(keys))
+        places = None if kept is None else kept.find(keys)
+        if kept is None or places is None:
+            return None
+        columns, ends = running_aggregates(stretches, shape.split(kept.read(places)))
+        kept.write(places, shape.joined(ends))
+        return columns
+
+    def _in_objects(self, stretches: KeyStretches) -> pa.RecordBatch:
+        keys, aggregate = stretches.keys.to_pylist(), self.fn
+        table = self._table.borrow(keys)
+        get, fresh = table.get, aggregate.create_accumulator()
+        before = [get(key, fresh) for key in keys]
+        is_single = len(aggregate.fields) == 1
+        by_field: list[Any] = [before] if is_single else list(zip(*before, strict=True))
+        starts = [
+            stats_of(stats, need, integers=is_integer(column))
+            for stats, need, column in zip(by_field, aggregate.needs, stretches.inputs, strict=True)
+        ]
+        columns, ends = running_aggregates(stretches, starts)
+        after: list[Any] = [as_stats(stats, old) for stats, old in zip(ends, by_field, strict=True)]
+        table.update(zip(keys, after[0] if is_single else zip(*after, strict=True), strict=True))
+        self._table.give_back(table, keys)
+        return columns
 
     def user_functions(self) -> Iterable[object]:
         return ()

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from penstock.datastream.state import StateDescriptor
+    from penstock.state.accumulator_columns import AccumulatorColumns
     from penstock.state.backend import KeyedStateBackend
+    from penstock.state.column_rows import AccumulatorShape
     from penstock.taskmanager.operator import OperatorContext
 
 
@@ -40,6 +42,10 @@ class Table:
         put = self._raw.put
         for key in set(changed):
             put(key, table[key], namespace)
+
+    def columns(self, shape: AccumulatorShape, count: int) -> AccumulatorColumns | None:
+        """The accumulators of `count` keys and the others as columns, until a dictionary is borrowed; None: there are none."""
+        return self._raw.columns(shape, count)
 
     def items(self, namespace: Any) -> Iterable[tuple[Any, Any]]:
         """Every key and value of the namespace, which must not be written meanwhile."""
