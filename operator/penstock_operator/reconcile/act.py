@@ -15,7 +15,7 @@ from penstock_operator.kube.cluster import DEPLOYMENT, FLINKJOB, FLINKSNAPSHOT, 
 from penstock_operator.reconcile import plan, views
 from penstock_operator.reconcile.observation import ActionResult
 from penstock_operator.reconcile.observe import ask_storage, owner_of
-from penstock_operator.reconcile.steps.shared import disposal_specs, same_store, storage_specs
+from penstock_operator.reconcile.steps.shared import disposal_specs, storage_specs
 from penstock_operator.resources import children as parts
 from penstock_operator.resources.configuration import config_map
 from penstock_operator.resources.deployments import check_pod, master_deployment, worker_deployment
@@ -25,11 +25,13 @@ from penstock_operator.resources.records import controller_revision, flink_snaps
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.engine.client import EngineClient
     from penstock_operator.kube.cluster import Manifest
     from penstock_operator.ports import Ports
     from penstock_operator.reconcile.context import Context
     from penstock_operator.reconcile.memory import Memory
+    from penstock_operator.storage import Storage
 
 log = logging.getLogger(__name__)
 
@@ -217,12 +219,21 @@ class Actor:
         await self._ports.cluster.delete(FLINKSNAPSHOT, self._owner.namespace, action.name)
 
     async def fence_incarnation(self, action: plan.FenceIncarnation) -> None:
-        """Taking a further number does no harm. It is taken where the incarnation writes, wherever an edit points."""
+        """Taking a further number does no harm. It is taken where the incarnation writes, wherever an edit points.
+
+        Other settings than its own may open another store, in which a number fences nobody off: there it must be found.
+        """
         specs = storage_specs(self._ctx)
-        if specs:
-            root, own = specs[0].storage.checkpoints, [spec for spec in specs if same_store(specs[0], spec)]
-            namespace = self._owner.namespace
-            await ask_storage(self._ports, namespace, own, lambda storage, _: storage.fence(root, action.job_id))
+        if not specs:
+            return
+        own, root = specs[0], specs[0].storage.checkpoints
+
+        async def fence(storage: Storage, spec: FlinkJobSpec) -> None:
+            if spec is not own and await storage.newest_complete(root, action.job_id) is None:
+                raise StorageError(f"{root} answers, but has nothing of the incarnation to fence off")
+            await storage.fence(root, action.job_id)
+
+        await ask_storage(self._ports, self._owner.namespace, specs, fence)
 
     async def dispose_job_storage(self, action: plan.DisposeJobStorage) -> None:
         """All checkpoints of an incarnation, where it wrote them."""

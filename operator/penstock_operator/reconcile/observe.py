@@ -30,7 +30,6 @@ from penstock_operator.reconcile.steps.shared import (
     effective_spec,
     running_incarnation,
     running_workers,
-    same_store,
     storage_specs,
 )
 from penstock_operator.resources.children import children, optional_children
@@ -227,7 +226,7 @@ async def _storage(ctx: Context, ports: Ports) -> Storage:
 
     async def read(storage: StoragePort, spec: FlinkJobSpec) -> Storage:
         found = await _read(storage, own.storage.checkpoints, questions)
-        if not (same_store(own, spec) or _has_it(found, questions)):
+        if spec is not own and not _has_it(found, questions):
             raise StorageError(f"{spec.storage.checkpoints} answers, but has nothing of the job that runs")
         return found
 
@@ -249,8 +248,14 @@ async def _read(storage: StoragePort, root: str, questions: Questions) -> Storag
 
 
 def _has_it(found: Storage, questions: Questions) -> bool:
-    """Another store than the job's own proves something by what it has, and nothing by what it has not."""
-    return (found.newest is not None or not questions.newest_of) and all(v.ok for v in found.verdicts.values())
+    """What may be another store proves something by what it has, and nothing by what it has not.
+
+    Other settings than the job's own may open another one although they name the same endpoint, or none: a Secret may name
+    one, and if the job's own Secret is gone nobody knows which.
+    """
+    newest = found.newest is not None or not questions.newest_of
+    sealed = found.sealed is not None or not questions.seal
+    return newest and sealed and all(v.ok for v in found.verdicts.values())
 
 
 async def _dependents(ctx: Context, ports: Ports, memory: Memory) -> tuple[str, ...]:

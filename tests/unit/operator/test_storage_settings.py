@@ -90,6 +90,31 @@ def test_a_store_that_has_nothing_of_the_job_proves_nothing() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("found", [True, False], ids=["has-it", "has-nothing"])
+def test_a_secret_that_is_gone_does_not_say_which_store_it_opened(found: bool) -> None:
+    """Another Secret may name another endpoint: there a number fences nobody off, and what is not there proves nothing."""
+
+    async def scenario(world: World) -> None:
+        world.secret("s3-2025")
+        job_id = await deployed(world, with_secret("s3-2025"))
+        other = FakeStorage(world.fault)
+        if found:
+            other.found = dict(world.storage.found)
+        world.storage.opened = lambda spec, secret: other if spec.storage.secret_name == "s3-2026" else None
+        world.cluster.remove("Secret", "default", "s3-2025")
+        world.secret("s3-2026")
+        world.edit(storage={"secretName": "s3-2026"}, job={"upgradeMode": "last-state"})
+        if found:
+            await world.until(lambda: running(world, generation=2))
+            assert other.leaders[job_id] == 1
+        else:
+            await world.until(lambda: stalled(world, "StorageUnavailable", "has nothing of the job that runs"))
+            assert world.condition("Running")["status"] == "True"
+            assert job_id not in other.leaders
+
+    play(scenario)
+
+
 def test_what_a_new_spec_names_is_looked_for_where_it_says() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
