@@ -1,5 +1,5 @@
 """Whether `make test` can run end-to-end tests here, in the few minutes it has for them: nothing to install, and nothing
-to be built from nothing. Exit code 1, and the reason, if not.
+to be built from nothing. Exit code 75 (EX_TEMPFAIL of sysexits.h), and the reason, if not.
 
     python -m tests.e2e.here
 """
@@ -18,6 +18,9 @@ from tools.images import BASE, is_built
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+LEFT_OUT = 75
 
 
 def obstacles() -> Iterator[str]:
@@ -42,7 +45,8 @@ def main() -> int:
         print(
             f"LEFT OUT, the end-to-end tests: {reason}. make test-e2e runs all of them, and installs and builds what they need."
         )
-    return int(reason is not None)
+        return LEFT_OUT
+    return 0
 
 
 if __name__ == "__main__":
