@@ -23,7 +23,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Restore
-from penstock_operator.reconcile.ending import end_overdue
+from penstock_operator.reconcile.ending import end_overdue, is_down
 from penstock_operator.reconcile.restore import (
     FRESH_BY_WISH,
     Lost,
@@ -197,7 +197,7 @@ def _recover_from_newest(ctx: Context, running: Running, reason: str) -> Context
 
 def _rescale(ctx: Context, running: Running) -> Context | None:
     spec, seen = ctx.spec, ctx.seen
-    if spec is None or seen.worker is None or seen.worker.deleting:
+    if spec is None or seen.worker is None or seen.worker.deleting or is_down(ctx):
         return None
     base = revision_spec(ctx, running.revision)
     target = min(spec.job.parallelism, base.job.max_parallelism if base else spec.job.parallelism)

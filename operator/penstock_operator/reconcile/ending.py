@@ -1,4 +1,4 @@
-"""How long a job that is CANCELLING or FAILING is waited for. Pure.
+"""Whether a job is at its end, and how long one that is CANCELLING or FAILING is waited for. Pure.
 
 It ends by itself in a moment; the engine gives its tasks a time and then ends them. What it cannot end, such as a master
 that hangs in a call that never returns, is ended with its pods: the job goes on from the newest complete checkpoint, and
@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from penstock_operator.reconcile.context import Context
+
+
+def is_down(ctx: Context) -> bool:
+    """Nothing runs that could be changed: the job has ended or does not come to its end, or its master is gone."""
+    running, master, engine = ctx.status.running, ctx.seen.master, ctx.seen.engine
+    if running is None or master is None or master.replicas == 0:
+        return True
+    return end_overdue(ctx) or (engine.terminal and engine.job_id == running.job_id)
 
 
 def end_deadline(ctx: Context) -> datetime:

@@ -488,6 +488,44 @@ def test_a_torn_newest_checkpoint_is_not_passed_over() -> None:
     play(scenario)
 
 
+def lose_master(world: World) -> None:
+    world.cluster.remove("Deployment", "default", f"{NAME}-master")
+
+
+@pytest.mark.parametrize("rest", [True, False], ids=["answers", "silent"])
+@pytest.mark.parametrize(
+    "happens",
+    [lambda world: hang(world, "FAILED"), lambda world: hang(world, "FAILING"), lose_master],
+    ids=["fails", "does-not-end", "loses-its-master"],
+)
+def test_a_job_that_goes_down_while_it_is_rescaled_is_recovered(happens: Callable[[World], None], rest: bool) -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.node_capacity = 2
+        world.edit(job={"parallelism": 4})
+        await world.until(lambda: stalled(world, "Unschedulable", "goes on with parallelism 2"))
+        world.rest_down = not rest
+        happens(world)
+        await world.run(30)
+        world.rest_down, world.node_capacity = False, 4
+        await world.until(lambda: running(world, parallelism=4))
+        assert operations(world) == ["Recover", "Rescale", "Deploy"]
+        assert [reason for reason, _ in world.events()].count("Abandoned") == 1
+
+    play(scenario)
+
+
+def test_a_job_that_finishes_while_it_is_rescaled_has_finished() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(ends_at=900)
+        await deployed(world)
+        world.node_capacity = 2
+        world.edit(job={"parallelism": 4})
+        await world.until(lambda: world.settled() and world.status()["phase"] == "Finished")
+
+    play(scenario)
+
+
 def hang(world: World, state: str) -> None:
     """Something in the master does not let go, so that the job never comes to its end."""
     job = world.leading(NAME)

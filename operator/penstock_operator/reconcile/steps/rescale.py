@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from penstock_operator.reconcile.ending import is_down
 from penstock_operator.reconcile.plan import ApplyParallelism, Rescale, ScaleWorkers
 from penstock_operator.reconcile.steps.shared import explain, failed_action, running_incarnation, running_workers
 
@@ -22,6 +23,8 @@ BLIND_AFTER = timedelta(minutes=2)
 
 def add_workers(ctx: Context) -> Decision:
     """Bring up the workers that the greater of both parallelisms needs, and wait for their slots."""
+    if is_down(ctx):
+        return _give_up(ctx)
     op, running, worker = ctx.op, ctx.status.running, ctx.seen.worker
     if running is None or worker is None or op.target_parallelism is None:
         return ctx.end("Abandoned", "there is nothing to rescale").done()
@@ -34,6 +37,12 @@ def add_workers(ctx: Context) -> Decision:
     if op.target_parallelism > running.parallelism and ctx.seen.engine.slots_total < op.target_parallelism:
         return _short_of_slots(ctx, op.target_parallelism)
     return ctx.advance(attempt=0)
+
+
+def _give_up(ctx: Context) -> Decision:
+    """First the job is brought back, and with the parallelism that is wished by then."""
+    why = f"the job is {ctx.seen.engine.state or 'without its master'}, so that nothing can be rescaled"
+    return ctx.tell("Abandoned", why).end("Abandoned", why).done()
 
 
 def _short_of_slots(ctx: Context, target: int) -> Decision:
@@ -50,6 +59,8 @@ def _short_of_slots(ctx: Context, target: int) -> Decision:
 
 def rescale(ctx: Context) -> Decision:
     """Have the engine redistribute the job."""
+    if is_down(ctx):
+        return _give_up(ctx)
     op, running, engine = ctx.op, ctx.status.running, ctx.seen.engine
     target = op.target_parallelism
     if running is None or target is None:
