@@ -1,10 +1,10 @@
 """The hashmap backend: state as Python objects in dictionaries of the worker process.
 
 Access costs a few dictionary operations; accumulators that are read and written by the batch may be numpy columns instead
-(`accumulator_table`). A snapshot freezes what changed (`tables`, `codec.Codec.freeze`), the upload
-encodes and writes it (`hashmap_snapshot`); which files a checkpoint consists of is decided in `chain`, whose head is the
-essay to read first. A restore reads segments (`segment`, `restoring`) and decodes a state when it is registered, because
-only then its type is known; a state nobody registers is carried along undecoded.
+(`accumulator_table`). A snapshot freezes what changed (`tables`, `codec.Codec.freeze`), the upload encodes and writes it
+(`hashmap_snapshot`); which files a checkpoint consists of is decided in `chain`, whose head is the essay to read first. A
+restore reads segments (`segment`, `restoring`) and decodes a state when it is registered, because only then its type is
+known; a state nobody registers is carried along undecoded.
 """
 
 from __future__ import annotations
