@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from penstock_operator.connections import connections
 from penstock_operator.controller import Controller
 from penstock_operator.engine.client import HttpEngine
 from penstock_operator.errors import KubeError
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REST_TIMEOUT = 10.0
+MASTERS = 100
+"""Connections to the jobs' masters."""
 KINDS_POLL = 5.0
 
 
@@ -79,7 +82,8 @@ class Process:
         renewing = asyncio.create_task(self._leadership.keep(unfenced) if self.config.elect else _for_ever())
         cluster = HttpCluster(self.credentials, fence=fence, count=self.metrics.requests.add)
         storages = PenstockStorages(fence=fence)
-        async with httpx.AsyncClient(timeout=REST_TIMEOUT, trust_env=False) as http:
+        transport = connections(MASTERS)
+        async with httpx.AsyncClient(timeout=REST_TIMEOUT, trust_env=False, transport=transport) as http:
             ports = Ports(
                 cluster,
                 lambda namespace, name, token: self._engine(http, namespace, name, token, fence),

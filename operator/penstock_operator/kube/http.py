@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from penstock_operator.connections import connections
 from penstock_operator.errors import AlreadyExists, Conflict, Denied, Invalid, KubeError, QuotaExceeded, Unavailable
 from penstock_operator.fence import no_fence
 from penstock_operator.kube.cluster import POD, Kind, Manifest, kind_of
-
-# httpcore asks for this package several times in every request; where there is none, each time by a search of the path
-if importlib.util.find_spec("sniffio") is None:
-    sys.modules.setdefault("sniffio", None)  # type: ignore[arg-type]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,8 +23,6 @@ FIELD_MANAGER = "penstock-operator"
 RULES = Kind("authorization.k8s.io/v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews")
 Rules = list[dict[str, Any]]
 CONNECTIONS = 32
-KEPT = 90.0
-"""Seconds for which a connection that is not used is kept: a TLS handshake costs more than ten requests."""
 _APPLY = {"fieldManager": FIELD_MANAGER, "force": "true"}
 
 
@@ -52,14 +45,11 @@ class HttpCluster:
         self._credentials = credentials
         self._fence = fence
         self._count = count
-        limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS, keepalive_expiry=KEPT)
         self._http = httpx.AsyncClient(
             base_url=credentials.server,
-            verify=credentials.tls,
             timeout=timeout,
-            limits=limits,
             trust_env=False,
-            transport=transport,
+            transport=transport or connections(CONNECTIONS, credentials.tls),
         )
 
     async def close(self) -> None:
