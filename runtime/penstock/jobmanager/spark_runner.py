@@ -205,11 +205,11 @@ class SparkRunner:
             self._cluster.cancel(group)
 
     def close(self) -> None:
+        self._placement, self._task_managers = [], []
+        self._cluster.slots.release(self)
         if self._broadcast is not None:
             self._broadcast.destroy()
             self._broadcast = None
-        self._placement, self._task_managers = [], []
-        self._cluster.slots.release(self)
 
 
 def _split(block: bytes) -> list[LevelAck]:
