@@ -156,7 +156,8 @@ class Controller:
                 return
             try:
                 seconds = pause.total_seconds() if pause is not None else 0.0
-                await asyncio.wait_for(runner.wake.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await runner.wake.wait()
             except TimeoutError:
                 continue
 
@@ -164,7 +165,8 @@ class Controller:
         async with self._gate:
             begun = time.monotonic()
             try:
-                return await asyncio.wait_for(loop.reconcile(), PASS_TIMEOUT)
+                async with asyncio.timeout(PASS_TIMEOUT):
+                    return await loop.reconcile()
             finally:
                 self._metrics.passes.observe(kind, value=time.monotonic() - begun)
 

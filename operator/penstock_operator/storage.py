@@ -134,7 +134,8 @@ class PenstockStorage:
     async def _run(self, call: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
         try:
-            return await asyncio.wait_for(loop.run_in_executor(self.pool, _translated, call), CALL_TIMEOUT)
+            async with asyncio.timeout(CALL_TIMEOUT):
+                return await loop.run_in_executor(self.pool, _translated, call)
         except TimeoutError as error:
             msg = f"checkpoint storage did not answer within {CALL_TIMEOUT:.0f} s"
             raise StorageError(msg) from error

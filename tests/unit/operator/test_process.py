@@ -227,6 +227,23 @@ def test_errors_are_counted_and_tried_again() -> None:
     asyncio.run(scenario())
 
 
+def test_loops_that_are_woken_as_they_are_stopped_stop() -> None:
+    async def scenario() -> None:
+        control = Control()
+        control.world.apply(flinkjob())
+        for _ in range(3):
+            await control.settle()
+        await asyncio.sleep(0.5)
+        control.controller.wake("FlinkJob", "default", "weather")
+        await asyncio.wait_for(control.controller.close(), 10)
+        before = list(control.world.fault.calls)
+        control.world.edit(image="job:2")
+        await asyncio.sleep(0.5)
+        assert control.world.fault.calls == before
+
+    asyncio.run(scenario())
+
+
 def test_a_process_that_does_not_lead_any_more_stops() -> None:
     async def scenario() -> None:
         control = Control()
