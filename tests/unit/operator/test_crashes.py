@@ -52,8 +52,12 @@ def at_every_call(scenario: Scenario, mode: Mode) -> None:
             raise AssertionError(f"{scenario.name}, {world.fault.struck}: {error}") from None
         return len(world.fault.calls), world.fault.struck
 
+    def any_struck(numbers: range) -> bool:
+        return any(struck for _, struck in each(numbers, with_fault))
+
     [(calls, _)] = each([0], with_fault)
-    assert any(struck for _, struck in each(some(calls), with_fault)), f"none of {calls} calls was struck"
+    # Not every call can fail in every mode: of a short flow a stride may take none that can.
+    assert any_struck(some(calls)) or any_struck(range(1, calls + 1)), f"none of {calls} calls was struck"
 
 
 @pytest.mark.timeout(600)
