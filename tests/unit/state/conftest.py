@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from penstock.state import chain, hashmap_snapshot, segment, tables
 from tests.unit.state.support import KINDS, Backends
 
 settings.register_profile("state", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -18,3 +19,15 @@ def backends(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend
     made = Backends(request.param, tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that logs, merges and several blocks occur with few keys."""
+    monkeypatch.setattr(chain, "SMALL_ENTRIES", 0)
+    monkeypatch.setattr(chain, "FULL_SHARE", 0.9)
+    monkeypatch.setattr(chain, "MOST_LOGS", 6)
+    monkeypatch.setattr(chain, "MERGE_WIDTH", 3)
+    monkeypatch.setattr(hashmap_snapshot, "FILE_ELEMENTS", 8)
+    monkeypatch.setattr(segment, "BLOCK_ELEMENTS", 3)
+    monkeypatch.setattr(tables, "LARGE", 4)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.state import accumulator_table, chain, hashmap_snapshot, segment, tables
+from penstock.state import accumulator_table, chain
 from penstock.state.key_groups import key_group
 from penstock.state.packed_keys import PackedKeys
 from tests.unit.state.support import MAX_PARALLELISM, Backends, at, content
@@ -128,16 +128,9 @@ steps = st.one_of(
 
 
 @pytest.fixture(autouse=True)
-def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that logs, merges, rounds and several blocks occur with few keys, and columns come back at once."""
-    monkeypatch.setattr(chain, "SMALL_ENTRIES", 0)
-    monkeypatch.setattr(chain, "FULL_SHARE", 0.9)
+def columns_at_once(small_sizes: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that rounds occur with few keys, too, and columns come back at once."""
     monkeypatch.setattr(chain, "FAST_SHARE", 0.9)
-    monkeypatch.setattr(chain, "MOST_LOGS", 6)
-    monkeypatch.setattr(chain, "MERGE_WIDTH", 3)
-    monkeypatch.setattr(hashmap_snapshot, "FILE_ELEMENTS", 8)
-    monkeypatch.setattr(segment, "BLOCK_ELEMENTS", 3)
-    monkeypatch.setattr(tables, "LARGE", 4)
     monkeypatch.setattr(accumulator_table, "_PATIENCE", 0)
     monkeypatch.setattr(accumulator_table, "_FEW", 1)
 

@@ -24,7 +24,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from penstock.state import chain, hashmap_snapshot, segment, tables
 from penstock.state.factory import create_timer_service
 from penstock.state.key_groups import key_group
 from tests.unit.state.support import LIST, MAP, MAX_PARALLELISM, SUM, VALUE, Backends, at, content
@@ -314,17 +313,6 @@ class Machine(RuleBasedStateMachine):
 
 class RocksDBMachine(Machine):
     kind = "rocksdb"
-
-
-@pytest.fixture
-def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chain, "SMALL_ENTRIES", 0)
-    monkeypatch.setattr(chain, "FULL_SHARE", 0.9)
-    monkeypatch.setattr(chain, "MOST_LOGS", 6)
-    monkeypatch.setattr(chain, "MERGE_WIDTH", 3)
-    monkeypatch.setattr(hashmap_snapshot, "FILE_ELEMENTS", 8)
-    monkeypatch.setattr(segment, "BLOCK_ELEMENTS", 3)
-    monkeypatch.setattr(tables, "LARGE", 4)
 
 
 @pytest.mark.usefixtures("small_sizes")
