@@ -54,7 +54,7 @@ class PipelinedRunner(SparkRunner):
         self._uploaded = []
         self._epoch = -1
         while not self._frames.empty():
-            self._frames.get()
+            self._log_dropped(self._frames.get(), "it came before the attempt began")
 
     def run_epoch(self, commands: list[EpochCommand]) -> list[LevelAck]:
         attempt = self._attempt
@@ -90,22 +90,34 @@ class PipelinedRunner(SparkRunner):
                 if self._job is None or not self._job.is_alive():
                     raise EpochFailed(self._why("the Spark job of the attempt has ended")) from self._job_error
                 continue
-            if isinstance(item, Hello):
-                if item.attempt == attempt.number:
-                    raise EpochFailed(self._why(f"the task of slot {item.slot}, level {item.level} is gone"))
-                continue
             if item.attempt != attempt.number:
+                self._log_dropped(item, f"attempt {attempt.number} is the one that runs")
                 continue
+            if isinstance(item, Hello):
+                raise EpochFailed(self._why(f"the task of slot {item.slot}, level {item.level} is gone"))
             if item.failure is not None:
                 return [item]
             if item.is_brief:
                 self._uploaded += item.snapshots
             elif item.epoch == self._epoch:
                 acks[item.slot, item.level] = item
+            else:
+                self._log_dropped(item, f"epoch {self._epoch} is the one that is waited for")
         complete = list(acks.values())
         complete[0].snapshots = [*self._uploaded, *complete[0].snapshots]
         self._uploaded = []
         return complete
+
+    @staticmethod
+    def _log_dropped(item: LevelAck | Hello, reason: str) -> None:
+        """Nothing that a task says goes unheard, even if nobody waits for it any more."""
+        task = f"slot {item.slot}, level {item.level} of attempt {item.attempt}"
+        if isinstance(item, Hello):
+            log.info("the connection of %s has ended: %s", task, reason)
+        elif item.failure is not None:
+            log.warning("a failure of %s is left alone: %s\n%s", task, reason, item.failure.traceback)
+        else:
+            log.info("an ack of %s for epoch %d is left alone: %s", task, item.epoch, reason)
 
     def _why(self, seen: str) -> str:
         """The Spark job's own error says more, if it comes within a moment."""

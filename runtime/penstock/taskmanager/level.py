@@ -99,6 +99,8 @@ class LevelTask:
         self._guard(self._end, command)
 
     def _begin(self, command: EpochCommand) -> None:
+        # First of all: an ack without it says nothing to anybody, least of all that this start has failed.
+        self._attempt = command.attempt
         if command.processing_time is not None:
             set_time = getattr(self.environment.clock, "set", None)
             if set_time is not None:
@@ -113,7 +115,6 @@ class LevelTask:
                 f"this worker holds that after epoch {self._epoch}"
             )
         self._epoch = command.epoch
-        self._attempt = command.attempt
         now = self.environment.clock.now_ms()
         for subtask in self._subtasks:
             subtask.notify(command.completed, command.aborted)
