@@ -22,6 +22,8 @@ _UNSEEN = "ContainerStatusUnknown"
 """What the kubelet says of a container that it never started, or whose end it did not see."""
 _KILLED = frozenset({137, 143})
 """Exit codes after SIGKILL and SIGTERM."""
+EXIT_FENCED = 75
+"""Exit code of a master that another one has taken over from (`penstock.jobmanager.master_process`)."""
 _FAIR = timedelta(minutes=5)
 """A check that was given less than this before its pod's deadline had no fair chance: its image came late."""
 QUOTA_REMEDY = "Raise the quota of the namespace, or lower the resources or the parallelism"
@@ -95,6 +97,13 @@ def _container(container: Mapping[str, Any]) -> Iterator[Trouble]:
             if reason == "CreateContainerConfigError"
             else "Look at the image, and at volumes and commands in the podTemplate",
         )
+    elif reason == "CrashLoopBackOff" and _exit_code(container) == EXIT_FENCED:
+        yield Trouble(
+            "Fenced",
+            f"another JobManager took the job over from this master: {last_words(container)}",
+            "Only one may run under a job id. Look for a `penstock master` that was started by hand, a FlinkJob elsewhere with "
+            "the same job id and checkpoint directory, or a pod on a node that is cut off; when it is gone, the job goes on",
+        )
     elif reason == "CrashLoopBackOff":
         yield Trouble(
             "CrashLoopBackOff", f"the container ends again and again: {last_words(container)}", "Look at its log"
@@ -149,6 +158,11 @@ def first_failure(pod: Mapping[str, Any]) -> str:
         if container.get("state", {}).get("terminated", {}).get("exitCode"):
             return f"the container {container.get('name')} failed: {last_words(container)}"
     return "the check's container never ran"
+
+
+def _exit_code(container: Mapping[str, Any]) -> int | None:
+    code = container.get("lastState", {}).get("terminated", {}).get("exitCode")
+    return None if code is None else int(code)
 
 
 def last_words(container: Mapping[str, Any]) -> str:

@@ -58,6 +58,7 @@ class _Rule:
     fault: Fault
     match: str
     left: int
+    skip: int = 0
 
 
 @dataclass
@@ -88,10 +89,16 @@ class FaultyStore:
         self._late: list[Callable[[], object]] = []
         self._lock = threading.Lock()
 
-    def inject(self, operation: str, fault: Fault, *, match: str = "", times: int = 1) -> None:
-        """The next `times` calls of `operation` (`put`, `get`, …, `*`) on a URL that contains `match` fail so."""
+    def inject(self, operation: str, fault: Fault, *, match: str = "", times: int = 1, skip: int = 0) -> None:
+        """The next `times` calls of `operation` (`put`, `get`, …, `*`) on a URL that contains `match` fail so, after `skip`."""
         with self._lock:
-            self._rules.append(_Rule(operation, fault, match, times))
+            self._rules.append(_Rule(operation, fault, match, times, skip))
+
+    def heal(self) -> None:
+        """No more faults; what is late stays so."""
+        with self._lock:
+            self._rules.clear()
+            self.is_away = False
 
     def land_late(self) -> list[BaseException | None]:
         """Carry out the late requests; for each None or what the store said to it (nobody else hears it)."""
@@ -181,6 +188,9 @@ class FaultyStore:
         with self._lock:
             for rule in self._rules:
                 if rule.left and rule.operation in (operation, "*") and rule.match in url:
+                    if rule.skip:
+                        rule.skip -= 1
+                        continue
                     rule.left -= 1
                     return rule.fault
         return None

@@ -16,7 +16,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.checkpoint.fencing import Leadership, read_bases
+from penstock.checkpoint.fencing import Candidate, read_bases
 from penstock.checkpoint.layout import checkpoint_folder
 from penstock.checkpoint.lineage import Base, History, ManifestId, history, needed_bases, next_checkpoint_id
 from penstock.checkpoint.object_store import base_name, parent_url
@@ -24,6 +24,7 @@ from penstock.checkpoint.snapshots import Snapshot, resolve
 from penstock.common.errors import SnapshotNotFound, SnapshotTorn, StorageError
 
 if TYPE_CHECKING:
+    from penstock.checkpoint.fencing import Leadership
     from penstock.checkpoint.manifest import Manifest
     from penstock.checkpoint.storage import CheckpointStorage
 
@@ -74,12 +75,12 @@ def take_over(
     name: str = "",
     restore_path: str | None = None,
     restore_token: str = "",
-    previous: Leadership | None = None,
+    candidate: Candidate | None = None,
 ) -> Recovery:
     """Claim the next epoch and choose the snapshot to go on from.
 
-    `previous`: this JobManager's own leadership until now (failover, rescale). Then the claim is refused if somebody else
-    took over meanwhile; without it, whoever leads is fenced.
+    `candidate`: this JobManager, for all of its attempts (failover, rescale). Its first claim fences whoever leads; later
+    ones are refused if somebody else took over meanwhile. Without it: a new one of that `name`.
 
     Without `restore_path` that is the newest checkpoint of the job's history, or what the last leader started from if it
     stored none, or nothing. A `restore_path` counts once: a JobManager that is started again with the same arguments
@@ -94,7 +95,7 @@ def take_over(
     token = restore_token or (restore_path or "")
     if restore_path and token != _newest_token(read_bases(storage)):
         resolve(restore_path, stores=storage.stores)  # refuse a wrong path before anybody is fenced
-    leadership = previous.renew(name) if previous is not None else Leadership.take(storage, name)
+    leadership = (candidate or Candidate(storage, name)).claim()
     try:
         return _look(storage, leadership, restore_path, token)
     except StorageError:

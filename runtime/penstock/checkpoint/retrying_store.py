@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
+READ_ATTEMPTS = 3
+"""What seems damaged may only have been cut off on the way: it is read this often before that is believed."""
 _READS = frozenset({"read", "look at", "copy"})
 
 
@@ -91,7 +93,7 @@ class RetryingStore:
             return True
         except ObjectExists:
             try:
-                return self.get(url) == content
+                return any(self.get(url) == content for _ in range(READ_ATTEMPTS))
             except ObjectMissing:  # deleted since: whoever did so had a claim on the name
                 return False
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from penstock.checkpoint.checksum import checksum_of, file_checksum
 from penstock.checkpoint.layout import is_safe_relative, new_shared_path
 from penstock.checkpoint.object_store import ObjectMissing, join_url
-from penstock.checkpoint.storage import READ_ATTEMPTS
+from penstock.checkpoint.retrying_store import READ_ATTEMPTS
 from penstock.common.errors import CorruptStateFile, SnapshotTorn, StorageError
 from penstock.state.backend import FileRef
 

@@ -7,7 +7,9 @@ module too; what needs the engine's types is in `state_files`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from penstock.checkpoint.codec import decode_manifest
 from penstock.checkpoint.layout import (
@@ -17,17 +19,17 @@ from penstock.checkpoint.layout import (
     parse_checkpoint_folder,
 )
 from penstock.checkpoint.object_store import ObjectInfo, ObjectMissing, join_url, normalize_url, relative_url
-from penstock.checkpoint.retrying_store import DEFAULT_POLICY, RetryingStore, RetryPolicy, Stores
+from penstock.checkpoint.retrying_store import DEFAULT_POLICY, READ_ATTEMPTS, RetryingStore, RetryPolicy, Stores
 from penstock.common.errors import SnapshotNotFound, SnapshotTorn, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from penstock.checkpoint.manifest import Manifest
     from penstock.checkpoint.state_files import StateFileReader, StateFileWriter
 
-READ_ATTEMPTS = 3
-"""What seems damaged may only have been cut off on the way: it is read this often before that is believed."""
+R = TypeVar("R", bound=msgspec.Struct)
+T = TypeVar("T")
 
 
 class CheckpointStorage:
@@ -141,14 +143,38 @@ def _reopen(root_url: str, job_id: str, options: dict[str, Any], policy: RetryPo
 
 
 def read_manifest(store: RetryingStore, url: str) -> Manifest:
-    """Read and decode; a manifest that seems cut off is read again, in case only the answer was.
+    """Read and decode.
 
     Raises:
         ObjectMissing, SnapshotTorn, StateFormatUnsupported.
     """
+    return _read_whole(store, url, decode_manifest)
+
+
+def read_record(storage: CheckpointStorage, path: str, type: type[R], remedy: str) -> R:
+    """Read and decode one of the small JSON records of a job's folder.
+
+    Raises:
+        ObjectMissing: there is none.
+        SnapshotTorn: it cannot be decoded; tells `remedy`.
+    """
+
+    def decode(content: bytes, url: str) -> R:
+        try:
+            return msgspec.json.decode(content, type=type)
+        except msgspec.MsgspecError as error:
+            raise SnapshotTorn(
+                f"{url} is not a readable record ({len(content)} bytes): {error}", remedy=remedy
+            ) from error
+
+    return _read_whole(storage.store, storage.url_of(path), decode)
+
+
+def _read_whole(store: RetryingStore, url: str, decode: Callable[[bytes, str], T]) -> T:
+    """What seems cut off is read again, in case only the answer was."""
     for _ in range(READ_ATTEMPTS - 1):
         try:
-            return decode_manifest(store.get(url), url)
+            return decode(store.get(url), url)
         except SnapshotTorn:
             continue
-    return decode_manifest(store.get(url), url)
+    return decode(store.get(url), url)

@@ -24,7 +24,8 @@ PenstockError
 └── RecoverableError             nobody: the engine fails over by itself
     ├── EpochFailed
     ├── StateNotLocal
-    └── Fenced                   another JobManager has taken over; this one stops
+    ├── Fenced                   another JobManager has taken over; this one stops
+    └── JobSuspended             the process was told to leave; the job goes on where it is started again
 """
 
 from __future__ import annotations
@@ -161,3 +162,7 @@ class StateNotLocal(RecoverableError):
 
 class Fenced(RecoverableError):
     code = "FENCED"
+
+
+class JobSuspended(RecoverableError):
+    code = "JOB_SUSPENDED"

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.checkpoint.coordinator import CheckpointCoordinator
 from penstock.checkpoint.events import Event, JobDescription
-from penstock.checkpoint.fencing import Leadership
+from penstock.checkpoint.fencing import Candidate
 from penstock.checkpoint.layout import checkpoint_folder
 from penstock.checkpoint.manifest import OperatorInfo, SourceState
 from penstock.checkpoint.probe import probe
@@ -62,7 +62,7 @@ class JobCheckpoints:
             self._pool,
         )
         self._plan: RestorePlan | None = None
-        self._leadership: Leadership | None = None
+        self._candidate = Candidate(self.storage, job_id)
         self._recovery: Recovery | None = None
         self._unconfirmed: dict[str, list[Any]] = {}
 
@@ -108,13 +108,7 @@ class JobCheckpoints:
 
     def take_over(self) -> Recovery:
         """Claim the next epoch of leadership and find what the attempt starts from; nothing else is touched."""
-        recovery = take_over(
-            self.storage,
-            name=self.storage.job_id,
-            restore_path=self._restore_path or None,
-            previous=self._leadership,
-        )
-        self._leadership = recovery.leadership
+        recovery = take_over(self.storage, restore_path=self._restore_path or None, candidate=self._candidate)
         self._recovery = recovery
         return recovery
 

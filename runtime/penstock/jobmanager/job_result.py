@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.checkpoint.object_store import ObjectMissing
-from penstock.checkpoint.storage import CheckpointStorage
+from penstock.checkpoint.storage import CheckpointStorage, read_record
 from penstock.common.errors import SnapshotTorn
 from penstock.common.job_status import JobStatus
 
@@ -49,14 +49,12 @@ def read_result(storage: CheckpointStorage) -> JobStatus | None:
         SnapshotTorn: the record cannot be read.
         StorageError: the store does not answer.
     """
+    remedy = "it says how the job ended; remove it only if the job is to run again under this id"
     try:
-        content = storage.read(RESULT)
+        status = read_record(storage, RESULT, ResultRecord, remedy).status
     except ObjectMissing:
         return None
     try:
-        return JobStatus(msgspec.json.decode(content, type=ResultRecord).status)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise SnapshotTorn(
-            f"{storage.url_of(RESULT)} is not a readable record ({len(content)} bytes): {error}",
-            remedy="it says how the job ended; remove it only if the job is to run again under this id",
-        ) from error
+        return JobStatus(status)
+    except ValueError as error:
+        raise SnapshotTorn(f"{storage.url_of(RESULT)} is not a readable record: {error}", remedy=remedy) from error

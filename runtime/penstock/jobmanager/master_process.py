@@ -3,6 +3,11 @@
 It outlives its job when `execution.shutdown-on-application-finish` is false, as the operator sets it: who asks how the job
 ended must get an answer, and a container that ends is started again. SIGTERM leaves the job as it is, with its
 checkpoints; the next master goes on from them.
+
+A master that another one has taken over from does not stay for ever: it answers SUSPENDED for a minute and ends with exit
+code 75. Kubernetes removes it meanwhile if another pod stands in its place, as after a node was cut off; if it is the only
+one that should run, it is started again and takes over. Two that are both started again and again take turns at the pace of
+these minutes, and everybody sees why.
 """
 
 from __future__ import annotations
@@ -17,12 +22,16 @@ from contextlib import contextmanager
 
 from penstock.common import options
 from penstock.common.configuration import Configuration
-from penstock.common.errors import InvalidJob, PenstockError
+from penstock.common.errors import Fenced, InvalidJob, JobSuspended, PenstockError
 from penstock.common.job_status import JobStatus
 from penstock.jobmanager.session import ClusterProvider, Session, SubmitOptions
 
 LEAVE_S = 20.0
 """How long a job may take to come to an epoch's end when the process is to go."""
+FENCED_STAY_S = 60.0
+"""How long a master that was superseded answers before it ends."""
+EXIT_FENCED = 75
+"""EX_TEMPFAIL of sysexits.h: start it again if it is still wanted. The Kubernetes operator knows it (`troubles`)."""
 _ENDED_WELL = (JobStatus.FINISHED, JobStatus.CANCELED)
 
 logger = logging.getLogger(__name__)
@@ -35,7 +44,9 @@ def run_master_process(
     program: Callable[[Session], None],
     told: threading.Event | None = None,
 ) -> int:
-    """Serve REST, run the program, stay as long as the settings say; returns the exit code (0: it ended well).
+    """Serve REST, run the program, stay as long as the settings say; returns the exit code.
+
+    0: the job finished or was cancelled; 75: another master has taken over; 1: it failed, or was left as it is.
 
     Args:
         program: runs the user's program; its jobs go to the session.
@@ -51,14 +62,20 @@ def run_master_process(
         with _leaving_on_sigterm(session, told):
             failure = _run(session, program)
             if session.dispatcher.jobs() and not settings.get(options.SHUTDOWN_ON_FINISH):
-                told.wait()
+                told.wait(FENCED_STAY_S if _is_fenced(session) else None)
     finally:
         _suspend(session)
         if server is not None:
             server.stop()
         provider.stop()
+    if _is_fenced(session):
+        return EXIT_FENCED
     ended = [master.history.status for master in session.dispatcher.jobs()]
     return 0 if failure is None and ended and all(status in _ENDED_WELL for status in ended) else 1
+
+
+def _is_fenced(session: Session) -> bool:
+    return any(isinstance(master.error, Fenced) for master in session.dispatcher.jobs())
 
 
 def log_to_stdout() -> None:
@@ -81,7 +98,9 @@ def _run(session: Session, program: Callable[[Session], None]) -> BaseException 
     except Exception as error:
         if not session.dispatcher.jobs():
             raise
-        if isinstance(error, PenstockError):
+        if isinstance(error, JobSuspended):
+            logger.info("%s", error)
+        elif isinstance(error, PenstockError):
             logger.error("the program ended: %s", error)
         else:
             traceback.print_exc()

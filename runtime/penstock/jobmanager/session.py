@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from penstock.common import options
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.configuration import Configuration
-from penstock.common.errors import ClusterError, InvalidJob, PenstockError
+from penstock.common.errors import ClusterError, InvalidJob, JobSuspended, PenstockError
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
@@ -259,11 +259,27 @@ def _in_background(work: Callable[[], Any]) -> CompletableFuture[Any]:
 
 
 def raise_if_failed(master: JobMaster) -> None:
-    """Raise what made the job fail: the user's frames first."""
+    """Raise what made the job fail, the user's frames first; or why it was left before it came to its end.
+
+    Raises:
+        Fenced: another JobManager has taken over.
+        JobSuspended: this process was told to leave the job as it is.
+    """
+    if master.history.status is JobStatus.SUSPENDED:
+        raise _left(master)
     if master.history.status is not JobStatus.FAILED:
         return
     is_told = isinstance(master.error, JobFailed | PenstockError)
     raise failure_of(master.error) from None if is_told else master.error
+
+
+def _left(master: JobMaster) -> PenstockError:
+    if isinstance(master.error, PenstockError):
+        return master.error
+    return JobSuspended(
+        f"job {master.program.name!r} ({master.job_id}) was left as it is: this process was told to end",
+        remedy="the job goes on from its newest checkpoint when a master is started with the same job id",
+    )
 
 
 def check_runner(graph: JobGraph, settings: JobSettings) -> None:

@@ -157,7 +157,7 @@ def test_a_job_checkpoints_fails_over_and_ends(
     assert verify(savepoint.url, stores=storage.stores, checksums=True).is_complete
 
     coordinator.end_attempt("a worker was lost", 200)
-    again = take_over(storage, previous=recovery.leadership)
+    again = take_over(storage, candidate=recovery.leadership.candidate)
     again.begin()
     assert again.snapshot is not None
     assert again.snapshot.manifest.checkpoint_id == 5

@@ -66,7 +66,7 @@ class TestFailure:
         assert len(bench.files()) == 1
         assert bench.coordinator.latest is None
         bench.faulty.land_late()
-        assert take_over(bench.storage, previous=None).snapshot is not None, "a crash now would go on from it"
+        assert take_over(bench.storage, candidate=None).snapshot is not None, "a crash now would go on from it"
 
     def test_one_in_doubt_is_subsumed_by_the_next(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, tolerable_failures=9)
@@ -118,7 +118,7 @@ class TestFailure:
         bench.coordinator.tick(bench.now)
         bench.coordinator.end_attempt("a worker was lost", bench.now)
         bench.executor.run_all()
-        bench.begin(previous=bench.recovery.leadership)
+        bench.begin(candidate=bench.recovery.leadership.candidate)
         assert bench.settle() == []
         assert bench.recovery.snapshot is not None, "its put landed before the new attempt looked"
         assert bench.complete(b"b").checkpoint_id == 2

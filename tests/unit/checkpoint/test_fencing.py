@@ -5,11 +5,19 @@ from __future__ import annotations
 import concurrent.futures
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from penstock.checkpoint.codec import encode_manifest
 from penstock.checkpoint.faults import Fault, FaultyStore
-from penstock.checkpoint.fencing import Leadership, PublishOutcome, list_leader_folder, read_bases
+from penstock.checkpoint.fencing import (
+    Candidate,
+    ClaimRecord,
+    Leadership,
+    PublishOutcome,
+    list_leader_folder,
+    read_bases,
+)
 from penstock.checkpoint.layout import base_path, claim_path
 from penstock.checkpoint.lineage import Base, ManifestId
 from penstock.checkpoint.recovery import take_over
@@ -95,6 +103,80 @@ class TestClaims:
         Leadership.take(storage)
         with pytest.raises(Fenced):
             second.renew()
+
+    @pytest.mark.parametrize("kept", [0, 1], ids=["first", "renewed"])
+    @pytest.mark.parametrize("fault", [Fault.TIMEOUT_AFTER, Fault.TIMEOUT_BEFORE, Fault.LATE, Fault.DENIED])
+    def test_a_claim_without_an_answer_is_ones_own(
+        self, storage: CheckpointStorage, faulty: FaultyStore, kept: int, fault: Fault
+    ) -> None:
+        candidate = Candidate(storage)
+        for _ in range(kept):
+            candidate.claim()
+        lost = claim_path(kept + 1)
+        faulty.inject("put", fault, match=lost)
+        faulty.inject("put", Fault.TIMEOUT_BEFORE, match=lost, times=10**9)
+        with pytest.raises(StorageError):
+            candidate.claim()
+        faulty.heal()
+        faulty.land_late()
+        leadership = candidate.claim()
+        assert leadership.epoch == (kept + 1 if fault in (Fault.TIMEOUT_BEFORE, Fault.DENIED) else kept + 2)
+        leadership.begin(Base(leadership.epoch, 1))
+        assert leadership.publish(manifest(1, epoch=leadership.epoch)) is PublishOutcome.COMPLETE
+
+    def test_a_claim_that_lands_as_it_is_tried_again_is_ones_own(
+        self, storage: CheckpointStorage, faulty: FaultyStore
+    ) -> None:
+        candidate = Candidate(storage)
+        candidate.claim()
+        faulty.inject("put", Fault.LATE, match="leader/2")
+        faulty.inject("put", Fault.TIMEOUT_BEFORE, match="leader/2", times=10**9)
+        with pytest.raises(StorageError):
+            candidate.claim()
+        faulty.heal()
+        with delayed_put(faulty, "leader/2", candidate.claim) as outcome:
+            faulty.land_late()
+        assert isinstance(outcome[0], Leadership), outcome
+        assert outcome[0].epoch == 3
+
+    @pytest.mark.parametrize("fault", [Fault.TIMEOUT_AFTER, Fault.DENIED])
+    def test_a_look_without_an_answer_behind_the_claim_is_tried_again(
+        self, storage: CheckpointStorage, faulty: FaultyStore, fault: Fault
+    ) -> None:
+        candidate = Candidate(storage)
+        candidate.claim()
+        faulty.inject("list", fault, skip=1, times=10**9)
+        with pytest.raises(StorageError):
+            candidate.claim()
+        faulty.heal()
+        assert candidate.claim().epoch == 3
+
+    def test_a_claim_without_an_answer_does_not_hide_a_successor(
+        self, storage: CheckpointStorage, faulty: FaultyStore
+    ) -> None:
+        candidate = Candidate(storage)
+        candidate.claim()
+        faulty.inject("put", Fault.TIMEOUT_AFTER, match="leader/2")
+        faulty.inject("put", Fault.TIMEOUT_BEFORE, match="leader/2", times=10**9)
+        with pytest.raises(StorageError):
+            candidate.claim()
+        faulty.heal()
+        Leadership.take(storage, "successor")
+        with pytest.raises(Fenced, match=r"superseded by 3: another JobManager has taken over \(successor/"):
+            candidate.claim()
+
+    def test_a_successor_at_the_number_whose_put_never_arrived_fences(
+        self, storage: CheckpointStorage, faulty: FaultyStore
+    ) -> None:
+        candidate = Candidate(storage)
+        candidate.claim()
+        faulty.inject("put", Fault.TIMEOUT_BEFORE, match="leader/2", times=10**9)
+        with pytest.raises(StorageError):
+            candidate.claim()
+        faulty.heal()
+        assert Leadership.take(storage).epoch == 2
+        with pytest.raises(Fenced):
+            candidate.claim()
 
     def test_a_zombie_that_renews_at_the_same_moment_loses(
         self, storage: CheckpointStorage, faulty: FaultyStore
@@ -206,10 +288,36 @@ class TestPublish:
         assert "superseded" in problems[1]
 
     def test_two_writers_with_one_number_stop(self, storage: CheckpointStorage) -> None:
+        """A store without conditional puts gave both of them the claim."""
         leader = lead(storage)
+        storage.put(claim_path(1), msgspec.json.encode(ClaimRecord(1, "the other one", 0)))
         leader.publish(manifest(1))
         with pytest.raises(Fenced, match="another writer with the same number"):
             leader.publish(manifest(1, trigger_timestamp=99))
+
+    def test_who_holds_the_claim_is_not_fenced_by_a_manifest_of_its_own(self, storage: CheckpointStorage) -> None:
+        leader = lead(storage)
+        leader.publish(manifest(1))
+        assert leader.publish(manifest(1)) is PublishOutcome.COMPLETE
+        with pytest.raises(StorageError, match="another manifest of the same leader"):
+            leader.publish(manifest(1, trigger_timestamp=99))
+
+    @pytest.mark.parametrize("what", ["leader/1.base", "chk-1"])
+    def test_an_answer_that_the_object_exists_which_does_not_fences_nobody(
+        self, storage: CheckpointStorage, faulty: FaultyStore, what: str
+    ) -> None:
+        faulty.inject("put", Fault.EXISTS, match=what)
+        with pytest.raises(StorageError, match="the store says that it exists") as raised:
+            lead(storage).publish(manifest(1))
+        assert not isinstance(raised.value, Fenced)
+
+    @pytest.mark.parametrize("what", ["leader/1", "leader/1.base", "chk-1"])
+    def test_a_read_back_that_is_cut_off_is_not_taken_for_anothers_object(
+        self, storage: CheckpointStorage, faulty: FaultyStore, what: str
+    ) -> None:
+        faulty.inject("put", Fault.TIMEOUT_AFTER, match=what)
+        faulty.inject("get", Fault.TRUNCATED, match=what, times=2)
+        assert lead(storage).publish(manifest(1)) is PublishOutcome.COMPLETE
 
     def test_a_second_look_without_an_answer_is_in_doubt(self, storage: CheckpointStorage, faulty: FaultyStore) -> None:
         leader = lead(storage)

@@ -71,7 +71,7 @@ def test_numbers_are_never_given_twice(storage: CheckpointStorage) -> None:
 def test_a_failover_within_one_jobmanager_takes_the_next_epoch(storage: CheckpointStorage) -> None:
     first = start(storage)
     store(first, 1, b"a")
-    second = take_over(storage, previous=first.leadership)
+    second = take_over(storage, candidate=first.leadership.candidate)
     second.begin()
     assert second.epoch == 2
     assert restored(second) == 1
@@ -81,7 +81,7 @@ def test_a_zombies_failover_does_not_take_the_leadership_back(storage: Checkpoin
     zombie = start(storage)
     rightful = start(storage)
     with pytest.raises(Fenced):
-        take_over(storage, previous=zombie.leadership)
+        take_over(storage, candidate=zombie.leadership.candidate)
     rightful.leadership.check()
 
 
@@ -278,10 +278,10 @@ class TestNothingIsPassedOverSilently:
 def test_what_an_unknown_put_left_is_decided_by_the_next_base(storage: CheckpointStorage) -> None:
     first = start(storage)
     store(first, 1, b"a")
-    second = take_over(storage, previous=first.leadership)
+    second = take_over(storage, candidate=first.leadership.candidate)
     second.begin()
     storage.put("chk-2/_metadata", encode_manifest(manifest(2, epoch=1)))  # the first attempt's put lands now
-    third = take_over(storage, previous=second.leadership)
+    third = take_over(storage, candidate=second.leadership.candidate)
     assert restored(third) == 1
     assert third.void_ids == [2]
     assert third.base.first_checkpoint_id == 3

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.checkpoint.recovery import take_over
+from penstock.checkpoint.storage import CheckpointStorage
 from penstock.common.configuration import Configuration
 from penstock.common.errors import InvalidJob
 from penstock.common.executor import executing_on
@@ -17,6 +19,7 @@ from penstock.common.job_status import JobStatus
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.jobmanager import master_process
 from penstock.jobmanager.in_process import InProcessRunner
 from penstock.jobmanager.launch import check, run_script_on
 from penstock.jobmanager.master_process import run_master_process
@@ -181,6 +184,27 @@ def test_master_that_starts_again_goes_on_from_its_checkpoints_whatever_its_argu
         assert place.job().history.status is JobStatus.SUSPENDED, place.job().history.failures
         numbers.append(max(int(f.parent.name[4:]) for f in folder.glob("chk-*/_metadata")))
     assert numbers[1] > numbers[0]
+
+
+def test_master_that_another_one_took_over_from_says_so_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked to stay when its job has ended; not for ever when its job goes on elsewhere."""
+    monkeypatch.setattr(master_process, "FENCED_STAY_S", 0.5)
+    place, told = Place(tmp_path), threading.Event()
+    place.script.write_text(ENDLESS)
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(place.master(told)))
+    thread.start()
+    folder = tmp_path / "checkpoints" / place.job_id
+    deadline = time.monotonic() + 30
+    while not list(folder.glob("chk-*/_metadata")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    take_over(CheckpointStorage(f"file://{tmp_path}/checkpoints", place.job_id), name="another").begin()
+    thread.join(30)
+    assert codes == [master_process.EXIT_FENCED]
+    assert place.job().history.status is JobStatus.SUSPENDED
+    assert list(folder.glob("chk-*/_metadata")), "they are the other one's"
 
 
 def test_check_takes_a_newer_checkpoint_for_one_that_a_running_job_has_dropped(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_operator.reconcile import views
+from penstock.jobmanager import master_process
+from penstock_operator.reconcile import troubles, views
 from penstock_operator.reconcile.troubles import deployment_trouble, pod_trouble
 
 
@@ -42,6 +43,18 @@ def test_troubles_say_what_to_do(manifest: dict[str, Any], reason: str, words: s
     assert trouble is not None
     assert trouble.reason == reason
     assert words in str(trouble)
+
+
+def test_a_master_that_another_one_takes_over_from_is_named() -> None:
+    manifest = pod({"reason": "CrashLoopBackOff"})
+    manifest["status"]["containerStatuses"][0]["lastState"]["terminated"] = {"exitCode": 75, "reason": "Error"}
+    trouble = pod_trouble(manifest)
+    assert trouble is not None
+    assert (trouble.reason, "Only one may run" in str(trouble)) == ("Fenced", True)
+
+
+def test_the_operator_knows_the_exit_code_of_a_fenced_master() -> None:
+    assert troubles.EXIT_FENCED == master_process.EXIT_FENCED
 
 
 @pytest.mark.parametrize(
