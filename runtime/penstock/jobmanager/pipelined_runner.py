@@ -51,6 +51,7 @@ class PipelinedRunner(SparkRunner):
     def start(self, attempt: Attempt) -> None:
         self.end_attempt()
         super().start(attempt)
+        self._server.expect(attempt.number, attempt.slots, attempt.levels)
         self._uploaded = []
         self._epoch = -1
         while not self._frames.empty():
@@ -87,6 +88,8 @@ class PipelinedRunner(SparkRunner):
             try:
                 item = self._frames.get(timeout=0.1)
             except queue.Empty:
+                if self._server.failure is not None:
+                    raise EpochFailed(f"the control channel has ended: {self._server.failure}") from None
                 if self._job is None or not self._job.is_alive():
                     raise EpochFailed(self._why("the Spark job of the attempt has ended")) from self._job_error
                 continue

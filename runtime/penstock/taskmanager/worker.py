@@ -48,6 +48,7 @@ class TaskSettings(msgspec.Struct):
     control_address: str = ""
     """host:port of the JobManager's control server; empty: the batched runner."""
     control_token: str = ""
+    """The key that seals what goes to and comes from it."""
     buffer_timeout_s: float = 0.0
     """Of the pipelined runner: a partly filled buffer waits at most that long; infinite: until a barrier."""
     work_dir: str = ""
@@ -231,8 +232,7 @@ def run_level(
     settings = held.settings
     if not settings.control_address:
         return BatchTask(task).run(rows)
-    hello = Hello(settings.control_token, attempt, slot, level)
-    control = ControlConnection(settings.control_address, hello)
+    control = ControlConnection(settings.control_address, settings.control_token, Hello(attempt, slot, level))
     return StreamTask(task, control, settings.buffer_timeout_s).run(iter(rows))
 
 

@@ -52,7 +52,7 @@ def test_nothing_that_a_task_says_is_dropped_in_silence(
             LevelAck(slot=0, level=0, attempt=3, epoch=2),
             LevelAck(slot=0, level=0, attempt=-1, epoch=-1, failure=FAILURE),
             LevelAck(slot=0, level=0, attempt=4, epoch=1),
-            Hello("", 3, 0, 0),
+            Hello(3, 0, 0),
             answer,
         )
     assert acks == [answer]
@@ -67,4 +67,10 @@ def test_nothing_that_a_task_says_is_dropped_in_silence(
 
 def test_a_task_of_this_attempt_that_is_gone_fails_the_epoch(runner: PipelinedRunner) -> None:
     with pytest.raises(EpochFailed, match="slot 0, level 0 is gone"):
-        told(runner, Hello("", 4, 0, 0))
+        told(runner, Hello(4, 0, 0))
+
+
+def test_a_control_channel_that_has_ended_fails_the_epoch_by_name(runner: PipelinedRunner) -> None:
+    runner._server.failure = MemoryError("no more")
+    with pytest.raises(EpochFailed, match="control channel has ended: no more"):
+        told(runner)
