@@ -48,7 +48,7 @@ class Attempt:
         requests: tuple[str, ...],
         now: int,
         *,
-        is_periodic: bool,
+        counts: bool,
         is_final: bool,
     ) -> SnapshotRequest:
         """The next number is taken; there is a checkpoint in progress from here on."""
@@ -60,7 +60,7 @@ class Attempt:
             drain=savepoint is not None and savepoint.drain,
         )
         self.next_id += 1
-        self.pending = PendingCheckpoint(request, self.job, savepoint, requests, is_periodic)
+        self.pending = PendingCheckpoint(request, self.job, savepoint, requests, counts)
         self.is_stopping = is_final
         return request
 

@@ -50,6 +50,11 @@ class CompletedCheckpoints:
         return any(kept.is_in_doubt for kept in self._kept)
 
     @property
+    def doubts(self) -> int:
+        """How many of them there are."""
+        return sum(kept.is_in_doubt for kept in self._kept)
+
+    @property
     def newest(self) -> Manifest | None:
         return self.manifests[-1] if self.manifests else None
 

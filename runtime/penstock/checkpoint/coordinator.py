@@ -116,29 +116,32 @@ class CheckpointCoordinator(CheckpointOutcomes):
             attempt = self._attempt
             if attempt is None or not attempt.may_trigger:
                 return None
-            is_asked_for = self._savepoints.is_waiting or bool(self._requests)
+            is_asked_for = self._savepoints.is_waiting or (
+                bool(self._requests) and now >= self._schedule.may_retry_at()
+            )
             if not is_asked_for and not self._schedule.is_due(now):
                 return None
             savepoint = self._savepoints.next()
             is_final = savepoint is not None and savepoint.is_final
-            return self._start(attempt, savepoint, now, is_periodic=not is_asked_for, is_final=is_final)
+            return self._start(attempt, savepoint, now, counts=not is_asked_for, is_final=is_final)
 
     def final_checkpoint(self, now: int) -> SnapshotRequest | None:
-        """The snapshot after the last record of a bounded job; None while another checkpoint is in progress.
+        """The snapshot after the last record of a bounded job.
 
-        A savepoint that is waiting is served by it. Nothing is triggered after it unless it fails.
+        None while another checkpoint is in progress, and for a while after one that failed (`final_checkpoint_at`). A savepoint
+        that is waiting is served by it. Nothing is triggered after it unless it fails; it counts as a periodic one then.
         """
         with self._lock:
             attempt = self._attempt
-            if attempt is None or not attempt.may_trigger:
+            if attempt is None or not attempt.may_trigger or now < self._schedule.may_retry_at():
                 return None
-            return self._start(attempt, self._savepoints.next(), now, is_periodic=False, is_final=True)
+            return self._start(attempt, self._savepoints.next(), now, counts=True, is_final=True)
 
     def _start(
-        self, attempt: Attempt, savepoint: SavepointRequest | None, now: int, *, is_periodic: bool, is_final: bool
+        self, attempt: Attempt, savepoint: SavepointRequest | None, now: int, *, counts: bool, is_final: bool
     ) -> SnapshotRequest:
         requests, self._requests = tuple(self._requests), []
-        request = attempt.start(savepoint, requests, now, is_periodic=is_periodic, is_final=is_final)
+        request = attempt.start(savepoint, requests, now, counts=counts, is_final=is_final)
         self._schedule = self._schedule.triggered(now)
         self.history.triggered(request, attempt.job)
         return request
@@ -151,9 +154,17 @@ class CheckpointCoordinator(CheckpointOutcomes):
                 return None
             if attempt.pending is not None:
                 return attempt.pending.request.timestamp + self.settings.timeout_ms
-            if self._savepoints.is_waiting or self._requests:
+            if self._savepoints.is_waiting:
                 return self._schedule.last_trigger
-            return None if attempt.is_stopping else self._schedule.due_at()
+            times = [at for at in (self._schedule.due_at(),) if at is not None and not attempt.is_stopping]
+            if self._requests:
+                times.append(max(self._schedule.last_trigger, self._schedule.may_retry_at()))
+            return min(times, default=None)
+
+    def final_checkpoint_at(self) -> int:
+        """When `final_checkpoint` may be triggered (ms), as long as no other one is in progress."""
+        with self._lock:
+            return self._schedule.may_retry_at()
 
     @property
     def is_in_progress(self) -> bool:

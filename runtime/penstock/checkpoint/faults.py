@@ -23,7 +23,7 @@ from penstock.checkpoint.object_store import (
     ObjectExists,
     ObjectInfo,
     ObjectStore,
-    PermanentFailure,
+    Refused,
     TransientFailure,
 )
 
@@ -181,7 +181,7 @@ class FaultyStore:
         if fault is Fault.EXISTS:
             raise ObjectExists(url, fault.value)
         if fault is Fault.DENIED:
-            raise PermanentFailure(url, fault.value)
+            raise Refused(url, fault.value)
         raise TransientFailure(url, fault.value)
 
     def _take(self, operation: str, url: str) -> Fault | None:

@@ -234,17 +234,26 @@ class Leadership:
 
         Raises:
             Fenced: this leader must not act on it; whether it counts is the successor's decision.
-            StorageError: nobody knows whether it was stored (protocol, 3.3: in doubt).
+            StorageError: with `outcome_unknown` nobody knows whether it was stored (protocol, 3.3: in doubt), else it was not.
         """
         if manifest.leader_epoch != self.epoch:
             raise ValueError(f"manifest of epoch {manifest.leader_epoch} published by leader {self.epoch}")
-        self.check()
+        self._look_before_put()
         url = metadata_url(self.storage.url_of(checkpoint_folder(manifest.checkpoint_id)))
         won = self.storage.store.put_if_absent(url, encode_manifest(manifest))
-        self.check()
-        if won:
-            return PublishOutcome.COMPLETE
-        return self._judge_other(url, manifest)
+        try:
+            self.check()
+            return PublishOutcome.COMPLETE if won else self._judge_other(url, manifest)
+        except StorageError as error:
+            error.outcome_unknown = True
+            raise
+
+    def _look_before_put(self) -> None:
+        try:
+            self.check()
+        except StorageError as error:
+            error.outcome_unknown = False
+            raise
 
     def _judge_other(self, url: str, manifest: Manifest) -> PublishOutcome:
         try:

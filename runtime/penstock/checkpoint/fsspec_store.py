@@ -24,6 +24,7 @@ from penstock.checkpoint.object_store import (
     ObjectInfo,
     ObjectMissing,
     PermanentFailure,
+    Refused,
     StoreFailure,
     TransientFailure,
 )
@@ -181,7 +182,7 @@ class FsspecStore:
         if isinstance(error, FSTimeoutError | asyncio.TimeoutError | TimeoutError | ConnectionError):
             return TransientFailure(url, f"no answer ({type(error).__name__})")
         if isinstance(error, PermissionError):
-            return PermanentFailure(url, f"access denied: {error}")
+            return Refused(url, f"access denied: {error}")
         if isinstance(error, OSError):
             return TransientFailure(url, str(error) or type(error).__name__)
         return PermanentFailure(url, f"{type(error).__name__}: {error}")

@@ -18,6 +18,7 @@ from penstock.checkpoint.object_store import (
     ObjectInfo,
     ObjectMissing,
     PermanentFailure,
+    Refused,
     StoreFailure,
     TransientFailure,
     join_url,
@@ -149,6 +150,7 @@ class LocalStore:
         path = path_of(url)
         folder = os.path.dirname(path)
         temporary = f"{path}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
+        is_named = False
         try:
             self._write_into(folder, temporary, write)
             try:
@@ -156,13 +158,17 @@ class LocalStore:
                     os.link(temporary, path)
                 else:
                     os.replace(temporary, path)
+                is_named = True
             finally:
                 _unlink_if_there(temporary)
             self._sync_path(folder)
         except FileExistsError as error:
             raise ObjectExists(url, "exists already") from error
         except OSError as error:
-            raise _failure(url, error) from error
+            failure = _failure(url, error)
+            if isinstance(failure, PermanentFailure) and not is_named:
+                failure = Refused(url, failure.reason)
+            raise failure from error
 
     def _write_into(self, folder: str, temporary: str, write: Callable[[str], None]) -> None:
         for attempts_left in reversed(range(_FOLDER_RACES)):

@@ -45,7 +45,11 @@ class TransientFailure(StoreFailure):
 
 
 class PermanentFailure(StoreFailure):
-    """Trying again will not help (access denied, not a store, feature missing). A put did not happen."""
+    """Trying again will not help (not a store, feature missing, an error of the driver)."""
+
+
+class Refused(PermanentFailure):
+    """The store itself said no (access denied, no such bucket). A put did not happen."""
 
 
 @dataclass(frozen=True)

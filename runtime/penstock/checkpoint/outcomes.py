@@ -26,7 +26,15 @@ from penstock.checkpoint.publisher import ManifestPublisher
 from penstock.checkpoint.savepoint_exports import Copied, SavepointExports
 from penstock.checkpoint.schedule import Schedule
 from penstock.checkpoint.statistics import CheckpointHistory
-from penstock.common.errors import EpochFailed, Fenced, PenstockError, StateTypeError, StorageError
+from penstock.common.errors import (
+    EpochFailed,
+    Fenced,
+    FinalCheckpointRefused,
+    PenstockError,
+    StateTypeError,
+    StorageError,
+    StorageRefused,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -37,6 +45,10 @@ if TYPE_CHECKING:
     from penstock.checkpoint.publisher import Stored
     from penstock.checkpoint.settings import CheckpointSettings
     from penstock.checkpoint.storage import CheckpointStorage
+
+
+MOST_DOUBTS = 16
+"""So many manifests may be in doubt. Then the attempt ends: the base of the next one says which of them count."""
 
 
 class CheckpointOutcomes:
@@ -69,6 +81,8 @@ class CheckpointOutcomes:
         self._events: list[Event] = []
         self._requests: list[str] = []
         self._failures_in_a_row = 0
+        self._final_refusals = 0
+        """Attempts, since a checkpoint was complete, that ended because storage refused what the job ends with."""
 
     def tick(self, now: int) -> list[Event]:
         """Take in what happened in the background and the passing of time. Call it after each epoch and while idle."""
@@ -115,8 +129,16 @@ class CheckpointOutcomes:
             self._fenced(attempt, pending, stored.error, now)
         else:
             assert stored.error is not None
-            attempt.completed.add_in_doubt(stored.manifest)
-            self._abandon(attempt, f"its manifest may not be stored: {stored.error.message}", now, keep_files=True)
+            self._not_stored(attempt, stored.manifest, stored.error, now)
+
+    def _not_stored(self, attempt: Attempt, manifest: Manifest, error: PenstockError, now: int) -> None:
+        if not (isinstance(error, StorageError) and error.outcome_unknown):
+            self._abandon(attempt, f"its manifest is not stored: {error.message}", now, code=error.code)
+            return
+        attempt.completed.add_in_doubt(manifest)
+        self._abandon(attempt, f"its manifest may not be stored: {error.message}", now, keep_files=True)
+        if attempt.completed.doubts >= MOST_DOUBTS:
+            self._events.append(JobMustFail(_too_many_doubts(attempt.completed.doubts, error)))
 
     def _fenced(self, attempt: Attempt, pending: PendingCheckpoint, error: Fenced, now: int) -> None:
         """Touch nothing: whether this checkpoint counts is the successor's decision."""
@@ -133,8 +155,8 @@ class CheckpointOutcomes:
         for subsumed_id, garbage in attempt.completed.add(manifest):
             attempt.cleaner.discard_checkpoint(subsumed_id, garbage)
             self.history.discarded(subsumed_id)
-        self._failures_in_a_row = 0
-        self._schedule = self._schedule.ended(now)
+        self._failures_in_a_row = self._final_refusals = 0
+        self._schedule = self._schedule.succeeded(now)
         self._events.append(
             CheckpointCompleted(
                 pending.id,
@@ -175,24 +197,29 @@ class CheckpointOutcomes:
         code: str = "",
     ) -> None:
         pending = attempt.abandon(keep_files=keep_files, will_answer=will_answer)
-        self._schedule = self._schedule.ended(now)
+        self._schedule = self._schedule.failed(now) if counts else self._schedule.ended(now)
         self.history.failed(pending.id, now, reason)
         self._events.append(CheckpointAborted(pending.id, reason, pending.requests))
         error = StorageError(f"checkpoint {pending.id} failed: {reason}", remedy="see the JobManager's log; try again")
         self._fail_savepoint(pending.savepoint, error)
-        if counts and pending.is_periodic:
-            self._count_failure(pending.id, reason, code)
+        if counts and pending.counts:
+            self._count_failure(pending, reason, code)
 
-    def _count_failure(self, checkpoint_id: int, reason: str, code: str) -> None:
+    def _count_failure(self, pending: PendingCheckpoint, reason: str, code: str) -> None:
         self._failures_in_a_row += 1
         if self._failures_in_a_row <= self.settings.tolerable_failures:
             return
         told = (
             f"{self._failures_in_a_row} checkpoints failed in a row, {self.settings.tolerable_failures} are tolerated; "
-            f"the last one, {checkpoint_id}: {reason}"
+            f"the last one, {pending.id}: {reason}"
         )
         if code == StateTypeError.code:  # a restart would meet the same value
             self._events.append(JobMustFail(StateTypeError(told)))
+            return
+        self._final_refusals += code == StorageRefused.code and pending.request.is_final
+        if self._final_refusals > 1:  # also by the attempt before: the next one would meet it, too
+            remedy = "grant what the message names (put, get, list, delete on the checkpoint directory) and start the job again"
+            self._events.append(JobMustFail(FinalCheckpointRefused(told, remedy=remedy)))
             return
         remedy = (
             "the job restarts from its last complete checkpoint; raise "
@@ -227,3 +254,10 @@ class CheckpointOutcomes:
     def _pending(self, checkpoint_id: int) -> PendingCheckpoint | None:
         pending = self._attempt.pending if self._attempt is not None else None
         return pending if pending is not None and pending.id == checkpoint_id else None
+
+
+def _too_many_doubts(count: int, error: PenstockError) -> EpochFailed:
+    return EpochFailed(
+        f"of {count} checkpoints nobody knows whether their manifests are stored; the last one: {error.message}",
+        remedy="the job restarts from its newest checkpoint; look at why the store does not answer puts",
+    )

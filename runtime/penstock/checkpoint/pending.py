@@ -22,7 +22,8 @@ class PendingCheckpoint:
     savepoint: SavepointRequest | None = None
     requests: tuple[str, ...] = ()
     """Ids of `trigger_checkpoint` requests that it answers."""
-    is_periodic: bool = True
+    counts: bool = True
+    """A failure of it is one of those that `tolerable_failures` limits: nobody asked for it, so nobody else is told."""
     sources: dict[str, SourceState] | None = None
     acks: dict[SubtaskKey, Ack] = field(default_factory=dict)
     answered: set[SubtaskKey] = field(default_factory=set)

@@ -22,12 +22,13 @@ from penstock.checkpoint.object_store import (
     ObjectInfo,
     ObjectMissing,
     ObjectStore,
+    Refused,
     StoreFailure,
     TransientFailure,
     open_store,
     scheme_of,
 )
-from penstock.common.errors import StorageError
+from penstock.common.errors import StorageError, StorageRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -86,7 +87,8 @@ class RetryingStore:
         """True: the object is there with this content, put by this caller. False: somebody else's is there.
 
         Raises:
-            StorageError: there was no answer, or a refusal; an attempt may still have put it, or may yet.
+            StorageRefused: nothing was put.
+            StorageError: there was no answer; an attempt may still have put it, or may yet (`outcome_unknown`).
         """
         try:
             self._retry("put", url, lambda: self.store.put(url, content, if_absent=True))
@@ -96,6 +98,9 @@ class RetryingStore:
                 return any(self.get(url) == content for _ in range(READ_ATTEMPTS))
             except ObjectMissing:  # deleted since: whoever did so had a claim on the name
                 return False
+            except StorageError as error:
+                error.outcome_unknown = True
+                raise
 
     def put_file(self, local_path: str, url: str) -> None:
         self._retry("upload", url, lambda: self.store.put_file(local_path, url))
@@ -140,7 +145,7 @@ class RetryingStore:
             except ObjectMissing as failure:
                 if verb in _READS:
                     raise
-                raise _refused(verb, url, failure) from failure
+                raise _refused(verb, url, failure, unknown=attempt > 0) from failure
             except TransientFailure as failure:
                 pause = self.policy.pause_before(attempt, random.random())
                 attempt += 1
@@ -148,7 +153,7 @@ class RetryingStore:
                     raise _unreachable(verb, url, failure, attempt, self.policy.retry_for) from failure
                 self._sleep(pause)
             except StoreFailure as failure:
-                raise _refused(verb, url, failure) from failure
+                raise _refused(verb, url, failure, unknown=attempt > 0 or not isinstance(failure, Refused)) from failure
 
 
 class Stores:
@@ -176,14 +181,20 @@ class Stores:
 
 
 def _unreachable(verb: str, url: str, failure: StoreFailure, attempts: int, seconds: float) -> StorageError:
-    return StorageError(
+    error = StorageError(
         f"cannot {verb} {url}: {failure.reason} (tried {attempts} times in {seconds:g} s)",
         remedy="check that the store is up and reachable from this process (endpoint, DNS, network policy, proxy)",
     )
+    error.outcome_unknown = True
+    return error
 
 
-def _refused(verb: str, url: str, failure: StoreFailure) -> StorageError:
-    return StorageError(
+def _refused(verb: str, url: str, failure: StoreFailure, *, unknown: bool) -> StorageError:
+    """`unknown`: an earlier attempt, or this one, may have been carried out for all that."""
+    kind = StorageError if unknown else StorageRefused
+    error = kind(
         f"cannot {verb} {url}: {failure.reason}",
         remedy="check the bucket or path, the credentials and their permissions (get, put, list, delete on this prefix)",
     )
+    error.outcome_unknown = unknown
+    return error

@@ -24,6 +24,7 @@ from penstock.checkpoint.object_store import (
     ObjectExists,
     ObjectMissing,
     PermanentFailure,
+    Refused,
     StoreFailure,
     TransientFailure,
 )
@@ -83,7 +84,7 @@ class S3Store(FsspecStore):
         if isinstance(cause, ClientError):
             return _from_answer(url, cause)
         if isinstance(error, NoCredentialsError | PartialCredentialsError):
-            return PermanentFailure(url, f"no credentials: {error}")
+            return Refused(url, f"no credentials: {error}")
         if isinstance(error, HTTPClientError | EndpointUnreachable | ResponseParserError):
             return TransientFailure(url, f"no answer ({error})")
         if isinstance(error, BotoCoreError):
@@ -101,9 +102,9 @@ def _from_answer(url: str, error: ClientError) -> StoreFailure:
     if code in _EXISTS or status == 412:
         return ObjectExists(url, reason)
     if code == "NoSuchBucket":
-        return PermanentFailure(url, "the bucket does not exist")
+        return Refused(url, "the bucket does not exist")
     if code in _MISSING or status == 404:
         return ObjectMissing(url, "does not exist")
     if code in _TRANSIENT or status in _TRANSIENT_STATUS:
         return TransientFailure(url, reason)
-    return PermanentFailure(url, reason)
+    return Refused(url, reason) if 400 <= status < 500 else PermanentFailure(url, reason)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+FIRST_BACKOFF_MS = 100
+LONGEST_BACKOFF_MS = 10_000
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -17,6 +20,13 @@ class Schedule:
     1000
     >>> schedule.triggered(1000).ended(1900).due_at()
     2200
+
+    What is not periodic (the checkpoint a bounded job ends with, or one that was asked for) is tried again after a failure
+    when a pause is over that grows from `FIRST_BACKOFF_MS` to `LONGEST_BACKOFF_MS`, and is no shorter than `min_pause_ms`:
+
+    >>> failed = Schedule(interval_ms=None).failed(5000)
+    >>> failed.may_retry_at(), failed.failed(5100).may_retry_at(), failed.failed(5100).succeeded(6000).may_retry_at()
+    (5100, 5300, 0)
     """
 
     interval_ms: int | None
@@ -24,6 +34,8 @@ class Schedule:
     last_trigger: int = 0
     last_end: int | None = None
     is_urgent: bool = False
+    failures: int = 0
+    """In a row."""
 
     def due_at(self) -> int | None:
         """None: never."""
@@ -43,6 +55,19 @@ class Schedule:
 
     def ended(self, now: int) -> Schedule:
         return replace(self, last_end=now)
+
+    def succeeded(self, now: int) -> Schedule:
+        return replace(self, last_end=now, failures=0)
+
+    def failed(self, now: int) -> Schedule:
+        return replace(self, last_end=now, failures=self.failures + 1)
+
+    def may_retry_at(self) -> int:
+        """When a checkpoint that is not periodic may be triggered."""
+        if not self.failures or self.last_end is None:
+            return 0
+        backoff = min(FIRST_BACKOFF_MS << min(self.failures - 1, 30), LONGEST_BACKOFF_MS)
+        return self.last_end + max(backoff, self.min_pause_ms)
 
     def urgent(self) -> Schedule:
         """The next one is due at once."""

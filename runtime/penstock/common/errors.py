@@ -14,6 +14,8 @@ PenstockError
 │   ├── SourceError              an input cannot be read
 │   ├── SinkError                an output cannot be written
 │   ├── StorageError             checkpoint storage cannot be used
+│   │   ├── StorageRefused       the store's own answer is no (permissions, a missing bucket): nothing was written
+│   │   ├── FinalCheckpointRefused   it says no to what a bounded job ends with; another attempt would meet the same
 │   │   ├── ConditionalWritesUnsupported
 │   │   ├── SnapshotNotFound
 │   │   ├── SnapshotTorn         no manifest, or files it names are missing
@@ -118,6 +120,16 @@ class SinkError(PlatformError):
 
 class StorageError(PlatformError):
     code = "STORAGE"
+    outcome_unknown = False
+    """Of something that was written: it may be there, or arrive yet, although there was no answer that says so."""
+
+
+class StorageRefused(StorageError):
+    code = "STORAGE_REFUSED"
+
+
+class FinalCheckpointRefused(StorageError):
+    code = "FINAL_CHECKPOINT_REFUSED"
 
 
 class ConditionalWritesUnsupported(StorageError):

@@ -74,14 +74,22 @@ class EpochLoop:
         finish = self.epoch > 0 and self.exhausted
         request = self._next_request(finish=finish)
         if finish and request is None:
-            # Another checkpoint is in progress: epochs without input bring its acks.
+            # Another checkpoint is in progress: epochs without input bring its acks. Or the last one has failed just now.
             self._run_epoch(None, exclusive=True, finish=False)
             self._settle_events()
+            self._wait_for_final_checkpoint()
             return None
         exclusive = request is not None and (finish or self._parts.ends_attempt)
         self._run_epoch(request, exclusive=exclusive, finish=finish)
         self._handle_events()
         return self._settle(request) if exclusive else None
+
+    def _wait_for_final_checkpoint(self) -> None:
+        coordinator = self._parts.checkpoints.coordinator
+        if not coordinator.is_in_progress:
+            left_ms = coordinator.final_checkpoint_at() - self._now()
+            self._parts.wake.wait(min(max(left_ms, 0), STREAM_EPOCH_MS) / 1000)
+            self._parts.wake.clear()
 
     def _next_request(self, *, finish: bool) -> SnapshotRequest | None:
         if finish:

@@ -46,6 +46,7 @@ _FATAL = frozenset(
         "CORRUPT_STATE_FILE",
         "STATE_FORMAT_UNSUPPORTED",
         "CONDITIONAL_WRITES_UNSUPPORTED",
+        "FINAL_CHECKPOINT_REFUSED",
     }
 )
 """Codes of failures that another attempt would meet again."""

@@ -28,7 +28,14 @@ from penstock.common.configuration import (
     reset_command_line,
     set_command_line,
 )
-from penstock.common.errors import ClusterError, InvalidJob, PenstockError, SnapshotNotFound
+from penstock.common.errors import (
+    ClusterError,
+    InvalidJob,
+    PenstockError,
+    SnapshotNotFound,
+    StorageError,
+    StorageRefused,
+)
 from penstock.common.executor import Executor, executing_on
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
@@ -234,7 +241,9 @@ def _manifest(against: str, stores: Mapping[str, Any]) -> Manifest:
 
 
 def _problem(error: PenstockError) -> dict[str, str]:
-    return {"code": error.code, "message": error.message, "remedy": error.remedy, "operator": error.operator}
+    # Who reads a report knows one code for storage that cannot be used, whether it refuses or does not answer.
+    code = StorageError.code if isinstance(error, StorageRefused) else error.code
+    return {"code": code, "message": error.message, "remedy": error.remedy, "operator": error.operator}
 
 
 class _Built(BaseException):

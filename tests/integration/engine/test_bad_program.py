@@ -175,7 +175,7 @@ def test_checkpoint_storage_that_cannot_be_written(tmp_path: Path) -> None:
     env = environment(tmp_path, **{"execution.checkpointing.dir": "file:///proc/nowhere"})
     env.from_collection([1]).print()
     refusal = refused(env)
-    assert refusal.code == "STORAGE"
+    assert refusal.code == "STORAGE_REFUSED"
     assert "file:///proc/nowhere" in refusal.message
     assert "execution.checkpointing.dir" in refusal.message
     assert refusal.remedy

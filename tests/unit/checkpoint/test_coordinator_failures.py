@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from penstock.checkpoint.events import CheckpointAborted, CheckpointCompleted, JobMustFail
 from penstock.checkpoint.faults import Fault
+from penstock.checkpoint.outcomes import MOST_DOUBTS
 from penstock.checkpoint.recovery import take_over
 from penstock.common.errors import Fenced
 from penstock.state.backend import FileRef
@@ -79,6 +82,96 @@ class TestFailure:
         bench.settle()
         assert bench.storage.checkpoint_ids() == [2]
         assert len(bench.files()) == 1
+
+    def test_a_manifest_that_is_refused_is_not_in_doubt(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, tolerable_failures=9)
+        bench.faulty.inject("put", Fault.DENIED, match="chk-")
+        bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"a"))
+        assert "is not stored: cannot put" in only(bench.settle(), CheckpointAborted).reason
+        bench.settle()
+        assert bench.files() == []
+
+    @pytest.mark.parametrize(
+        ("operation", "fault", "skip"),
+        [("put", Fault.TIMEOUT_BEFORE, 0), ("list", Fault.DENIED, 1), ("list", Fault.TIMEOUT_BEFORE, 1)],
+        ids=["the put is not answered", "the look behind it is refused", "the look behind it is not answered"],
+    )
+    def test_manifests_in_doubt_are_bounded(self, tmp_path: Path, operation: str, fault: Fault, skip: int) -> None:
+        bench = bench_with(tmp_path, tolerable_failures=10**6)
+        for number in range(1, MOST_DOUBTS + 1):
+            bench.faulty.heal()
+            bench.faulty.inject(
+                operation, fault, match="chk-" if operation == "put" else "leader", skip=skip, times=10**9
+            )
+            bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"a"))
+            events = bench.settle()
+            assert any(isinstance(event, JobMustFail) for event in events) is (number == MOST_DOUBTS)
+        error = only(events, JobMustFail).error
+        assert error.code == "EPOCH_FAILED"
+        assert f"of {MOST_DOUBTS} checkpoints nobody knows" in str(error)
+
+    def test_the_last_checkpoint_of_a_bounded_job_counts_and_waits_between_tries(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, tolerable_failures=2)
+        bench.faulty.inject("put", Fault.DENIED, match="chk-", times=10**9)
+        pauses = []
+        for expected in (False, False, True):
+            request = bench.coordinator.final_checkpoint(bench.now)
+            assert request is not None
+            bench.answer(request)
+            events = bench.settle()
+            assert any(isinstance(event, JobMustFail) for event in events) is expected
+            pauses.append(bench.coordinator.final_checkpoint_at() - bench.now)
+            assert bench.coordinator.final_checkpoint(bench.now) is None
+            bench.now += pauses[-1]
+        assert pauses == [100, 200, 400]
+        assert "403 AccessDenied" in str(only(events, JobMustFail).error)
+
+    def test_the_pause_between_checkpoints_is_kept_for_the_last_one(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, tolerable_failures=2, min_pause_ms=7_000)
+        bench.faulty.inject("put", Fault.DENIED, match="chk-", times=10**9)
+        request = bench.coordinator.final_checkpoint(bench.now)
+        assert request is not None
+        bench.answer(request)
+        bench.settle()
+        assert bench.coordinator.final_checkpoint_at() == bench.now + 7_000
+
+    def test_what_a_job_ends_with_is_refused_for_good_when_two_attempts_met_it(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path)
+        codes = []
+        for _ in range(2):
+            bench.faulty.inject("put", Fault.DENIED, match="chk-")
+            request = bench.coordinator.final_checkpoint(bench.now)
+            assert request is not None
+            bench.answer(request)
+            codes.append(only(bench.settle(), JobMustFail).error.code)
+            bench.coordinator.end_attempt("failed", bench.now)
+            bench.begin(candidate=bench.recovery.leadership.candidate)
+        assert codes == ["EPOCH_FAILED", "FINAL_CHECKPOINT_REFUSED"]
+
+    def test_uploads_that_are_refused_at_the_end_count_as_well(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, description=job(1))
+        for code in ("EPOCH_FAILED", "FINAL_CHECKPOINT_REFUSED"):
+            request = bench.coordinator.final_checkpoint(bench.now)
+            assert request is not None
+            bench.answer(request, error="StorageRefused: cannot put", error_code="STORAGE_REFUSED")
+            assert only(bench.settle(), JobMustFail).error.code == code
+            bench.coordinator.end_attempt("failed", bench.now)
+            bench.begin(candidate=bench.recovery.leadership.candidate)
+
+    def test_what_was_asked_for_and_failed_is_not_asked_for_again_at_once(self, tmp_path: Path) -> None:
+        """Slots that came back ask for a checkpoint with each epoch."""
+        bench = bench_with(tmp_path, tolerable_failures=9, interval_ms=None)
+        bench.faulty.inject("put", Fault.DENIED, match="chk-", times=10**9)
+        taken = 0
+        for _ in range(1000):
+            bench.coordinator.trigger_checkpoint()
+            bench.now += 10
+            request = bench.coordinator.next_trigger(bench.now)
+            if request is not None:
+                taken += 1
+                bench.answer(request)
+                bench.settle()
+        assert taken <= 8
 
     def test_a_fenced_leader_stops_and_deletes_nothing(self, bench: Bench) -> None:
         bench.complete(b"a")

@@ -11,7 +11,7 @@ from penstock.checkpoint.faults import Fault, FaultyStore
 from penstock.checkpoint.local_store import LocalStore
 from penstock.checkpoint.recovery import take_over
 from penstock.checkpoint.retrying_store import RetryingStore, RetryPolicy
-from penstock.common.errors import Fenced, JobSuspended
+from penstock.common.errors import Fenced, FinalCheckpointRefused, JobSuspended
 from penstock.common.executor import executing_on
 from penstock.common.job_status import JobStatus
 from penstock.connectors.number_seq import NumberSequenceSource
@@ -127,3 +127,28 @@ def test_execute_returns_when_the_job_was_cancelled_as_asked(tmp_path: Path) -> 
     job = Job(tmp_path)
     job.on_failure = lambda: job.master.request(Operation("cancel"))
     assert job.run().history.status is JobStatus.CANCELED
+
+
+@pytest.mark.parametrize("tolerable", [0, 3])
+def test_a_bounded_job_whose_last_manifest_is_refused_fails_with_the_stores_own_words(
+    tmp_path: Path, tolerable: int
+) -> None:
+    tolerated = {"execution.checkpointing.tolerable-failed-checkpoints": str(tolerable)}
+    quickly = {
+        "restart-strategy.type": "exponential-delay",
+        "restart-strategy.exponential-delay.initial-backoff": "10 ms",
+    }
+    job = Job(tmp_path, **{"execution.checkpointing.interval": "1 h"}, **tolerated, **quickly)
+    job.faulty.inject("put", Fault.DENIED, match="_metadata", times=10**9)
+    with pytest.raises(FinalCheckpointRefused, match="403 AccessDenied"):
+        job.run(fails=False)
+    assert job.master.history.status is JobStatus.FAILED
+    tried = [url for operation, url in job.faulty.calls if operation == "put" and url.endswith("_metadata")]
+    assert len(tried) == 2 * (tolerable + 1)
+
+
+def test_a_bounded_job_whose_last_manifest_is_refused_for_a_while_ends(tmp_path: Path) -> None:
+    job = Job(tmp_path, **{"execution.checkpointing.interval": "1 h"})
+    job.faulty.inject("put", Fault.DENIED, match="_metadata")
+    assert job.run(fails=False).history.status is JobStatus.FINISHED
+    assert job.master.history.restarts == 1
