@@ -1,27 +1,23 @@
 """The rows that travel between levels: one byte of kind, a fixed header, a payload.
 
 `DATA` rows are the *buffers* of the exchanges: many records of one sending subtask for one target subtask, with the
-sender's watermark as it stands after these records. Payload codecs, tried in this order:
+sender's watermark as it stands after these records. Payload codecs:
 
 * Arrow IPC, when the sender has columns;
-* marshal (version 2), for records made of builtin types exactly: the fastest way between two processes of the same
-  Python, and it keeps tuples apart from lists. It never reaches storage;
-* marshal of the fields, for NamedTuples, with the class named once per buffer;
-* pickle, for everything else. Buffers live for one epoch between processes of one job that authenticate each other;
-  nothing at rest is pickled (`design` 4).
+* the forms of `records`, for Python objects.
 """
 
 from __future__ import annotations
 
-import marshal
 import pickle
 import struct
 from array import array
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.taskmanager import records
 from penstock.taskmanager.batch import Batch, ColumnBatch, RowBatch
 
 COMMAND = 0
@@ -35,10 +31,9 @@ _HEADER = struct.Struct("<BBHHHqI")
 _HAS_TIMESTAMPS = 1
 _IDLE = 2
 _CODEC_SHIFT = 2
-_EMPTY, _ARROW, _MARSHAL, _NAMED, _PICKLE = range(5)
-
-_MARSHAL_VERSION = 2
-"""Without back references: a hash look-up per object less, and a smaller buffer for small records."""
+_ARROW = 1
+_RECORDS = 2
+"""And the codes behind it: the forms of `records`."""
 
 
 class Buffer(NamedTuple):
@@ -95,33 +90,10 @@ def _encode_body(batch: Batch) -> tuple[int, bytes]:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.columns.schema) as writer:
             writer.write_batch(batch.columns)
-        maker = _pickle(batch.make_rows)
+        maker = records.encode_object(batch.make_rows)
         return _ARROW, b"".join((len(maker).to_bytes(4, "little"), maker, sink.getvalue().to_pybytes()))
-    values = batch.values
-    try:
-        return _MARSHAL, marshal.dumps(values, _MARSHAL_VERSION)
-    except ValueError:
-        pass
-    cls = type(values[0])
-    if issubclass(cls, tuple) and hasattr(cls, "_make") and all(type(v) is cls for v in values):
-        try:
-            fields = marshal.dumps(list(map(tuple, values)), _MARSHAL_VERSION)
-        except ValueError:
-            pass
-        else:
-            name = _pickle(cls)
-            return _NAMED, b"".join((len(name).to_bytes(4, "little"), name, fields))
-    return _PICKLE, _pickle(values)
-
-
-def _pickle(value: Any) -> bytes:
-    try:
-        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        # Lambdas, and classes made inside functions, go by value.
-        from pyspark import cloudpickle
-
-        return bytes(cloudpickle.dumps(value))
+    form, body = records.encode_records(batch.values)
+    return _RECORDS + form, body
 
 
 def _decode(row: bytes, flags: int) -> Batch:
@@ -144,11 +116,4 @@ def _decode(row: bytes, flags: int) -> Batch:
         longs = array("q")
         longs.frombytes(stamps)
         ts = longs.tolist()
-    if codec == _MARSHAL:
-        return RowBatch(marshal.loads(memoryview(row)[offset:]), ts)
-    if codec == _NAMED:
-        size = int.from_bytes(row[offset : offset + 4], "little")
-        offset += 4
-        make = pickle.loads(row[offset : offset + size])._make
-        return RowBatch(list(map(make, marshal.loads(memoryview(row)[offset + size :]))), ts)
-    return RowBatch(pickle.loads(memoryview(row)[offset:]), ts)
+    return RowBatch(records.decode_records(codec - _RECORDS, memoryview(row)[offset:]), ts)

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.checkpoint.codec import STAGED_FILE
 from penstock.checkpoint.state_files import StateFileReader, StateFileWriter
-from penstock.common.errors import PenstockError
+from penstock.common.errors import PenstockError, StateTypeError
 from penstock.connectors.sink import StagedCommittable
 from penstock.graph.job_graph import JobGraph, OperatorNode, Stage
 from penstock.graph.transformation import Exchange
@@ -21,7 +21,7 @@ from penstock.state.backend import KeyContext, KeyedStateBackend, SnapshotUpload
 from penstock.state.factory import create_backend, create_timer_service
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import OperatorStateStore
-from penstock.taskmanager.batch import MAX_TIMESTAMP, MIN_TIMESTAMP
+from penstock.taskmanager.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch
 from penstock.taskmanager.chain import ChainedOutput
 from penstock.taskmanager.exchange import Emit, ExchangeWriter, create_writer
 from penstock.taskmanager.input_gate import InputGate
@@ -201,7 +201,7 @@ class Subtask:
 
     def process_buffer(self, buffer: Buffer) -> None:
         assert self.gate is not None
-        batch = buffer.batch()
+        batch = self._batch(buffer)
         if batch is not None:
             self.metrics.records_in += buffer.size
             self.metrics.bytes_in += len(buffer.row)
@@ -216,6 +216,19 @@ class Subtask:
         if self.gate.is_idle != was_idle:
             for operator in self._heads:
                 operator.process_idle(self.gate.is_idle)
+
+    def _batch(self, buffer: Buffer) -> Batch | None:
+        try:
+            return buffer.batch()
+        except Exception as error:
+            sender = self.graph.exchanges[buffer.exchange]
+            raise StateTypeError(
+                f"records sent to another subtask cannot be made again there: {type(error).__name__}: {error}",
+                remedy="an object must come back from what pickle writes of it: give its class a __reduce__ or __getstate__ "
+                "that says how, or send plain values",
+                operator=sender.name,
+                location=sender.user_location,
+            ) from error
 
     def drain_gate(self) -> Iterator[None]:
         """Process the buffers at hand in watermark order; yields after each so that output can go on its way."""

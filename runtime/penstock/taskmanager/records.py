@@ -1,0 +1,120 @@
+"""Records as bytes, between processes of one job: what arrives is equal to what was sent and of the same type, at any depth.
+
+Python's fast formats do not promise that. marshal writes whatever has the buffer protocol (numpy's scalars and arrays,
+`bytearray`, `array`) as plain bytes; msgpack and JSON take subclasses for their bases and tuples for lists. pickle goes by
+the exact type, and where an object says how it is to be made again, by that. So all three forms are pickle's:
+
+* `PLAIN`: builtin values exactly (None, bool, int, float, str, bytes, bytearray, and list, tuple, dict, set, frozenset of
+  them). Without the memo of objects already written, which is most of pickle's cost, it takes less time than marshal did.
+  What records share they do not share behind the exchange.
+* `TUPLES`: records that are all of one class of tuples (NamedTuples): the class once, the fields as `PLAIN`.
+* `OBJECTS`: everything else. Classes that cannot be imported go by value (cloudpickle), but nothing goes that would become
+  something else: cloudpickle's ways to write a `memoryview` as bytes and an open file as its text are closed.
+
+Buffers live between processes of one job that authenticate each other; nothing at rest is pickled.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections import ChainMap
+from functools import cache, partial
+from typing import Any, NoReturn
+
+PLAIN, TUPLES, OBJECTS = range(3)
+
+_PROTOCOL = pickle.HIGHEST_PROTOCOL
+
+
+class _NotPlain(Exception):
+    """An object turned up."""
+
+
+class _PlainPickler(pickle.Pickler):
+    """Asked about every object that is no builtin value exactly."""
+
+    def reducer_override(self, obj: Any) -> NoReturn:
+        raise _NotPlain
+
+
+def encode_records(values: list[Any]) -> tuple[int, bytes]:
+    """The form and the bytes.
+
+    Raises:
+        Exception: whatever pickling raises for a record that cannot be sent; `TypeError` for most.
+    """
+    try:
+        return PLAIN, _plain(values)
+    except (_NotPlain, ValueError, RecursionError):  # the latter two: a record that contains itself
+        pass
+    cls = type(values[0])
+    if _is_class_of_tuples(cls) and {cls}.issuperset(map(type, values)):
+        try:
+            fields = _plain(list(map(tuple, values)))
+        except (_NotPlain, ValueError, RecursionError):
+            pass
+        else:
+            name = encode_object(cls)
+            return TUPLES, b"".join((len(name).to_bytes(4, "little"), name, fields))
+    return OBJECTS, encode_object(values)
+
+
+def decode_records(form: int, data: memoryview) -> list[Any]:
+    """The records, of the classes that this process knows.
+
+    Raises:
+        Exception: whatever the making of an object raises.
+    """
+    if form == TUPLES:
+        start = 4 + int.from_bytes(data[:4], "little")
+        make = partial(tuple.__new__, pickle.loads(data[4:start]))
+        return list(map(make, pickle.loads(data[start:])))
+    values: list[Any] = pickle.loads(data)
+    return values
+
+
+def _plain(values: list[Any]) -> bytes:
+    out = io.BytesIO()
+    pickler = _PlainPickler(out, _PROTOCOL)
+    pickler.fast = True
+    pickler.dump(values)
+    return out.getvalue()
+
+
+def _is_class_of_tuples(cls: type) -> bool:
+    """Whether the fields are all there is to its objects: no attributes besides, no ways of pickling of their own."""
+    return (
+        issubclass(cls, tuple)
+        and cls.__dictoffset__ == 0
+        and cls.__reduce_ex__ is object.__reduce_ex__
+        and cls.__reduce__ is object.__reduce__
+        and cls.__getstate__ is object.__getstate__
+    )
+
+
+def encode_object(value: Any) -> bytes:
+    """Any object; classes by name where they have one that every process knows, else by value."""
+    try:
+        return pickle.dumps(value, _PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        out = io.BytesIO()
+        _by_value_pickler()(out, _PROTOCOL).dump(value)
+        return out.getvalue()
+
+
+@cache
+def _by_value_pickler() -> type[pickle.Pickler]:
+    """For lambdas, and classes made inside functions. Made when first needed: importing pyspark takes its time."""
+    from pyspark import cloudpickle
+
+    class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
+        dispatch_table = ChainMap(
+            dict.fromkeys((memoryview, io.TextIOWrapper), _refuse), cloudpickle.Pickler.dispatch_table
+        )
+
+    return ByValuePickler
+
+
+def _refuse(value: Any) -> NoReturn:
+    raise TypeError(f"cannot pickle {type(value).__name__!r} object")
