@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob, UserFunctionError
 from penstock.common.type_inference import result_type
+from penstock.common.user_frames import user_line
 from penstock.connectors.sequence import ranges
 from penstock.connectors.source import (
     ReadBounds,
@@ -139,7 +140,7 @@ class GeneratorSplitReader(SplitReader):
         except Exception as error:
             failed = indexes[len(indexes) - length_hint(iterator) - 1]
             raise UserFunctionError(
-                f"the generator's function raised {type(error).__name__} for index {failed}: {error}",
+                f"the generator's function raised {type(error).__name__} for index {failed}: {error}{user_line(error)}",
                 remedy="correct the function",
             ) from error
         self._made = until

@@ -24,6 +24,7 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob, UserFunctionError
+from penstock.common.user_frames import user_line
 from penstock.connectors.sink import Sink, SinkWriter, WriterContext
 from penstock.connectors.source import (
     NotingSplitReader,
@@ -149,7 +150,7 @@ class FunctionSplitReader(NotingSplitReader):
             if self._error is not None:
                 error = self._error
                 raise UserFunctionError(
-                    f"run of {type(self._function).__name__} raised {type(error).__name__}: {error}",
+                    f"run of {type(self._function).__name__} raised {type(error).__name__}: {error}{user_line(error)}",
                     remedy="correct the source function",
                 ) from error
             self._finished = True
@@ -223,7 +224,7 @@ class FunctionWriter(SinkWriter):
         except Exception as error:
             failed = values[len(values) - length_hint(iterator) - 1]
             raise UserFunctionError(
-                f"the sink function raised {type(error).__name__} for {failed!r}: {error}",
+                f"the sink function raised {type(error).__name__} for {failed!r}: {error}{user_line(error)}",
                 remedy="correct the function, or make what it writes to reachable",
             ) from error
 

@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import PenstockError, SinkError
+from penstock.common.user_frames import user_line
 from penstock.connectors.function import RecordContext, clock_of
 from penstock.connectors.sink import Committer, Sink, SinkWriter, WriterContext
 from penstock.datastream.functions import close_function, open_function
@@ -141,6 +142,6 @@ def _explained(action: str, transaction: Transaction, call: Callable[[Transactio
         raise
     except Exception as error:
         raise SinkError(
-            f"cannot {action} transaction {transaction!r}: {type(error).__name__}: {error}",
+            f"cannot {action} transaction {transaction!r}: {type(error).__name__}: {error}{user_line(error)}",
             remedy="make the system reachable; the transaction is tried again after the next restore",
         ) from error

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import PenstockError, UserFunctionError
+from penstock.common.user_frames import user_line
 
 if TYPE_CHECKING:
     from penstock.common.accumulators import Accumulator
@@ -131,7 +132,7 @@ def open_function(function: object, context: OperatorContext) -> None:
         raise
     except Exception as error:
         raise UserFunctionError(
-            f"{type(function).__qualname__}.open raised {type(error).__name__}: {error}",
+            f"{type(function).__qualname__}.open raised {type(error).__name__}: {error}{user_line(error)}",
             operator=context.name,
             location=context.user_location,
         ) from error

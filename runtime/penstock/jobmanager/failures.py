@@ -29,6 +29,7 @@ from __future__ import annotations
 import traceback
 
 from penstock.common.errors import ClusterError, NotEnoughSlots, PenstockError, UserFunctionError
+from penstock.common.user_frames import user_traceback
 from penstock.rest.facts import Failure
 from penstock.taskmanager.protocol import TaskFailure
 
@@ -96,7 +97,8 @@ def failure_of(error: BaseException | None) -> PenstockError:
             location=failure.location,
         )
         # What the engine says after it repeats the cause.
-        told.trace = failure.traceback.split(_CAUSED)[0].rstrip() if failure.detail else failure.traceback
+        is_ours = failure.code != "USER_CODE"
+        told.trace = failure.traceback.split(_CAUSED)[0].rstrip() if is_ours else failure.traceback
         return told
     return error if isinstance(error, PenstockError) else ClusterError(f"the job failed: {error!r}")
 
@@ -108,6 +110,9 @@ def entry_of(error: BaseException, now_ms: int) -> Failure:
         return Failure(
             now_ms, failure.kind, failure.message, failure.traceback, failure.name, failure.location, error.host
         )
+    if isinstance(error, PenstockError):
+        told = user_traceback(error)
+        return Failure(now_ms, type(error).__name__, str(error), told, error.operator, error.location)
     return Failure(now_ms, type(error).__name__, str(error), "".join(traceback.format_exception(error)))
 
 

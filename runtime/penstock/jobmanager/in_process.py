@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from penstock.common.errors import EpochFailed, NotEnoughSlots
 from penstock.connectors.source import SparkAccess
+from penstock.jobmanager.failures import JobFailed
 from penstock.jobmanager.runner import Attempt
 from penstock.taskmanager.operator import Clock
 from penstock.taskmanager.protocol import EpochCommand, LevelAck, decode_ack, encode_command
@@ -100,7 +101,10 @@ class InProcessRunner:
                 yield from level.subtasks
 
     def end_attempt(self) -> None:
-        """Tasks of this runner end with their epoch."""
+        failed = [failure for slot in self._slots.values() if (failure := slot.close()) is not None]
+        self._slots.clear()
+        if failed:
+            raise JobFailed(failed[0])
 
     def request_barrier(self) -> None:
         """Epochs of this runner are short."""

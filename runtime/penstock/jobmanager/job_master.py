@@ -28,7 +28,7 @@ from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.jobmanager.checkpoints import JobCheckpoints
 from penstock.jobmanager.epoch_loop import EpochLoop, Rescaled, answer
-from penstock.jobmanager.failures import entry_of, is_fatal, offer_instead
+from penstock.jobmanager.failures import JobFailed, entry_of, is_fatal, offer_instead
 from penstock.jobmanager.held_results import HeldResults
 from penstock.jobmanager.job_history import JobHistory
 from penstock.jobmanager.job_metrics import JobMetrics
@@ -265,6 +265,12 @@ class JobMaster:
         report = None
         try:
             self.runner.end_attempt()
+        except Exception as error:
+            self._record_failure(error)
+            if status is JobStatus.FINISHED and self.parts.exclusive is None:
+                # Its output is complete, but not what its functions had still to do.
+                self.error, status = error, JobStatus.FAILED
+        try:
             for source in self.parts.sources.values():
                 source.close()
             self._settle_commits(status)
@@ -315,7 +321,10 @@ class JobMaster:
 
     def begin_attempt(self) -> EpochLoop:
         """Find slots, find what to start from, put the job on the runner. `step` then runs its epochs."""
-        self.runner.end_attempt()
+        try:
+            self.runner.end_attempt()
+        except JobFailed as error:  # the attempt is void, or another follows it: no reason to have a third
+            self._record_failure(error)
         graph = self.scheduler.place(self.runner, self._pause_while_down, self._tell)
         recovery = self.checkpoints.take_over()
         # The leader epoch: no attempt of any JobManager of this job ever has the same number.

@@ -82,7 +82,11 @@ class Runner(Protocol):
         ...
 
     def end_attempt(self) -> None:
-        """The attempt is over: let go of its tasks. Harmless when there is none."""
+        """The attempt is over: its functions are closed, its tasks let go of. Harmless when there is none.
+
+        Raises:
+            JobFailed: a function could not be closed.
+        """
         ...
 
     def close(self) -> None:

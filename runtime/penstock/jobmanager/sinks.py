@@ -15,6 +15,7 @@ from concurrent.futures import Future, wait
 from typing import Any
 
 from penstock.common.errors import EpochFailed, SinkError
+from penstock.common.user_frames import naming, raised
 from penstock.connectors.sink import CommitEnvironment, Committer
 from penstock.graph.job_graph import JobGraph
 
@@ -67,6 +68,7 @@ class SinkCommits:
         self._options = object_store_options
         self._committers: dict[str, Committer] = {}
         self._names: dict[str, str] = {}
+        self._locations: dict[str, str] = {}
         self._thread = CommitThread()
         self._committing = ""
         self._given_up = threading.Event()
@@ -97,10 +99,12 @@ class SinkCommits:
         self.wait()
         for node in graph.operators:
             if node.sink is not None and node.uid not in self._committers:
-                committer = node.sink.create_committer(self._options, job_id=self._job_id, uid=node.uid)
+                with naming(node.name, node.user_location):
+                    committer = node.sink.create_committer(self._options, job_id=self._job_id, uid=node.uid)
                 if committer is not None:
                     self._committers[node.uid] = committer
                     self._names[node.uid] = node.name
+                    self._locations[node.uid] = node.user_location
         self._set_environment(restored or environment)
         again = self._thread.submit(lambda: self.commit_now(promised))
         self._await([again])
@@ -126,11 +130,12 @@ class SinkCommits:
         for uid, committer in self._committers.items():
             try:
                 committer.discard_unreferenced(list(needed.get(uid, ())), below_attempt)
-            except Exception as error:
+            except BaseException as error:
                 raise SinkError(
-                    f"unfinished pieces of sink {self._names[uid]!r} cannot be removed: {error}",
+                    f"unfinished pieces of sink {self._names[uid]!r} cannot be removed: {raised(error)}",
                     remedy="check that the target can be written",
                     operator=self._names[uid],
+                    location=self._locations[uid],
                 ) from error
 
     def _set_environment(self, environment: CommitEnvironment) -> None:
@@ -149,11 +154,12 @@ class SinkCommits:
             self._committing = self._names[uid]
             try:
                 committer.commit(list(items))
-            except Exception as error:
+            except BaseException as error:
                 raise SinkError(
-                    f"{len(items)} pieces of sink {self._names[uid]!r} cannot be committed: {error}",
+                    f"{len(items)} pieces of sink {self._names[uid]!r} cannot be committed: {raised(error)}",
                     remedy="make the target writable again; the job retries from its last checkpoint",
                     operator=self._names[uid],
+                    location=self._locations[uid],
                 ) from error
             finally:
                 self._committing = ""
@@ -182,7 +188,8 @@ class SinkCommits:
             kept = list(promised.get(uid, ()))
             lost = [item for item in items if item not in kept]
             if committer is not None and lost:
-                committer.abort(lost)
+                with naming(self._names[uid], self._locations[uid]):
+                    committer.abort(lost)
 
     def wait(self) -> None:
         """Wait for running commits; failures are left to whoever looks (a failover commits again).

@@ -7,6 +7,7 @@ assigns every unfinished split anew, from its position, at whatever parallelism 
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,7 @@ from penstock.checkpoint.layout import new_shared_path
 from penstock.checkpoint.manifest import SourceState, SplitPosition
 from penstock.checkpoint.object_store import join_url
 from penstock.checkpoint.storage import CheckpointStorage
-from penstock.common.errors import PenstockError
+from penstock.common.user_frames import naming
 from penstock.common.watermark_strategy import WatermarkAlignment
 from penstock.connectors.source import EnumeratorContext, Source, Split, SplitEnumerator
 from penstock.jobmanager.alignment import AlignedSource
@@ -51,7 +52,8 @@ class SourceCoordinator:
         self._name = name
         self._location = location
         self.source = source.with_object_store_options(object_store_options or {})
-        self._enumerator: SplitEnumerator = self.source.create_enumerator()
+        with self._named():
+            self._enumerator: SplitEnumerator = self.source.create_enumerator()
         self._splits: dict[str, _Tracked] = {}
         self._discovered_at: int | None = None
         self._load: list[int] = [0]
@@ -80,15 +82,17 @@ class SourceCoordinator:
         self._subtasks = {}
         self._splits = {}
         self._discovered_at = None
-        self._enumerator.close()
-        self._enumerator = self.source.create_enumerator()
-        self._enumerator.parallelism = parallelism
-        if context is not None:
-            self._enumerator.start(context)
+        with self._named():
+            self._enumerator.close()
+            self._enumerator = self.source.create_enumerator()
+            self._enumerator.parallelism = parallelism
+            if context is not None:
+                self._enumerator.start(context)
         if restored is None:
             return
         enumerator = restored.enumerator or {}
-        self._enumerator.restore(enumerator.get("state"))
+        with self._named():
+            self._enumerator.restore(enumerator.get("state"))
         if enumerator.get("discovered"):
             self._discovered_at = 0
         for position in restored.splits:
@@ -108,12 +112,8 @@ class SourceCoordinator:
         interval = self._enumerator.discovery_interval_ms
         if self._discovered_at is not None and (interval is None or now_ms < self._discovered_at + interval):
             return
-        try:
+        with self._named():
             found = self._enumerator.discover()
-        except PenstockError as error:
-            error.operator = error.operator or self._name
-            error.location = error.location or self._location
-            raise
         for split in found:
             self._splits.setdefault(split.id, _Tracked(split, files=split.files))
         self._discovered_at = now_ms
@@ -164,7 +164,8 @@ class SourceCoordinator:
             self._splits[split_id].finished = True
             if self._enumerator.forgets_finished:
                 del self._splits[split_id]
-            self._enumerator.on_split_finished(split_id)
+            with self._named():
+                self._enumerator.on_split_finished(split_id)
 
     def aligned(self) -> AlignedSource | None:
         """What its group must know of it; None: it is in none."""
@@ -196,6 +197,8 @@ class SourceCoordinator:
     def snapshot(self) -> SourceState:
         """As of the last epoch's acks. Finished splits are kept only while discovery could find them again."""
         keep_finished = not self.no_more_splits
+        with self._named():
+            enumerator = self._enumerator.snapshot()
         return SourceState(
             splits=[
                 SplitPosition(
@@ -211,11 +214,16 @@ class SourceCoordinator:
                 for t in self._splits.values()
                 if keep_finished or not t.finished
             ],
-            enumerator={"state": self._enumerator.snapshot(), "discovered": self._discovered_at is not None},
+            enumerator={"state": enumerator, "discovered": self._discovered_at is not None},
         )
 
     def close(self) -> None:
-        self._enumerator.close()
+        with self._named():
+            self._enumerator.close()
+
+    def _named(self) -> AbstractContextManager[None]:
+        """The enumerator may be the user's, and run by the JobManager."""
+        return naming(self._name, self._location)
 
 
 def _adopted(files: list[dict[str, Any]], storage: CheckpointStorage, root: str) -> list[dict[str, Any]]:

@@ -131,7 +131,7 @@ class SparkRunner:
             if not has_turn:
                 raise EpochFailed("the epoch was cancelled while a DataFrame had the cluster")
             acks = _split(self._submit(commands))
-        if len(acks) != attempt.slots * attempt.levels:
+        if len(acks) != attempt.slots * attempt.levels and not any(ack.failure for ack in acks):
             raise EpochFailed(f"epoch {commands[0].epoch}: {len(acks)} acks of {attempt.slots * attempt.levels}")
         return acks
 

@@ -16,10 +16,10 @@ the state of all other subtasks in it.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
@@ -27,9 +27,10 @@ from typing import Any
 
 from penstock.checkpoint.retrying_store import Stores
 from penstock.checkpoint.state_files import StateFileReader, StateFileWriter
-from penstock.common.errors import PenstockError, RecoverableError, StateNotLocal
+from penstock.common.errors import StateNotLocal
 from penstock.graph.job_graph import JobGraph
 from penstock.taskmanager.batch import MAX_TIMESTAMP
+from penstock.taskmanager.failure import failure_of
 from penstock.taskmanager.hardware import this_machine
 from penstock.taskmanager.protocol import (
     EpochCommand,
@@ -50,6 +51,8 @@ _ACK_PREFIX = bytes((ACK,))
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _HOST = socket.gethostname()
 _END = object()
+
+logger = logging.getLogger(__name__)
 
 
 class LevelTask:
@@ -170,7 +173,7 @@ class LevelTask:
         started = time.perf_counter()
         try:
             return next(reader, None) is not None
-        except Exception as error:
+        except BaseException as error:
             self._fail(error)
             return False
         finally:
@@ -183,7 +186,11 @@ class LevelTask:
 
     def next_record_at(self) -> int | None:
         """When the next record of any source is due (ms); None = unknown."""
-        times = [source.next_record_at() for subtask in self._subtasks for source in subtask.sources.values()]
+        try:
+            times = [source.next_record_at() for subtask in self._subtasks for source in subtask.sources.values()]
+        except BaseException as error:
+            self._fail(error)
+            return None
         return min((at for at in times if at is not None), default=None)
 
     def passes(self, exchange: int) -> bool:
@@ -207,7 +214,7 @@ class LevelTask:
                 try:
                     if next(steps, _END) is _END:
                         break
-                except Exception as error:
+                except BaseException as error:
                     self._fail(error)
                 finally:
                     subtask.metrics.busy_ms += (time.perf_counter() - started) * 1e3
@@ -240,12 +247,15 @@ class LevelTask:
             self._guard(subtask.flush)
 
     def ack(self, command: EpochCommand) -> LevelAck:
+        full = self._new_ack()
+        self._guard(self._fill, full, command)
+        return full if self.failure is None else self._new_ack()
+
+    def _fill(self, ack: LevelAck, command: EpochCommand) -> None:
+        """Gauges are functions of the user's, too, and uploads may end with anything."""
         if command.snapshot is not None and command.snapshot.synchronous:
             for future in self._pending:
                 future.result()
-        ack = self._new_ack()
-        if self.failure is not None:
-            return ack
         ack.results, self._results = self._results, {}
         ack.lines, self._lines = self._lines, []
         timers = []
@@ -258,7 +268,6 @@ class LevelTask:
                 timers.append(timer)
         ack.next_processing_timer = min(timers, default=None)
         ack.snapshots = self.take_uploaded()
-        return ack
 
     def brief_ack(self) -> LevelAck:
         """Says only who it is and what went wrong, if anything; sent before the epoch has ended."""
@@ -305,30 +314,25 @@ class LevelTask:
         if self.failure is None:
             try:
                 step(*arguments)
-            except Exception as error:
+            except BaseException as error:  # `sys.exit` in a function, too, is an error of that function
                 self._fail(error)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         self._out = []
-        self.failure = TaskFailure(
-            kind=type(error).__name__,
-            message=str(error),
-            traceback="".join(traceback.format_exception(error)),
-            name=getattr(error, "operator", "") or "",
-            location=getattr(error, "location", "") or "",
-            code=error.code if isinstance(error, PenstockError) else "USER_CODE",
-            recoverable=not isinstance(error, PenstockError) or isinstance(error, RecoverableError),
-            detail=error.message if isinstance(error, PenstockError) else "",
-            remedy=error.remedy if isinstance(error, PenstockError) else "",
-        )
+        self.failure = failure_of(error)
 
     def close(self) -> None:
+        """Close every function, once. What one raises is the task's failure, if it had none before."""
         self._uploads.shutdown(wait=False, cancel_futures=True)
-        for subtask in self._subtasks:
+        subtasks, self._subtasks = self._subtasks, []
+        for subtask in subtasks:
             try:
                 subtask.close()
-            except Exception:  # an operator that cannot close must not keep the next attempt from starting
-                traceback.print_exc()
+            except BaseException as error:
+                if self.failure is None:
+                    self._fail(error)
+                else:
+                    logger.warning("slot %d, level %d is not closed properly", self.slot, self.level, exc_info=error)
 
 
 class BatchTask:

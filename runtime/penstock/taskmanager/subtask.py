@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
@@ -30,6 +31,8 @@ from penstock.taskmanager.operators.sink import SinkOperator
 from penstock.taskmanager.operators.source import SourceOperator
 from penstock.taskmanager.protocol import RestoreCommand, SnapshotAck, SnapshotCommand, VertexMetrics
 from penstock.taskmanager.rows import Buffer
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -192,10 +195,24 @@ class Subtask:
                 self._operators[index].open()
 
     def close(self) -> None:
-        for operator in self._operators.values():
-            operator.close()
+        """Close every operator, whatever others raise, then the state.
+
+        Raises:
+            What the first of them raised that could not.
+        """
+        first: BaseException | None = None
+        for index, operator in self._operators.items():
+            try:
+                with self._contexts[index].named_in_errors():
+                    operator.close()
+            except BaseException as error:
+                if first is not None:
+                    logger.warning("%s cannot be closed, either", self._contexts[index].name, exc_info=error)
+                first = first or error
         for backend in self._backends.values():
             backend.close()
+        if first is not None:
+            raise first
 
     # --- processing -------------------------------------------------------------------------------------------
 
@@ -353,7 +370,7 @@ def _upload(
                 ack.keyed = upload.run(files)
             ack.bytes_uploaded += int(ack.keyed.get("bytes_uploaded", 0))
             ack.state_bytes += sum(int(f["size"]) for f in ack.keyed.get("files", ()))
-    except Exception as error:  # the checkpoint fails, not the job
+    except BaseException as error:  # the checkpoint fails, not the job
         ack.error = f"{type(error).__name__}: {error}"
         ack.error_code = error.code if isinstance(error, PenstockError) else ""
     ack.async_ms = (time.perf_counter() - started) * 1e3

@@ -18,17 +18,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from typing import Any
 
 import msgspec
 from pyspark import cloudpickle
 
 from penstock.common.errors import InvalidJob
+from penstock.common.user_frames import user_line
 from penstock.graph.job_graph import JobGraph
 from penstock.metrics.scope import ScopeFormats
 from penstock.taskmanager.control import ControlConnection, Hello
+from penstock.taskmanager.failure import failure_of
 from penstock.taskmanager.level import BatchTask, LevelTask, Row
 from penstock.taskmanager.operator import Clock
+from penstock.taskmanager.protocol import LevelAck, TaskFailure, encode_ack
+from penstock.taskmanager.rows import ACK, DATA
 from penstock.taskmanager.stream_task import StreamTask
 from penstock.taskmanager.subtask import TaskEnvironment
 
@@ -88,9 +93,11 @@ def encode_payload(graph: JobGraph, settings: TaskSettings) -> bytes:
         InvalidJob: something in it cannot be sent; names the operator it belongs to.
     """
     try:
-        return _pickled((graph, settings))
-    except Exception as error:
+        program = _pickled(graph)
+    except BaseException as error:
         raise _not_sendable(graph, error) from error
+    # Apart: a worker that cannot make the program from it must still know whom to tell.
+    return pickle.dumps((settings, program), pickle.HIGHEST_PROTOCOL)
 
 
 def _pickled(value: Any) -> bytes:
@@ -99,17 +106,17 @@ def _pickled(value: Any) -> bytes:
     return out.getvalue()
 
 
-def _not_sendable(graph: JobGraph, error: Exception) -> InvalidJob:
+def _not_sendable(graph: JobGraph, error: BaseException) -> InvalidJob:
     """What to tell the author: which operator is the first that cannot be pickled."""
     name = location = ""
     for node in graph.operators:
         try:
             _pickled(node.operator)
-        except Exception as of_node:
+        except BaseException as of_node:
             name, location, error = node.name, node.user_location, of_node
             break
     return InvalidJob(
-        f"the job cannot be sent to the workers: {error}",
+        f"the job cannot be sent to the workers: {type(error).__name__}: {error}{user_line(error)}",
         remedy="functions, and the globals they use, must be picklable: make connections, locks and the like in `open`",
         operator=name,
         location=location,
@@ -128,10 +135,9 @@ class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
 class _Slot:
     """The tasks of one slot of one attempt: one graph copy, one task per level that runs in this process."""
 
-    def __init__(self, payload: bytes, slot: int, clock: Clock) -> None:
-        self.graph: JobGraph
-        self.settings: TaskSettings
-        self.graph, self.settings = cloudpickle.loads(payload)
+    def __init__(self, program: bytes, settings: TaskSettings, slot: int, clock: Clock) -> None:
+        self.graph: JobGraph = cloudpickle.loads(program)
+        self.settings = settings
         self.slot = slot
         self.clock = clock
         self.levels: dict[int, LevelTask] = {}
@@ -162,10 +168,16 @@ class _Slot:
             self.levels[level] = task
         return self.levels[level]
 
-    def close(self) -> None:
+    def close(self) -> TaskFailure | None:
+        """Close what is open; what could not be closed, if nothing had failed before."""
+        failed = None
         for task in self.levels.values():
+            had_failed = task.failure is not None
             task.close()
+            if task.failure is not None and not had_failed:
+                failed = failed or task.failure
         shutil.rmtree(self.work_dir, ignore_errors=True)
+        return failed
 
 
 def _local_folder(settings: TaskSettings, slot: int) -> str:
@@ -224,7 +236,11 @@ def run_level(
             _close_older(registry, job_id, attempt)
         elif held is not None:
             held.close()
-        held = _Slot(payload(), slot, clock or SystemClock())
+        settings, program = pickle.loads(payload())
+        try:
+            held = _Slot(program, settings, slot, clock or SystemClock())
+        except BaseException as error:  # imports of the user's modules, his `__setstate__`
+            return _failed_start(error, settings, level, slot, rows)
         registry[job_id, slot] = held
         if slots is None:
             _settle_process()
@@ -232,8 +248,28 @@ def run_level(
     settings = held.settings
     if not settings.control_address:
         return BatchTask(task).run(rows)
-    control = ControlConnection(settings.control_address, settings.control_token, Hello(attempt, slot, level))
-    return StreamTask(task, control, settings.buffer_timeout_s).run(iter(rows))
+    return StreamTask(task, _connect(settings, level, slot), settings.buffer_timeout_s).run(iter(rows))
+
+
+def _failed_start(
+    error: BaseException, settings: TaskSettings, level: int, slot: int, rows: Iterable[bytes]
+) -> Iterator[Row]:
+    """The job could not be made from its payload: there is no task, but its answer there is."""
+    failure = failure_of(error)
+    failure.detail = failure.message = f"the job cannot be loaded by a worker: {failure.detail}"
+    ack = LevelAck(slot, level, settings.attempt, -1, failure=failure, pid=os.getpid(), host=socket.gethostname())
+    if settings.control_address:
+        with closing(_connect(settings, level, slot)) as control:
+            control.send(encode_ack(ack))
+        return
+    for row in rows:
+        if row[0] != DATA:  # the command, for deeper levels; acks of those above
+            yield slot, row
+    yield slot, bytes((ACK,)) + encode_ack(ack)
+
+
+def _connect(settings: TaskSettings, level: int, slot: int) -> ControlConnection:
+    return ControlConnection(settings.control_address, settings.control_token, Hello(settings.attempt, slot, level))
 
 
 def _close_older(registry: dict[tuple[str, int], _Slot], job_id: str, attempt: int) -> None:

@@ -7,13 +7,11 @@ iterator of the batch's values, and when user code raises, what is left in the i
 
 from __future__ import annotations
 
-import traceback
 from operator import length_hint
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
-import penstock
 from penstock.common.errors import InvalidJob, PenstockError, StateTypeError, UserFunctionError
+from penstock.common.user_frames import user_line
 from penstock.datastream.functions import close_function, open_function
 from penstock.state.key_hash import stable_hash
 from penstock.taskmanager.operator import Operator
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from penstock.state.backend import KeyContext
 
 _REMEDY = "fix the function, or let it send such records to a side output"
-_PACKAGE = str(Path(next(iter(penstock.__path__))).resolve())
 
 
 class Place(Protocol):
@@ -70,9 +67,8 @@ def raise_user_error(place: Place, error: Exception, what: str, remedy: str = _R
         error.operator = error.operator or place.name
         error.location = error.location or place.user_location
         raise error
-    frame = _user_frame(error)
     raise UserFunctionError(
-        f"{what} raised {type(error).__name__}: {error}{frame}",
+        f"{what} raised {type(error).__name__}: {error}{user_line(error)}",
         remedy=remedy,
         operator=place.name,
         location=place.user_location,
@@ -101,12 +97,6 @@ def refuse_key(place: Place, key: Any, value: Any) -> None:
         part = "the key" if repr(key) in refusal.message else f"in the key {shortened(key)}"
         refusal.message += f", {part} of {shortened(value)}"
         raise_user_error(place, refusal, "")
-
-
-def _user_frame(error: Exception) -> str:
-    """Where in the user's code the error came from: the innermost frame outside this package."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_PACKAGE)]
-    return f" (at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
 
 
 class FunctionOperator(Operator):

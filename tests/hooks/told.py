@@ -1,0 +1,29 @@
+"""What must be in the words that a failed job has for its author."""
+
+from __future__ import annotations
+
+import re
+
+from penstock.common.errors import PenstockError
+from tests.hooks.programs import HOOKS, Hook
+
+_FILE = re.compile(r'^\s*File "([^"]+)", line \d+', re.MULTILINE)
+
+
+def check_told(error: PenstockError, hook: Hook, way: str) -> None:
+    """The operator, the user's line in the message, and in the frames his first."""
+    told = str(error)
+    print(told)
+    assert "tests/hooks" in error.message, told
+    if hook.operator:
+        assert error.operator == hook.operator, told
+        assert "programs.py:" in error.location, told
+    if way == "exit":
+        assert "SystemExit: 3" in error.message, told
+    if way == "raise":
+        assert "RuntimeError" in error.message, told
+        assert "out of order" in error.message, told
+    frames = _FILE.findall(told)
+    if frames:
+        assert "tests/hooks" in frames[0], told
+    assert HOOKS[hook.name] is hook

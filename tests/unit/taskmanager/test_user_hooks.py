@@ -1,0 +1,52 @@
+"""Whatever hook of the user's raises, or ends the process with `sys.exit`: the job ends, and says whose line it was.
+
+In one process, where every hook can be tried; what kills or hangs is tried on real processes (`tests/integration/engine`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from penstock.common.errors import PenstockError
+from penstock.common.executor import executing_on
+from penstock.common.job_status import JobStatus
+from penstock.jobmanager.session import Session
+from tests.hooks.act import Act
+from tests.hooks.programs import HOOKS, build
+from tests.hooks.told import check_told
+from tests.in_process import InProcess, environment
+
+ENDS_S = 20.0
+
+
+def ended(act: Act, folder: Path, *, deeper: bool, parallelism: int) -> tuple[PenstockError, Session]:
+    """What the job fails with."""
+    settings = {"restart-strategy.type": "none", "penstock.epoch.target": "20 ms"}
+    env = environment(folder, **settings).set_parallelism(parallelism)
+    session = Session(InProcess())
+    if act.since:
+        threading.Timer(0.3, Path(act.since).touch).start()
+    began = time.monotonic()
+    with executing_on(session), pytest.raises(PenstockError) as caught:
+        build(env, act, deeper=deeper).execute("misbehaves")
+    assert time.monotonic() - began < ENDS_S
+    return caught.value, session
+
+
+@pytest.mark.parametrize(("name", "way"), [(hook.name, way) for hook in HOOKS.values() for way in hook.ways])
+def test_the_author_is_told_his_line(name: str, way: str, tmp_path: Path) -> None:
+    """Levels, parallelism and the moment take turns with the hooks."""
+    turn = list(HOOKS).index(name) + (way == "exit")
+    later = turn % 3 == 0 and not HOOKS[name].start and not HOOKS[name].bounded
+    act = Act(name, way, since=str(tmp_path / "now") if later else "")
+    error, session = ended(act, tmp_path, deeper=turn % 2 == 0, parallelism=(1, 3)[turn // 2 % 2])
+    check_told(error, HOOKS[name], way)
+    for master in session.dispatcher.jobs():
+        assert master.history.status is JobStatus.FAILED
+        failure = master.history.failures[0]
+        assert f'act("{name}")' in failure.traceback or name.endswith("timer")
+        assert "tests/hooks" in failure.message
