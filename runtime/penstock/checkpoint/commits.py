@@ -74,6 +74,11 @@ class CommitLedger:
         return [item for entry in self._entries if entry.handed_out_with is not None for item in entry.committables]
 
     @property
+    def uncommitted(self) -> int:
+        """Complete checkpoints whose commits are not confirmed."""
+        return len({entry.handed_out_with for entry in self._entries if entry.handed_out_with is not None})
+
+    @property
     def unconfirmed(self) -> dict[str, list[Any]]:
         return _by_uid(self._sorted())
 

@@ -44,6 +44,7 @@ from penstock.checkpoint.events import (
 from penstock.checkpoint.outcomes import CheckpointOutcomes
 from penstock.checkpoint.schedule import Schedule
 from penstock.checkpoint.termination import ShutdownReport, delete_checkpoints
+from penstock.checkpoint.triggers import TriggerSituation, TriggerState
 from penstock.common.errors import EpochFailed
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
             self._schedule = Schedule(self.settings.interval_ms, self.settings.min_pause_ms, now)
             self._failures_in_a_row = 0
             self._ledger.clear()
+            self._note_commits_left()
             if recovery.snapshot is not None:
                 manifest = recovery.snapshot.manifest
                 self.history.restored(
@@ -85,6 +87,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
         """
         with self._lock:
             self._take_copied(now)
+            self.history.trigger_is(TriggerState.NO_ATTEMPT, now)
             attempt, self._attempt = self._attempt, None
             self._events = [event for event in self._events if isinstance(event, SavepointCompleted | SavepointFailed)]
             if attempt is None:
@@ -106,6 +109,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
             self._requests = []
             unconfirmed = self._ledger.unconfirmed
             self._ledger.clear()
+            self._note_commits_left()
             return unconfirmed
 
     # --- triggers -------------------------------------------------------------------------------------------------
@@ -114,13 +118,9 @@ class CheckpointCoordinator(CheckpointOutcomes):
         """The snapshot that the next epoch shall take, if one is due. Counts as started."""
         with self._lock:
             attempt = self._attempt
-            if attempt is None or not attempt.may_trigger:
+            if self._note_trigger(now) is not TriggerState.DUE or attempt is None:
                 return None
-            is_asked_for = self._savepoints.is_waiting or (
-                bool(self._requests) and now >= self._schedule.may_retry_at()
-            )
-            if not is_asked_for and not self._schedule.is_due(now):
-                return None
+            is_asked_for = self._savepoints.is_waiting or bool(self._requests)
             savepoint = self._savepoints.next()
             is_final = savepoint is not None and savepoint.is_final
             return self._start(attempt, savepoint, now, counts=not is_asked_for, is_final=is_final)
@@ -147,7 +147,10 @@ class CheckpointCoordinator(CheckpointOutcomes):
         return request
 
     def next_action_at(self) -> int | None:
-        """When something is due (ms): a trigger, or the timeout of the checkpoint in progress; None: nothing is."""
+        """When something is due (ms): a trigger, or the timeout of the checkpoint in progress.
+
+        None: nothing is, or nothing before a commit is confirmed.
+        """
         with self._lock:
             attempt = self._attempt
             if attempt is None or attempt.is_fenced:
@@ -156,7 +159,8 @@ class CheckpointCoordinator(CheckpointOutcomes):
                 return attempt.pending.request.timestamp + self.settings.timeout_ms
             if self._savepoints.is_waiting:
                 return self._schedule.last_trigger
-            times = [at for at in (self._schedule.due_at(),) if at is not None and not attempt.is_stopping]
+            waits = attempt.is_stopping or self._ledger.uncommitted >= self.settings.most_uncommitted
+            times = [at for at in (self._schedule.due_at(),) if at is not None and not waits]
             if self._requests:
                 times.append(max(self._schedule.last_trigger, self._schedule.may_retry_at()))
             return min(times, default=None)
@@ -235,6 +239,31 @@ class CheckpointCoordinator(CheckpointOutcomes):
             pending.acks[key] = ack
             self.history.acknowledged(ack, attempt.job, now)
 
+    def _note_trigger(self, now: int) -> TriggerState:
+        """Why the next checkpoint is triggered, or not; kept for whoever asks."""
+        attempt = self._attempt
+        state = TriggerSituation(
+            now,
+            has_attempt=attempt is not None,
+            is_fenced=attempt is not None and attempt.is_fenced,
+            is_stopping=attempt is not None and attempt.is_stopping,
+            is_in_progress=attempt is not None and attempt.pending is not None,
+            savepoint_waits=self._savepoints.is_waiting,
+            is_asked_for=bool(self._requests),
+            may_retry_at=self._schedule.may_retry_at(),
+            due_at=self._schedule.due_at(),
+            uncommitted=self._ledger.uncommitted,
+            most_uncommitted=self.settings.most_uncommitted,
+        ).judge()
+        if self.history.trigger_is(state, now) and state is TriggerState.WAITING_FOR_COMMITS:
+            logger.info(
+                "a checkpoint is due and waits: the commits of %d complete ones are not carried out yet "
+                "(execution.checkpointing.max-uncommitted-checkpoints is %d)",
+                self._ledger.uncommitted,
+                self.settings.most_uncommitted,
+            )
+        return state
+
     def _note_commits(self, attempt: Attempt, ack: Ack) -> None:
         """Files of committables are needed until their commit is confirmed, whatever becomes of this checkpoint."""
         self._ledger.add(ack.checkpoint_id, ack.uid, list(ack.committables))
@@ -252,6 +281,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
         """The commits that came with this checkpoint (or with the restored one) have been carried out."""
         with self._lock:
             committed = self._ledger.confirm(checkpoint_id)
+            self._note_commits_left()
             if self._attempt is not None:
                 for file in staged_files(committed):
                     garbage = self._attempt.completed.registry.release(_commit_of(file))

@@ -167,6 +167,7 @@ class CheckpointOutcomes:
                 requests=pending.requests,
             )
         )
+        self._note_commits_left()
         if pending.savepoint is None:
             self.history.completed(pending.id, now, self.storage.url_of(checkpoint_folder(pending.id)))
         else:
@@ -226,6 +227,9 @@ class CheckpointOutcomes:
             "execution.checkpointing.tolerable-failed-checkpoints if this may happen"
         )
         self._events.append(JobMustFail(EpochFailed(told, remedy=remedy)))
+
+    def _note_commits_left(self) -> None:
+        self.history.commits_left(self._ledger.uncommitted, len(self._ledger.promised))
 
     def _take_copied(self, now: int) -> None:
         for copied in self._savepoints.take_copied():

@@ -11,19 +11,24 @@ TerminalState = Literal["FINISHED", "CANCELED", "FAILED", "SUSPENDED"]
 
 @dataclass(frozen=True)
 class CheckpointSettings:
-    """`interval_ms` None: only what is asked for. `tolerable_failures`: in a row; one more fails the job over."""
+    """`interval_ms` None: only what is asked for. `tolerable_failures`: in a row; one more fails the job over.
+
+    `most_uncommitted`: periodic checkpoints wait while so many complete ones have commits that are not carried out.
+    """
 
     interval_ms: int | None = None
     min_pause_ms: int = 0
     timeout_ms: int = 600_000
     tolerable_failures: int = 0
+    most_uncommitted: int = 3
     retained: int = 1
     retention: Retention = "NO_EXTERNALIZED_CHECKPOINTS"
     savepoint_directory: str | None = None
     history_size: int = 10
 
     def __post_init__(self) -> None:
-        for name, least in (("min_pause_ms", 0), ("timeout_ms", 1), ("tolerable_failures", 0), ("retained", 1)):
+        least_of = {"min_pause_ms": 0, "timeout_ms": 1, "tolerable_failures": 0, "retained": 1, "most_uncommitted": 1}
+        for name, least in least_of.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if self.interval_ms is not None and self.interval_ms < 1:

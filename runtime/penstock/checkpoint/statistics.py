@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.codec import handle_files
+from penstock.checkpoint.triggers import TriggerState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -122,6 +123,8 @@ class CheckpointHistory:
         self._latest: dict[str, CheckpointStatistics | None] = {"completed": None, "savepoint": None, "failed": None}
         self._restored: dict[str, Any] | None = None
         self._samples: deque[tuple[int, int, int]] = deque(maxlen=_SUMMARIZED)
+        self._trigger = (TriggerState.NO_ATTEMPT, 0)
+        self._commits_left = (0, 0)
 
     def triggered(self, request: SnapshotRequest, job: JobDescription) -> None:
         vertices: dict[str, VertexStatistics] = {}
@@ -186,6 +189,29 @@ class CheckpointHistory:
                 "external_path": path,
             }
 
+    def trigger_is(self, state: TriggerState, now: int) -> bool:
+        """Why the next checkpoint is, or is not, triggered; whether that is another reason than before."""
+        with self._lock:
+            is_new = state is not self._trigger[0]
+            if is_new:
+                self._trigger = (state, now)
+            return is_new
+
+    def commits_left(self, checkpoints: int, committables: int) -> None:
+        """Of so many complete checkpoints commits are not confirmed: so many in all."""
+        with self._lock:
+            self._commits_left = (checkpoints, committables)
+
+    def _trigger_as_rest(self) -> dict[str, Any]:
+        (state, since), (checkpoints, committables) = self._trigger, self._commits_left
+        return {
+            "state": state.name,
+            "description": state.value,
+            "since": since,
+            "uncommitted_checkpoints": checkpoints,
+            "pending_commits": committables,
+        }
+
     def overview(self) -> dict[str, Any]:
         """`GET /jobs/:id/checkpoints`."""
         with self._lock:
@@ -194,6 +220,7 @@ class CheckpointHistory:
                 "counts": dict(self._counts),
                 "summary": self._summary(),
                 "latest": {**latest, "restored": self._restored},
+                "trigger": self._trigger_as_rest(),
                 "history": [entry.as_rest() for entry in sorted(self._entries.values(), key=lambda e: -e.id)],
             }
 

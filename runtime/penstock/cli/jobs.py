@@ -92,6 +92,8 @@ def checkpoints(job: Job, master: Master = DEFAULT_MASTER, token_file: TokenFile
         f"{counts.total} triggered, {counts.in_progress} in progress, {counts.completed} completed, "
         f"{counts.failed} failed, {counts.restored} restored"
     )
+    if found.trigger is not None and found.trigger.state == "WAITING_FOR_COMMITS":
+        typer.echo(f"The next one waits: {found.trigger.description}")
     if not found.history:
         return
     rows = table(

@@ -109,6 +109,12 @@ TOLERABLE_FAILED_CHECKPOINTS = int_option(
     0,
     "How many checkpoints in a row may fail before the job fails over.",
 )
+MAX_UNCOMMITTED_CHECKPOINTS = int_option(
+    "execution.checkpointing.max-uncommitted-checkpoints",
+    3,
+    "Periodic checkpoints wait while sinks have not carried out the commits of so many complete ones.",
+    least=1,
+)
 CHECKPOINT_RETENTION = choice_option(
     "execution.checkpointing.externalized-checkpoint-retention",
     ("DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS"),

@@ -55,6 +55,7 @@ class JobCheckpoints:
                 min_pause_ms=settings.checkpoint_min_pause_ms,
                 timeout_ms=settings.checkpoint_timeout_ms,
                 tolerable_failures=settings.tolerable_failures,
+                most_uncommitted=settings.most_uncommitted,
                 retained=settings.retained,
                 retention="NO_EXTERNALIZED_CHECKPOINTS" if self._temporary else settings.retention,
                 savepoint_directory=settings.savepoint_dir or (f"{root}/savepoints" if self._temporary else None),

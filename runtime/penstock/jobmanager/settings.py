@@ -29,6 +29,7 @@ class JobSettings:
     checkpoint_min_pause_ms: int
     checkpoint_timeout_ms: int
     tolerable_failures: int
+    most_uncommitted: int
     retained: int
     retention: Literal["DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS"]
     checkpoint_dir: str
@@ -71,6 +72,7 @@ class JobSettings:
             checkpoint_min_pause_ms=_ms(conf.get(options.CHECKPOINT_MIN_PAUSE)),
             checkpoint_timeout_ms=_ms(conf.get(options.CHECKPOINT_TIMEOUT)),
             tolerable_failures=conf.get(options.TOLERABLE_FAILED_CHECKPOINTS),
+            most_uncommitted=conf.get(options.MAX_UNCOMMITTED_CHECKPOINTS),
             retained=conf.get(options.RETAINED_CHECKPOINTS),
             retention=cast("Any", conf.get(options.CHECKPOINT_RETENTION)),
             checkpoint_dir=conf.get(options.CHECKPOINT_DIRECTORY) or "",

@@ -15,6 +15,45 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+class TestCommitsThatAreSlow:
+    """The interval is 1 s; each checkpoint promises a commit."""
+
+    def test_periodic_checkpoints_wait_for_them(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, most_uncommitted=2)
+        first, second = bench.complete(committables=["a"]), bench.complete(committables=["b"])
+        bench.now += 10_000
+        assert bench.coordinator.next_trigger(bench.now) is None
+        assert bench.coordinator.next_action_at() is None, "nothing is due: a commit must be carried out first"
+        told = bench.coordinator.history.overview()["trigger"]
+        assert (told["state"], told["uncommitted_checkpoints"], told["pending_commits"]) == (
+            "WAITING_FOR_COMMITS",
+            2,
+            2,
+        )
+        bench.coordinator.on_committed(first.checkpoint_id)
+        third = bench.complete(committables=["c"])
+        assert third.manifest.commits == {"count": ["b", "c"]}
+        bench.coordinator.on_committed(second.checkpoint_id)
+        bench.coordinator.on_committed(third.checkpoint_id)
+        assert bench.coordinator.history.overview()["trigger"]["uncommitted_checkpoints"] == 0
+
+    def test_what_is_asked_for_and_the_last_one_do_not(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, most_uncommitted=1, savepoint_directory=str(tmp_path / "savepoints"))
+        bench.complete(committables=["a"])
+        assert bench.coordinator.next_trigger(bench.now + 10_000) is None
+        bench.coordinator.trigger_savepoint()
+        assert bench.coordinator.next_action_at() is not None
+        bench.complete(committables=["b"])
+        bench.coordinator.trigger_checkpoint()
+        bench.complete(committables=["c"])
+        assert bench.coordinator.next_trigger(bench.now + 10_000) is None
+        assert bench.coordinator.final_checkpoint(bench.now + 10_000) is not None
+
+    def test_checkpoints_without_commits_wait_for_nothing(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, most_uncommitted=1)
+        assert [bench.complete().checkpoint_id for _ in range(5)] == [1, 2, 3, 4, 5]
+
+
 class TestTriggers:
     def test_the_first_one_is_due_after_an_interval(self, bench: Bench) -> None:
         assert bench.coordinator.next_trigger(999) is None

@@ -36,11 +36,12 @@ def run(history: CheckpointHistory, id: int, *, duration: int = 100, size: int =
         history.completed(id, 1000 * id + duration, f"s3://b/chk-{id}")
 
 
-def test_overview_has_flinks_fields() -> None:
+def test_overview_has_flinks_fields_and_why_the_next_one_is_not_triggered() -> None:
     history = CheckpointHistory()
     run(history, 1)
     overview = history.overview()
-    assert set(overview) == {"counts", "summary", "latest", "history"}
+    assert set(overview) == {"counts", "summary", "latest", "history", "trigger"}
+    assert set(overview["trigger"]) == {"state", "description", "since", "uncommitted_checkpoints", "pending_commits"}
     assert set(overview["counts"]) == {"restored", "total", "in_progress", "completed", "failed"}
     assert set(overview["latest"]) == {"completed", "savepoint", "failed", "restored"}
     assert set(overview["summary"]["state_size"]) == {"min", "max", "avg", "p50", "p90", "p95", "p99", "p999"}

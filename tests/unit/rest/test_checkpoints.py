@@ -7,7 +7,9 @@ import pytest
 from penstock.checkpoint.events import JobDescription, SnapshotRequest, SubtaskAck
 from penstock.checkpoint.manifest import OperatorInfo
 from penstock.checkpoint.statistics import CheckpointHistory
-from penstock.rest import models
+from penstock.checkpoint.triggers import TriggerState
+from penstock.rest import facts, models
+from penstock.rest.views.facts_as_metrics import job_metrics
 from tests.unit.rest.fake_gateway import JOB_ID, OLD_ID, START, STATS
 
 if TYPE_CHECKING:
@@ -113,3 +115,17 @@ def test_the_coordinators_statistics_are_in_the_shape_of_the_models() -> None:
     assert {k: v for k, v in (history.details(2) or {}).items() if v is not None} == details
     subtasks = written(models.TaskCheckpointDetails.model_validate(history.subtask_details(2, "7")))
     assert subtasks["subtasks"] == (history.subtask_details(2, "7") or {})["subtasks"]
+
+
+def test_what_the_next_checkpoint_waits_for_is_measured() -> None:
+    history = CheckpointHistory()
+    history.trigger_is(TriggerState.WAITING_FOR_COMMITS, 1_000)
+    history.commits_left(3, 12)
+    overview = models.CheckpointingStatistics.model_validate(history.overview())
+    job = facts.Job(JOB_ID, "job", "RUNNING", 0, 1, 128, timestamps={"RUNNING": 0})
+    metrics = job_metrics(job, overview, now=5_500)
+    assert (metrics["numberOfUncommittedCheckpoints"], metrics["numberOfPendingCommits"]) == (3, 12)
+    assert metrics["checkpointWaitForCommits"] == 4_500
+    history.trigger_is(TriggerState.IN_PROGRESS, 6_000)
+    overview = models.CheckpointingStatistics.model_validate(history.overview())
+    assert job_metrics(job, overview, now=7_000)["checkpointWaitForCommits"] == 0

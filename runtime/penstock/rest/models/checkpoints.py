@@ -98,6 +98,19 @@ class LatestCheckpoints(Shape):
     restored: RestoredCheckpoint | None = None
 
 
+class CheckpointTrigger(Shape):
+    """Why the next checkpoint is, or is not, triggered: a name of `TriggerState` since `since`, and what is left to commit.
+
+    `uncommitted_checkpoints`: complete ones whose commits are not carried out; `pending_commits`: how many commits that are.
+    """
+
+    state: str
+    description: str
+    since: int
+    uncommitted_checkpoints: int = 0
+    pending_commits: int = 0
+
+
 class CheckpointingStatistics(Shape):
     """`GET /jobs/:id/checkpoints`; the history has the newest first."""
 
@@ -105,6 +118,7 @@ class CheckpointingStatistics(Shape):
     summary: CheckpointSummary
     latest: LatestCheckpoints
     history: list[CheckpointStatistics]
+    trigger: CheckpointTrigger | None = None
 
 
 class Externalization(Shape):

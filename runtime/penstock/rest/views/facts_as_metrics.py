@@ -7,6 +7,7 @@ import resource
 import threading
 from typing import TYPE_CHECKING
 
+from penstock.checkpoint.triggers import TriggerState
 from penstock.rest.views.checkpoints import last_completed
 from penstock.rest.views.ids import duration
 
@@ -48,7 +49,8 @@ def job_metrics(job: facts.Job, checkpoints: models.CheckpointingStatistics, now
     since = job.timestamps.get(job.state, job.start)
     is_running = job.state == "RUNNING"
     last = last_completed(checkpoints)
-    counts = checkpoints.counts
+    counts, trigger = checkpoints.counts, checkpoints.trigger
+    waits = is_running and trigger is not None and trigger.state == TriggerState.WAITING_FOR_COMMITS.name
     return {
         "uptime": duration(since, job.end, now) if is_running else 0,
         "downtime": duration(since, job.end, now) if job.state in ("RESTARTING", "INITIALIZING", "CREATED") else 0,
@@ -63,6 +65,9 @@ def job_metrics(job: facts.Job, checkpoints: models.CheckpointingStatistics, now
         "numberOfInProgressCheckpoints": counts.in_progress,
         "numberOfCompletedCheckpoints": counts.completed,
         "numberOfFailedCheckpoints": counts.failed,
+        "numberOfUncommittedCheckpoints": 0 if trigger is None else trigger.uncommitted_checkpoints,
+        "numberOfPendingCommits": 0 if trigger is None else trigger.pending_commits,
+        "checkpointWaitForCommits": max(0, now - trigger.since) if trigger is not None and waits else 0,
         "lastCompletedCheckpointId": None if last is None else last.id,
         "lastCheckpointDuration": None if last is None else last.end_to_end_duration,
         "lastCheckpointSize": None if last is None else last.checkpointed_size,
