@@ -50,6 +50,8 @@ class Run:
     """Of all processes, every half second between the first record and the end."""
     workers_mb: list[int] = field(default_factory=list)
     """Of these, without the program itself and its driver."""
+    processes_mb: dict[str, list[int]] = field(default_factory=dict)
+    """Of every process, by "role pid"."""
 
     @property
     def cpu_us(self) -> float:
@@ -114,4 +116,8 @@ def execute(
             for (moment, size), own in zip(tree.memory, tree.coordinator_memory, strict=True)
             if begin <= moment <= end
         ],
+        processes_mb={
+            name: [round(size / 2**20) for moment, size in sizes if begin <= moment <= end]
+            for name, sizes in tree.by_process.items()
+        },
     )

@@ -16,6 +16,13 @@ from typing import NamedTuple
 CPU_PERIOD_S = 0.05
 TREE_PERIOD_S = 0.5
 _TICK = os.sysconf("SC_CLK_TCK")
+_ROLES = {
+    b"CoarseGrainedExecutorBackend": "executor",
+    b"SparkSubmit": "driver",
+    b"deploy.worker.Worker": "worker",
+    b"python_daemon": "python",
+    b"benchmarks/programs": "program",
+}
 
 
 class Status(NamedTuple):
@@ -63,6 +70,18 @@ def is_driver(pid: int) -> bool:
         return False
 
 
+def role(pid: int) -> str:
+    """What a process of a cluster is for: program, driver, worker, executor, python (daemons and Python workers), other."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return "other"
+    for mark, name in _ROLES.items():
+        if mark in command:
+            return name
+    return "other"
+
+
 def memory(pid: int) -> int:
     """Bytes a process uses, its share of what is shared (PSS); 0 if it is gone."""
     try:
@@ -95,16 +114,23 @@ class ProcessTree(threading.Thread):
         """Moment (s since the epoch) and bytes of all processes, every half second."""
         self.coordinator_memory: list[int] = []
         """Of these, bytes of the program itself and its drivers."""
+        self.by_process: dict[str, list[tuple[float, int]]] = {}
+        """The same for every process, by "role pid"."""
         self._ended = threading.Event()
 
     def run(self) -> None:
         next_tree = 0.0
+        names: dict[int, str] = {}
         while not self._ended.is_set():
             now = time.time()
             if now >= next_tree:
                 self._alive.update(descendants(self._root))
                 sizes = {pid: memory(pid) for pid in self._alive}
                 self.memory.append((now, sum(sizes.values())))
+                for pid, size in sizes.items():
+                    if pid not in names:
+                        names[pid] = f"{role(pid)} {pid}"
+                    self.by_process.setdefault(names[pid], []).append((now, size))
                 self.coordinator_memory.append(
                     sum(size for pid, size in sizes.items() if pid == self._root or is_driver(pid))
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.measures.backpressure import backpressure
 from benchmarks.measures.checkpoint import checkpoint
 from benchmarks.measures.cores import cores
 from benchmarks.measures.epoch import epoch
@@ -24,4 +25,5 @@ MEASURES: dict[str, Measure] = {
     "memory": memory,
     "startup": startup,
     "operator": operator,
+    "backpressure": backpressure,
 }

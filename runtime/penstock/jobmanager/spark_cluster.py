@@ -24,11 +24,15 @@ from penstock.jobmanager.java import find_java
 from penstock.jobmanager.slot_pool import SlotPool
 from penstock.jobmanager.spark_sql import SparkSql
 from penstock.jobmanager.task_managers import Worker
+from penstock.taskmanager.segments import SEGMENT_BYTES
 
 EXECUTOR_MEMORY_MB = 512
 DRIVER_MEMORY_MB = 640
 MAX_PIPELINED_LEVELS = 16
 """Tasks that an executor, which is a slot, may run at once: the pipelined runner has one for each level."""
+EXCHANGE_BYTES = 2 * 2**20
+"""What waits between two levels in the buffers of a sender, and as much in those of a receiver; at least two segments for
+each slot. With little a slow task slows its senders soon, and a barrier has little to wait for."""
 _ONLY_WARNINGS = "-Dlog4j2.level=WARN"
 """Else executors write half a dozen lines for each task, and the driver its settings before anything can be set."""
 
@@ -193,6 +197,9 @@ class SparkCluster:
             "spark.python.daemon.module": "penstock.jobmanager.python_daemon",
             "spark.cleaner.periodicGC.interval": "10min",
             "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
+            "spark.shuffle.streaming.networkBufferSize": str(2 * SEGMENT_BYTES),
+            "spark.shuffle.streaming.writerMaxMemory": str(EXCHANGE_BYTES),
+            "spark.shuffle.streaming.readerMaxMemory": str(EXCHANGE_BYTES),
             "spark.executorEnv.PYTHONPATH": os.pathsep.join(self._python_path()),
             "spark.executorEnv.PYTHONHASHSEED": "0",
             "spark.executorEnv.OMP_NUM_THREADS": "1",

@@ -16,13 +16,20 @@ Timestamps are event time in ms since the epoch (`flink-features` T3); `None` me
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
+
+_DEEPEST = 4
+_MOST_PARTS = 16
+_UNKNOWN_BYTES = 64
+_PLAIN = frozenset({str, bytes, bytearray, int, float, bool, type(None)})
 
 MIN_TIMESTAMP = -(2**63)
 """Watermark before any event time is known (Flink's Long.MIN_VALUE)."""
@@ -44,6 +51,19 @@ class RowBatch:
 
     def rows(self) -> RowBatch:
         return self
+
+    def slice(self, begin: int, end: int) -> RowBatch:
+        """The records from `begin` to `end` (excluded)."""
+        timestamps = None if self.timestamps is None else self.timestamps[begin:end]
+        return RowBatch(self.values[begin:end], timestamps)
+
+    def approximate_bytes(self) -> int:
+        """What the records take in memory, by the look of three of them."""
+        count = len(self.values)
+        if not count:
+            return 0
+        looked_at = {0, count // 2, count - 1}
+        return sum(_approximate_bytes(self.values[n]) for n in looked_at) * count // len(looked_at)
 
     def __repr__(self) -> str:
         return f"RowBatch({self.values!r}, {self.timestamps!r})"
@@ -88,6 +108,10 @@ class ColumnBatch:
         timestamps = None if self.timestamps is None else self.timestamps[begin:end]
         return ColumnBatch(self.columns.slice(begin, end - begin), timestamps, self.make_rows)
 
+    def approximate_bytes(self) -> int:
+        """What the columns take in memory."""
+        return int(self.columns.nbytes)
+
     def rows(self) -> RowBatch:
         if self._rows is None:
             timestamps = None if self.timestamps is None else self.timestamps.tolist()
@@ -99,3 +123,24 @@ class ColumnBatch:
 
 
 Batch = RowBatch | ColumnBatch
+
+
+def _approximate_bytes(value: Any, depth: int = _DEEPEST) -> int:
+    """Of one value and what it holds; of long collections by the look of their first parts."""
+    try:
+        own = sys.getsizeof(value)
+        if type(value) in _PLAIN:
+            return own
+        if isinstance(value, (tuple, list, set, frozenset)):
+            parts: Any = value
+        elif isinstance(value, dict):
+            parts = value.values()
+        else:
+            own += int(getattr(value, "nbytes", 0))
+            parts = getattr(value, "__dict__", {}).values()
+        looked_at = list(islice(parts, _MOST_PARTS)) if depth else []
+        return own + sum(_approximate_bytes(part, depth - 1) for part in looked_at) * len(parts) // max(
+            1, len(looked_at)
+        )
+    except Exception:  # a class of the user's may answer anything
+        return _UNKNOWN_BYTES

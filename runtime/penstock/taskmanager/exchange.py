@@ -1,7 +1,9 @@
 """Sending side of an exchange: which record goes to which subtask, and when a buffer is cut.
 
-A writer collects records per target and cuts a buffer at `BUFFER_RECORDS`, when the task asks for a flush (the end of an
-epoch, or the buffer timeout of the pipelined runner), and between records that a watermark stands between. Every buffer
+A writer collects records per target and cuts a buffer at `BUFFER_RECORDS` or, of larger records, at about `BUFFER_BYTES`,
+when the task asks for a flush (the end of an epoch, or the buffer timeout of the pipelined runner), and between records that
+a watermark stands between. How large a record is shows when it is encoded: the buffers before say how many records the next
+one may have, and one that comes out larger than twice the bound is cut in halves until it does not, or has one record. Every buffer
 carries the watermark of its sender as it stands *after* its records. So the receiver never sees a watermark before the
 records it covers, and never a record before the watermarks that were emitted ahead of it (T6): what is late behind a
 punctuated watermark is late in every subtask, wherever buffers happen to end.
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import compress, repeat
 from operator import index
 from typing import Any, NoReturn, cast
@@ -33,6 +35,15 @@ BUFFER_RECORDS = 4_000
 """As many small records as stay in a core's cache from one operator to the next; five times as many cost half as much again
 per record."""
 
+BUFFER_BYTES = 128 * 1024
+"""Of an encoded buffer; what is sent has at most twice as many, unless it is a single record."""
+COLUMN_BUFFER_BYTES = 1024 * 1024
+"""The same of columns: a call into Arrow costs the same for many records as for few."""
+LARGEST_RECORD_BYTES = 2**31 - 1
+"""Encoded: what an array of bytes may have in Java."""
+
+_FIRST_RECORDS = 64
+"""Of the first buffer, when nobody knows yet how large records are."""
 _TARGETS_BY_MASK = 8
 _KEYS_KNOWN = 1 << 17
 _LEAST_TO_HASH = 1000
@@ -41,6 +52,31 @@ _BATCHES_TO_HASH = 64
 
 Emit = Callable[[int, bytes], None]
 """(slot, row): hands a row to the runner."""
+
+
+class _FullBuffer:
+    """How many records a buffer may have, as learnt from those before.
+
+    Args:
+        most: records.
+        size: bytes that a buffer should have.
+    """
+
+    __slots__ = ("_bytes", "_most", "records")
+
+    def __init__(self, most: int, size: int) -> None:
+        self._most = most
+        self._bytes = size
+        self.records = min(most, _FIRST_RECORDS)
+
+    def takes(self, records: int, size: int) -> bool:
+        """Whether a buffer that came out so large may go; else it is to be made again, of `self.records`."""
+        fitting = max(1, self._bytes * records // size)
+        if records > 1 and size > 2 * self._bytes:
+            self.records = min(fitting, records // 2)
+            return False
+        self.records = min(fitting, self._most, 2 * max(self.records, records))
+        return True
 
 
 class ExchangeWriter(ABC):
@@ -64,6 +100,8 @@ class ExchangeWriter(ABC):
         self._watermark = MIN_TIMESTAMP
         self._idle = False
         self._sent: list[tuple[int, bool]] = [(MIN_TIMESTAMP, False)] * self._targets
+        self._row_buffers = _FullBuffer(BUFFER_RECORDS, BUFFER_BYTES)
+        self._column_buffers = _FullBuffer(1 << 31, COLUMN_BUFFER_BYTES)
 
     def reachable(self) -> range:
         """Targets this sender may send to; watermarks go to all of them."""
@@ -103,7 +141,7 @@ class ExchangeWriter(ABC):
         else:
             self._rows[target] = rows = list(values)
             self._stamps[target] = None if timestamps is None else list(timestamps)
-        if len(rows) >= BUFFER_RECORDS:
+        if len(rows) >= self._row_buffers.records:
             self._cut(target)
 
     def _tell_watermark(self, target: int) -> None:
@@ -121,18 +159,53 @@ class ExchangeWriter(ABC):
         self._send(target, batch)
 
     def _send(self, target: int, batch: Batch | None) -> None:
-        row = self._encoded(target, batch)
-        self._sent[target] = (self._watermark, self._idle)
-        if batch is not None:
-            self.records_out += len(batch)
-        self.bytes_out += len(row)
-        self._emit(target, row)
+        now = (self._watermark, self._idle)
+        for part, row in self._encoded(target, batch, self._sent[target], now):
+            self.records_out += part
+            self.bytes_out += len(row)
+            self._emit(target, row)
+        self._sent[target] = now
 
-    def _encoded(self, target: int, batch: Batch | None) -> bytes:
+    def _encoded(
+        self, target: int, batch: Batch | None, before: tuple[int, bool], now: tuple[int, bool]
+    ) -> Iterator[tuple[int, bytes]]:
+        """(records, row) of the buffers that the batch makes.
+
+        Args:
+            before: watermark and idleness that the target knows: those of all buffers but the last.
+            now: those that stand behind the records.
+        """
+        if batch is None:
+            yield 0, self._encode(target, None, now)
+            return
+        full = self._column_buffers if isinstance(batch, ColumnBatch) else self._row_buffers
+        begin, size = 0, len(batch)
+        while begin < size:
+            left = size - begin
+            end = size if left < 2 * full.records else begin + full.records
+            part = batch if end - begin == size else batch.slice(begin, end)
+            row = self._encode(target, part, now if end == size else before)
+            if full.takes(end - begin, len(row)):
+                if len(row) > LARGEST_RECORD_BYTES:
+                    self._refuse_size(part, len(row))
+                begin = end
+                yield len(part), row
+
+    def _encode(self, target: int, batch: Batch | None, state: tuple[int, bool]) -> bytes:
         try:
-            return encode_buffer(self.spec.id, self.sender, target, self._watermark, self._idle, batch)
+            return encode_buffer(self.spec.id, self.sender, target, *state, batch)
         except Exception as error:
             self._refuse_to_send(error, batch)
+
+    def _refuse_size(self, batch: Batch, size: int) -> NoReturn:
+        value = batch.rows().values[0]
+        raise StateTypeError(
+            f"a {type_name(type(value))} of {size:,} bytes cannot be sent to another subtask: {shortened(value)}; a record may "
+            f"have {LARGEST_RECORD_BYTES:,}",
+            remedy="keep objects of such a size in files or an object store, and send where they are",
+            operator=self.spec.name,
+            location=self.spec.user_location,
+        )
 
     def _refuse_to_send(self, error: Exception, batch: Batch | None) -> NoReturn:
         """One of the records cannot travel. All were encoded at once: which one it is, is looked for only now."""
@@ -376,13 +449,13 @@ class BroadcastWriter(ExchangeWriter):
         self._send_all(batch)
 
     def _send_all(self, batch: Batch | None) -> None:
-        row = self._encoded(0, batch)
-        self._sent[0] = (self._watermark, self._idle)
-        if batch is not None:
-            self.records_out += len(batch) * self._targets
-        self.bytes_out += len(row) * self._targets
-        for target in range(self._targets):
-            self._emit(target, row if target == 0 else retarget(row, target))
+        now = (self._watermark, self._idle)
+        for part, row in self._encoded(0, batch, self._sent[0], now):
+            self.records_out += part * self._targets
+            self.bytes_out += len(row) * self._targets
+            for target in range(self._targets):
+                self._emit(target, row if target == 0 else retarget(row, target))
+        self._sent[0] = now
 
 
 class ChosenTargetWriter(ExchangeWriter):

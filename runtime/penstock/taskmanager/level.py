@@ -124,6 +124,7 @@ class LevelTask:
             for uid, source in subtask.sources.items():
                 source.assign(command.assignments.get(uid, []), no_more_splits=uid in command.finished_discovery)
                 source.align(command.aligned.get(uid, MAX_TIMESTAMP))
+                source.begin_epoch(command.max_records, command.max_bytes)
             subtask.advance_processing_time(now)
 
     def _start(self, restore: RestoreCommand | None) -> None:
@@ -158,12 +159,10 @@ class LevelTask:
 
     # --- input ------------------------------------------------------------------------------------------------
 
-    def readers(self, deadline_ms: int, max_records: int) -> list[tuple[Subtask, Iterator[int]]]:
+    def readers(self, deadline_ms: int) -> list[tuple[Subtask, Iterator[int]]]:
         """One iterator per source of the level; each step reads one batch and yields its size."""
         return [
-            (subtask, source.read(deadline_ms, max_records))
-            for subtask in self._subtasks
-            for source in subtask.sources.values()
+            (subtask, source.read(deadline_ms)) for subtask in self._subtasks for source in subtask.sources.values()
         ]
 
     def read_step(self, subtask: Subtask, reader: Iterator[int]) -> bool:
@@ -208,26 +207,24 @@ class LevelTask:
         for subtask in self._subtasks:
             if subtask.gate is None:
                 continue
-            steps = subtask.drain_gate()
-            while self.failure is None:
-                started = time.perf_counter()
-                try:
-                    if next(steps, _END) is _END:
-                        break
-                except BaseException as error:
-                    self._fail(error)
-                finally:
-                    subtask.metrics.busy_ms += (time.perf_counter() - started) * 1e3
-                yield
+            yield from self._timed(subtask, subtask.drain_gate())
 
-    def process(self, row: bytes) -> None:
-        """Process one buffer at once, as it arrived."""
-        for subtask in self._by_exchange.get(exchange_of(row), ()):
-            if self.failure is not None:
-                return
+    def _timed(self, subtask: Subtask, steps: Iterator[None]) -> Iterator[None]:
+        while self.failure is None:
             started = time.perf_counter()
-            self._guard(subtask.process_buffer, decode_buffer(row))
-            subtask.metrics.busy_ms += (time.perf_counter() - started) * 1e3
+            try:
+                if next(steps, _END) is _END:
+                    break
+            except BaseException as error:
+                self._fail(error)
+            finally:
+                subtask.metrics.busy_ms += (time.perf_counter() - started) * 1e3
+            yield
+
+    def process(self, row: bytes) -> Iterator[None]:
+        """Process one buffer at once, as it arrived; yields after every part of it."""
+        for subtask in self._by_exchange.get(exchange_of(row), ()):
+            yield from self._timed(subtask, subtask.process_parts(decode_buffer(row)))
 
     def advance_processing_time(self) -> None:
         now = self.environment.clock.now_ms()
@@ -373,7 +370,7 @@ class BatchTask:
         if command.drain or command.finish or command.max_ms == 0:
             return
         deadline_ms = self._task.environment.clock.now_ms() + command.max_ms
-        readers = self._task.readers(deadline_ms, command.max_records)
+        readers = self._task.readers(deadline_ms)
         while readers:
             readers = [entry for entry in readers if self._task.read_step(*entry)]
             yield from self._task.take_out()

@@ -66,6 +66,8 @@ class EpochCommand(msgspec.Struct):
     """How long sources read before they end the epoch; 0: do not read at all (a barrier for its own sake)."""
     max_records: int = 0
     """Upper bound per source subtask; 0 = none."""
+    max_bytes: int = 0
+    """The same in bytes, of records as they are in memory; about."""
     snapshot: SnapshotCommand | None = None
     completed: list[int] = []
     aborted: list[int] = []

@@ -8,7 +8,12 @@ level aligns: rows of senders whose marker has come are held back until the mark
 epoch is in flight in front of it, it carries out the same command, and passes the marker on (Chandy-Lamport as Flink does
 it, S23, S24). Acks go back over the control channel. No record waits for Spark to schedule anything.
 
-Between rows the stream carries *ticks*, so that processing-time timers of deeper levels fire without input.
+Where rows come from other processes their reader has aligned them already (`jvm/AlignedRows.java`): what comes behind a
+marker stays in the network's buffers, and its sender waits when its share of them is full. It also puts *ticks* between the
+rows, so that processing-time timers fire without input.
+
+What a task looks at between two batches, commands, timers, output for others, waits no longer than a batch takes: sources
+read, and buffers are processed, in parts of bounded time (`taskmanager.pace`).
 """
 
 from __future__ import annotations
@@ -28,7 +33,6 @@ _IDLE_S = 0.001
 _LONGEST_IDLE_S = 0.01
 """A source that has nothing to read is asked again after 1 ms, then ever more rarely: looking costs CPU, too."""
 _MARK = struct.Struct("<BHI")
-_TICK_ROW = bytes((TICK,))
 _FAR = 1 << 62
 
 
@@ -85,7 +89,7 @@ class StreamTask:
     def _read_until_command(self) -> Generator[Row, None, bytes | None]:
         """Read what is there, look for a command after every batch; returns the command or None."""
         task = self._task
-        readers = task.readers(_FAR, 0)
+        readers = task.readers(_FAR)
         while True:
             readers = [entry for entry in readers if task.read_step(*entry)]
             if readers:
@@ -125,7 +129,8 @@ class StreamTask:
             while todo:
                 item = todo.popleft()
                 if item[0] == TICK:
-                    yield from self._tick(item)
+                    yield from self._send_output()
+                    self._send_news()
                     continue
                 sender = self._sender_slot(item)
                 if sender in arrived:
@@ -155,16 +160,9 @@ class StreamTask:
     def _process(self, row: bytes) -> Iterator[Row]:
         if self._task.passes(exchange_of(row)):
             yield self._slot, row
-        self._task.process(row)
-        yield from self._send_output()
-        self._send_news()
-
-    def _tick(self, row: bytes) -> Iterator[Row]:
-        self._task.advance_processing_time()
-        yield from self._send_output()
-        self._send_news()
-        if not self._task.is_last:
-            yield self._slot, row
+        for _ in self._task.process(row):
+            yield from self._send_output()
+            self._send_news()
 
     # --- common -----------------------------------------------------------------------------------------------
 
@@ -182,7 +180,7 @@ class StreamTask:
         self._control.send(encode_ack(task.ack(command)))
 
     def _send_output(self) -> Iterator[Row]:
-        """Full buffers at once, partly filled ones when the last went out a buffer timeout ago; a tick now and then."""
+        """Full buffers at once, partly filled ones when the last went out a buffer timeout ago; timers now and then."""
         now = time.monotonic()
         is_due = now - self._flushed >= self._buffer_timeout_s
         if is_due:
@@ -191,11 +189,9 @@ class StreamTask:
         if is_due and rows:
             self._flushed = now
         yield from rows
-        if self._task.level == 0 and now - self._ticked >= TICK_S:
+        if now - self._ticked >= TICK_S:
             self._ticked = now
             self._task.advance_processing_time()
-            if not self._task.is_last:
-                yield self._slot, _TICK_ROW
 
     def _send_news(self) -> None:
         """What the JobManager should know before the next barrier: finished uploads, a failure."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
@@ -29,6 +30,7 @@ from penstock.taskmanager.input_gate import InputGate
 from penstock.taskmanager.operator import Clock, Operator, OperatorContext
 from penstock.taskmanager.operators.sink import SinkOperator
 from penstock.taskmanager.operators.source import SourceOperator
+from penstock.taskmanager.pace import Pace
 from penstock.taskmanager.protocol import RestoreCommand, SnapshotAck, SnapshotCommand, VertexMetrics
 from penstock.taskmanager.rows import Buffer
 
@@ -84,6 +86,7 @@ class Subtask:
         self._writers: list[ExchangeWriter] = []
         self._targets: dict[int, list[tuple[Operator, int]]] = {}
         self._heads: list[Operator] = []
+        self._pace = Pace(sys.maxsize)
         self._build(emit)
         self.gate = self._create_gate()
 
@@ -216,14 +219,33 @@ class Subtask:
 
     # --- processing -------------------------------------------------------------------------------------------
 
-    def process_buffer(self, buffer: Buffer) -> None:
+    def process_parts(self, buffer: Buffer) -> Iterator[None]:
+        """Process a buffer; yields after each part of it that takes as long as a batch may."""
         assert self.gate is not None
         batch = self._batch(buffer)
         if batch is not None:
             self.metrics.records_in += buffer.size
             self.metrics.bytes_in += len(buffer.row)
-            for operator, input_index in self._targets[buffer.exchange]:
-                operator.process_batch(batch, input_index)
+            yield from self._process_batch(batch, self._targets[buffer.exchange])
+        self._advance(buffer)
+        yield
+
+    def _process_batch(self, batch: Batch, targets: list[tuple[Operator, int]]) -> Iterator[None]:
+        begin, size, clock = 0, len(batch), time.perf_counter
+        while begin < size:
+            end = min(begin + self._pace.records, size)
+            part = batch if end - begin == size else batch.slice(begin, end)
+            started = clock()
+            for operator, input_index in targets:
+                operator.process_batch(part, input_index)
+            self._pace.took(end - begin, clock() - started)
+            begin = end
+            if begin < size:
+                yield
+
+    def _advance(self, buffer: Buffer) -> None:
+        """A buffer's records are processed: its watermark counts."""
+        assert self.gate is not None
         was_idle = self.gate.is_idle
         watermark = self.gate.advance(buffer)
         if watermark is not None:
@@ -251,8 +273,7 @@ class Subtask:
         """Process the buffers at hand in watermark order; yields after each so that output can go on its way."""
         assert self.gate is not None
         for buffer in self.gate.drain():
-            self.process_buffer(buffer)
-            yield
+            yield from self.process_parts(buffer)
 
     def advance_processing_time(self, now: int) -> None:
         for operator in self._operators.values():

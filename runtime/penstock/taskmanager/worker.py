@@ -34,6 +34,7 @@ from penstock.taskmanager.level import BatchTask, LevelTask, Row
 from penstock.taskmanager.operator import Clock
 from penstock.taskmanager.protocol import LevelAck, TaskFailure, encode_ack
 from penstock.taskmanager.rows import ACK, DATA
+from penstock.taskmanager.segments import in_segments, put_together
 from penstock.taskmanager.stream_task import StreamTask
 from penstock.taskmanager.subtask import TaskEnvironment
 
@@ -229,6 +230,7 @@ def run_level(
         clock: tests; None = the machine's.
         slots: registry to use instead of the process's own (several slots of one test in one process).
     """
+    received = put_together(rows)
     registry = _SLOTS if slots is None else slots
     held = registry.get((job_id, slot))
     if held is None or held.settings.attempt != attempt:
@@ -240,15 +242,17 @@ def run_level(
         try:
             held = _Slot(program, settings, slot, clock or SystemClock())
         except BaseException as error:  # imports of the user's modules, his `__setstate__`
-            return _failed_start(error, settings, level, slot, rows)
+            return _failed_start(error, settings, level, slot, received)
         registry[job_id, slot] = held
         if slots is None:
             _settle_process()
     task = held.level(level)
     settings = held.settings
-    if not settings.control_address:
-        return BatchTask(task).run(rows)
-    return StreamTask(task, _connect(settings, level, slot), settings.buffer_timeout_s).run(iter(rows))
+    if settings.control_address:
+        sent = StreamTask(task, _connect(settings, level, slot), settings.buffer_timeout_s).run(received)
+    else:
+        sent = BatchTask(task).run(received)
+    return sent if task.is_last else in_segments(sent, slot)
 
 
 def _failed_start(

@@ -10,6 +10,7 @@ import org.apache.spark.rdd.RDD;
 import org.apache.spark.rdd.ShuffledRDDPartition;
 import org.apache.spark.shuffle.ShuffleReadMetricsReporter;
 import org.apache.spark.shuffle.ShuffleReader;
+import org.apache.spark.shuffle.streaming.StreamingShuffleReader;
 import scala.None$;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
@@ -72,6 +73,11 @@ public class SlotExchange extends RDD {
     ShuffleReader reader = SparkEnv.get().shuffleManagerFor(shuffle).getReader(
         shuffle.shuffleHandle(), split.index(), split.index() + 1, context,
         (ShuffleReadMetricsReporter) context.taskMetrics().createTempShuffleReadMetrics());
+    if (this.pipelined) {
+      boolean checked = SparkEnv.get().conf().getBoolean("spark.shuffle.streaming.checksum.enabled", true);
+      return new AlignedRows(
+          (StreamingShuffleReader) reader, shuffle.serializer().newInstance(), checked, this.locations.length);
+    }
     return new Values(reader.read());
   }
 }

@@ -3,16 +3,22 @@
 Of the splits that have something to read, the one with the lowest watermark is read next, so event time advances evenly
 over files of different length and partitions of different speed, and the task's watermark, their minimum, follows
 closely (A46, K14). A split that is idle by the strategy's timeout, or read to its end, does not hold the clock back.
+
+A batch is as large as the operators behind it are fast, and takes no longer than commands may wait (`taskmanager.pace`): a
+reader's position is always behind the last record that was processed. An epoch ends when its time, its records or its bytes
+are used up.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.source import ReadBounds, ReaderContext, Source, SourceReader, Split, SplitReader
 from penstock.taskmanager.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch, RowBatch
 from penstock.taskmanager.operator import Operator, OperatorContext, Output
+from penstock.taskmanager.pace import Pace
 from penstock.taskmanager.protocol import SourceProgress, SplitAssignment
 
 if TYPE_CHECKING:
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
 
 READ_RECORDS = 10_000
 READ_BYTES = 4 * 1024 * 1024
+_NO_BOUND = 1 << 62
 
 
 class _OpenSplit:
@@ -50,6 +57,9 @@ class SourceOperator(Operator):
         self._aligned_to = MAX_TIMESTAMP
         self._emitted = MIN_TIMESTAMP
         self._idle = False
+        self._pace = Pace(READ_RECORDS, READ_BYTES)
+        self._records_left = _NO_BOUND
+        self._bytes_left = _NO_BOUND
         self.records_out = 0
 
     def setup(self, context: OperatorContext, output: Output) -> None:
@@ -94,18 +104,28 @@ class SourceOperator(Operator):
         self._drained = True
         self._advance(MAX_TIMESTAMP)
 
-    def read(self, deadline_ms: int, max_records: int) -> Iterator[int]:
-        """Read until the deadline, the bound, or nothing is there; yields the records read after every batch."""
+    def begin_epoch(self, max_records: int = 0, max_bytes: int = 0) -> None:
+        """How much may be read until the next one begins; 0 = without bound."""
+        self._records_left = max_records or _NO_BOUND
+        self._bytes_left = max_bytes or _NO_BOUND
+
+    @property
+    def has_used_up(self) -> bool:
+        """The epoch's bound is reached: nothing is read until the next epoch."""
+        return self._records_left <= 0 or self._bytes_left <= 0
+
+    def read(self, deadline_ms: int) -> Iterator[int]:
+        """Read until the deadline, the epoch's bound, or nothing is there; yields the records read after every batch."""
         self._update_watermark()
-        budget = max_records or (1 << 62)
         dry: set[str] = set()
         clock = self.context.clock
-        while budget > 0 and clock.now_ms() <= deadline_ms:
+        while not self.has_used_up and clock.now_ms() <= deadline_ms:
             split = self._next_split(dry)
             if split is None:
                 return
+            started = time.perf_counter()
             with self.context.named_in_errors():
-                batch = split.reader.read(ReadBounds(min(READ_RECORDS, budget), READ_BYTES))
+                batch = split.reader.read(ReadBounds(min(self._pace.records, self._records_left), READ_BYTES))
             self._emit_rejected(split)
             if batch is None or not len(batch):
                 if split.reader.finished:
@@ -117,7 +137,9 @@ class SourceOperator(Operator):
                     dry.add(split.id)
                 continue
             split.touched = True
-            budget -= len(batch)
+            size = batch.approximate_bytes()
+            self._records_left -= len(batch)
+            self._bytes_left -= size
             self.records_out += len(batch)
             marks = split.reader.take_watermarks()
             if marks:
@@ -129,6 +151,8 @@ class SourceOperator(Operator):
                 self._close_split(split)
             self._update_watermark()
             yield len(batch)
+            # With the time that the output took on its way: what is behind this task may be slow, too.
+            self._pace.took(len(batch), time.perf_counter() - started, size)
 
     def _emit(self, split: _OpenSplit, batch: Batch) -> None:
         if split.generator is None:

@@ -1,0 +1,132 @@
+"""A job whose sink is far slower than its source: records of one size, without end, into a sink of so many per second.
+
+    python penstock_slow_sink.py --out DIR --bytes 8000 [--rate 100] [--runner pipelined] [--seconds 30]
+
+The sink writes how many records it has taken to `DIR/taken-*`. At the end RESULT says how many those are, how many records
+the sources have read that the sink has not taken (as far as the last epoch tells), how many checkpoints were completed, how
+long the longest barrier took, and how often the job was restarted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from penstock.common.configuration import Configuration
+from penstock.common.executor import executing_on
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.sink import Sink, SinkWriter, WriterContext
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.jobmanager.embedded import EmbeddedExecutor
+
+STARTUP_S = 120
+
+
+class Records:
+    """Index -> a bytes value of the given size that no other index has."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __call__(self, index: int) -> bytes:
+        return index.to_bytes(8, "little").ljust(self.size, b".")
+
+
+class SlowSink(Sink):
+    """Takes `rate` records per second in each subtask."""
+
+    def __init__(self, folder: str, rate: float) -> None:
+        self.folder = folder
+        self.rate = rate
+
+    def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
+        return SlowWriter(Path(self.folder, f"taken-{context.attempt}-{context.subtask}"), self.rate)
+
+
+class SlowWriter(SinkWriter):
+    def __init__(self, path: Path, rate: float) -> None:
+        self._path = path
+        self._rate = rate
+        self._taken = 0
+
+    def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
+        for _ in values:
+            time.sleep(1 / self._rate)
+            self._taken += 1
+            self._path.write_text(str(self._taken))
+
+
+def taken(out: Path) -> int:
+    return sum(int(path.read_text() or 0) for path in out.glob("taken-*"))
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--out", required=True)
+    arguments.add_argument("--bytes", type=int, default=8000)
+    arguments.add_argument("--rate", type=float, default=100, help="records per second of all sinks together")
+    arguments.add_argument("--runner", default="pipelined")
+    arguments.add_argument("--slots", type=int, default=2)
+    arguments.add_argument("--seconds", type=float, default=30)
+    options = arguments.parse_args()
+    out = Path(options.out).resolve()
+    configuration = Configuration()
+    configuration.set_string("penstock.runner", options.runner)
+    configuration.set_string("execution.checkpointing.dir", (out / "checkpoints").as_uri())
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(options.slots)
+    env.enable_checkpointing(timedelta(seconds=5))
+    source = DataGeneratorSource(Records(options.bytes))
+    records = env.from_source(source, WatermarkStrategy.no_watermarks(), "records")
+    records.rebalance().sink_to(SlowSink(str(out), options.rate / options.slots))
+    executor = EmbeddedExecutor()
+    with executing_on(executor):
+        client: Any = env.execute_async("slow-sink")
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        found = watch(executor, client, out, options.seconds)
+    finally:
+        cancelled = time.time()
+        client.cancel().result(120)
+        found["cancel_s"] = time.time() - cancelled
+        executor.stop()
+    print("RESULT " + json.dumps(found), flush=True)
+    os._exit(0)
+
+
+def watch(executor: EmbeddedExecutor, client: Any, out: Path, seconds: float) -> dict[str, Any]:
+    """Let it run; what it did."""
+    master = executor.session.dispatcher.jobs()[0]
+    waits_until = time.time() + STARTUP_S
+    while not taken(out):
+        if client.get_job_status().result(10).name in ("FAILED", "FINISHED", "CANCELED") or time.time() > waits_until:
+            raise SystemExit("the job ended, or hung, before its first record")
+        time.sleep(0.1)
+    begin = barrier_at = time.time()
+    epochs, longest = master.metrics.epochs, 0.0
+    while time.time() < begin + seconds:
+        time.sleep(0.05)
+        if master.metrics.epochs != epochs:
+            epochs, barrier_at = master.metrics.epochs, time.time()
+        longest = max(longest, time.time() - barrier_at)
+    return {
+        "begin": begin,
+        "end": time.time(),
+        "taken": taken(out),
+        "read": master.metrics.records_total,
+        "epochs": epochs,
+        "longest_epoch_s": round(longest, 2),
+        "restarts": master.history.restarts,
+    }
+
+
+if __name__ == "__main__":
+    main()

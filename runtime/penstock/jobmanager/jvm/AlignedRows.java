@@ -1,0 +1,247 @@
+package penstock;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.ByteBufInputStream;
+import java.util.ArrayDeque;
+import java.util.Arrays;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.apache.spark.TaskContext;
+import org.apache.spark.network.shuffle.streaming.DataMessage;
+import org.apache.spark.network.shuffle.streaming.ShuffleChecksum;
+import org.apache.spark.network.shuffle.streaming.StreamingShuffleMessage;
+import org.apache.spark.network.shuffle.streaming.TerminationControlMessage;
+import org.apache.spark.serializer.SerializerInstance;
+import org.apache.spark.shuffle.streaming.StreamingShuffleReader;
+import org.apache.spark.util.TaskCompletionListener;
+import scala.Product2;
+import scala.collection.AbstractIterator;
+import scala.collection.Iterator;
+
+/**
+ * The rows of a pipelined exchange as one task gets them: aligned on markers, with ticks between them. It takes the place
+ * of StreamingShuffleReader.read, and empties the same queue.
+ *
+ * Behind a sender's marker come rows of the next epoch. The task must not see them before the markers of all senders have
+ * come (see taskmanager/stream_task.py). They stay in the network's buffers, as Spark counts them: it reads nothing more
+ * from a sender whose share of the reader's memory is used up, so the sender's buffers fill, and the sender waits. What an
+ * alignment holds is bounded by that share, however long it takes.
+ *
+ * A tick lets the task look at its timers. It is made here, every 20 ms at most, whether rows come or not: one that came
+ * over the network would wait behind the rows.
+ */
+public class AlignedRows extends AbstractIterator implements TaskCompletionListener {
+  private static final byte MARKER = 3;
+  private static final byte[] TICK = new byte[] {4};
+  private static final byte SEGMENT = 5;
+  /** Flags of the last segment of a marker. */
+  private static final byte END_OF_MARKER = 3;
+  private static final long TICK_NS = 20000000L;
+  private static final long POLL_MS = 10L;
+
+  private final StreamingShuffleReader reader;
+  private final SerializerInstance serializer;
+  private final boolean checked;
+  private final ShuffleChecksum checksum = new ShuffleChecksum();
+  private final LinkedBlockingQueue queue;
+  private final boolean[] aligned;
+  private final boolean[] ended;
+  /** What has come from a sender behind its marker, in order: messages, and the rest of the one with the marker. */
+  private final ArrayDeque[] held;
+  /** What was held until the last alignment, and has not been looked at since; in order for each sender. */
+  private final ArrayDeque ready = new ArrayDeque();
+  private Rows rows = null;
+  private long ticked = System.nanoTime();
+  private byte[] next = null;
+  private volatile boolean finished = false;
+
+  public AlignedRows(
+      StreamingShuffleReader reader, SerializerInstance serializer, boolean checked, int senders) {
+    this.reader = reader;
+    this.serializer = serializer;
+    this.checked = checked;
+    this.queue = reader.messageQueue();
+    this.aligned = new boolean[senders];
+    this.ended = new boolean[senders];
+    this.held = new ArrayDeque[senders];
+    for (int i = 0; i < senders; i++) {
+      this.held[i] = new ArrayDeque();
+    }
+    reader.context().addTaskCompletionListener((TaskCompletionListener) this);
+  }
+
+  public boolean hasNext() {
+    while (this.next == null && !this.finished) {
+      this.advance();
+    }
+    return this.next != null;
+  }
+
+  public Object next() {
+    this.hasNext();
+    byte[] row = this.next;
+    this.next = null;
+    return row;
+  }
+
+  /** Sets `next` or `finished`, or neither. */
+  private synchronized void advance() {
+    long now = System.nanoTime();
+    if (now - this.ticked >= TICK_NS) {
+      this.ticked = now;
+      this.next = TICK;
+    } else if (this.rows != null) {
+      this.next = (byte[]) this.rows.left.pollFirst();
+      if (this.next == null) {
+        this.rows = null;
+      } else if (endsEpoch(this.next)) {
+        this.align();
+      }
+    } else {
+      this.take();
+    }
+  }
+
+  private static boolean endsEpoch(byte[] row) {
+    return row[0] == MARKER || (row[0] == SEGMENT && row[1] == END_OF_MARKER);
+  }
+
+  private void align() {
+    this.held[this.rows.sender].addFirst(this.rows);
+    this.aligned[this.rows.sender] = true;
+    this.rows = null;
+    if (all(this.aligned)) {
+      Arrays.fill(this.aligned, false);
+      // What is ready came after what was held.
+      ArrayDeque later = new ArrayDeque(this.ready);
+      this.ready.clear();
+      for (int i = 0; i < this.held.length; i++) {
+        this.ready.addAll(this.held[i]);
+        this.held[i].clear();
+      }
+      this.ready.addAll(later);
+    }
+  }
+
+  private void take() {
+    this.checkFailure();
+    Object item = this.ready.pollFirst();
+    if (item == null) {
+      item = this.poll();
+    }
+    if (item == null) {
+      return;
+    }
+    int sender = senderOf(item);
+    if (this.aligned[sender]) {
+      this.held[sender].addLast(item);
+    } else if (item instanceof Rows) {
+      this.rows = (Rows) item;
+    } else if (item instanceof DataMessage) {
+      this.rows = this.read((DataMessage) item);
+    } else {
+      this.ended[sender] = true;
+      if (all(this.ended)) {
+        this.awaitAcks();
+        this.finished = true;
+      }
+    }
+  }
+
+  private Object poll() {
+    try {
+      return this.queue.poll(POLL_MS, TimeUnit.MILLISECONDS);
+    } catch (InterruptedException e) {
+      throw new RuntimeException("the task was interrupted", e);
+    }
+  }
+
+  private Rows read(DataMessage message) {
+    try {
+      ByteBuf data = message.data;
+      if (this.checked) {
+        this.checksum.reset();
+        this.checksum.updateChecksum(data, data.readerIndex(), data.readableBytes());
+        if (this.checksum.getValue() != message.checksum) {
+          throw new RuntimeException("a buffer of slot " + message.shuffleWriterId + " was changed on its way");
+        }
+      }
+      Rows found = new Rows(message.shuffleWriterId);
+      Iterator pairs =
+          this.serializer.deserializeStream(new ByteBufInputStream(message.getRecordData())).asKeyValueIterator();
+      while (pairs.hasNext()) {
+        found.left.addLast(((Product2) pairs.next())._2());
+      }
+      return found;
+    } finally {
+      message.release();
+    }
+  }
+
+  /** The senders wait for the answers to their last messages: the connections must not be closed before those are sent. */
+  private void awaitAcks() {
+    while (this.reader.terminationAckControlMessageSet().size() < this.ended.length) {
+      this.checkFailure();
+      try {
+        Thread.sleep(1L);
+      } catch (InterruptedException e) {
+        throw new RuntimeException("the task was interrupted", e);
+      }
+    }
+  }
+
+  private void checkFailure() {
+    TaskContext context = this.reader.context();
+    context.killTaskIfInterrupted();
+    if (context.getTaskFailure().isDefined()) {
+      throw new RuntimeException("the task has failed", (Throwable) context.getTaskFailure().get());
+    }
+    this.reader.errorNotifier().throwErrorIfExists();
+  }
+
+  /** From the task's thread; rows are read by the one that feeds the Python worker. */
+  public synchronized void onTaskCompletion(TaskContext context) {
+    this.finished = true;
+    for (int i = 0; i < this.held.length; i++) {
+      release(this.held[i]);
+    }
+    release(this.ready);
+  }
+
+  private static void release(ArrayDeque items) {
+    for (Object item = items.pollFirst(); item != null; item = items.pollFirst()) {
+      if (item instanceof StreamingShuffleMessage) {
+        ((StreamingShuffleMessage) item).release();
+      }
+    }
+  }
+
+  private static int senderOf(Object item) {
+    if (item instanceof DataMessage) {
+      return ((DataMessage) item).shuffleWriterId;
+    }
+    if (item instanceof Rows) {
+      return ((Rows) item).sender;
+    }
+    return ((TerminationControlMessage) item).shuffleWriterId;
+  }
+
+  private static boolean all(boolean[] flags) {
+    for (int i = 0; i < flags.length; i++) {
+      if (!flags[i]) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /** Rows of one message. */
+  private static class Rows {
+    final int sender;
+    final ArrayDeque left = new ArrayDeque();
+
+    Rows(int sender) {
+      this.sender = sender;
+    }
+  }
+}

@@ -1,0 +1,140 @@
+"""A slow function makes batches small: what a task looks at between two batches does not wait for thousands of calls."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.connectors.datagen import DataGeneratorSource
+from penstock.taskmanager.batch import Batch, RowBatch
+from penstock.taskmanager.operators.source import READ_BYTES, READ_RECORDS, SourceOperator
+from penstock.taskmanager.pace import LONGEST_S, Pace
+from penstock.taskmanager.protocol import SplitAssignment
+
+
+class Behind:
+    """What stands behind the source: takes so long for a record."""
+
+    def __init__(self, clock: SimpleNamespace, seconds: float) -> None:
+        self.clock = clock
+        self.seconds = seconds
+        self.sizes: list[int] = []
+        self.values: list[Any] = []
+
+    def emit(self, batch: Batch) -> None:
+        self.sizes.append(len(batch))
+        self.values += batch.rows().values
+        self.clock.at += self.seconds * len(batch)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    fake = SimpleNamespace(at=0.0)
+    monkeypatch.setattr(
+        "penstock.taskmanager.operators.source.time", SimpleNamespace(perf_counter=lambda: fake.at, time=time.time)
+    )
+    return fake
+
+
+def source_into(behind: Behind, record: Any = int) -> SourceOperator:
+    source = SourceOperator(DataGeneratorSource(record, splits=1), None)
+    split = source.source.create_enumerator().discover()[0]
+    context: Any = SimpleNamespace(
+        subtask=0,
+        parallelism=1,
+        uid="source",
+        object_store_options={},
+        clock=SimpleNamespace(now_ms=lambda: 0),
+        named_in_errors=pytest.MonkeyPatch.context,
+    )
+    source.setup(context, behind)  # type: ignore[arg-type]
+    source.assign([SplitAssignment(split.id, split.properties)], no_more_splits=True)
+    return source
+
+
+def read(source: SourceOperator, batches: int) -> None:
+    reader = source.read(0)
+    for _ in range(batches):
+        next(reader)
+
+
+def test_a_function_of_50_ms_lets_commands_in_after_each_record(clock: SimpleNamespace) -> None:
+    behind = Behind(clock, 0.05)
+    source = source_into(behind)
+    read(source, 20)
+    assert max(behind.sizes) <= 2
+    [position] = source.progress().positions.values()
+    assert position == len(behind.values)
+    assert behind.values == list(range(position))
+
+
+def test_a_fast_function_gets_full_batches_soon(clock: SimpleNamespace) -> None:
+    behind = Behind(clock, 1e-6)
+    read(source_into(behind), 20)
+    assert behind.sizes[-1] == READ_RECORDS
+
+
+def test_a_function_that_becomes_slow_gets_small_batches_from_the_next_one_on(clock: SimpleNamespace) -> None:
+    behind = Behind(clock, 1e-6)
+    source = source_into(behind)
+    read(source, 20)
+    behind.seconds = 0.01
+    read(source, 2)
+    assert behind.sizes[-1] <= LONGEST_S / 0.01
+    behind.seconds = 1e-6
+    read(source, 20)
+    assert behind.sizes[-1] == READ_RECORDS
+
+
+def test_what_is_behind_the_task_counts_as_well(clock: SimpleNamespace) -> None:
+    """Output that nobody takes keeps the task from looking at its commands as a slow function does."""
+    behind = Behind(clock, 0)
+    source = source_into(behind)
+    reader = source.read(0)
+    for size in reader:
+        clock.at += 0.001 * size
+        if len(behind.sizes) == 20:
+            break
+    assert max(behind.sizes[10:]) <= LONGEST_S / 0.001
+
+
+def test_large_records_make_small_batches(clock: SimpleNamespace) -> None:
+    """Of a reader that makes records one by one and knows nothing of their size."""
+    behind = Behind(clock, 0)
+    read(source_into(behind, lambda index: bytes(1_000_000)), 10)
+    assert max(behind.sizes) * 1_000_000 <= READ_BYTES
+
+
+def test_an_epoch_ends_with_its_records_or_its_bytes(clock: SimpleNamespace) -> None:
+    behind = Behind(clock, 0)
+    source = source_into(behind)
+    source.begin_epoch(max_records=100)
+    assert sum(source.read(0)) == 100
+    assert not list(source.read(0))
+    assert source.has_used_up
+    source.begin_epoch(max_records=50)
+    assert sum(source.read(0)) == 50
+    large = source_into(behind, lambda index: bytes(100_000))
+    large.begin_epoch(max_bytes=10_000_000)
+    assert 50 <= sum(large.read(0)) <= 200
+
+
+def test_a_pace_never_comes_to_nothing() -> None:
+    pace = Pace(10, most_bytes=100)
+    for seconds, size in ((100.0, 10**9), (0.0, 0), (0.0, 10**9)):
+        pace.took(pace.records, seconds, size)
+        assert 1 <= pace.records <= 10
+    pace.took(0, 5.0)
+    assert pace.records >= 1
+
+
+def test_a_batch_tells_about_how_large_it_is() -> None:
+    assert RowBatch([]).approximate_bytes() == 0
+    for value in (bytes(100_000), ("key", [bytes(50_000), bytes(50_000)]), {"content": "x" * 100_000}):
+        assert 100_000 <= RowBatch([value] * 10).approximate_bytes() / 10 <= 101_000
