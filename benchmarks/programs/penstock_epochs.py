@@ -14,6 +14,7 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.datagen import DataGeneratorSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.jobmanager.embedded import LocalClusterProvider
+from penstock.jobmanager.runner import Watch
 from penstock.jobmanager.session import Session
 from penstock.jobmanager.settings import JobSettings
 from penstock.taskmanager.protocol import EpochCommand, LevelAck
@@ -35,9 +36,9 @@ class AlternatingProvider(LocalClusterProvider):
         runner: Any = super().runner_for(slots, levels, settings, bounded=bounded)
         run_epoch = runner.run_epoch
 
-        def timed(commands: list[EpochCommand]) -> list[LevelAck]:
+        def timed(commands: list[EpochCommand], watch: Watch) -> list[LevelAck]:
             began = time.perf_counter()
-            acks: list[LevelAck] = run_epoch(commands)
+            acks: list[LevelAck] = run_epoch(commands, watch)
             middle = time.perf_counter()
             self.run_bare()
             self.epochs.append(middle - began)

@@ -7,7 +7,7 @@ come back through a queue and become events at the next `tick`. In tests the exe
     coordinator.begin(recovery, job, now)            # after recovery.begin() and the commits of its snapshot
     loop, once per epoch:
         request = coordinator.next_trigger(now)      # hand it to the epoch
-        … the epoch runs …
+        … the epoch runs; meanwhile trigger_due(now) and tick(now): time passes also for an epoch that does not end …
         coordinator.on_barrier(request.checkpoint_id, source_states)
         for ack in acks: coordinator.on_ack(ack, now)
         for event in coordinator.tick(now): …        # commit, notify, fail over
@@ -114,16 +114,29 @@ class CheckpointCoordinator(CheckpointOutcomes):
 
     # --- triggers -------------------------------------------------------------------------------------------------
 
-    def next_trigger(self, now: int) -> SnapshotRequest | None:
-        """The snapshot that the next epoch shall take, if one is due. Counts as started."""
+    def trigger_due(self, now: int) -> None:
+        """Start the checkpoint that is due, if one is; also while an epoch runs that cannot take it any more.
+
+        Its time counts from here on: if the epoch that runs does not end, it expires like one whose barrier is on its way.
+        """
         with self._lock:
             attempt = self._attempt
             if self._note_trigger(now) is not TriggerState.DUE or attempt is None:
-                return None
+                return
             is_asked_for = self._savepoints.is_waiting or bool(self._requests)
             savepoint = self._savepoints.next()
             is_final = savepoint is not None and savepoint.is_final
-            return self._start(attempt, savepoint, now, counts=not is_asked_for, is_final=is_final)
+            self._start(attempt, savepoint, now, counts=not is_asked_for, is_final=is_final)
+
+    def next_trigger(self, now: int) -> SnapshotRequest | None:
+        """The snapshot that the next epoch shall take, if one is due or was triggered while the last one ran."""
+        with self._lock:
+            self.trigger_due(now)
+            pending = self._attempt.pending if self._attempt is not None else None
+            if pending is None or pending.is_handed_out:
+                return None
+            pending.is_handed_out = True
+            return pending.request
 
     def final_checkpoint(self, now: int) -> SnapshotRequest | None:
         """The snapshot after the last record of a bounded job.
@@ -135,16 +148,16 @@ class CheckpointCoordinator(CheckpointOutcomes):
             attempt = self._attempt
             if attempt is None or not attempt.may_trigger or now < self._schedule.may_retry_at():
                 return None
-            return self._start(attempt, self._savepoints.next(), now, counts=True, is_final=True)
+            self._start(attempt, self._savepoints.next(), now, counts=True, is_final=True)
+            return self.next_trigger(now)
 
     def _start(
         self, attempt: Attempt, savepoint: SavepointRequest | None, now: int, *, counts: bool, is_final: bool
-    ) -> SnapshotRequest:
+    ) -> None:
         requests, self._requests = tuple(self._requests), []
         request = attempt.start(savepoint, requests, now, counts=counts, is_final=is_final)
         self._schedule = self._schedule.triggered(now)
         self.history.triggered(request, attempt.job)
-        return request
 
     def next_action_at(self) -> int | None:
         """When something is due (ms): a trigger, or the timeout of the checkpoint in progress.
@@ -156,7 +169,8 @@ class CheckpointCoordinator(CheckpointOutcomes):
             if attempt is None or attempt.is_fenced:
                 return None
             if attempt.pending is not None:
-                return attempt.pending.request.timestamp + self.settings.timeout_ms
+                pending = attempt.pending
+                return pending.request.timestamp + (self.settings.timeout_ms if pending.is_handed_out else 0)
             if self._savepoints.is_waiting:
                 return self._schedule.last_trigger
             waits = attempt.is_stopping or self._ledger.uncommitted >= self.settings.most_uncommitted

@@ -97,7 +97,8 @@ class CheckpointOutcomes:
                     if pending.is_ready and not attempt.owed:
                         self._store(attempt, pending, now)
                     elif now - pending.request.timestamp >= self.settings.timeout_ms:
-                        self._abandon(attempt, self._timeout_message(attempt, pending), now)
+                        message = self._timeout_message(attempt, pending)
+                        self._abandon(attempt, message, now, will_answer=pending.is_handed_out)
                 attempt.cleaner.start()
             events, self._events = self._events, []
             return events

@@ -28,6 +28,8 @@ class PendingCheckpoint:
     acks: dict[SubtaskKey, Ack] = field(default_factory=dict)
     answered: set[SubtaskKey] = field(default_factory=set)
     is_storing: bool = False
+    is_handed_out: bool = False
+    """Its barrier was given to an epoch; until then no subtask knows of it."""
 
     @property
     def id(self) -> int:
@@ -54,7 +56,7 @@ class PendingCheckpoint:
 
         >>> from penstock.checkpoint.events import JobDescription, SnapshotRequest
         >>> job = JobDescription("j", "job", 1, 128, "", [OperatorInfo("count", "Count", 2, 128)])
-        >>> PendingCheckpoint(SnapshotRequest(1, 0), job).describe_missing()
+        >>> PendingCheckpoint(SnapshotRequest(1, 0), job, is_handed_out=True).describe_missing()
         "count 0/2 answered; the epoch's barrier has not been reached"
         """
         missing = self.unanswered()
@@ -63,7 +65,9 @@ class PendingCheckpoint:
             left = sum(1 for uid, _ in missing if uid == info.uid)
             if left:
                 parts.append(f"{info.uid} {info.parallelism - left}/{info.parallelism} answered")
-        if self.sources is None:
+        if not self.is_handed_out:
+            parts.append("the epoch before it has not ended, so its barrier was not sent")
+        elif self.sources is None:
             parts.append("the epoch's barrier has not been reached")
         return "; ".join(parts) or "all answers are in"
 

@@ -19,6 +19,7 @@ from penstock.checkpoint.events import (
     SavepointFailed,
     SnapshotRequest,
 )
+from penstock.common.errors import EpochFailed
 from penstock.common.job_status import JobStatus
 from penstock.graph.job_graph import JobGraph
 from penstock.jobmanager.alignment import limits
@@ -61,6 +62,8 @@ class EpochLoop:
         self._completed: list[int] = []
         self._aborted: list[int] = []
         self._next_timer: int | None = None
+        self._began_at = 0
+        """When the epoch that runs was begun, ms."""
         self._rests_until = 0.0
         """On the monotonic clock, s. Batched runner: a trickle of input must not keep the cluster busy all the time."""
 
@@ -74,8 +77,9 @@ class EpochLoop:
         finish = self.epoch > 0 and self.exhausted
         request = self._next_request(finish=finish)
         if finish and request is None:
-            # Another checkpoint is in progress: epochs without input bring its acks. Or the last one has failed just now.
-            self._run_epoch(None, exclusive=True, finish=False)
+            # Another checkpoint is in progress: epochs without input take its barrier and bring its acks. Or the last one has
+            # failed just now.
+            self._run_epoch(self._parts.checkpoints.coordinator.next_trigger(self._now()), exclusive=True, finish=False)
             self._settle_events()
             self._wait_for_final_checkpoint()
             return None
@@ -111,9 +115,9 @@ class EpochLoop:
             for command, plan in zip(commands, self._plans, strict=True):
                 command.is_first = True
                 command.restore = plan
-        started = time.monotonic()
+        started, self._began_at = time.monotonic(), now
         try:
-            acks = self._runner.run_epoch(commands)
+            acks = self._runner.run_epoch(commands, self._watch)
             self._raise_failure(acks)
         except Exception:
             if request is not None:
@@ -130,6 +134,30 @@ class EpochLoop:
         self._take_in_snapshots([snapshot for ack in acks for snapshot in ack.snapshots])
         self._release(self._parts.results.end_of_epoch())
         self.epoch += 1
+
+    def _watch(self) -> None:
+        """Time passes also for an epoch that does not end: checkpoints fall due, expire, and are more than is tolerated.
+
+        Not for the first one, in which state is restored: until the job runs it takes no checkpoints.
+        """
+        if self.epoch > 0:
+            self._parts.checkpoints.coordinator.trigger_due(self._now())
+        try:
+            self._handle_events()
+        except EpochFailed as error:
+            error.message += self._unanswered()
+            raise
+
+    def _unanswered(self) -> str:
+        """Who keeps the epoch from ending: the level nearest to the sources; those behind it only wait for it."""
+        took = self._now() - self._began_at
+        if took < self._parts.settings.checkpoint_timeout_ms // 2:
+            return ""  # the checkpoint expired for another reason
+        missing = self._runner.unanswered()
+        level = min((level for _, level in missing), default=-1)
+        names = ", ".join(repr(stage.name) for stage in self._graph.stages_on(level)) or "a task"
+        slots = ", ".join(str(slot) for slot, at in missing if at == level) or "?"
+        return f"; epoch {self.epoch} has run for {took} ms: {names} has not come to its end in slot {slots}"
 
     def _commands(self, request: SnapshotRequest | None, *, exclusive: bool, finish: bool) -> list[EpochCommand]:
         assignments = {uid: source.take_assignments() for uid, source in self._parts.sources.items()}

@@ -5,21 +5,23 @@ The tasks are the same objects as on a cluster. `penstock.testing` and the unit 
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from collections.abc import Iterator
 
 from penstock.common.errors import EpochFailed, NotEnoughSlots
 from penstock.connectors.source import SparkAccess
 from penstock.jobmanager.failures import JobFailed
-from penstock.jobmanager.runner import Attempt
+from penstock.jobmanager.runner import Attempt, Watch, unwatched
 from penstock.taskmanager.operator import Clock
 from penstock.taskmanager.protocol import EpochCommand, LevelAck, decode_ack, encode_command
 from penstock.taskmanager.rows import ACK, COMMAND
 from penstock.taskmanager.subtask import Subtask
-from penstock.taskmanager.worker import _Slot, run_level
+from penstock.taskmanager.worker import ManualClock, _Slot, run_level
 
 TASK_MANAGER = "in-process"
 """Id of the one there is."""
+_HANG_STEP_MS = 10
 _COMMAND_PREFIX = bytes((COMMAND,))
 
 
@@ -44,6 +46,9 @@ class InProcessRunner:
         self.task_settings: dict[str, str] = {}
         self.lost = False
         """Set by tests: the next epoch fails as if a worker had been killed."""
+        self.hung = False
+        """Set by tests: the next epoch ends only by force, as if a function did not return; a manual clock goes on."""
+        self._killed = threading.Event()
 
     @property
     def task_managers(self) -> list[str]:
@@ -66,17 +71,20 @@ class InProcessRunner:
             slot.close()
         self._slots.clear()
 
-    def run_epoch(self, commands: list[EpochCommand]) -> list[LevelAck]:
+    def run_epoch(self, commands: list[EpochCommand], watch: Watch = unwatched) -> list[LevelAck]:
         attempt = self._attempt
         assert attempt is not None
         if self.lost:
             self.lost = False
             self._slots.clear()
             raise EpochFailed("a worker was killed")
+        if self.hung:
+            self._hang(watch)
         rows: dict[int, list[bytes]] = {
             slot: [_COMMAND_PREFIX + encode_command(command)] for slot, command in enumerate(commands)
         }
         for level in range(attempt.levels):
+            watch()
             following: dict[int, list[bytes]] = defaultdict(list)
             for slot in range(attempt.slots):
                 out = run_level(
@@ -94,6 +102,20 @@ class InProcessRunner:
             rows = following
         return [decode_ack(row[1:]) for slot_rows in rows.values() for row in slot_rows if row[0] == ACK]
 
+    def _hang(self, watch: Watch) -> None:
+        try:
+            while not self._killed.wait(0 if self._clock is not None else _HANG_STEP_MS / 1000):
+                watch()
+                if isinstance(self._clock, ManualClock):
+                    self._clock.set(self._clock.now_ms() + _HANG_STEP_MS)
+        finally:
+            self.hung = False
+            self._killed.clear()
+        raise EpochFailed("the tasks were killed")
+
+    def unanswered(self) -> list[tuple[int, int]]:
+        return [(slot, 0) for slot in range(self._placed)]
+
     def subtasks(self) -> Iterator[Subtask]:
         """Those that hold state now."""
         for slot in self._slots.values():
@@ -110,7 +132,9 @@ class InProcessRunner:
         """Epochs of this runner are short."""
 
     def cancel(self) -> None:
-        """Nobody can end a function in one's own process."""
+        """Nobody can end a function in one's own process, but the hanging of a test."""
+        if self.hung:
+            self._killed.set()
 
     def close(self) -> None:
         self._placed = 0

@@ -13,7 +13,7 @@ import time
 
 from penstock.common.errors import EpochFailed
 from penstock.jobmanager.control_server import ControlServer
-from penstock.jobmanager.runner import Attempt
+from penstock.jobmanager.runner import WATCH_S, Attempt, Watch, unwatched
 from penstock.jobmanager.spark_cluster import MAX_PIPELINED_LEVELS, SparkCluster
 from penstock.jobmanager.spark_runner import SparkRunner
 from penstock.taskmanager.control import Hello
@@ -42,6 +42,7 @@ class PipelinedRunner(SparkRunner):
         self._job_error: Exception | None = None
         self._uploaded: list[SnapshotAck] = []
         self._epoch = -1
+        self._acks: dict[tuple[int, int], LevelAck] = {}
         self.task_settings = {"control_address": self._server.address, "control_token": self._server.token}
 
     @property
@@ -57,7 +58,7 @@ class PipelinedRunner(SparkRunner):
         while not self._frames.empty():
             self._log_dropped(self._frames.get(), "it came before the attempt began")
 
-    def run_epoch(self, commands: list[EpochCommand]) -> list[LevelAck]:
+    def run_epoch(self, commands: list[EpochCommand], watch: Watch = unwatched) -> list[LevelAck]:
         attempt = self._attempt
         assert attempt is not None
         self._epoch = commands[0].epoch
@@ -67,7 +68,7 @@ class PipelinedRunner(SparkRunner):
             for slot, command in enumerate(commands):
                 if not self._server.send(attempt.number, slot, 0, encode_command(command)):
                     raise EpochFailed(self._why(f"the source task of slot {slot} is gone"))
-        return self._wait_for_acks(attempt)
+        return self._wait_for_acks(attempt, watch)
 
     def _start_job(self, commands: list[EpochCommand]) -> None:
         self._job_error = None
@@ -81,12 +82,16 @@ class PipelinedRunner(SparkRunner):
         self._job = threading.Thread(target=run, name="penstock-stream", daemon=True)
         self._job.start()
 
-    def _wait_for_acks(self, attempt: Attempt) -> list[LevelAck]:
-        acks: dict[tuple[int, int], LevelAck] = {}
+    def _wait_for_acks(self, attempt: Attempt, watch: Watch) -> list[LevelAck]:
+        acks = self._acks = {}
         wanted = attempt.slots * attempt.levels
+        watched = time.monotonic()
         while len(acks) < wanted:
+            if time.monotonic() - watched >= WATCH_S:
+                watch()
+                watched = time.monotonic()
             try:
-                item = self._frames.get(timeout=0.1)
+                item = self._frames.get(timeout=WATCH_S)
             except queue.Empty:
                 if self._server.failure is not None:
                     raise EpochFailed(f"the control channel has ended: {self._server.failure}") from None
@@ -121,6 +126,12 @@ class PipelinedRunner(SparkRunner):
             log.warning("a failure of %s is left alone: %s\n%s", task, reason, item.failure.traceback)
         else:
             log.info("an ack of %s for epoch %d is left alone: %s", task, item.epoch, reason)
+
+    def unanswered(self) -> list[tuple[int, int]]:
+        attempt = self._attempt
+        assert attempt is not None
+        every = ((slot, level) for slot in range(attempt.slots) for level in range(attempt.levels))
+        return [task for task in every if task not in self._acks]
 
     def _why(self, seen: str) -> str:
         """The Spark job's own error says more, if it comes within a moment."""

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.connectors.source import SparkAccess
 from penstock.taskmanager.protocol import EpochCommand, LevelAck
+
+WATCH_S = 0.1
+"""About how often the `watch` of an epoch is called."""
+Watch = Callable[[], None]
+"""Called again and again while an epoch runs, by the thread that waits for it; what it raises ends the wait."""
+
+
+def unwatched() -> None:
+    """Nobody looks: the epoch has all the time in the world."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +75,17 @@ class Runner(Protocol):
         """Prepare for the attempt: ship the payload to the slots that were placed."""
         ...
 
-    def run_epoch(self, commands: list[EpochCommand]) -> list[LevelAck]:
+    def run_epoch(self, commands: list[EpochCommand], watch: Watch = unwatched) -> list[LevelAck]:
         """Run one epoch; `commands[i]` is for slot i. Blocks until every level of every slot has answered.
 
         Raises:
             EpochFailed: the epoch was lost (executor, worker or connection gone); the state of the attempt is void.
+            Whatever `watch` raised: nobody waits for this epoch any more, and the attempt is to be ended (`end_attempt`).
         """
+        ...
+
+    def unanswered(self) -> list[tuple[int, int]]:
+        """Slot and level of every task for which `run_epoch` waits, or waited when `watch` ended it; as far as is known."""
         ...
 
     def request_barrier(self) -> None:

@@ -7,10 +7,9 @@ the job over, which commits again from the manifest that promised it.
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from typing import Any
 
@@ -18,6 +17,7 @@ from penstock.common.errors import EpochFailed, SinkError
 from penstock.common.user_frames import naming, raised
 from penstock.connectors.sink import CommitEnvironment, Committer
 from penstock.graph.job_graph import JobGraph
+from penstock.jobmanager.work_thread import WorkThread
 
 Committables = Mapping[str, list[Any]]
 
@@ -26,38 +26,6 @@ INTERRUPT_S = 2.0
 """How long a commit that was interrupted may take to give up."""
 
 logger = logging.getLogger(__name__)
-
-
-class CommitThread:
-    """Runs one thing after the other. A thread that does not end by itself, in the middle of a user's function, keeps no
-    process from ending."""
-
-    def __init__(self) -> None:
-        self._work: queue.SimpleQueue[tuple[Future[None], Callable[[], None]] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-
-    def submit(self, work: Callable[[], None]) -> Future[None]:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="penstock-commit", daemon=True)
-            self._thread.start()
-        future: Future[None] = Future()
-        self._work.put((future, work))
-        return future
-
-    def _run(self) -> None:
-        while (item := self._work.get()) is not None:
-            future, work = item
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                work()
-            except BaseException as error:  # belongs to whoever asks for the result
-                future.set_exception(error)
-            else:
-                future.set_result(None)
-
-    def close(self) -> None:
-        self._work.put(None)
 
 
 class SinkCommits:
@@ -69,7 +37,7 @@ class SinkCommits:
         self._committers: dict[str, Committer] = {}
         self._names: dict[str, str] = {}
         self._locations: dict[str, str] = {}
-        self._thread = CommitThread()
+        self._thread = WorkThread("penstock-commit")
         self._committing = ""
         self._given_up = threading.Event()
         self._running: list[tuple[int, Future[None]]] = []

@@ -263,6 +263,20 @@ class SparkCluster:
             array[index] = function
         return array
 
+    def running_tasks(self, group: str) -> list[tuple[int, int]]:
+        """Partition and stage (counted from 0 within its job) of the tasks of this group's job that run now."""
+        tracker, store = self.context.statusTracker(), self.context._jsc.sc().statusStore()
+        found = []
+        for job_id in tracker.getJobIdsForGroup(group):
+            job = tracker.getJobInfo(job_id)
+            for level, stage_id in enumerate(sorted(job.stageIds) if job is not None else ()):
+                tasks = store.taskList(stage_id, 0, len(self.executors()))
+                for index in range(tasks.size()):
+                    task = tasks.apply(index)
+                    if task.status() == "RUNNING":
+                        found.append((int(task.index()), level))
+        return sorted(found)
+
     def cancel(self, group: str) -> None:
         self.context.cancelJobGroup(group)
 

@@ -10,21 +10,26 @@ from __future__ import annotations
 
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, wait
 from typing import Any
 
 from pyspark.core.rdd import _wrap_function
 from pyspark.serializers import NoOpSerializer, Serializer, SpecialLengths, read_int
 
 from penstock.common.errors import EpochFailed
-from penstock.jobmanager.runner import Attempt
+from penstock.jobmanager.runner import WATCH_S, Attempt, Watch, unwatched
 from penstock.jobmanager.spark_cluster import ExecutorInfo, SparkCluster
+from penstock.jobmanager.work_thread import WorkThread
 from penstock.taskmanager.protocol import EpochCommand, LevelAck, decode_ack, encode_command
 from penstock.taskmanager.rows import ACK, COMMAND
 from penstock.taskmanager.worker import LevelFunction
 
-WATCH_S = 0.5
+LOOK_S = 0.5
 """How often the executors of a running Spark job are looked at."""
+KILL_PATIENCE_S = 30.0
+"""How long an epoch that nobody waits for any more may take to end, once its Spark job is cancelled."""
 _COMMAND_PREFIX = bytes((COMMAND,))
 _LENGTH = struct.Struct(">i")
 
@@ -68,6 +73,7 @@ class SparkRunner:
         self._functions: Any = None
         self._broadcast: Any = None
         self._group = ""
+        self._work = WorkThread("penstock-epoch")
         self._cancelled = threading.Event()
         self._lock = threading.Lock()
 
@@ -124,16 +130,43 @@ class SparkRunner:
         finally:
             del context.environment["PENSTOCK_TASKS"]
 
-    def run_epoch(self, commands: list[EpochCommand]) -> list[LevelAck]:
+    def run_epoch(self, commands: list[EpochCommand], watch: Watch = unwatched) -> list[LevelAck]:
         attempt = self._attempt
         assert attempt is not None
-        with self.spark.turns.shared(lambda: not self._cancelled.is_set()) as has_turn:
+
+        def is_wanted() -> bool:
+            watch()
+            return not self._cancelled.is_set()
+
+        with self.spark.turns.shared(is_wanted) as has_turn:
             if not has_turn:
                 raise EpochFailed("the epoch was cancelled while a DataFrame had the cluster")
-            acks = _split(self._submit(commands))
+            acks = _split(self._watched(self._work.submit(lambda: self._submit(commands)), watch))
         if len(acks) != attempt.slots * attempt.levels and not any(ack.failure for ack in acks):
             raise EpochFailed(f"epoch {commands[0].epoch}: {len(acks)} acks of {attempt.slots * attempt.levels}")
         return acks
+
+    def _watched(self, epoch: Future[bytes], watch: Watch) -> bytes:
+        """Its Spark job must be over before anything else happens in these slots, also when nobody waits for it."""
+        try:
+            while wait([epoch], WATCH_S).not_done:
+                watch()
+        except BaseException:
+            self._kill(epoch)
+            raise
+        return epoch.result()
+
+    def _kill(self, epoch: Future[bytes]) -> None:
+        """Spark kills the Python workers of a cancelled job that do not answer."""
+        deadline = time.monotonic() + KILL_PATIENCE_S
+        while not epoch.done() and time.monotonic() < deadline:
+            self._cluster.cancel(self._group)
+            wait([epoch], 1.0)
+        if not epoch.done():
+            self._work = WorkThread("penstock-epoch")
+
+    def unanswered(self) -> list[tuple[int, int]]:
+        return self._cluster.running_tasks(self._group)
 
     def _check_placement(self) -> None:
         """Fail at once for an executor that is known to be gone; Spark would wait for its return first."""
@@ -182,7 +215,7 @@ class SparkRunner:
         Spark would not count that as a failure of the task: it waits out the locality wait, for an executor that does not
         come back, and then starts the task where its state is not.
         """
-        while not ended.wait(WATCH_S):
+        while not ended.wait(LOOK_S):
             try:
                 self._check_placement()
             except EpochFailed as error:
@@ -207,6 +240,7 @@ class SparkRunner:
     def close(self) -> None:
         self._placement, self._task_managers = [], []
         self._cluster.slots.release(self)
+        self._work.close()
         if self._broadcast is not None:
             self._broadcast.destroy()
             self._broadcast = None

@@ -12,6 +12,7 @@ from penstock.common.accumulators import Histogram, LongCounter
 from penstock.common.executor import executing_on
 from penstock.common.job_status import JobStatus
 from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.functions import MapFunction
 from penstock.jobmanager.requests import Operation
 from tests.integration.engine.selfcheck.driver import environment
@@ -86,3 +87,36 @@ def test_a_function_that_hangs_does_not_keep_its_job_alive(
     numbers = again.from_source(NumberSequenceSource(1, 10), None, "numbers")
     with executing_on(executor), numbers.execute_and_collect() as found:
         assert sorted(found) == list(range(1, 11))
+
+
+def test_a_function_that_hangs_is_noticed_by_its_checkpoints(
+    executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
+) -> None:
+    """Once, when the job has run for a while, a function does not return; its Python worker is killed and the job goes on."""
+    reached = tmp_path / "reached"
+
+    def hang_once(value: int) -> int:
+        if value > 500 and not reached.exists():
+            reached.touch()
+            time.sleep(3600)
+        return value
+
+    settings |= {
+        "execution.checkpointing.interval": "300 ms",
+        "execution.checkpointing.timeout": "3 s",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "20",
+        "restart-strategy.fixed-delay.delay": "10 ms",
+    }
+    env = environment(settings, 2)
+    source = DataGeneratorSource(int, 2_000, 500.0)
+    numbers = env.from_source(source, None, "numbers").rebalance().map(hang_once).name("hangs")
+    with executing_on(executor), numbers.execute_and_collect() as found:
+        assert sorted(found) == list(range(2_000))
+    master = executor.session.dispatcher.jobs()[-1]
+    expired = [
+        failure.message for failure in master.history.failures if "not complete after 3000 ms" in failure.message
+    ]
+    assert expired
+    assert all("has not come to its end in slot" in message for message in expired)
+    assert any("hangs" in message.split("has run for")[1] for message in expired)

@@ -208,8 +208,8 @@ class TestACommitThatDoesNotReturn:
 
     def test_keeps_no_process_from_ending(self) -> None:
         program = (
-            "import time; from penstock.jobmanager.sinks import CommitThread; "
-            "CommitThread().submit(lambda: time.sleep(600)); time.sleep(0.1)"
+            "import time; from penstock.jobmanager.work_thread import WorkThread; "
+            "WorkThread('commit').submit(lambda: time.sleep(600)); time.sleep(0.1)"
         )
         assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
 

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.common.errors import EpochFailed
 from penstock.jobmanager.pipelined_runner import PipelinedRunner
-from penstock.jobmanager.runner import Attempt
+from penstock.jobmanager.runner import Attempt, unwatched
 from penstock.taskmanager.control import Hello
 from penstock.taskmanager.protocol import LevelAck, TaskFailure
 
@@ -34,7 +34,7 @@ def runner() -> Iterator[PipelinedRunner]:
 def told(runner: PipelinedRunner, *items: LevelAck | Hello) -> list[LevelAck]:
     for item in items:
         runner._frames.put(item)
-    return runner._wait_for_acks(ATTEMPT)
+    return runner._wait_for_acks(ATTEMPT, unwatched)
 
 
 def test_a_failure_of_this_attempt_ends_the_wait(runner: PipelinedRunner) -> None:
