@@ -272,7 +272,7 @@ def _builtin_containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]
     return (
         few
         | few.map(tuple)
-        | st.dictionaries(KEYS_OF_DICTS, inner, max_size=3)
+        | st.dictionaries(HASHABLE, inner, max_size=3)
         | st.sets(HASHABLE, max_size=3)
         | st.frozensets(HASHABLE, max_size=3)
     )
@@ -295,6 +295,7 @@ def _containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     pairs = st.dictionaries(KEYS_OF_DICTS, inner, max_size=3)
     return (
         _builtin_containers(inner)
+        | pairs
         | few.map(Items)
         | few.map(Pair)
         | pairs.map(Mapping)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,7 +11,7 @@ from msgspec.msgpack import Decoder, Encoder, Ext
 
 from penstock.state.codec import NATIVE, TUPLES, Codec, are_frozen, join_column
 from penstock.state.schema import ANY
-from penstock.state.tagged import SCALARS, TUPLE, Unencodable, pack, type_name, unpack, untag
+from penstock.state.tagged import SCALARS, TUPLE, Unencodable, pack, plain_scalar, type_name, unpack, untag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,8 +102,8 @@ class ScalarCodec(AnyCodec):
         return super().encode(value if type(value) is self._scalar else self._checked(value))
 
     def _checked(self, value: Any) -> Any:
-        item = value.item() if hasattr(value, "item") and type(value).__module__ == "numpy" else value
-        if self._scalar is float and type(item) is int:
+        item = plain_scalar(value)
+        if self._scalar is float and type(item) is int and abs(item) <= sys.float_info.max and float(item) == item:
             return float(item)
         if type(item) is self._scalar:
             return item

@@ -5,7 +5,8 @@ written as an extension: a code and a payload. `tag` replaces such values inside
 is the `ext_hook` that turns extensions into values again. Codes and payloads are a storage format: they are never
 changed, only added to.
 
-numpy scalars become Python's (they are equal); aware datetimes keep their offset, not the name of their zone.
+Types are matched exactly: a subclass of a builtin is not written as the builtin. Aware datetimes keep their zone, if it is a
+`ZoneInfo` or a fixed offset.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from collections import Counter, deque
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import msgspec
 import numpy as np
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 TUPLE, SET, FROZENSET, NAIVE_DATETIME, DATE, TIME, TIMEDELTA, DECIMAL, UUID_, BIG_INT = range(1, 11)
 DICT, NDARRAY, ROW, OFFSET_DATETIME, BYTEARRAY, MODEL, STRUCT_KEY, DEQUE, COUNTER = range(11, 20)
+NUMPY_SCALAR, ZONED_DATETIME = range(20, 22)
 
 SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
 """Types that msgpack carries as they are (an int only within 64 bits) and that nobody can change in place."""
@@ -106,21 +109,31 @@ def _tag_dict(value: dict[Any, Any]) -> Any:
 
 
 def _tag_datetime(value: datetime) -> Any:
-    offset = value.utcoffset()
-    if offset is None:
-        micros = (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
+    zone = value.tzinfo
+    micros = (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
+    if zone is None:
         return Ext(NAIVE_DATETIME, _INT64.pack(micros) + b"\1" * value.fold)
-    if not offset:
-        return value
-    return Ext(OFFSET_DATETIME, _encode([(value - _EPOCH_UTC) // _MICROSECOND, offset // _MICROSECOND]))
+    if type(zone) is ZoneInfo and zone.key:
+        return Ext(ZONED_DATETIME, _encode([micros, value.fold, zone.key]))
+    offset = _fixed_offset(value) // _MICROSECOND
+    if value.fold:
+        return Ext(ZONED_DATETIME, _encode([micros, value.fold, offset]))
+    return Ext(OFFSET_DATETIME, _encode([micros - offset, offset])) if offset else value
+
+
+def _fixed_offset(value: datetime | time) -> timedelta:
+    offset = value.utcoffset()
+    if type(value.tzinfo) is not timezone or offset is None:
+        raise Unencodable(
+            value, f"its time zone is a {type_name(type(value.tzinfo))}: take zoneinfo.ZoneInfo, or a fixed offset"
+        )
+    return offset
 
 
 def _tag_time(value: time) -> Ext:
     micros = ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
-    offset = value.utcoffset()
-    if offset is None and value.tzinfo is not None:
-        raise Unencodable(value, "the offset of its time zone depends on the date")
-    return Ext(TIME, _encode([micros, None if offset is None else offset // _MICROSECOND]))
+    offset = None if value.tzinfo is None else _fixed_offset(value) // _MICROSECOND
+    return Ext(TIME, _encode([micros, offset, value.fold] if value.fold else [micros, offset]))
 
 
 def _tag_row(value: Row) -> Ext:
@@ -130,7 +143,19 @@ def _tag_row(value: Row) -> Ext:
 def _tag_array(value: np.ndarray[Any, Any]) -> Ext:
     if value.dtype.hasobject or value.dtype.names is not None:
         raise Unencodable(value, f"its dtype is {value.dtype}")
-    return Ext(NDARRAY, _encode([value.dtype.str, value.shape, np.ascontiguousarray(value).tobytes()]))
+    if value.flags.f_contiguous and not value.flags.c_contiguous:
+        return Ext(NDARRAY, _encode([value.dtype.str, value.shape, value.tobytes("F"), "F"]))
+    return Ext(NDARRAY, _encode([value.dtype.str, value.shape, value.tobytes()]))
+
+
+def _tag_numpy_scalar(value: np.generic) -> Ext:
+    dtype = value.dtype
+    if type(value) is not dtype.type or dtype.hasobject or dtype.names is not None or dtype.char in "gG":
+        raise Unencodable(value, "store what its .item() gives")
+    if isinstance(value, str | bytes):
+        return Ext(NUMPY_SCALAR, _encode([dtype.kind, value.item()]))
+    name = dtype.str if np.dtype(dtype.str).type is type(value) else dtype.char  # two C types may be as wide
+    return Ext(NUMPY_SCALAR, _encode([name, value.tobytes()]))
 
 
 _TAGGERS: dict[type, Callable[[Any], Any]] = {
@@ -156,13 +181,19 @@ _TAGGERS: dict[type, Callable[[Any], Any]] = {
 
 def _tag_other(value: Any) -> Any:
     if isinstance(value, np.generic):
-        item = value.item()
-        if isinstance(item, np.generic) or isinstance(value, np.datetime64 | np.timedelta64):
-            raise Unencodable(value, "store what its .item() gives")
-        return tag(item)
-    if isinstance(value, timedelta):
-        return _TAGGERS[timedelta](value)
+        return _tag_numpy_scalar(value)
     raise Unencodable(value)
+
+
+def plain_scalar(value: Any) -> Any:
+    """The number or text of Python's that a numpy scalar equals; anything else as it is.
+
+    >>> plain_scalar(np.float32(0.5)), plain_scalar("a")
+    (0.5, 'a')
+    """
+    if not isinstance(value, np.generic) or isinstance(value, np.datetime64 | np.timedelta64 | np.void):
+        return value
+    return value.item()
 
 
 def untag(code: int, data: memoryview) -> Any:
@@ -186,11 +217,11 @@ def _read_pairs(data: memoryview) -> dict[Any, Any]:
 
 
 def _read_time(data: memoryview) -> time:
-    micros, offset = _unpack_list(data)
+    micros, offset, *fold = _unpack_list(data)
     seconds, micro = divmod(micros, 1_000_000)
     minutes, second = divmod(seconds, 60)
     zone = None if offset is None else timezone(offset * _MICROSECOND)
-    return time(minutes // 60, minutes % 60, second, micro, tzinfo=zone)
+    return time(minutes // 60, minutes % 60, second, micro, tzinfo=zone, fold=bool(fold))
 
 
 def _read_naive_datetime(data: memoryview) -> datetime:
@@ -204,6 +235,13 @@ def _read_offset_datetime(data: memoryview) -> datetime:
     return instant.astimezone(timezone(offset * _MICROSECOND))
 
 
+def _read_zoned_datetime(data: memoryview) -> datetime:
+    micros, fold, zone = _unpack_list(data)
+    tzinfo = ZoneInfo(zone) if isinstance(zone, str) else timezone(zone * _MICROSECOND)
+    local: datetime = _EPOCH + micros * _MICROSECOND
+    return local.replace(tzinfo=tzinfo, fold=fold)
+
+
 def _read_row(data: memoryview) -> Row:
     kind, names, values = _unpack_list(data)
     row = Row.of(values, names)
@@ -212,8 +250,18 @@ def _read_row(data: memoryview) -> Row:
 
 
 def _read_array(data: memoryview) -> np.ndarray[Any, Any]:
-    dtype, shape, content = _unpack_list(data)
-    return np.frombuffer(content, np.dtype(dtype)).reshape(shape).copy()
+    dtype, shape, content, *order = _unpack_list(data)
+    layout: Literal["C", "F"] = "F" if order else "C"
+    return np.frombuffer(content, np.dtype(dtype)).reshape(shape, order=layout).copy(order=layout)
+
+
+def _read_numpy_scalar(data: memoryview) -> Any:
+    name, content = _unpack_list(data)
+    if name == "U":
+        return np.str_(content)
+    if name == "S":
+        return np.bytes_(content)
+    return np.void(content) if name[1:].startswith("V") else np.frombuffer(content, np.dtype(name))[0]
 
 
 def _read_deque(data: memoryview) -> deque[Any]:
@@ -241,4 +289,6 @@ _READERS: dict[int, Callable[[memoryview], Any]] = {
     STRUCT_KEY: lambda data: StructKey(_unpack_tuple(data)),
     DEQUE: _read_deque,
     COUNTER: lambda data: Counter(_read_pairs(data)),
+    NUMPY_SCALAR: _read_numpy_scalar,
+    ZONED_DATETIME: _read_zoned_datetime,
 }

@@ -17,7 +17,7 @@ from penstock.state import adapt
 from penstock.state.codec import NATIVE, Codec, are_frozen, join_column, split_column
 from penstock.state.key_hash import is_model
 from penstock.state.schema import Schema, UnknownType, describe, without_names
-from penstock.state.tagged import MODEL, Unencodable, pack, tag, type_name, unpack, untag
+from penstock.state.tagged import MODEL, Unencodable, pack, plain_scalar, tag, type_name, unpack, untag
 from penstock.state.typed_tags import compile_tagger
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class TypedCodec(Codec):
                 raise self._type_error(value, f"the value is a {type_name(type(value))}")
             return self._encode(value if self._tagger is None else self._tagger(value))
         except Unencodable as error:
-            raise self._type_error(error.value, f"{type_name(type(error.value))} has no encoding") from None
+            why = f"{type_name(type(error.value))} has no encoding{error.why and ': ' + error.why}"
+            raise self._type_error(error.value, why) from None
         except OverflowError:
             raise self._type_error(value, "an integer is beyond 64 bits") from None
         except RecursionError:
@@ -217,8 +218,24 @@ def _is_substitute(value: Any) -> bool:
 
 def _enc_hook(value: Any) -> Any:
     if is_model(type(value)):
-        return Ext(MODEL, pack(_plain(value.model_dump(round_trip=True))))
-    return tag(value)
+        return Ext(MODEL, pack(_dumped(value)))
+    return tag(plain_scalar(value))
+
+
+def _dumped(model: Any) -> dict[str, Any]:
+    """What a model holds. What stands at an `Any` stays itself: pydantic would make a dict of a record there."""
+    dumped: dict[str, Any] = _plain(model.model_dump(round_trip=True))
+    for name, field in type(model).model_fields.items():
+        part = getattr(model, name)
+        if _holds_any(field.annotation):
+            dumped[name] = part
+        elif is_model(type(part)):
+            dumped[name] = _dumped(part)
+    return dumped | (model.model_extra or {})
+
+
+def _holds_any(annotation: Any) -> bool:
+    return annotation is Any or annotation is object or any(map(_holds_any, get_args(annotation)))
 
 
 def _plain(value: Any) -> Any:

@@ -1,25 +1,26 @@
-"""Values of a declared type that holds `Any` somewhere: `dict[str, Any]`, a dataclass with a bare `list` field.
+"""Values of a declared type that holds `Any` or a datetime somewhere: `dict[str, Any]`, a dataclass with a bare `list` field.
 
-msgspec writes the declared parts by itself, but at an `Any` it would write a tuple as an array and read it as a list.
-`compile_tagger` makes a function that replaces what lies at such places by what `tagged` can bring back, and leaves
-everything else to msgspec.
+msgspec writes the declared parts by itself, but at an `Any` it would write a tuple as an array and read it as a list, and
+it writes an aware datetime as a moment and reads it in UTC. `compile_tagger` makes a function that replaces what lies at such
+places by what comes back, and leaves everything else to msgspec.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timezone
 from operator import attrgetter
 from typing import Any
 
 from msgspec import inspect as mi
 
-from penstock.state.tagged import tag
+from penstock.state.tagged import Unencodable, tag, type_name
 
 Tagger = Callable[[Any], Any]
 
 
 def compile_tagger(info: mi.Type) -> Tagger | None:
-    """None: the type holds no `Any`, values need no preparation.
+    """None: the type holds neither, values need no preparation.
 
     >>> tagger = compile_tagger(mi.type_info(dict[str, Any]))
     >>> type(tagger({"a": (1, 2)})["a"]).__name__
@@ -33,6 +34,8 @@ def compile_tagger(info: mi.Type) -> Tagger | None:
 def _compile(info: mi.Type, outer: tuple[type, ...]) -> Tagger | None:
     if isinstance(info, mi.AnyType) or (isinstance(info, mi.CustomType) and info.cls is object):
         return tag
+    if isinstance(info, mi.DateTimeType):
+        return _with_offset
     if isinstance(info, mi.Metadata):
         return _compile(info.type, outer)
     if isinstance(info, mi.CollectionType):
@@ -53,15 +56,27 @@ def _compile(info: mi.Type, outer: tuple[type, ...]) -> Tagger | None:
     return None
 
 
+def _with_offset(value: Any) -> Any:
+    """Text keeps the offset; what is no datetime is for msgspec to refuse."""
+    if type(value) is not datetime or value.tzinfo is None:
+        return value
+    if type(value.tzinfo) is not timezone:
+        raise Unencodable(
+            value,
+            f"a declared datetime keeps no {type_name(type(value.tzinfo))}: store value.astimezone(UTC), or declare no type",
+        )
+    return value.isoformat() if value.utcoffset() else value
+
+
 def _unchanged(value: Any) -> Any:
     return value
 
 
 def _compile_optional(info: mi.UnionType, outer: tuple[type, ...]) -> Tagger | None:
-    """Of `X | None` X decides; of other unions msgspec's own encoding is taken."""
+    """Of `X | None` X decides; of other unions msgspec's own encoding is taken, but for datetimes."""
     members = [member for member in info.types if not isinstance(member, mi.NoneType)]
     if len(members) != 1:
-        return None
+        return _with_offset if any(isinstance(member, mi.DateTimeType) for member in members) else None
     tagger = _compile(members[0], outer)
     return None if tagger is None else lambda value: None if value is None else tagger(value)
 

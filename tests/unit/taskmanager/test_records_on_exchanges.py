@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.common.errors import StateTypeError
@@ -55,6 +55,7 @@ def unchanged(records: list[Any], got: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", Exchange, ids=lambda kind: kind.name)
+@settings(max_examples=40)
 @given(values=st.lists(VALUES, min_size=1, max_size=4))
 def test_whatever_is_sent_arrives_as_it_was(kind: Exchange, values: list[Any]) -> None:
     records = list(enumerate(values))
