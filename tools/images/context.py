@@ -22,6 +22,7 @@ ARCHIVE = (
     "penstock/__init__.py",
     "penstock/common/__init__.py",
     "penstock/common/errors.py",
+    "penstock/common/private_folder.py",
     "penstock/jobmanager/__init__.py",
     "penstock/jobmanager/class_archive.py",
     "penstock/jobmanager/java.py",

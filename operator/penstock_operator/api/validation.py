@@ -36,7 +36,7 @@ OWNED_KEYS: Mapping[str, str] = {
 }
 """Configuration keys that the operator sets → what to use instead."""
 
-_OWNED_PREFIXES = ("security.", "kubernetes.", "spark.authenticate", "spark.network.crypto", "spark.ui.")
+_OWNED_PREFIXES = ("security.", "kubernetes.", "spark.authenticate", "spark.network.crypto", "spark.ssl.", "spark.ui.")
 _SECRET_WORDS = ("secret", "password", "access-key", "token")
 
 

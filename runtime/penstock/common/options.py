@@ -293,8 +293,15 @@ LEADER_LEASE = text_option("kubernetes.leader-lease", None, "Name kept free for 
 REST_TOKEN_FILE = text_option(
     "security.rest.token-file", None, "File with the bearer token the REST API asks for; not set: it asks for none."
 )
+REST_ALLOWED_HOSTS = list_option(
+    "security.rest.allowed-hosts",
+    "Names the REST API may be asked for by, besides localhost, addresses and the machine's name; *.example.com: all below. "
+    "Not needed with a token, where any name will do unless some are given.",
+)
 SPARK_SECRET_FILE = text_option(
-    "security.spark.secret-file", None, "File with the secret that authenticates and encrypts what Spark sends."
+    "security.spark.secret-file",
+    None,
+    "File with the secret that master and workers prove to each other and derive their TLS key from; they do not start without.",
 )
 METRICS_DELIMITER = text_option(
     "metrics.scope.delimiter", ".", "What stands between the parts of a metric's identifier."

@@ -44,6 +44,7 @@ from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.checkpoints import operator_infos
+from penstock.jobmanager.credentials import Credentials
 from penstock.jobmanager.declared_state import check_declared_states, check_stored_states
 from penstock.jobmanager.embedded import EmbeddedExecutor
 from penstock.jobmanager.executor_logs import ExecutorLogs
@@ -123,6 +124,7 @@ def run_master(
 ) -> int:
     """Be the JobManager of one job until it ends; returns the exit code (0: finished or cancelled)."""
     settings = Configuration({**load_configuration().to_dict(), **configuration})
+    spark_secret(settings)  # now, and not when the first job asks for the cluster
     submit = SubmitOptions(
         job_id=job_id or JobID.generate().digits,
         restore_path=restore or "",
@@ -141,25 +143,28 @@ def run_worker(*, master: str, slots: int) -> int:
     """Be a TaskManager of the master at `host:port` until it is told to end; returns the exit code."""
     log_to_stdout()
     settings = load_configuration()
+    secret = spark_secret(settings)
     work_dir = settings.get(options.TMP_DIRECTORIES) or tempfile.mkdtemp(prefix="penstock-worker-")
     memory = executor_memory_mb(settings)
+    with tempfile.TemporaryDirectory(prefix="penstock-private-") as private:
+        credentials = Credentials.create(secret, private)
 
-    def start(address: str) -> Child:
-        return start_worker(
-            address,
-            slots=slots,
-            host=own_address(address),
-            work_dir=os.path.join(work_dir, "spark"),
-            executor_memory_mb=memory,
-            log="/dev/stdout",
-            secret=spark_secret(settings),
-        )
+        def start(address: str) -> Child:
+            return start_worker(
+                address,
+                slots=slots,
+                host=own_address(address),
+                work_dir=os.path.join(work_dir, "spark"),
+                executor_memory_mb=memory,
+                log="/dev/stdout",
+                credentials=credentials,
+            )
 
-    ExecutorLogs(os.path.join(work_dir, "spark")).start()
-    worker = WorkerProcess(master, start)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, worker.end)
-    return worker.run()
+        ExecutorLogs(os.path.join(work_dir, "spark")).start()
+        worker = WorkerProcess(master, start)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, worker.end)
+        return worker.run()
 
 
 def check(

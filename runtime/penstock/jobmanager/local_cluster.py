@@ -93,7 +93,7 @@ class LocalCluster:
             work_dir=os.path.join(self.directory, f"worker-{number}"),
             executor_memory_mb=self.config.executor_memory_mb,
             log=os.path.join(self.directory, f"worker-{number}.log"),
-            secret=self.config.secret,
+            credentials=self.spark.credentials,
         )
 
     def _watch(self) -> None:

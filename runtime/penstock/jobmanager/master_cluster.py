@@ -6,10 +6,11 @@ import logging
 import os
 import socket
 import threading
-from pathlib import Path
 
 from penstock.common import options
 from penstock.common.configuration import Configuration
+from penstock.common.errors import ClusterError
+from penstock.jobmanager.credentials import read_secret
 from penstock.jobmanager.pipelined_runner import create_runner
 from penstock.jobmanager.runner import Runner
 from penstock.jobmanager.settings import JobSettings
@@ -78,9 +79,22 @@ def executor_memory_mb(settings: Configuration) -> int:
 
 
 def spark_secret(settings: Configuration) -> str:
-    """Shared secret of Spark's RPC, from the file that the settings name; empty: none."""
+    """What a master and its workers prove to each other, from the file that the settings name.
+
+    Raises:
+        ClusterError: they name none. Whoever reaches a master without one could run code in it.
+    """
     path = settings.get(options.SPARK_SECRET_FILE)
-    return Path(path).read_text().strip() if path else ""
+    if not path:
+        raise ClusterError(
+            f"{options.SPARK_SECRET_FILE.key} is not set: a master and its workers must prove to each other who they are",
+            remedy=(
+                "write one line of random characters into a file that only you can read "
+                "(umask 077; openssl rand -hex 32 > FILE), copy it to the workers' machines, and set "
+                f"{options.SPARK_SECRET_FILE.key} to its path for the master and for each worker"
+            ),
+        )
+    return read_secret(path)
 
 
 def _address() -> str:

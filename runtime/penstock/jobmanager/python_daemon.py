@@ -45,6 +45,8 @@ def main() -> None:
     # `jvm/StreamRunner.java` says both for its own side. A thread that reads ahead would cost switches here.
     os.environ.pop("SPARK_PIPELINED_UDF", None)
     os.environ.pop("SPARK_BUFFER_SIZE", None)
+    # The cluster's secret, which the executor has from here: what a job's functions start or print is not to have it.
+    os.environ.pop("_SPARK_AUTH_SECRET", None)
     sys.path[:] = prefer_installed(sys.path)
     for name in PRELOADED:
         importlib.import_module(name)

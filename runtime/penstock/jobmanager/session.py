@@ -151,12 +151,13 @@ class Session:
         gateway = DispatcherGateway(self.dispatcher, settings.to_dict(), self.cluster.task_managers, self.stop)
         host, port = settings.get(options.REST_BIND_ADDRESS), settings.get(options.REST_PORT)
         token_file = settings.to_dict().get("security.rest.token-file") or None
+        allowed = settings.get(options.REST_ALLOWED_HOSTS)
         try:
-            return RestServer(gateway, host, port, token_file).start()
+            return RestServer(gateway, host, port, token_file, allowed).start()
         except ClusterError:
             if not fall_back:
                 raise
-            return RestServer(gateway, host, 0, token_file).start()
+            return RestServer(gateway, host, 0, token_file, allowed).start()
 
     def stop(self) -> None:
         for master in self.dispatcher.jobs():

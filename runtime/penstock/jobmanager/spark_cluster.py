@@ -8,11 +8,14 @@ off (`spark.task.maxFailures=1`, no speculation): recovery is the JobMaster's.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from typing import Any
 from penstock.common.errors import ClusterError
 from penstock.jobmanager import class_archive
 from penstock.jobmanager import jvm as jvm_package
+from penstock.jobmanager.credentials import Credentials, new_secret, write_private
 from penstock.jobmanager.java import find_java
 from penstock.jobmanager.slot_pool import SlotPool
 from penstock.jobmanager.spark_sql import SparkSql
@@ -33,6 +37,7 @@ MAX_PIPELINED_LEVELS = 16
 EXCHANGE_BYTES = 2 * 2**20
 """What waits between two levels in the buffers of a sender, and as much in those of a receiver; at least two segments for
 each slot. With little a slow task slows its senders soon, and a barrier has little to wait for."""
+_LOOPBACK = "127.0.0.1"
 _ONLY_WARNINGS = "-Dlog4j2.level=WARN"
 """Else executors write half a dozen lines for each task, and the driver its settings before anything can be set."""
 
@@ -47,8 +52,8 @@ class ClusterConfig:
     block_manager_port: int = 0
     executor_memory_mb: int = EXECUTOR_MEMORY_MB
     driver_memory_mb: int = DRIVER_MEMORY_MB
-    secret: str = ""
-    """Shared secret of Spark's RPC; empty: no authentication (loopback only)."""
+    secret: str = field(default_factory=new_secret)
+    """What the processes of the cluster prove to each other; see `credentials`."""
     local_dir: str = ""
     python: str = sys.executable
     python_path: list[str] = field(default_factory=list)
@@ -79,6 +84,8 @@ class SparkCluster:
         if not config.local_dir:
             self._own_dir = config.local_dir = tempfile.mkdtemp(prefix="penstock-")
         os.makedirs(config.local_dir, exist_ok=True)
+        self._private_dir = tempfile.mkdtemp(prefix="private-", dir=config.local_dir)
+        self.credentials = Credentials.create(config.secret, self._private_dir)
         self.context: Any = None
         self.master_url = ""
         self._epochs: Any = None
@@ -100,15 +107,13 @@ class SparkCluster:
         os.environ.setdefault("SPARK_SCALA_VERSION", "2.13")
         os.environ["PYSPARK_PYTHON"] = self.config.python
         os.environ["SPARK_LOCAL_DIRS"] = self.config.local_dir
-        os.environ.setdefault("SPARK_LOCAL_IP", self.config.host)  # else Spark looks for one, and warns that it did
         from pyspark import SparkConf, SparkContext
         from pyspark.java_gateway import launch_gateway
 
-        conf = SparkConf(loadDefaults=False)
-        for key, value in self._conf().items():
-            conf.set(key, value)
+        settings = self._conf()
         try:
-            gateway = launch_gateway(conf)
+            with _environment(self._launch_environment(settings)):
+                gateway = launch_gateway()
         except Exception as error:
             raise ClusterError(
                 f"Spark's JVM could not be started with {java_home}: {error}", remedy="see the lines above"
@@ -116,6 +121,7 @@ class SparkCluster:
         jvm = gateway.jvm
         self._quiet(jvm)
         jar = jvm_package.build_jar(gateway)
+        jvm_package.add_to_driver(gateway, jar)
         master_conf = jvm.org.apache.spark.SparkConf(False)
         for key, value in self._shared_conf().items():
             master_conf.set(key, value)
@@ -126,35 +132,45 @@ class SparkCluster:
         )
         self._master = started._1()
         self.master_url = f"spark://{self.config.host}:{self._master.address().port()}"
-        conf.setMaster(self.master_url)
         # The launcher has looked up what `spark.jars` and `spark.jars.packages` name.
         given = jvm.java.lang.System.getProperty("spark.jars") or ""
-        conf.set("spark.jars", ",".join(filter(None, [str(jar), given])))
+        settings["spark.jars"] = ",".join(filter(None, [str(jar), given]))
+        conf = SparkConf(loadDefaults=False).setMaster(self.master_url)
+        for key, value in settings.items():
+            conf.set(key, value)
         self.context = SparkContext(gateway=gateway, conf=conf)
         self.context.setLogLevel("OFF")
         self._gateway = gateway
-        self._epochs = jvm_package.load(gateway, jar, "penstock.Epoch")
-        self._executors = jvm_package.load(gateway, jar, "penstock.Executors")
-        self._workers = jvm_package.load(gateway, jar, "penstock.Workers")
+        self._epochs = jvm_package.load(gateway, "penstock.Epoch")
+        self._executors = jvm_package.load(gateway, "penstock.Executors")
+        self._workers = jvm_package.load(gateway, "penstock.Workers")
 
     @staticmethod
     def _quiet(jvm: Any) -> None:
         level = jvm.org.apache.logging.log4j.Level.OFF
         jvm.org.apache.logging.log4j.core.config.Configurator.setRootLevel(level)
 
-    def _shared_conf(self) -> dict[str, str]:
-        conf = {
-            "spark.authenticate": "false",
-            "spark.python.unix.domain.socket.enabled": "true",
+    def _launch_environment(self, settings: dict[str, str]) -> dict[str, str]:
+        """Of the driver's JVM. Its settings are in a file, because anybody can read a command line."""
+        path = Path(self._private_dir, "spark.properties")
+        lines = (f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
+        write_private(path, "".join(lines).encode("ascii"))
+        given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+        return {
+            "PYSPARK_SUBMIT_ARGS": f"--properties-file {shlex.quote(str(path))} --load-spark-defaults {given}",
+            # Of the Master's web page, which cannot be turned off.
+            "SPARK_LOCAL_IP": _LOOPBACK,
+            "SPARK_LOCAL_HOSTNAME": self.config.host,
         }
-        if self.config.secret:
-            conf |= {
-                "spark.authenticate": "true",
-                "spark.authenticate.secret": self.config.secret,
-                "spark.network.crypto.enabled": "true",
-                "spark.network.crypto.cipher": "AES/GCM/NoPadding",
-            }
-        return conf
+
+    def _shared_conf(self) -> dict[str, str]:
+        """Of driver, executors and Master."""
+        return {
+            "spark.python.unix.domain.socket.enabled": "true",
+            "spark.ui.killEnabled": "false",
+            "spark.authenticate.secret": self.credentials.secret,
+            **self.credentials.spark_conf(),
+        }
 
     def _conf(self) -> dict[str, str]:
         config = self.config
@@ -196,6 +212,7 @@ class SparkCluster:
             "spark.python.worker.reuse": "true",
             "spark.python.daemon.module": "penstock.jobmanager.python_daemon",
             "spark.cleaner.periodicGC.interval": "10min",
+            "spark.shuffle.manager.incremental": "penstock.SealedShuffleManager",
             "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
             "spark.shuffle.streaming.networkBufferSize": str(2 * SEGMENT_BYTES),
             "spark.shuffle.streaming.writerMaxMemory": str(EXCHANGE_BYTES),
@@ -214,7 +231,7 @@ class SparkCluster:
             conf["spark.driver.blockManager.port"] = str(config.block_manager_port)
         for name, value in config.environment.items():
             conf[f"spark.executorEnv.{name}"] = value
-        return conf | self._shared_conf() | config.extra_conf
+        return conf | config.extra_conf | self._shared_conf()
 
     def _python_path(self) -> list[str]:
         package_root = str(Path(__file__).resolve().parents[2])
@@ -305,8 +322,32 @@ class SparkCluster:
 
                 SparkContext._gateway = None
                 SparkContext._jvm = None
-        if self._own_dir:
-            shutil.rmtree(self._own_dir, ignore_errors=True)
+        shutil.rmtree(self._own_dir or self._private_dir, ignore_errors=True)
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Variables for the processes that are started inside."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _escaped(text: str) -> str:
+    r"""As a key or a value of a Java properties file.
+
+    >>> print(_escaped("=é"))
+    \u003d\u00e9
+    """
+    units = text.encode("utf-16-be")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
 def free_port() -> int:

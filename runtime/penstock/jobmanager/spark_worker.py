@@ -10,6 +10,7 @@ from pathlib import Path
 import pyspark
 
 from penstock.jobmanager import class_archive
+from penstock.jobmanager.credentials import Credentials
 from penstock.jobmanager.java import find_java
 
 _CORES_PER_SLOT = 64
@@ -20,7 +21,14 @@ _ROLLING = {"strategy": "size", "maxSize": 8 * 1024 * 1024, "maxRetainedFiles": 
 
 
 def worker_command(
-    master: str, *, slots: int, host: str, work_dir: str, executor_memory_mb: int, port: int = 0, secret: str = ""
+    master: str,
+    *,
+    slots: int,
+    host: str,
+    work_dir: str,
+    executor_memory_mb: int,
+    credentials: Credentials,
+    port: int = 0,
 ) -> tuple[list[str], dict[str, str]]:
     """Command line and environment of a Worker with that many slots.
 
@@ -35,17 +43,16 @@ def worker_command(
         "SPARK_HOME": spark_home,
         "SPARK_SCALA_VERSION": "2.13",
         "SPARK_LOCAL_DIRS": work_dir,
+        # Of the Worker's web page, which cannot be turned off; the executors inherit it and go by the name.
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_HOSTNAME": host,
+        **credentials.environment(),
     }
     options = ["-Xmx192m", "-Xss512k", *class_archive.jvm_options(java_home), "-Dspark.worker.cleanup.enabled=true"]
     options += [f"-Dspark.executor.logs.rolling.{key}={value}" for key, value in _ROLLING.items()]
-    if secret:
-        environment["SPARK_AUTH_SECRET"] = secret
-        options += [
-            "-Dspark.authenticate=true",
-            f"-Dspark.authenticate.secret={secret}",
-            "-Dspark.network.crypto.enabled=true",
-            "-Dspark.network.crypto.cipher=AES/GCM/NoPadding",
-        ]
+    options += [f"-D{key}={value}" for key, value in credentials.spark_conf().items()]
+    # The certificate itself is known, whatever the host is called; Spark's launcher says so to the other JVMs.
+    options.append("-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE")
     command = [
         os.path.join(java_home, "bin", "java"),
         *options,
@@ -70,7 +77,7 @@ def worker_command(
 
 
 def start_worker(
-    master: str, *, slots: int, host: str, work_dir: str, executor_memory_mb: int, log: str, secret: str = ""
+    master: str, *, slots: int, host: str, work_dir: str, executor_memory_mb: int, log: str, credentials: Credentials
 ) -> subprocess.Popen[bytes]:
     """Start a Worker process in a session of its own; its output goes to the file `log`.
 
@@ -80,7 +87,12 @@ def start_worker(
     setpriv = shutil.which("setpriv")
     die_with_parent = [setpriv, "--pdeathsig", "KILL"] if setpriv else []
     command, environment = worker_command(
-        master, slots=slots, host=host, work_dir=work_dir, executor_memory_mb=executor_memory_mb, secret=secret
+        master,
+        slots=slots,
+        host=host,
+        work_dir=work_dir,
+        executor_memory_mb=executor_memory_mb,
+        credentials=credentials,
     )
     with open(log, "ab") as out:
         return subprocess.Popen(

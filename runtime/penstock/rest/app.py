@@ -17,7 +17,7 @@ from penstock import __version__
 from penstock.common.errors import PenstockError
 from penstock.metrics import prometheus
 from penstock.rest import models
-from penstock.rest.auth import EXEMPT, check_origin
+from penstock.rest.auth import EXEMPT, AllowedHosts, check_origin
 from penstock.rest.errors import error_lines, http_status
 from penstock.rest.page import overview_page
 from penstock.rest.routes.actions import action_routes
@@ -43,8 +43,12 @@ _FAILURES: dict[int | str, dict[str, object]] = {
 }
 
 
-def create_app(gateway: ClusterGateway, token: TokenFile | None = None) -> FastAPI:
-    """The application for a gateway; with a token every path but the probes asks for it."""
+def create_app(gateway: ClusterGateway, token: TokenFile | None = None, hosts: AllowedHosts | None = None) -> FastAPI:
+    """The application for a gateway; with a token every path but the probes asks for it.
+
+    Args:
+        hosts: names it may be asked for by; None: any.
+    """
     app = FastAPI(
         title="Penstock REST API",
         version=__version__,
@@ -53,7 +57,7 @@ def create_app(gateway: ClusterGateway, token: TokenFile | None = None) -> FastA
         redoc_url=None,
     )
     _add_errors(app)
-    _add_checks(app, token)
+    _add_checks(app, token, hosts)
     api = APIRouter()
     for make in (
         cluster_routes,
@@ -96,10 +100,12 @@ def _add_pages(app: FastAPI, gateway: ClusterGateway) -> None:
         return PlainTextResponse(f"{text}\n", status_code=200 if readiness.ready else 503)
 
 
-def _add_checks(app: FastAPI, token: TokenFile | None) -> None:
+def _add_checks(app: FastAPI, token: TokenFile | None, hosts: AllowedHosts | None) -> None:
     @app.middleware("http")
     async def check(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         try:
+            if hosts is not None and request.url.path not in EXEMPT:
+                hosts.check(request.headers.get("host"))
             check_origin(request.method, request.headers)
             if token is not None and request.url.path not in EXEMPT:
                 token.check(request.headers.get("authorization"))

@@ -1,9 +1,16 @@
-"""Who may ask: the bearer token (`security.rest.token-file`), and no page of another site."""
+"""Who may ask: the bearer token (`security.rest.token-file`), and no page of another site.
+
+A page of another site can have a browser send requests here, which `check_origin` tells from the dashboard's own. And its
+author can let the page's own name point to this machine, once it is loaded (DNS rebinding): to the browser, this API is
+then the page's own site. It still asks for that name, which `AllowedHosts` does not know.
+"""
 
 from __future__ import annotations
 
 import hmac
+import ipaddress
 import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +18,7 @@ from penstock.common.errors import ClusterError
 from penstock.rest.errors import Forbidden, Unauthorized
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 EXEMPT = frozenset({"/healthz", "/readyz"})
 """Paths that answer without a token: probes have none."""
@@ -32,6 +39,53 @@ def check_origin(method: str, headers: Mapping[str, str]) -> None:
             f"a page of {origin} may not change anything here",
             remedy="open the dashboard at the address it is served from",
         )
+
+
+class AllowedHosts:
+    """Names by which this API may be asked for: addresses, which nobody can rebind, `localhost`, this machine's name, and
+
+    Args:
+        names: others; `*.example.com` stands for all below that, `*` for all.
+    """
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        given = {name.strip().lower().rstrip(".") for name in names}
+        self._names = {"localhost", socket.gethostname().lower(), *given}
+        self._domains = (".localhost", *(name[1:] for name in given if name.startswith("*.")))
+        self._any = "*" in given
+
+    def check(self, header: str | None) -> None:
+        """
+        Raises:
+            Forbidden: the `Host` header is another name. Without the header it was no browser that asked.
+        """
+        if header is None or self._any:
+            return
+        host = _without_port(header).lower().rstrip(".")
+        if host in self._names or host.endswith(self._domains) or _is_address(host):
+            return
+        raise Forbidden(
+            f"this API was asked for as {host!r}",
+            remedy="ask for it as localhost or by its address, or add the name to security.rest.allowed-hosts",
+        )
+
+
+def _without_port(header: str) -> str:
+    """
+    >>> [_without_port(header) for header in ("a:80", "a", "[::1]:80", "[::1]", "")]
+    ['a', 'a', '::1', '::1', '']
+    """
+    if header.startswith("["):
+        return header[1:].partition("]")[0]
+    return header.partition(":")[0]
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 class TokenFile:

@@ -11,9 +11,11 @@ import uvicorn
 
 from penstock.common.errors import ClusterError
 from penstock.rest.app import create_app
-from penstock.rest.auth import TokenFile
+from penstock.rest.auth import AllowedHosts, TokenFile
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.rest.gateway import ClusterGateway
 
 START_SECONDS = 15.0
@@ -28,17 +30,26 @@ class RestServer:
         host: address to listen on, such as `localhost` or `0.0.0.0`.
         port: 0 = any free one; see `port` after `start`.
         token_file: file with the bearer token; None = no token is asked for.
+        allowed_hosts: names it may be asked for by, besides addresses, `localhost`, `host` and this machine's name. With a
+            token any name will do unless some are given: a page of another site has no token.
 
     Raises:
         ClusterError: the token file cannot be read.
     """
 
     def __init__(
-        self, gateway: ClusterGateway, host: str = "localhost", port: int = 8081, token_file: str | None = None
+        self,
+        gateway: ClusterGateway,
+        host: str = "localhost",
+        port: int = 8081,
+        token_file: str | None = None,
+        allowed_hosts: Sequence[str] = (),
     ) -> None:
         self.host = host
         self.port = port
-        self._app = create_app(gateway, None if token_file is None else TokenFile(token_file))
+        token = None if token_file is None else TokenFile(token_file)
+        hosts = AllowedHosts([host, *allowed_hosts]) if token is None or allowed_hosts else None
+        self._app = create_app(gateway, token, hosts)
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 

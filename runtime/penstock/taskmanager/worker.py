@@ -15,7 +15,6 @@ import shutil
 import socket
 import struct
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -25,6 +24,7 @@ import msgspec
 from pyspark import cloudpickle
 
 from penstock.common.errors import InvalidJob
+from penstock.common.private_folder import temporary_folder
 from penstock.common.user_frames import user_line
 from penstock.graph.job_graph import JobGraph
 from penstock.metrics.scope import ScopeFormats
@@ -186,7 +186,7 @@ def _local_folder(settings: TaskSettings, slot: int) -> str:
     folders = [path.strip() for path in str(settings.backend_options.get("localdir") or "").split(",") if path.strip()]
     if folders:
         return folders[slot % len(folders)]
-    return settings.work_dir or os.path.join(tempfile.gettempdir(), "penstock")
+    return settings.work_dir or str(temporary_folder())
 
 
 _SLOTS: dict[tuple[str, int], _Slot] = {}

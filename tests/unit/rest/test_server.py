@@ -161,3 +161,45 @@ def test_every_path_is_in_the_documentation(client: AsgiClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     last_words = {[word for word in path.split("/") if not word.startswith("{")][-1] for path in paths}
     assert not [word for word in last_words if word not in page]
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8081", 200),
+        ("dashboard.localhost", 200),
+        ("127.0.0.1:8081", 200),
+        ("10.1.2.3", 200),
+        ("[::1]:8081", 200),
+        (socket.gethostname().upper(), 200),
+        ("flink.example.com", 200),
+        ("a.b.intern.example:80", 200),
+        ("evil.example", 403),
+        ("intern.example.evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("localhost.evil.example", 403),
+        ("", 403),
+    ],
+)
+def test_only_names_of_its_own_are_answered(gateway: FakeGateway, host: str, status: int) -> None:
+    allowed = ["flink.example.com", "*.intern.example"]
+    with RestServer(gateway, "localhost", 0, allowed_hosts=allowed) as server:
+        answer = httpx.get(f"{server.url}/overview", headers={"Host": host})
+        assert answer.status_code == status
+        if status == 403:
+            assert "security.rest.allowed-hosts" in answer.json()["errors"][1]
+        assert httpx.get(f"{server.url}/healthz", headers={"Host": host}).status_code == 200
+
+
+def test_with_a_token_any_name_is_answered_unless_some_are_given(gateway: FakeGateway, token_file: Path) -> None:
+    headers = {"Host": "job-rest.jobs.svc:8081", **bearer("s3cret")}
+    with RestServer(gateway, "localhost", 0, str(token_file)) as server:
+        assert httpx.get(f"{server.url}/overview", headers=headers).status_code == 200
+        assert httpx.get(f"{server.url}/overview", headers={"Host": "evil.example"}).status_code == 401
+    with RestServer(gateway, "localhost", 0, str(token_file), ["flink.example"]) as server:
+        assert httpx.get(f"{server.url}/overview", headers=headers).status_code == 403
+
+
+def test_names_of_the_configuration_are_answered(gateway: FakeGateway) -> None:
+    with RestServer(gateway, "localhost", 0, allowed_hosts=["*"]) as server:
+        assert httpx.get(f"{server.url}/overview", headers={"Host": "whatever.example"}).status_code == 200

@@ -4,6 +4,9 @@ Why Java at all: (1) Spark's ShuffledRDD cannot be told on which executor a part
 where its state is; (2) the pipelined shuffle can be had only from a dependency class, which no Python API reaches;
 (3) one call over the gateway per epoch instead of some fifty. The sources are package data; Janino, which is among Spark's
 jars, compiles them into a jar that is cached by the hash of sources and Spark version, so no Java compiler is needed.
+
+The jar also has Spark's streaming shuffle under other names (`_RELOCATED`), as shaded jars have other people's classes:
+they say `SealedTransport` where Spark's say `TransportContext`. `SealedShuffleManager.java` tells why.
 """
 
 from __future__ import annotations
@@ -18,6 +21,14 @@ from typing import Any
 
 import pyspark
 
+from penstock.common.errors import ClusterError
+from penstock.common.private_folder import private_folder, temporary_folder
+
+_SHUFFLE = "org/apache/spark/shuffle/streaming/"
+_RELOCATED = ("StreamingShuffleWriter", "StreamingShuffleReader")
+"""With their inner classes."""
+_RENAMED = {"org/apache/spark/network/TransportContext": "penstock/SealedTransport"}
+
 
 def _sources() -> dict[str, str]:
     folder = resources.files(__package__)
@@ -25,27 +36,29 @@ def _sources() -> dict[str, str]:
 
 
 def cache_folder() -> Path:
-    """Where what was made for the JVMs is kept; it is there when this returns."""
+    """Where what was made for the JVMs is kept; it is there when this returns, and only this user's.
+
+    Raises:
+        ClusterError: it is somebody else's.
+    """
     root = os.environ.get("PENSTOCK_CACHE") or os.path.join(os.path.expanduser("~"), ".cache", "penstock")
-    folder = Path(root) / "jvm"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        return private_folder(Path(root) / "jvm")
     except OSError:
-        folder = Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}" / "jvm"
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
+        return private_folder(temporary_folder() / "jvm")
 
 
 def build_jar(gateway: Any) -> Path:
     """The jar with the engine's classes; compiled in the gateway's JVM if it is not in the cache."""
     sources = _sources()
-    digest = hashlib.sha256(repr((sorted(sources.items()), pyspark.__version__)).encode()).hexdigest()[:16]
+    made_of = (sorted(sources.items()), _RELOCATED, _RENAMED, pyspark.__version__)
+    digest = hashlib.sha256(repr(made_of).encode()).hexdigest()[:16]
     packaged = Path(__file__).parent / f"penstock-{digest}.jar"
     if packaged.exists():
         return packaged
     jar = cache_folder() / f"penstock-{digest}.jar"
     if not jar.exists():
-        classes = _compile(gateway, sources)
+        classes = _compile(gateway, sources) | _relocate(gateway)
         handle, temporary = tempfile.mkstemp(dir=jar.parent)
         os.close(handle)
         with zipfile.ZipFile(temporary, "w") as archive:
@@ -71,11 +84,42 @@ def _compile(gateway: Any, sources: dict[str, str]) -> dict[str, bytes]:
     return {name: bytes(classes.get(name)) for name in list(classes.keySet())}
 
 
-def load(gateway: Any, jar: Path, class_name: str) -> Any:
-    """An instance of one of the jar's classes, by its argument-less constructor."""
+def _relocate(gateway: Any) -> dict[str, bytes]:
+    """Classes of Spark's shuffle as `penstock.shuffle`, with the library for it that is among Spark's jars."""
+    classes: dict[str, bytes] = {}
+    for jar in sorted((Path(pyspark.__file__).parent / "jars").glob("spark-core_*.jar")):
+        with zipfile.ZipFile(jar) as archive:
+            for name in archive.namelist():
+                if name.startswith(tuple(_SHUFFLE + of for of in _RELOCATED)):
+                    classes[name.removesuffix(".class")] = archive.read(name)
+    if not classes:
+        raise ClusterError(
+            f"Spark {pyspark.__version__} has no {_SHUFFLE}{_RELOCATED[0]}", remedy="install the version that is locked"
+        )
+    asm = gateway.jvm.org.apache.xbean.asm9
+    names = gateway.jvm.java.util.HashMap()
+    for name in classes:
+        names.put(name, name.replace(_SHUFFLE, "penstock/shuffle/"))
+    for name, other in _RENAMED.items():
+        names.put(name, other)
+    made = {}
+    for name, content in classes.items():
+        writer = asm.ClassWriter(0)
+        remapper = asm.commons.ClassRemapper(writer, asm.commons.SimpleRemapper(names))
+        asm.ClassReader(bytearray(content)).accept(remapper, 0)
+        made[f"{names.get(name)}.class"] = bytes(writer.toByteArray())
+    return made
+
+
+def add_to_driver(gateway: Any, jar: Path) -> None:
+    """Let Spark in the driver's JVM find the jar's classes by name."""
+    loader = gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    loader.addURL(gateway.jvm.java.io.File(str(jar)).toURI().toURL())
+
+
+def load(gateway: Any, class_name: str) -> Any:
+    """An instance of one of the jar's classes, by its argument-less constructor; after `add_to_driver`."""
     jvm = gateway.jvm
-    urls = gateway.new_array(jvm.java.net.URL, 1)
-    urls[0] = jvm.java.io.File(str(jar)).toURI().toURL()
-    loader = jvm.java.net.URLClassLoader(urls, jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     constructor = loader.loadClass(class_name).getDeclaredConstructor(gateway.new_array(jvm.java.lang.Class, 0))
     return constructor.newInstance(gateway.new_array(jvm.java.lang.Object, 0))

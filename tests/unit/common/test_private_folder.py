@@ -1,0 +1,103 @@
+"""Folders that others cannot write to, make beforehand, or put something else in the place of."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.common.errors import ClusterError
+from penstock.common.private_folder import private_folder, temporary_folder
+
+NOBODY = 65534
+
+
+def mode(folder: Path) -> int:
+    return stat.S_IMODE(folder.stat().st_mode)
+
+
+def test_it_is_this_users_alone(tmp_path: Path) -> None:
+    folder = private_folder(tmp_path / "above" / "cache")
+    assert mode(folder) == 0o700
+    assert private_folder(folder) == folder
+
+
+def test_one_that_is_open_to_others_is_closed(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(0o777)
+    assert mode(private_folder(folder)) == 0o700
+
+
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_a_link_or_a_file_is_refused(tmp_path: Path, kind: str) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    folder = tmp_path / "cache"
+    if kind == "link":
+        folder.symlink_to(other)
+    else:
+        folder.touch()
+    with pytest.raises(ClusterError, match="is not a folder") as refused:
+        private_folder(folder)
+    assert str(folder) in refused.value.message
+    assert "remove it" in refused.value.remedy
+
+
+def test_somebody_elses_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = private_folder(tmp_path / "cache")
+    owner = os.getuid()
+    folder.chmod(0o777)  # else one of root's would be taken
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    with pytest.raises(ClusterError, match=f"is of the user with id {owner}"):
+        private_folder(folder)
+
+
+def test_an_images_folder_that_only_root_can_write_is_taken() -> None:
+    found = Path("/usr")
+    assert found.stat().st_uid == 0
+    if os.getuid():
+        assert private_folder(found) == found
+        return
+    assert as_nobody("print(private_folder('/usr'))").stdout.strip() == "/usr"
+
+
+def test_two_users_of_a_machine_have_one_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs as root here and as nobody there looks below the same folder, which everybody may write to."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    for folder in (shared, *shared.parents[:3]):
+        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
+            folder.chmod(0o1777 if folder == shared else 0o755)
+    monkeypatch.setattr("tempfile.tempdir", str(shared))
+    mine = temporary_folder()
+    script = (
+        f"import tempfile; tempfile.tempdir = {str(shared)!r}\n"
+        "print(temporary_folder())\n"
+        f"try:\n    private_folder({str(mine)!r})\nexcept Exception as error:\n    print(error.message)\n"
+    )
+    if os.getuid():
+        assert mode(mine) == 0o700
+        return
+    theirs, refused = as_nobody(script).stdout.splitlines()
+    assert theirs == str(shared / f"penstock-{NOBODY}")
+    assert Path(theirs).stat().st_uid == NOBODY
+    assert mode(Path(theirs)) == 0o700
+    assert f"{mine} is of the user with id {os.getuid()}" in refused
+
+
+def as_nobody(script: str) -> subprocess.CompletedProcess[str]:
+    """Run a program as the user `nobody`; for root only."""
+    import penstock
+
+    # The interpreter itself may lie where only root may look: what is wanted is loaded before.
+    loaded = (
+        f"import os, sys, tempfile; sys.path.insert(0, {str(Path(penstock.__file__).parents[1])!r})\n"
+        "from penstock.common.private_folder import private_folder, temporary_folder\n"
+        f"os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+    )
+    return subprocess.run([sys.executable, "-c", loaded + script], capture_output=True, text=True, check=True)
