@@ -81,7 +81,7 @@ class Numbered(NotingSplitReader):
 
     def read(self, bounds: ReadBounds) -> RowBatch | None:
         self.act("read")
-        time.sleep(0.005)
+        time.sleep(0.002)
         if self.count and self._position >= self.count:
             self._finished = True
             return None

@@ -17,8 +17,8 @@ from tests.hooks import functions as f
 from tests.hooks.act import Act
 from tests.hooks.endpoints import Nowhere, Numbers
 
-RATE = 300.0
-COUNT = 40
+RATE = 1000.0
+COUNT = 20
 
 Program = Callable[[StreamExecutionEnvironment, Act, bool, bool], None]
 """Builds (environment, act, bounded, deeper)."""

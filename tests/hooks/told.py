@@ -14,6 +14,10 @@ def check_told(error: PenstockError, hook: Hook, way: str) -> None:
     """The operator, the user's line in the message, and in the frames his first."""
     told = str(error)
     print(told)
+    if way == "vanish":
+        assert "ended without a word" in told, told
+        assert hook.operator in told, told
+        return
     assert "tests/hooks" in error.message, told
     if hook.operator:
         assert error.operator == hook.operator, told
@@ -23,6 +27,10 @@ def check_told(error: PenstockError, hook: Hook, way: str) -> None:
     if way == "raise":
         assert "RuntimeError" in error.message, told
         assert "out of order" in error.message, told
+    if way == "crash":
+        assert "Segmentation fault" in told, told
+    if way == "hang":
+        assert "time.sleep(HANG_S)" in told, told
     frames = _FILE.findall(told)
     if frames:
         assert "tests/hooks" in frames[0], told

@@ -318,6 +318,29 @@ TASK_CANCELLATION_INTERVAL = duration_option(
 TASK_CANCELLATION_TIMEOUT = duration_option(
     "task.cancellation.timeout", timedelta(seconds=10), "After that a task that does not stop has its process killed."
 )
+SLOT_REQUEST_TIMEOUT = duration_option(
+    "slot.request.timeout", timedelta(minutes=5), "How long an attempt waits for its slots before that is a failure."
+)
+LOAD_TIMEOUT = duration_option(
+    "penstock.start.load-timeout",
+    timedelta(minutes=5),
+    "How long a worker may take to load the job: its imports, and what was pickled.",
+)
+RESTORE_TIMEOUT = duration_option(
+    "penstock.start.restore-timeout",
+    timedelta(hours=1),
+    "How long a subtask may take to restore the state of one operator.",
+)
+OPEN_TIMEOUT = duration_option(
+    "penstock.start.open-timeout",
+    timedelta(minutes=10),
+    "How long `open` of one operator's functions may take in a subtask.",
+)
+FIRST_EPOCH_TIMEOUT = duration_option(
+    "penstock.start.first-epoch-timeout",
+    timedelta(minutes=10),
+    "How long the first epoch of an attempt may take without any of its tasks loading, restoring or opening.",
+)
 S3_ENDPOINT = text_option("s3.endpoint", None, "URL of an S3 server other than Amazon's.")
 S3_ACCESS_KEY = text_option("s3.access-key", None, "Access key; not set: the environment's or the pod's identity.")
 S3_SECRET_KEY = text_option("s3.secret-key", None, "Secret key that belongs to s3.access-key.")

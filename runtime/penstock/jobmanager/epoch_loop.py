@@ -23,7 +23,7 @@ from penstock.common.errors import EpochFailed
 from penstock.common.job_status import JobStatus
 from penstock.graph.job_graph import JobGraph
 from penstock.jobmanager.alignment import limits
-from penstock.jobmanager.failures import JobFailed
+from penstock.jobmanager.failures import JobFailed, hanging
 from penstock.jobmanager.job_parts import JobParts
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.runner import Runner
@@ -146,7 +146,16 @@ class EpochLoop:
             self._handle_events()
         except EpochFailed as error:
             error.message += self._unanswered()
-            raise
+            raise self._hanging(error) from None
+
+    def _hanging(self, error: EpochFailed) -> Exception:
+        """The failure of the task that keeps the epoch from ending, if it has said where it is."""
+        whereabouts = self._runner.whereabouts()
+        stuck = min(((level, slot) for slot, level in whereabouts), default=None)
+        if stuck is None:
+            return error
+        level, slot = stuck
+        return hanging(whereabouts[slot, level], slot, level, error.message)
 
     def _unanswered(self) -> str:
         """Who keeps the epoch from ending: the level nearest to the sources; those behind it only wait for it."""

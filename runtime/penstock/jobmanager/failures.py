@@ -31,7 +31,7 @@ import traceback
 from penstock.common.errors import ClusterError, NotEnoughSlots, PenstockError, UserFunctionError
 from penstock.common.user_frames import user_traceback
 from penstock.rest.facts import Failure
-from penstock.taskmanager.protocol import TaskFailure
+from penstock.taskmanager.protocol import TaskFailure, Whereabouts
 
 _CAUSED = "The above exception was the direct cause"
 _FATAL = frozenset(
@@ -68,6 +68,24 @@ def is_fatal(error: Exception, attempt: int) -> bool:
     code = error.failure.code if isinstance(error, JobFailed) else getattr(error, "code", "")
     # A job that has never had its slots is not started again and again: it waited for them long enough.
     return code in _FATAL or (isinstance(error, NotEnoughSlots) and attempt == 0)
+
+
+def hanging(where: Whereabouts, slot: int, level: int, seen: str) -> JobFailed:
+    """A task does not come back, and has said where it is; `seen`: what is amiss because of it."""
+    at = f" (at {where.line})" if where.line else ""
+    detail = f"{seen}: slot {slot}, level {level} has been {where.step} for more than {where.seconds:.0f} s{at}"
+    return JobFailed(
+        TaskFailure(
+            kind="TaskHangs",
+            message=detail,
+            detail=detail,
+            traceback=f"Traceback (most recent call last):\n{where.stack}{detail}\n",
+            name=where.operator,
+            location=where.location,
+            code="USER_CODE",
+            remedy="see why this line does not return, or give checkpoints and steps more time",
+        )
+    )
 
 
 def offer_instead(error: Exception, earlier: list[str]) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 from penstock.common.errors import EpochFailed, NotEnoughSlots
 from penstock.connectors.source import SparkAccess
 from penstock.jobmanager.failures import JobFailed
 from penstock.jobmanager.runner import Attempt, Watch, unwatched
 from penstock.taskmanager.operator import Clock
-from penstock.taskmanager.protocol import EpochCommand, LevelAck, decode_ack, encode_command
+from penstock.taskmanager.protocol import EpochCommand, LevelAck, Whereabouts, decode_ack, encode_command
 from penstock.taskmanager.rows import ACK, COMMAND
 from penstock.taskmanager.subtask import Subtask
 from penstock.taskmanager.worker import ManualClock, _Slot, run_level
@@ -43,7 +44,7 @@ class InProcessRunner:
         self._attempt: Attempt | None = None
         self._placed = 0
         self._slots: dict[tuple[str, int], _Slot] = {}
-        self.task_settings: dict[str, str] = {}
+        self.task_settings: dict[str, Any] = {}
         self.lost = False
         """Set by tests: the next epoch fails as if a worker had been killed."""
         self.hung = False
@@ -115,6 +116,10 @@ class InProcessRunner:
 
     def unanswered(self) -> list[tuple[int, int]]:
         return [(slot, 0) for slot in range(self._placed)]
+
+    def whereabouts(self) -> dict[tuple[int, int], Whereabouts]:
+        """Nobody looks at tasks of one's own process."""
+        return {}
 
     def subtasks(self) -> Iterator[Subtask]:
         """Those that hold state now."""

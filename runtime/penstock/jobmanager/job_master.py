@@ -361,10 +361,21 @@ class JobMaster:
                 buffer_timeout_s=settings.buffer_timeout_s,
                 collect_lines=self.options.sink.on_line is not None,
                 task_managers=self.runner.task_managers,
+                step_limits=settings.step_limits,
                 **self.runner.task_settings,
             ),
         )
-        self.runner.start(Attempt(self.job_id, self.attempt, payload, graph.slots, graph.levels))
+        self.runner.start(
+            Attempt(
+                self.job_id,
+                self.attempt,
+                payload,
+                graph.slots,
+                graph.levels,
+                graph,
+                settings.cancellation_timeout_ms / 1e3,
+            )
+        )
         self.metrics.begin_attempt(graph, self.attempt, self.runner.task_managers)
         return EpochLoop(self.parts, self.runner, graph, self.attempt, plans)
 

@@ -58,7 +58,8 @@ class JobMasterOptions:
     """Refuse to start if this job id has checkpoints: a stateful job must not start empty by accident."""
     allow_non_restored: bool | list[str] = False
     parallelism: int | None = None
-    slot_timeout_s: float = 300.0
+    slot_timeout_s: float | None = None
+    """None: as the settings say."""
     stabilization_s: float = 3.0
     """How long the adaptive scheduler waits for lost slots before it goes on with fewer."""
     sink: ResultSink = field(default_factory=ResultSink)

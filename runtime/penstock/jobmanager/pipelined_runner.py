@@ -11,11 +11,11 @@ import queue
 import threading
 import time
 
-from penstock.common.errors import EpochFailed
-from penstock.jobmanager.control_server import ControlServer
+from penstock.common.errors import EpochFailed, PenstockError
+from penstock.jobmanager.failures import JobFailed
 from penstock.jobmanager.runner import WATCH_S, Attempt, Watch, unwatched
 from penstock.jobmanager.spark_cluster import MAX_PIPELINED_LEVELS, SparkCluster
-from penstock.jobmanager.spark_runner import SparkRunner
+from penstock.jobmanager.spark_runner import CLOSING_GRACE_S, CRASH_S, SparkRunner
 from penstock.taskmanager.control import Hello
 from penstock.taskmanager.protocol import EpochCommand, LevelAck, SnapshotAck, decode_ack, encode_command
 
@@ -35,14 +35,14 @@ class PipelinedRunner(SparkRunner):
     streaming = True
 
     def __init__(self, cluster: SparkCluster) -> None:
-        super().__init__(cluster)
         self._frames: queue.SimpleQueue[LevelAck | Hello] = queue.SimpleQueue()
-        self._server = ControlServer(cluster.config.host, self._on_frame, self._on_gone)
+        super().__init__(cluster)
         self._job: threading.Thread | None = None
         self._job_error: Exception | None = None
         self._uploaded: list[SnapshotAck] = []
         self._epoch = -1
         self._acks: dict[tuple[int, int], LevelAck] = {}
+        self._has_failed = False
         self.task_settings = {"control_address": self._server.address, "control_token": self._server.token}
 
     @property
@@ -52,7 +52,7 @@ class PipelinedRunner(SparkRunner):
     def start(self, attempt: Attempt) -> None:
         self.end_attempt()
         super().start(attempt)
-        self._server.expect(attempt.number, attempt.slots, attempt.levels)
+        self._has_failed = False
         self._uploaded = []
         self._epoch = -1
         while not self._frames.empty():
@@ -62,13 +62,17 @@ class PipelinedRunner(SparkRunner):
         attempt = self._attempt
         assert attempt is not None
         self._epoch = commands[0].epoch
+        self._has_failed = True
         if self._job is None:
             self._start_job(commands)
         else:
             for slot, command in enumerate(commands):
                 if not self._server.send(attempt.number, slot, 0, encode_command(command)):
-                    raise EpochFailed(self._why(f"the source task of slot {slot} is gone"))
-        return self._wait_for_acks(attempt, watch)
+                    raise self._loss(f"the source task of slot {slot} is gone")
+        acks = self._wait_for_acks(attempt, watch)
+        self._has_failed = any(ack.failure is not None for ack in acks)
+        self._whereabouts.clear()
+        return acks
 
     def _start_job(self, commands: list[EpochCommand]) -> None:
         self._job_error = None
@@ -96,16 +100,18 @@ class PipelinedRunner(SparkRunner):
                 if self._server.failure is not None:
                     raise EpochFailed(f"the control channel has ended: {self._server.failure}") from None
                 if self._job is None or not self._job.is_alive():
-                    raise EpochFailed(self._why("the Spark job of the attempt has ended")) from self._job_error
+                    raise self._loss("the Spark job of the attempt has ended") from None
                 continue
             if item.attempt != attempt.number:
                 self._log_dropped(item, f"attempt {attempt.number} is the one that runs")
                 continue
             if isinstance(item, Hello):
-                raise EpochFailed(self._why(f"the task of slot {item.slot}, level {item.level} is gone"))
+                raise self._loss(f"the task of slot {item.slot}, level {item.level} is gone")
             if item.failure is not None:
                 return [item]
-            if item.is_brief:
+            if item.where is not None:
+                self._whereabouts[item.slot, item.level] = item.where
+            elif item.is_brief:
                 self._uploaded += item.snapshots
             elif item.epoch == self._epoch:
                 acks[item.slot, item.level] = item
@@ -133,29 +139,51 @@ class PipelinedRunner(SparkRunner):
         every = ((slot, level) for slot in range(attempt.slots) for level in range(attempt.levels))
         return [task for task in every if task not in self._acks]
 
-    def _why(self, seen: str) -> str:
-        """The Spark job's own error says more, if it comes within a moment."""
+    def _loss(self, seen: str) -> Exception:
+        """What to raise for what was seen. The Spark job's own error says more, if it comes within a moment."""
         job = self._job
         if job is not None:
-            job.join(1.0)
-        return f"{seen}: {self._job_error}" if self._job_error is not None else seen
+            job.join(CRASH_S + 1.0)
+        error = self._job_error
+        if isinstance(error, JobFailed):
+            return error
+        told = error.message if isinstance(error, PenstockError) else str(error or "")
+        lost = EpochFailed(
+            f"{seen}: {told}" if told else seen, remedy=error.remedy if isinstance(error, PenstockError) else ""
+        )
+        lost.__cause__ = error
+        return lost
 
     def end_attempt(self) -> None:
         job, attempt = self._job, self._attempt
         if job is None or attempt is None:
             return
-        if job.is_alive():
-            command = EpochCommand(attempt=attempt.number, epoch=self._epoch + 1, terminate=True)
-            sent = [
-                self._server.send(attempt.number, slot, 0, encode_command(command)) for slot in range(attempt.slots)
-            ]
-            if all(sent):
-                job.join(END_PATIENCE_S)
+        failed = self._close_tasks(job, attempt) if job.is_alive() else None
         deadline = time.monotonic() + 30
         while job.is_alive() and time.monotonic() < deadline:
             self.cancel()
             job.join(1.0)
         self._job = None
+        if failed is not None:
+            raise failed
+
+    def _close_tasks(self, job: threading.Thread, attempt: Attempt) -> JobFailed | None:
+        """Have every task close its functions and end. An attempt that has failed is not waited for as long as one that
+        has gone well, and what its functions raise then is told in the log alone."""
+        command = encode_command(EpochCommand(attempt=attempt.number, epoch=self._epoch + 1, terminate=True))
+        told = [self._server.send(attempt.number, slot, 0, command) for slot in range(attempt.slots)]
+        if not all(told):
+            return None
+        job.join(END_PATIENCE_S if self._has_failed else attempt.closing_s + CLOSING_GRACE_S)
+        failed = None
+        while not self._frames.empty():
+            item = self._frames.get()
+            if isinstance(item, LevelAck) and item.attempt == attempt.number and item.failure is not None:
+                if self._has_failed:
+                    self._log_dropped(item, "the attempt has failed before")
+                else:
+                    failed = failed or JobFailed(item.failure, item.host)
+        return failed
 
     def _on_frame(self, hello: Hello, frame: bytes) -> None:
         self._frames.put(decode_ack(frame))
@@ -165,7 +193,6 @@ class PipelinedRunner(SparkRunner):
 
     def close(self) -> None:
         self.end_attempt()
-        self._server.close()
         super().close()
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.connectors.source import SparkAccess
-from penstock.taskmanager.protocol import EpochCommand, LevelAck
+from penstock.graph.job_graph import JobGraph
+from penstock.taskmanager.protocol import EpochCommand, LevelAck, Whereabouts
 
 WATCH_S = 0.1
 """About how often the `watch` of an epoch is called."""
@@ -28,6 +29,10 @@ class Attempt:
     payload: bytes
     slots: int
     levels: int
+    graph: JobGraph | None = None
+    """To name the operators of a worker that cannot name them any more."""
+    closing_s: float = 10.0
+    """How long its tasks may take to close their functions in the end."""
 
 
 class Runner(Protocol):
@@ -35,7 +40,7 @@ class Runner(Protocol):
 
     streaming: bool
     """Rows flow between two calls of `run_epoch`, which then *ends* the running epoch."""
-    task_settings: dict[str, str]
+    task_settings: dict[str, Any]
     """Fields of `TaskSettings` that this runner sets."""
 
     @property
@@ -86,6 +91,10 @@ class Runner(Protocol):
 
     def unanswered(self) -> list[tuple[int, int]]:
         """Slot and level of every task for which `run_epoch` waits, or waited when `watch` ended it; as far as is known."""
+        ...
+
+    def whereabouts(self) -> dict[tuple[int, int], Whereabouts]:
+        """By slot and level: where tasks are that have not come back for a while; from any thread."""
         ...
 
     def request_barrier(self) -> None:

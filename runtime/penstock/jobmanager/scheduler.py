@@ -78,6 +78,9 @@ class JobScheduler:
             NotEnoughSlots: they did not come in time.
         """
         started = time.monotonic()
+        patience = self._options.slot_timeout_s
+        if patience is None:
+            patience = self._settings.slot_timeout_s
         told = False
         pause(0)
         while True:
@@ -92,7 +95,7 @@ class JobScheduler:
                 if _hold(runner, narrowed.slots):
                     tell(f"{available} of {needed} slots: going on with parallelism {available}")
                     return self._settle(narrowed, available)
-            if waited >= self._options.slot_timeout_s:
+            if waited >= patience:
                 raise NotEnoughSlots(
                     f"job {self._program.name!r} needs {needed} slots, the cluster has {available} for it, "
                     f"after waiting {int(waited)} s",

@@ -14,6 +14,7 @@ from penstock.common.configuration import Configuration
 from penstock.common.restart_strategy import restart_strategy_of
 from penstock.jobmanager.restart import RestartStrategy, create_restart_strategy
 from penstock.metrics.scope import ScopeFormats
+from penstock.taskmanager.watchdog import CLOSING, LOADING, OPENING, RESTORING
 
 
 def _ms(value: timedelta) -> int:
@@ -55,6 +56,10 @@ class JobSettings:
     cancellation_timeout_ms: int = 10_000
     cancellation_interval_ms: int = 30_000
     ha: str = "none"
+    step_limits: dict[str, float] = field(default_factory=dict)
+    """Seconds that steps of a task may take (`taskmanager.watchdog`)."""
+    first_epoch_timeout_s: float = 600.0
+    slot_timeout_s: float = 300.0
     python_path: list[str] = field(default_factory=list)
     """Folders and files that the program's own modules are in; for the Python workers."""
 
@@ -104,6 +109,14 @@ class JobSettings:
             work_dir=conf.get(options.TMP_DIRECTORIES) or "",
             metric_scopes=ScopeFormats.from_configuration(conf.to_dict()),
             ha=conf.get(options.HIGH_AVAILABILITY),
+            step_limits={
+                LOADING: conf.get(options.LOAD_TIMEOUT).total_seconds(),
+                RESTORING: conf.get(options.RESTORE_TIMEOUT).total_seconds(),
+                OPENING: conf.get(options.OPEN_TIMEOUT).total_seconds(),
+                CLOSING: conf.get(options.TASK_CANCELLATION_TIMEOUT).total_seconds(),
+            },
+            first_epoch_timeout_s=conf.get(options.FIRST_EPOCH_TIMEOUT).total_seconds(),
+            slot_timeout_s=conf.get(options.SLOT_REQUEST_TIMEOUT).total_seconds(),
             python_path=[os.path.abspath(path) for path in conf.get(options.PYTHON_FILES)],
         )
 

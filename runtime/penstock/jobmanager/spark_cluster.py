@@ -23,6 +23,7 @@ from typing import Any
 from penstock.common.errors import ClusterError
 from penstock.jobmanager import class_archive
 from penstock.jobmanager import jvm as jvm_package
+from penstock.jobmanager.crash import TaskEnd
 from penstock.jobmanager.credentials import Credentials, new_secret, write_private
 from penstock.jobmanager.java import find_java
 from penstock.jobmanager.slot_pool import SlotPool
@@ -91,6 +92,7 @@ class SparkCluster:
         self._epochs: Any = None
         self._executors: Any = None
         self._workers: Any = None
+        self._failures: Any = None
         self.slots = SlotPool()
         """By id of their executors."""
         self.sql = SparkSql(self)
@@ -144,11 +146,18 @@ class SparkCluster:
         self._epochs = jvm_package.load(gateway, "penstock.Epoch")
         self._executors = jvm_package.load(gateway, "penstock.Executors")
         self._workers = jvm_package.load(gateway, "penstock.Workers")
+        self._failures = jvm_package.load(gateway, "penstock.TaskFailures")
+        self.context._jsc.sc().addSparkListener(self._failures)
 
     @staticmethod
     def _quiet(jvm: Any) -> None:
         level = jvm.org.apache.logging.log4j.Level.OFF
         jvm.org.apache.logging.log4j.core.config.Configurator.setRootLevel(level)
+
+    def _silence(self) -> None:
+        """What Spark's threads cannot do any more as their pools go down is printed by Scala, past every logger."""
+        jvm = self._gateway.jvm
+        jvm.java.lang.System.setErr(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
 
     def _launch_environment(self, settings: dict[str, str]) -> dict[str, str]:
         """Of the driver's JVM. Its settings are in a file, because anybody can read a command line."""
@@ -211,6 +220,7 @@ class SparkCluster:
             "spark.rpc.askTimeout": "30s",
             "spark.python.worker.reuse": "true",
             "spark.python.daemon.module": "penstock.jobmanager.python_daemon",
+            "spark.python.worker.faulthandler.enabled": "true",
             "spark.cleaner.periodicGC.interval": "10min",
             "spark.shuffle.manager.incremental": "penstock.SealedShuffleManager",
             "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
@@ -294,6 +304,10 @@ class SparkCluster:
                         found.append((int(task.index()), level))
         return sorted(found)
 
+    def failures(self, group: str) -> list[TaskEnd]:
+        """What the tasks of this group's jobs have failed with so far, as far as Spark has told it already."""
+        return [TaskEnd.parse(lines) for lines in self._failures.of(group)]
+
     def cancel(self, group: str) -> None:
         self.context.cancelJobGroup(group)
 
@@ -308,6 +322,7 @@ class SparkCluster:
 
     def stop(self) -> None:
         if self.context is not None:
+            self._silence()
             self.context.stop()
             try:
                 self._master.shutdown()

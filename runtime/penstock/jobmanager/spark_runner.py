@@ -8,6 +8,7 @@ task of the batched runner takes.
 
 from __future__ import annotations
 
+import logging
 import struct
 import threading
 import time
@@ -19,19 +20,29 @@ from pyspark.core.rdd import _wrap_function
 from pyspark.serializers import NoOpSerializer, Serializer, SpecialLengths, read_int
 
 from penstock.common.errors import EpochFailed
+from penstock.jobmanager.control_server import ControlServer
+from penstock.jobmanager.crash import crash_of
+from penstock.jobmanager.failures import JobFailed
 from penstock.jobmanager.runner import WATCH_S, Attempt, Watch, unwatched
 from penstock.jobmanager.spark_cluster import ExecutorInfo, SparkCluster
 from penstock.jobmanager.work_thread import WorkThread
-from penstock.taskmanager.protocol import EpochCommand, LevelAck, decode_ack, encode_command
+from penstock.taskmanager.control import Hello
+from penstock.taskmanager.protocol import EpochCommand, LevelAck, Whereabouts, decode_ack, encode_command
 from penstock.taskmanager.rows import ACK, COMMAND
-from penstock.taskmanager.worker import LevelFunction
+from penstock.taskmanager.worker import CloseFunction, LevelFunction
 
 LOOK_S = 0.5
 """How often the executors of a running Spark job are looked at."""
 KILL_PATIENCE_S = 30.0
 """How long an epoch that nobody waits for any more may take to end, once its Spark job is cancelled."""
+CRASH_S = 1.5
+"""How long Spark may take to tell what a Python worker died of."""
+CLOSING_GRACE_S = 5.0
+"""For tasks to say that they have not closed in time, before they are killed."""
 _COMMAND_PREFIX = bytes((COMMAND,))
 _LENGTH = struct.Struct(">i")
+
+log = logging.getLogger(__name__)
 
 
 class FlushingSerializer(Serializer):  # type: ignore[misc]
@@ -64,7 +75,16 @@ class SparkRunner:
     def __init__(self, cluster: SparkCluster) -> None:
         self._cluster = cluster
         self.spark = cluster.sql
-        self.task_settings: dict[str, str] = {}
+        self._server = ControlServer(cluster.config.host, self._on_frame, self._on_gone)
+        self.task_settings: dict[str, Any] = {
+            "report_address": self._server.address,
+            "control_token": self._server.token,
+        }
+        self._whereabouts: dict[tuple[int, int], Whereabouts] = {}
+        self._failed: LevelAck | None = None
+        """A task that says so before the end of its epoch: it hangs."""
+        self._holds_tasks = False
+        """The last epoch has gone well: there are functions to be closed."""
         self.more_slots: Callable[[int], object] | None = None
         """Starts workers of a local cluster; None: workers come from outside."""
         self._attempt: Attempt | None = None
@@ -105,6 +125,9 @@ class SparkRunner:
 
     def start(self, attempt: Attempt) -> None:
         self._cancelled.clear()
+        self._whereabouts.clear()
+        self._failed = None
+        self._server.expect(attempt.number, attempt.slots, attempt.levels)
         if self._broadcast is not None:
             self._broadcast.unpersist(blocking=False)
         context = self._cluster.context
@@ -115,13 +138,12 @@ class SparkRunner:
         self._attempt = attempt
 
     def _function(self, context: Any, attempt: Attempt, level: int) -> Any:
-        function = LevelFunction(
-            self._broadcast,
-            attempt.job_id,
-            attempt.number,
-            level,
-            is_last=level == attempt.levels - 1,
+        is_last = level == attempt.levels - 1
+        return self._wrapped(
+            context, LevelFunction(self._broadcast, attempt.job_id, attempt.number, level, is_last=is_last)
         )
+
+    def _wrapped(self, context: Any, function: Callable[..., Any]) -> Any:
         # Spark pools Python workers by environment: those that hold state are never lent to functions of DataFrames.
         context.environment["PENSTOCK_TASKS"] = "1"
         serializer = FlushingSerializer() if self.streaming else NoOpSerializer()
@@ -141,8 +163,12 @@ class SparkRunner:
         with self.spark.turns.shared(is_wanted) as has_turn:
             if not has_turn:
                 raise EpochFailed("the epoch was cancelled while a DataFrame had the cluster")
+            self._holds_tasks = False
             acks = _split(self._watched(self._work.submit(lambda: self._submit(commands)), watch))
-        if len(acks) != attempt.slots * attempt.levels and not any(ack.failure for ack in acks):
+            self._whereabouts.clear()
+        failed = any(ack.failure is not None for ack in acks)
+        self._holds_tasks = not failed
+        if len(acks) != attempt.slots * attempt.levels and not failed:
             raise EpochFailed(f"epoch {commands[0].epoch}: {len(acks)} acks of {attempt.slots * attempt.levels}")
         return acks
 
@@ -168,6 +194,20 @@ class SparkRunner:
     def unanswered(self) -> list[tuple[int, int]]:
         return self._cluster.running_tasks(self._group)
 
+    def _on_frame(self, hello: Hello, frame: bytes) -> None:
+        """A task that has not come back for a while says where it is, or that it has been there too long."""
+        ack = decode_ack(frame)
+        if ack.where is not None:
+            self._whereabouts[ack.slot, ack.level] = ack.where
+        elif ack.failure is not None:
+            self._failed = ack
+
+    def _on_gone(self, hello: Hello) -> None:
+        """It has said what it had to say."""
+
+    def whereabouts(self) -> dict[tuple[int, int], Whereabouts]:
+        return dict(self._whereabouts)
+
     def _check_placement(self) -> None:
         """Fail at once for an executor that is known to be gone; Spark would wait for its return first."""
         alive = {executor.id for executor in self._cluster.executors()}
@@ -189,6 +229,9 @@ class SparkRunner:
             row = _COMMAND_PREFIX + encode_command(command)
             block += [_LENGTH.pack(len(row)), row]
         group = f"{attempt.job_id}-{attempt.number}-{commands[0].epoch}"
+        return self._run_job(attempt, b"".join(block), self._functions, group, pipelined=self.streaming)
+
+    def _run_job(self, attempt: Attempt, block: bytes, functions: Any, group: str, *, pipelined: bool) -> bytes:
         with self._lock:
             self._group = group
         ended = threading.Event()
@@ -197,17 +240,33 @@ class SparkRunner:
         watch.start()
         try:
             return self._cluster.run_epoch(
-                b"".join(block),
+                block,
                 [executor.location for executor in self._placement],
-                self._functions,
-                pipelined=self.streaming,
+                functions,
+                pipelined=pipelined,
                 group=group,
             )
         except Exception as error:
+            failed = self._failed
+            if failed is not None and failed.failure is not None:
+                raise JobFailed(failed.failure, failed.host) from None
+            known = self._crash(attempt, group)
+            if known is not None:
+                raise known from None
             raise EpochFailed("".join(lost) or _cause(error), remedy="the job fails over by itself") from error
         finally:
             ended.set()
             watch.join()
+
+    def _crash(self, attempt: Attempt, group: str) -> Exception | None:
+        """What a Python worker died of: Spark hears of it about when it hears of the first task that lost its connection."""
+        deadline = time.monotonic() + CRASH_S
+        while attempt.graph is not None and not self._cancelled.is_set():
+            found = crash_of(self._cluster.failures(group), attempt.graph)
+            if found is not None or time.monotonic() > deadline:
+                return found
+            time.sleep(0.05)
+        return None
 
     def _watch(self, group: str, ended: threading.Event, lost: list[str]) -> None:
         """End the Spark job when an executor is lost that it runs on.
@@ -218,13 +277,42 @@ class SparkRunner:
         while not ended.wait(LOOK_S):
             try:
                 self._check_placement()
+                if self._failed is not None and self._failed.failure is not None:
+                    raise EpochFailed(self._failed.failure.message)
             except EpochFailed as error:
                 lost.append(error.message)
                 self._cluster.cancel(group)
                 return
 
     def end_attempt(self) -> None:
-        """Tasks of this runner end with their epoch."""
+        """Tasks of this runner end with their epoch; what they hold stays in the workers until it is closed."""
+        attempt, holds_tasks = self._attempt, self._holds_tasks
+        self._holds_tasks = False
+        if attempt is None or not holds_tasks or self._cancelled.is_set():
+            return
+        deadline = time.monotonic() + attempt.closing_s
+        group = f"{attempt.job_id}-{attempt.number}-close"
+        killer = threading.Timer(attempt.closing_s + CLOSING_GRACE_S, self._cluster.cancel, [group])
+        with self.spark.turns.shared(lambda: time.monotonic() < deadline) as has_turn:
+            if not has_turn:
+                log.warning("functions of job %s are not closed: a DataFrame has the cluster", attempt.job_id)
+                return
+            killer.start()
+            try:
+                functions = self._cluster.new_function_array(
+                    [self._wrapped(self._cluster.context, CloseFunction(attempt.job_id, attempt.number))]
+                )
+                row = bytes((COMMAND,))
+                block = (_LENGTH.pack(len(row)) + row) * attempt.slots
+                acks = _split(self._run_job(attempt, block, functions, group, pipelined=False))
+            except EpochFailed as error:  # the workers are gone, and what they held with them
+                log.warning("functions of job %s are not closed: %s", attempt.job_id, error.message)
+                return
+            finally:
+                killer.cancel()
+        for ack in acks:
+            if ack.failure is not None:
+                raise JobFailed(ack.failure, ack.host)
 
     def request_barrier(self) -> None:
         """Sources look at the clock: an epoch ends by itself within its bound."""
@@ -238,6 +326,7 @@ class SparkRunner:
             self._cluster.cancel(group)
 
     def close(self) -> None:
+        self._server.close()
         self._placement, self._task_managers = [], []
         self._cluster.slots.release(self)
         self._work.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 import select
 import socket
+import threading
 import time
 
 import msgspec
@@ -29,7 +30,7 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class ControlConnection:
-    """The task's end. Used by one thread; frames are small and written whole.
+    """The task's end. Used by one thread; `send` also by the one that watches it. Frames are small and written whole.
 
     Args:
         address: host:port of the JobManager's control server.
@@ -45,6 +46,7 @@ class ControlConnection:
         deadline = time.monotonic() + CONNECT_S
         self._socket = socket.create_connection((host, int(port)), timeout=CONNECT_S)
         self._closed = False
+        self._sending = threading.Lock()
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             server_random = self._receive_exactly(HELLO_BYTES)
@@ -70,7 +72,8 @@ class ControlConnection:
         return received
 
     def send(self, body: bytes) -> None:
-        self._socket.sendall(self._sealer.seal(body))
+        with self._sending:
+            self._socket.sendall(self._sealer.seal(body))
 
     def poll(self, timeout_s: float = 0.0) -> bytes | None:
         """The next frame if there is one within the time; None else.

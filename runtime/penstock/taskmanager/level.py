@@ -70,6 +70,7 @@ class LevelTask:
         self.level = level
         self.slot = slot
         self.environment = environment
+        self._watchdog = environment.watchdog
         self.failure: TaskFailure | None = None
         self._out: list[Row] = []
         self._subtasks: list[Subtask] = []
@@ -170,12 +171,14 @@ class LevelTask:
         if self.failure is not None:
             return False
         started = time.perf_counter()
+        self._watchdog.begin()
         try:
             return next(reader, None) is not None
         except BaseException as error:
             self._fail(error)
             return False
         finally:
+            self._watchdog.end()
             subtask.metrics.busy_ms += (time.perf_counter() - started) * 1e3
 
     def blocked(self, seconds: float) -> None:
@@ -212,12 +215,14 @@ class LevelTask:
     def _timed(self, subtask: Subtask, steps: Iterator[None]) -> Iterator[None]:
         while self.failure is None:
             started = time.perf_counter()
+            self._watchdog.begin()
             try:
                 if next(steps, _END) is _END:
                     break
             except BaseException as error:
                 self._fail(error)
             finally:
+                self._watchdog.end()
                 subtask.metrics.busy_ms += (time.perf_counter() - started) * 1e3
             yield
 
@@ -309,10 +314,13 @@ class LevelTask:
 
     def _guard(self, step: Callable[..., None], *arguments: Any) -> None:
         if self.failure is None:
+            self._watchdog.begin()
             try:
                 step(*arguments)
             except BaseException as error:  # `sys.exit` in a function, too, is an error of that function
                 self._fail(error)
+            finally:
+                self._watchdog.end()
 
     def _fail(self, error: BaseException) -> None:
         self._out = []

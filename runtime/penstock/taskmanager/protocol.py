@@ -142,6 +142,21 @@ class TaskFailure(msgspec.Struct):
     remedy: str = ""
 
 
+class Whereabouts(msgspec.Struct):
+    """Where a task is that has not come back for a while (see `taskmanager.watchdog`)."""
+
+    step: str
+    seconds: float
+    """In the step so far."""
+    operator: str = ""
+    location: str = ""
+    """`file:line` where the user's program made the operator."""
+    line: str = ""
+    """`file:line in function` of the innermost line of the user's."""
+    stack: str = ""
+    """As in a traceback, from the user's first frame on."""
+
+
 class LevelAck(msgspec.Struct):
     slot: int
     level: int
@@ -155,7 +170,8 @@ class LevelAck(msgspec.Struct):
     lines: list[str] = []
     failure: TaskFailure | None = None
     is_brief: bool = False
-    """Sent before the end of the epoch: only `failure` and `snapshots` mean something."""
+    """Sent before the end of the epoch: only `failure`, `where` and `snapshots` mean something."""
+    where: Whereabouts | None = None
     pid: int = 0
     rss_bytes: int = 0
     host: str = ""

@@ -168,11 +168,14 @@ class StreamTask:
 
     def _end_epoch(self, command: EpochCommand, early: Iterable[bytes] = ()) -> Iterator[Row]:
         task = self._task
-        task.begin(command)
-        for row in early:
-            yield from self._process(row)
-        task.end(command)
-        yield from task.take_out()
+        if command.terminate:
+            task.close()
+        else:
+            task.begin(command)
+            for row in early:
+                yield from self._process(row)
+            task.end(command)
+            yield from task.take_out()
         if not task.is_last:
             marker = _MARK.pack(MARKER, self._slot, command.epoch)
             for slot in range(self._slots):

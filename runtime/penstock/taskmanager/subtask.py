@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,7 @@ from penstock.taskmanager.operators.source import SourceOperator
 from penstock.taskmanager.pace import Pace
 from penstock.taskmanager.protocol import RestoreCommand, SnapshotAck, SnapshotCommand, VertexMetrics
 from penstock.taskmanager.rows import Buffer
+from penstock.taskmanager.watchdog import CLOSING, OPENING, RESTORING, Unwatched
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +56,7 @@ class TaskEnvironment:
     results: Callable[[str, list[Any]], None] | None = None
     host: str = "localhost"
     task_manager: str = ""
+    watchdog: Unwatched = field(default_factory=Unwatched)
 
 
 class Subtask:
@@ -185,7 +188,7 @@ class Subtask:
                 continue
             context.is_restored = True
             node = self.graph.operators[index]
-            with context.named_in_errors():
+            with self._step(RESTORING, context):
                 if state.operator:
                     context.operator_state.restore(state.operator, self.index, node.parallelism)
                 if index in self._backends and state.keyed:
@@ -194,8 +197,13 @@ class Subtask:
     def open(self) -> None:
         """Downstream operators first, so that whatever an operator emits while opening finds them open."""
         for index in reversed(self.stage.operators):
-            with self._contexts[index].named_in_errors():
+            with self._step(OPENING, self._contexts[index]):
                 self._operators[index].open()
+
+    @contextmanager
+    def _step(self, name: str, context: OperatorContext) -> Iterator[None]:
+        with context.named_in_errors(), self.environment.watchdog.step(name, context.name, context.user_location):
+            yield
 
     def close(self) -> None:
         """Close every operator, whatever others raise, then the state.
@@ -206,7 +214,7 @@ class Subtask:
         first: BaseException | None = None
         for index, operator in self._operators.items():
             try:
-                with self._contexts[index].named_in_errors():
+                with self._step(CLOSING, self._contexts[index]):
                     operator.close()
             except BaseException as error:
                 if first is not None:

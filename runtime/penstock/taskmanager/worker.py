@@ -32,11 +32,12 @@ from penstock.taskmanager.control import ControlConnection, Hello
 from penstock.taskmanager.failure import failure_of
 from penstock.taskmanager.level import BatchTask, LevelTask, Row
 from penstock.taskmanager.operator import Clock
-from penstock.taskmanager.protocol import LevelAck, TaskFailure, encode_ack
+from penstock.taskmanager.protocol import LevelAck, TaskFailure, Whereabouts, encode_ack
 from penstock.taskmanager.rows import ACK, DATA
 from penstock.taskmanager.segments import in_segments, put_together
 from penstock.taskmanager.stream_task import StreamTask
 from penstock.taskmanager.subtask import TaskEnvironment
+from penstock.taskmanager.watchdog import LOADING, Unwatched, Watchdog
 
 GC_ALLOCATIONS = 200_000
 """Allocations between two runs of the youngest generation's collector; Python's 700 cost a third of a parser's time."""
@@ -53,7 +54,11 @@ class TaskSettings(msgspec.Struct):
     object_store_options: dict[str, Any] = {}
     control_address: str = ""
     """host:port of the JobManager's control server; empty: the batched runner."""
+    report_address: str = ""
+    """Where a task of the batched runner that hangs says so, on a connection made for that."""
     control_token: str = ""
+    step_limits: dict[str, float] = {}
+    """Seconds that the steps of `taskmanager.watchdog` may take."""
     """The key that seals what goes to and comes from it."""
     buffer_timeout_s: float = 0.0
     """Of the pipelined runner: a partly filled buffer waits at most that long; infinite: until a barrier."""
@@ -136,8 +141,12 @@ class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
 class _Slot:
     """The tasks of one slot of one attempt: one graph copy, one task per level that runs in this process."""
 
-    def __init__(self, program: bytes, settings: TaskSettings, slot: int, clock: Clock) -> None:
-        self.graph: JobGraph = cloudpickle.loads(program)
+    def __init__(
+        self, program: bytes, settings: TaskSettings, slot: int, clock: Clock, watchdog: Unwatched | None = None
+    ) -> None:
+        self.watchdog = watchdog or Unwatched()
+        with self.watchdog.step(LOADING):
+            self.graph: JobGraph = cloudpickle.loads(program)
         self.settings = settings
         self.slot = slot
         self.clock = clock
@@ -161,6 +170,7 @@ class _Slot:
                 host=socket.gethostname(),
                 task_manager=settings.task_managers[self.slot] if settings.task_managers else "",
                 object_store_options=settings.object_store_options,
+                watchdog=self.watchdog,
             )
             task = LevelTask(self.graph, level, self.slot, environment)
             environment.results = task.collect
@@ -168,6 +178,11 @@ class _Slot:
                 environment.print_line = task.print_line
             self.levels[level] = task
         return self.levels[level]
+
+    def tell_by(self, level: int, control: ControlConnection | None) -> None:
+        """Another task of the process is at work now."""
+        if isinstance(self.watchdog, Watchdog):
+            self.watchdog.tell = _teller(self.settings, level, self.slot, control)
 
     def close(self) -> TaskFailure | None:
         """Close what is open; what could not be closed, if nothing had failed before."""
@@ -177,6 +192,7 @@ class _Slot:
             task.close()
             if task.failure is not None and not had_failed:
                 failed = failed or task.failure
+        self.watchdog.close()
         shutil.rmtree(self.work_dir, ignore_errors=True)
         return failed
 
@@ -233,37 +249,71 @@ def run_level(
     received = put_together(rows)
     registry = _SLOTS if slots is None else slots
     held = registry.get((job_id, slot))
-    if held is None or held.settings.attempt != attempt:
-        if slots is None:
-            _close_older(registry, job_id, attempt)
-        elif held is not None:
-            held.close()
-        settings, program = pickle.loads(payload())
-        try:
-            held = _Slot(program, settings, slot, clock or SystemClock())
-        except BaseException as error:  # imports of the user's modules, his `__setstate__`
-            return _failed_start(error, settings, level, slot, received)
-        registry[job_id, slot] = held
-        if slots is None:
-            _settle_process()
+    if held is not None and held.settings.attempt == attempt:
+        control = _connect(held.settings, level, slot) if held.settings.control_address else None
+        held.tell_by(level, control)
+        return _run(held, level, control, received)
+    if slots is None:
+        _close_older(registry, job_id, attempt)
+    elif held is not None:
+        held.close()
+    settings, program = pickle.loads(payload())
+    control = _connect(settings, level, slot) if settings.control_address else None
+    watchdog = None if slots is not None else Watchdog(_teller(settings, level, slot, control), settings.step_limits)
+    try:
+        held = _Slot(program, settings, slot, clock or SystemClock(), watchdog)
+    except BaseException as error:  # imports of the user's modules, his `__setstate__`
+        return _failed_start(error, settings, level, slot, control, received)
+    registry[job_id, slot] = held
+    if slots is None:
+        _settle_process()
+    return _run(held, level, control, received)
+
+
+def _run(held: _Slot, level: int, control: ControlConnection | None, received: Iterator[bytes]) -> Iterator[Row]:
     task = held.level(level)
-    settings = held.settings
-    if settings.control_address:
-        sent = StreamTask(task, _connect(settings, level, slot), settings.buffer_timeout_s).run(received)
-    else:
+    if control is None:
         sent = BatchTask(task).run(received)
-    return sent if task.is_last else in_segments(sent, slot)
+    else:
+        sent = StreamTask(task, control, held.settings.buffer_timeout_s).run(received)
+    return sent if task.is_last else in_segments(sent, held.slot)
+
+
+def _teller(
+    settings: TaskSettings, level: int, slot: int, control: ControlConnection | None
+) -> Callable[[Whereabouts | TaskFailure], None]:
+    """How the watchdog's words get to the JobManager."""
+
+    def tell(what: Whereabouts | TaskFailure) -> None:
+        ack = LevelAck(slot, level, settings.attempt, -1, is_brief=True, pid=os.getpid(), host=socket.gethostname())
+        if isinstance(what, TaskFailure):
+            ack.failure = what
+        else:
+            ack.where = what
+        if control is not None:
+            control.send(encode_ack(ack))
+        elif settings.report_address:
+            token, hello = settings.control_token, Hello(settings.attempt, slot, level)
+            with closing(ControlConnection(settings.report_address, token, hello)) as connection:
+                connection.send(encode_ack(ack))
+
+    return tell
 
 
 def _failed_start(
-    error: BaseException, settings: TaskSettings, level: int, slot: int, rows: Iterable[bytes]
+    error: BaseException,
+    settings: TaskSettings,
+    level: int,
+    slot: int,
+    control: ControlConnection | None,
+    rows: Iterable[bytes],
 ) -> Iterator[Row]:
     """The job could not be made from its payload: there is no task, but its answer there is."""
     failure = failure_of(error)
     failure.detail = failure.message = f"the job cannot be loaded by a worker: {failure.detail}"
     ack = LevelAck(slot, level, settings.attempt, -1, failure=failure, pid=os.getpid(), host=socket.gethostname())
-    if settings.control_address:
-        with closing(_connect(settings, level, slot)) as control:
+    if control is not None:
+        with closing(control):
             control.send(encode_ack(ack))
         return
     for row in rows:
@@ -317,3 +367,24 @@ class LevelFunction:
             for slot, row in out:
                 yield pack(slot)
                 yield row
+
+
+class CloseFunction:
+    """What Spark runs for every slot when an attempt of the batched runner is over: functions are closed, state is let go.
+
+    One ack for each slot; its failure is what could not be closed.
+    """
+
+    def __init__(self, job_id: str, attempt: int) -> None:
+        self.job_id = job_id
+        self.attempt = attempt
+
+    def __call__(self, partition: int, rows: Iterable[bytes]) -> Iterator[bytes]:
+        for _ in rows:
+            pass
+        ack = LevelAck(partition, 0, self.attempt, -1, pid=os.getpid(), host=socket.gethostname())
+        held = _SLOTS.get((self.job_id, partition))
+        if held is not None and held.settings.attempt == self.attempt:
+            del _SLOTS[self.job_id, partition]
+            ack.failure = held.close()
+        yield bytes((ACK,)) + encode_ack(ack)

@@ -29,7 +29,7 @@ def ended(act: Act, folder: Path, *, deeper: bool, parallelism: int) -> tuple[Pe
     env = environment(folder, **settings).set_parallelism(parallelism)
     session = Session(InProcess())
     if act.since:
-        threading.Timer(0.3, Path(act.since).touch).start()
+        threading.Timer(0.1, Path(act.since).touch).start()
     began = time.monotonic()
     with executing_on(session), pytest.raises(PenstockError) as caught:
         build(env, act, deeper=deeper).execute("misbehaves")

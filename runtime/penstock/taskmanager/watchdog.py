@@ -1,0 +1,185 @@
+"""Where a task is that does not come back: the step, the operator, the line of the user's.
+
+The problem. A function that hangs says nothing; the JobManager only sees that an answer does not come, and whoever kills the
+worker then kills the only witness. Nothing may be noted per record for that.
+
+The way. What the task does is divided into *steps* (loading the job, restoring, opening functions, processing, closing); the
+task's thread notes when one begins, once per batch at most. A thread beside it looks twice a second. A step that takes
+longer than two seconds is looked into: the frames of the task's thread (`sys._current_frames`) tell operator and line, and
+that goes to the JobManager, again and again for as long as it lasts. Slow is not wrong: the JobManager only remembers it,
+for the status of a job that starts and for the words of a failure. A step that has a time limit and is past it is a
+failure, and told as one, with the stack.
+
+Code that keeps the interpreter's lock keeps this thread from looking, too. Steps with a limit are therefore also given to
+`faulthandler`, whose timer needs no lock: some seconds after the limit it writes the stack to where the executor will look
+for it (`jobmanager.crash`) and ends the process.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import linecache
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from types import FrameType
+from typing import TextIO
+
+from penstock.common.user_frames import is_user, user_frame
+from penstock.taskmanager.failure import context_of
+from penstock.taskmanager.protocol import TaskFailure, Whereabouts
+
+LOADING = "loading the job"
+RESTORING = "restoring state"
+OPENING = "opening functions"
+PROCESSING = "processing"
+CLOSING = "closing functions"
+
+LOOK_S = 0.5
+SLOW_S = 2.0
+"""A step that takes longer is told of."""
+TELL_EVERY_S = 5.0
+GRACE_S = 3.0
+"""After a limit, until a process that cannot tell of it is ended."""
+
+
+class Unwatched:
+    """Nobody looks: the task runs in a process of somebody else's, a test's."""
+
+    def step(self, name: str, operator: str = "", location: str = "") -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def begin(self) -> None: ...
+
+    def end(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Watchdog(Unwatched):
+    """Of the tasks of one process, of which one is at work at a time. Its steps are noted by the thread that makes it.
+
+    Args:
+        tell: takes what is to be told; called from the watchdog's thread.
+        limits: of steps, s; a step without one may take for ever.
+    """
+
+    def __init__(self, tell: Callable[[Whereabouts | TaskFailure], None], limits: Mapping[str, float]) -> None:
+        self.tell = tell
+        self._limits = limits
+        self._thread_id = threading.get_ident()
+        self._step = ""
+        self._since = 0.0
+        self._operator = self._location = ""
+        self._told_at = 0.0
+        self._has_failed = False
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # --- from the task's thread -------------------------------------------------------------------------------
+
+    @contextmanager
+    def step(self, name: str, operator: str = "", location: str = "") -> Iterator[None]:
+        """A step of the start or the end: rare, and with a limit, as a rule."""
+        self._start()
+        limit = self._limits.get(name)
+        dump = _dump_file() if limit else None
+        before = self._step, self._since
+        self._operator, self._location, self._step, self._since = operator, location, name, time.monotonic()
+        if limit and dump is not None:
+            faulthandler.dump_traceback_later(limit + GRACE_S, exit=True, file=dump)
+        try:
+            yield
+        finally:
+            self._step, self._since = before
+            self._operator = self._location = ""
+            if dump is not None:
+                faulthandler.cancel_dump_traceback_later()
+                dump.close()
+
+    def begin(self) -> None:
+        """A batch, a command: `end` follows soon, unless something hangs."""
+        self._step, self._since = PROCESSING, time.monotonic()
+
+    def end(self) -> None:
+        self._since = 0.0
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="penstock-watchdog", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        self._ended.set()
+
+    # --- the watchdog's thread --------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._ended.wait(LOOK_S):
+            since, step = self._since, self._step
+            seconds = time.monotonic() - since
+            if not since or seconds < min(SLOW_S, self._limits.get(step, SLOW_S)):
+                self._told_at = 0.0
+                continue
+            limit = self._limits.get(step)
+            if limit is not None and seconds >= limit and not self._has_failed:
+                self._has_failed = True
+                self._send(self._failure(step, limit))
+            elif time.monotonic() - self._told_at >= TELL_EVERY_S:
+                self._told_at = time.monotonic()
+                self._send(self.look(step, seconds))
+
+    def _send(self, what: Whereabouts | TaskFailure) -> None:
+        with suppress(OSError):  # nobody listens any more: the attempt is over
+            self.tell(what)
+
+    def look(self, step: str, seconds: float) -> Whereabouts:
+        """Where the task's thread is now."""
+        frames = _stack(self._thread_id)
+        context = context_of(frames)
+        summary = traceback.StackSummary.extract(((frame, frame.f_lineno) for frame in frames), lookup_lines=False)
+        first = next((i for i, frame in enumerate(summary) if is_user(frame.filename)), 0)
+        line = user_frame(summary)
+        linecache.checkcache()
+        return Whereabouts(
+            step=step,
+            seconds=seconds,
+            operator=self._operator if context is None else context.name,
+            location=self._location if context is None else context.user_location,
+            line="" if line is None else f"{line.filename}:{line.lineno} in {line.name}",
+            stack="".join(traceback.format_list(summary[first:])),
+        )
+
+    def _failure(self, step: str, limit: float) -> TaskFailure:
+        where = self.look(step, limit)
+        detail = f"{step} has not ended within {limit:g} s{f' (at {where.line})' if where.line else ''}"
+        return TaskFailure(
+            kind="StepTimeout",
+            message=detail,
+            detail=detail,
+            traceback=f"Traceback (most recent call last):\n{where.stack}{detail}\n",
+            name=where.operator,
+            location=where.location,
+            code="USER_CODE",
+            remedy="see why this line does not return; a step that needs longer is given more time in the configuration",
+        )
+
+
+def _stack(thread_id: int) -> list[FrameType]:
+    """Frames of a thread of this process, the outermost first."""
+    frames = []
+    frame = sys._current_frames().get(thread_id)
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    return frames[::-1]
+
+
+def _dump_file() -> TextIO | None:
+    """Where the executor looks when this process is gone; None: it is no worker of Spark's."""
+    folder = os.environ.get("PYTHON_FAULTHANDLER_DIR")
+    return open(os.path.join(folder, str(os.getpid())), "a", encoding="utf-8") if folder else None

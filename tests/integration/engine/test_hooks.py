@@ -1,0 +1,110 @@
+"""A hook of the user's raises, ends its process, crashes, hangs or is killed, on real processes: the job ends within seconds,
+and its author is told the line.
+
+Every hook raises and exits in one process (`tests/unit/taskmanager/test_user_hooks.py`). Here ways, moments, levels and
+parallelism meet each other: in the default tests so that every two of them do, in the slow ones with every hook.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.common.errors import PenstockError
+from penstock.common.executor import executing_on
+from penstock.common.job_status import JobStatus
+from tests.hooks.act import Act
+from tests.hooks.programs import HOOKS, build
+from tests.hooks.told import check_told
+from tests.integration.engine.selfcheck.driver import configuration, environment
+
+if TYPE_CHECKING:
+    from penstock.jobmanager.embedded import EmbeddedExecutor
+
+pytestmark = pytest.mark.spark
+
+SECONDS = {
+    "penstock.start.load-timeout": "3 s",
+    "penstock.start.open-timeout": "3 s",
+    "task.cancellation.timeout": "3 s",
+    "execution.checkpointing.timeout": "3 s",
+    "restart-strategy.type": "none",
+}
+ENDS_S = 60.0
+"""On a busy machine; hung steps take 3 s of it."""
+
+
+def failed(
+    executor: EmbeddedExecutor, settings: dict[str, str], act: Act, *, deeper: bool, slots: int
+) -> PenstockError:
+    """What the job ends with."""
+    env = environment(settings, slots)
+    if act.since:
+        threading.Timer(1.0, Path(act.since).touch).start()
+    began = time.monotonic()
+    with executing_on(executor), pytest.raises(PenstockError) as caught:
+        build(env, act, deeper=deeper).execute("misbehaves")
+    assert time.monotonic() - began < ENDS_S
+    master = executor.session.dispatcher.jobs()[-1]
+    assert master.history.status is JobStatus.FAILED
+    told = master.history.failures[-1]
+    if act.way != "vanish":
+        assert "tests/hooks" in told.traceback, told
+    return caught.value
+
+
+def run(
+    executor: EmbeddedExecutor, runner: str, folder: Path, hook: str, way: str, *, later: bool, deeper: bool
+) -> None:
+    """Hangs are looked for while checkpoints are taken."""
+    settings = configuration(runner, f"file://{folder}", **SECONDS)
+    act = Act(hook, way, since=str(folder / "now") if later else "")
+    error = failed(executor, settings, act, deeper=deeper, slots=3 if deeper else 1)
+    check_told(error, HOOKS[hook], way)
+
+
+PAIRS: list[tuple[str, str, bool, bool]] = [
+    # hook, way, later, deeper (with three slots)
+    ("open", "raise", False, True),
+    ("open", "hang", False, False),
+    ("unpickle", "raise", False, True),
+    ("unpickle", "hang", False, True),
+    ("map", "exit", True, True),
+    ("map", "crash", False, False),
+    ("map", "hang", True, False),
+    ("process_element", "crash", True, True),
+    ("event_timer", "raise", True, False),
+    ("write", "vanish", False, True),
+    ("close", "raise", False, False),
+    ("close", "hang", False, True),
+    ("discover", "exit", True, False),
+]
+
+
+@pytest.mark.parametrize(("hook", "way", "later", "deeper"), PAIRS)
+def test_the_author_is_told_his_line(
+    executor: EmbeddedExecutor, runner: str, tmp_path: Path, hook: str, way: str, later: bool, deeper: bool
+) -> None:
+    run(executor, runner, tmp_path, hook, way, later=later, deeper=deeper)
+
+
+def _all() -> list[Any]:
+    """Every hook of a task in every way; moments and places take turns."""
+    return [
+        pytest.param(hook.name, way, not (hook.start or hook.bounded) and (at + n) % 2 == 0, (at + n) // 2 % 2 == 0)
+        for at, hook in enumerate(HOOKS.values())
+        for n, way in enumerate([*hook.ways, "crash", "hang"])
+        if hook.side == "task"
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("hook", "way", "later", "deeper"), _all())
+def test_every_hook_in_every_way(
+    executor: EmbeddedExecutor, runner: str, tmp_path: Path, hook: str, way: str, later: bool, deeper: bool
+) -> None:
+    run(executor, runner, tmp_path, hook, way, later=later, deeper=deeper)
