@@ -142,6 +142,8 @@ class EpochLoop:
         """
         if self.epoch > 0:
             self._parts.checkpoints.coordinator.trigger_due(self._now())
+        else:
+            self._parts.steps.look(self._runner.whereabouts(), self._runner.unanswered)
         try:
             self._handle_events()
         except EpochFailed as error:

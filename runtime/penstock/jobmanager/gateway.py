@@ -213,6 +213,7 @@ def _describe(job: JobMaster) -> facts.Job:
         max_parallelism=job.graph.max_parallelism,
         attempt=job.attempt,
         restarts=history.restarts,
+        start_step=job.parts.steps.step,
         timestamps=dict(times),
         vertices=[_vertex(job, stage.id) for stage in job.graph.stages],
         progress=facts.Progress(

@@ -40,6 +40,16 @@ from penstock.jobmanager.scheduler import JobScheduler
 from penstock.jobmanager.settings import JobSettings
 from penstock.jobmanager.sinks import SinkCommits
 from penstock.jobmanager.source_coordinator import SourceCoordinator
+from penstock.jobmanager.start_steps import (
+    BEGINNING_SOURCES,
+    COMMITTING,
+    FIRST_EPOCH,
+    PLANNING,
+    SENDING,
+    TAKING_OVER,
+    WAITING,
+    StartSteps,
+)
 from penstock.metrics.store import MetricStore
 from penstock.rest.facts import Rescale
 from penstock.taskmanager.operator import Clock
@@ -83,6 +93,9 @@ class JobMaster:
             commits=SinkCommits(job_id, settings.object_store_options),
             results=HeldResults(settings.checkpointing),
             sink=self.options.sink,
+            steps=StartSteps(
+                lambda step: self._tell(f"{self.history.status.value}: {step}"), settings.first_epoch_timeout_s
+            ),
         )
         self.attempt = 0
         self.error: BaseException | None = None
@@ -233,6 +246,7 @@ class JobMaster:
 
     def lose_attempt(self, reason: str) -> None:
         """The state in the tasks is void; the next attempt starts from the last completed checkpoint."""
+        self.parts.steps.end()
         self._end_attempt(reason)
         self.history.move(JobStatus.RESTARTING, self._now())
         self.history.restarts += 1
@@ -263,6 +277,7 @@ class JobMaster:
     def shutdown(self, status: JobStatus) -> None:
         """The job is over, or left to another JobManager: let go of everything."""
         report = None
+        self.parts.steps.end()
         try:
             self.runner.end_attempt()
         except Exception as error:
@@ -325,16 +340,21 @@ class JobMaster:
             self.runner.end_attempt()
         except JobFailed as error:  # the attempt is void, or another follows it: no reason to have a third
             self._record_failure(error)
+        steps = self.parts.steps
+        steps.begin(WAITING)
         graph = self.scheduler.place(self.runner, self._pause_while_down, self._tell)
+        steps.begin(TAKING_OVER)
         recovery = self.checkpoints.take_over()
         # The leader epoch: no attempt of any JobManager of this job ever has the same number.
         self.attempt = recovery.epoch
+        steps.begin(PLANNING)
         plans = self.checkpoints.plan(graph, recovery, self.options.allow_non_restored)
         recovery.begin()
         origin = "empty state" if recovery.snapshot is None else recovery.snapshot.url
         self._tell(f"attempt {self.attempt} starts with {graph.slots} slots from {origin}")
         referenced = self.checkpoints.referenced(recovery)
         restored_root = recovery.snapshot.base_url if recovery.snapshot is not None else ""
+        steps.begin(COMMITTING)
         self.parts.commits.begin_attempt(
             graph,
             recovery.commits,
@@ -345,8 +365,10 @@ class JobMaster:
         )
         self.parts.commits.abort(self.checkpoints.take_unconfirmed(), referenced)
         self.checkpoints.begin_attempt(recovery, graph, self._now())
+        steps.begin(BEGINNING_SOURCES)
         self._begin_sources(graph, self.checkpoints.source_states(), restored_root)
         settings = self.settings
+        steps.begin(SENDING)
         payload = encode_payload(
             graph,
             TaskSettings(
@@ -376,6 +398,7 @@ class JobMaster:
                 settings.cancellation_timeout_ms / 1e3,
             )
         )
+        steps.begin(FIRST_EPOCH)
         self.metrics.begin_attempt(graph, self.attempt, self.runner.task_managers)
         return EpochLoop(self.parts, self.runner, graph, self.attempt, plans)
 
@@ -395,6 +418,7 @@ class JobMaster:
 
     def _running(self) -> None:
         """The first epoch of an attempt has run: state is restored, records flow."""
+        self.parts.steps.end()
         self.history.move(JobStatus.RUNNING, self._now())
         operation = self.parts.exclusive
         if operation is not None and operation.kind == "rescale" and "restarted" in operation.arguments:

@@ -13,6 +13,7 @@ from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.settings import JobSettings
 from penstock.jobmanager.sinks import SinkCommits
 from penstock.jobmanager.source_coordinator import SourceCoordinator
+from penstock.jobmanager.start_steps import StartSteps
 from penstock.taskmanager.operator import Clock
 
 
@@ -35,6 +36,7 @@ class JobParts:
     commits: SinkCommits
     results: HeldResults
     sink: ResultSink
+    steps: StartSteps
     sources: dict[str, SourceCoordinator] = field(default_factory=dict)
     exclusive: Operation | None = None
     """A stop or a rescale in progress: its snapshot is the last thing the attempt does."""

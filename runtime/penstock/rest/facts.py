@@ -154,6 +154,8 @@ class Job:
     end: int = NOT_YET
     attempt: int = 0
     restarts: int = 0
+    start_step: str = ""
+    """What it is doing, while it is not RUNNING yet."""
     timestamps: Mapping[str, int] = field(default_factory=dict)
     """State -> when the job last came into it."""
     vertices: Sequence[Vertex] = ()

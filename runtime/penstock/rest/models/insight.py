@@ -132,6 +132,7 @@ class JobProgress(Dashed):
     jid: str
     name: str
     state: str
+    start_step: str = ""
     now: int
     start_time: int
     end_time: int

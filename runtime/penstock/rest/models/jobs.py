@@ -113,12 +113,13 @@ class JobPlan(Shape):
 
 
 class JobDetails(Dashed):
-    """`GET /jobs/:id`"""
+    """`GET /jobs/:id`. `start_step`, ours: what a job that is not RUNNING yet is doing; empty once it runs."""
 
     jid: str
     name: str
     is_stoppable: bool = Field(validation_alias="isStoppable", serialization_alias="isStoppable")
     state: str
+    start_step: str = ""
     job_type: str = "STREAMING"
     start_time: int
     end_time: int

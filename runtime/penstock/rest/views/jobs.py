@@ -43,6 +43,7 @@ def job_details(job: facts.Job, metrics: MetricStore, now: int) -> models.JobDet
         name=job.name,
         is_stoppable=job.state not in ENDED,
         state=job.state,
+        start_step=job.start_step,
         start_time=job.start,
         end_time=job.end,
         duration=duration(job.start, job.end, now),

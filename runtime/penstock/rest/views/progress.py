@@ -25,6 +25,7 @@ def job_progress(
         jid=job.id,
         name=job.name,
         state=job.state,
+        start_step=job.start_step,
         now=now,
         start_time=job.start,
         end_time=job.end,
