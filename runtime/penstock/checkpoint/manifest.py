@@ -25,7 +25,7 @@ class OperatorInfo(msgspec.Struct, frozen=True):
     """Registered keyed states: name -> {"kind", "schema", …}."""
 
 
-class SplitPosition(msgspec.Struct, frozen=True):
+class SplitPosition(msgspec.Struct, frozen=True, omit_defaults=True):
     """A split and how far it was read. `watermark`: of this split, ms; None before the first record."""
 
     id: str

@@ -83,7 +83,8 @@ class SplitEnumerator(ABC):
     """How many subtasks will read; the JobMaster sets it before the first `discover`, so that a source that can be cut
     anywhere (a range of numbers) makes as many splits. Splits stay as they are when the job is rescaled."""
     forgets_finished: bool = False
-    """True: a split that was read to its end is never found again, so nobody needs to remember it."""
+    """True: the enumerator never finds a split again that was read to its end, so nobody else needs to remember it. If False
+    and splits are found for as long as the job runs, the ids of all that were finished stay in every checkpoint."""
 
     def start(self, context: EnumeratorContext) -> None:
         """Called once, before `restore` and the first `discover`."""
@@ -217,7 +218,11 @@ class SourceReader(ABC):
 
     @abstractmethod
     def open_split(self, split: Split, position: Any) -> SplitReader:
-        """`position` is None for a new split, else what `SplitReader.position` gave."""
+        """`position` is None for a new split, else what `SplitReader.position` gave. Called when the split is read first."""
+
+    def lag_of(self, split: Split, position: Any) -> int | None:
+        """What `SplitReader.lag` would say of a split that is not open yet; None = unknown."""
+        return None
 
     def close(self) -> None: ...
 

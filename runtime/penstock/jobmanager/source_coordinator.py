@@ -3,12 +3,16 @@
 Positions live here and in checkpoints only. An ack of an epoch brings the position each reader reached; a checkpoint
 takes them as they are after the epoch that ended with its barrier, so they agree with the operators' state. A new attempt
 assigns every unfinished split anew, from its position, at whatever parallelism the source then has.
+
+A split that was read to its end is dropped, unless the enumerator could find it again and does not say that it remembers by
+itself (`SplitEnumerator.forgets_finished`): of such a split the id is kept. No epoch looks at more than what changed in it.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from heapq import heapify, heapreplace
 from typing import Any
 
 from penstock.checkpoint.layout import new_shared_path
@@ -30,8 +34,11 @@ class _Tracked:
     position: Any = None
     watermark: int | None = None
     generator: Any = None
-    finished: bool = False
     files: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def load(self) -> int:
+        return max(self.split.size, 1)
 
 
 class SourceCoordinator:
@@ -55,8 +62,11 @@ class SourceCoordinator:
         with self._named():
             self._enumerator: SplitEnumerator = self.source.create_enumerator()
         self._splits: dict[str, _Tracked] = {}
+        """Those not read to their end."""
+        self._unassigned: list[_Tracked] = []
+        self._finished: dict[str, None] = {}
         self._discovered_at: int | None = None
-        self._load: list[int] = [0]
+        self._load: list[int] = []
         self._parallelism = 1
         self._root = ""
         self._subtasks: dict[int, SourceProgress] = {}
@@ -81,6 +91,8 @@ class SourceCoordinator:
         self._load = [0] * parallelism
         self._subtasks = {}
         self._splits = {}
+        self._unassigned = []
+        self._finished = {}
         self._discovered_at = None
         with self._named():
             self._enumerator.close()
@@ -96,16 +108,27 @@ class SourceCoordinator:
         if enumerator.get("discovered"):
             self._discovered_at = 0
         for position in restored.splits:
-            self._splits[position.id] = _Tracked(
+            if position.finished:
+                self._remember_finished(position.id)
+                continue
+            tracked = _Tracked(
                 Split(position.id, position.properties, position.size),
                 position=position.position,
                 watermark=position.watermark,
                 generator=position.generator,
-                finished=position.finished,
                 files=position.files,
             )
             if position.files and context is not None and restored_root not in ("", self._root):
-                self._splits[position.id].files = _adopted(position.files, context.storage, restored_root)
+                tracked.files = _adopted(position.files, context.storage, restored_root)
+            self._track(tracked)
+
+    def _track(self, tracked: _Tracked) -> None:
+        self._splits[tracked.split.id] = tracked
+        self._unassigned.append(tracked)
+
+    def _remember_finished(self, split_id: str) -> None:
+        if not self._enumerator.forgets_finished and not self.no_more_splits:
+            self._finished[split_id] = None
 
     def discover(self, now_ms: int) -> None:
         """Ask the enumerator for new splits, when it is due."""
@@ -115,8 +138,11 @@ class SourceCoordinator:
         with self._named():
             found = self._enumerator.discover()
         for split in found:
-            self._splits.setdefault(split.id, _Tracked(split, files=split.files))
+            if split.id not in self._splits and split.id not in self._finished:
+                self._track(_Tracked(split, files=split.files))
         self._discovered_at = now_ms
+        if self.no_more_splits:
+            self._finished = {}
 
     def next_discovery(self) -> int | None:
         interval = self._enumerator.discovery_interval_ms
@@ -129,13 +155,15 @@ class SourceCoordinator:
         return self._discovered_at is not None and self._enumerator.is_finished()
 
     def take_assignments(self) -> dict[int, list[SplitAssignment]]:
-        """Assign what has no owner: to the subtask with the least to read, then the fewest splits."""
+        """Assign what has no owner: to the subtask with the least to read."""
         assignments: dict[int, list[SplitAssignment]] = {}
-        for tracked in self._splits.values():
-            if tracked.owner is not None or tracked.finished:
-                continue
-            owner = min(range(self._parallelism), key=self._load.__getitem__)
-            self._load[owner] += max(tracked.split.size, 1)
+        unassigned, self._unassigned = self._unassigned, []
+        loads = [(load, subtask) for subtask, load in enumerate(self._load)]
+        heapify(loads)
+        for tracked in unassigned:
+            load, owner = loads[0]
+            self._load[owner] = load + tracked.load
+            heapreplace(loads, (self._load[owner], owner))
             tracked.owner = owner
             assignments.setdefault(owner, []).append(
                 SplitAssignment(
@@ -161,9 +189,9 @@ class SourceCoordinator:
             tracked.watermark = progress.watermarks.get(split_id, tracked.watermark)
             tracked.generator = progress.generators.get(split_id, tracked.generator)
         for split_id in progress.finished:
-            self._splits[split_id].finished = True
-            if self._enumerator.forgets_finished:
-                del self._splits[split_id]
+            finished = self._splits.pop(split_id)
+            self._load[subtask] -= finished.load
+            self._remember_finished(split_id)
             with self._named():
                 self._enumerator.on_split_finished(split_id)
 
@@ -179,7 +207,7 @@ class SourceCoordinator:
     @property
     def exhausted(self) -> bool:
         """Nothing is left: discovery has ended and every split was read to its end."""
-        return self.no_more_splits and all(tracked.finished for tracked in self._splits.values())
+        return self.no_more_splits and not self._splits
 
     @property
     def had_input(self) -> bool:
@@ -195,8 +223,7 @@ class SourceCoordinator:
         return min(times, default=None)
 
     def snapshot(self) -> SourceState:
-        """As of the last epoch's acks. Finished splits are kept only while discovery could find them again."""
-        keep_finished = not self.no_more_splits
+        """As of the last epoch's acks."""
         with self._named():
             enumerator = self._enumerator.snapshot()
         return SourceState(
@@ -208,12 +235,11 @@ class SourceCoordinator:
                     position=t.position,
                     watermark=t.watermark,
                     generator=t.generator,
-                    finished=t.finished,
                     files=t.files,
                 )
                 for t in self._splits.values()
-                if keep_finished or not t.finished
-            ],
+            ]
+            + [SplitPosition(id=split_id, properties={}, finished=True) for split_id in self._finished],
             enumerator={"state": enumerator, "discovered": self._discovered_at is not None},
         )
 

@@ -2,6 +2,7 @@
 
 storage       the seam to file systems: list, stat, read a range; errors that name the path and the remedy
 enumerator    finds files and makes splits of them, once or for ever
+seen_files    which files were found already, and when they may be forgotten
 blocks        cuts files into blocks of whole records, with byte offsets as positions; gzip, zstd and others inside
 line_reader   the split reader of every format whose records are lines
 source        FileSource and its builder

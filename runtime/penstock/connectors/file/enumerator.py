@@ -2,20 +2,19 @@
 
 A file is known by path, time of modification, size and, where the store has one, version. A file that changed is another
 one and is read again from its beginning, completely; write elsewhere and move into the directory to have every file read
-once. Splits come in the order of modification time, then name (K23).
+once (`seen_files`). Splits come in the order of modification time, then name (K23).
 """
 
 from __future__ import annotations
 
 import itertools
-import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from penstock.common.errors import SourceError
+from penstock.connectors.file.seen_files import SeenFiles
 from penstock.connectors.file.storage import FileStatus, Storage, StorageOptions
 from penstock.connectors.source import Split, SplitEnumerator
-
-_FORGET_MS = 3_600_000
 
 
 class FileRange(NamedTuple):
@@ -62,7 +61,10 @@ class FileEnumerator(SplitEnumerator):
         paths: files, directories (read with everything below them) or glob patterns.
         interval_ms: list again after so many ms; None: once.
         split_size: cut files of a splittable format into ranges of about so many bytes; None: one split per file.
+        now_ms: a clock that only goes forward; None: the process's.
     """
+
+    forgets_finished = True
 
     def __init__(
         self,
@@ -70,13 +72,13 @@ class FileEnumerator(SplitEnumerator):
         options: StorageOptions,
         interval_ms: int | None,
         split_size: int | None,
+        now_ms: Callable[[], int] | None = None,
     ) -> None:
         self.discovery_interval_ms = interval_ms
         self._paths = paths
         self._split_size = split_size
         self._storages = [Storage(path, options) for path in paths]
-        self._seen: dict[str, list[Any]] = {}
-        self._gone: dict[str, int] = {}
+        self._seen = SeenFiles(interval_ms, now_ms)
 
     def discover(self) -> list[Split]:
         present = self.find()
@@ -86,19 +88,8 @@ class FileEnumerator(SplitEnumerator):
                 remedy="put files there before the start, or use monitor_continuously(interval) to wait for them "
                 "(names that begin with '.' or '_' are not read)",
             )
-        new = [status for status in present if self._seen.get(status.path) != _state_of(status)]
-        self._remember(present)
+        new = self._seen.take_new(present)
         return [part.to_split() for status in new for part in cut(status, self._split_size)]
-
-    def _remember(self, present: list[FileStatus]) -> None:
-        """What was there is known until it has been away for an hour: a listing may miss files for a moment (K25)."""
-        self._seen.update((status.path, _state_of(status)) for status in present)
-        here = {status.path for status in present}
-        now = time.time_ns() // 1_000_000
-        self._gone = {path: self._gone.get(path, now) for path in self._seen if path not in here}
-        for path, since in list(self._gone.items()):
-            if now - since > _FORGET_MS:
-                del self._gone[path], self._seen[path]
 
     def find(self) -> list[FileStatus]:
         """All files there are now, each once, in reading order.
@@ -122,12 +113,8 @@ class FileEnumerator(SplitEnumerator):
         return self.discovery_interval_ms is not None and (any(m in path for m in "*?[") or path.endswith("/"))
 
     def snapshot(self) -> Any:
-        return {"seen": dict(self._seen), "gone": dict(self._gone)}
+        return self._seen.snapshot()
 
     def restore(self, state: Any) -> None:
         if state is not None:
-            self._seen, self._gone = dict(state["seen"]), dict(state["gone"])
-
-
-def _state_of(status: FileStatus) -> list[Any]:
-    return [status.modified_ms, status.size, status.version]
+            self._seen.restore(state)

@@ -121,6 +121,12 @@ class FileSourceReader(SourceReader):
             )
         return LazyReader(self._format, part, storage, self._files, position)
 
+    def lag_of(self, split: Split, position: Any) -> int | None:
+        part = FileRange.of(split)
+        if not isinstance(self._format, StreamFormat) or codec_of(part.path) is not None:
+            return None
+        return max(0, part.size - (part.start if position is None else int(position[0])))
+
 
 class LazyReader(SplitReader):
     """Opens a file of a bulk format when it is read first: a subtask may hold many splits."""

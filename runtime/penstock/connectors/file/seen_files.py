@@ -1,0 +1,123 @@
+"""Which files a source has found already, so that none is read twice and none is missed.
+
+A file is its path, time of modification, size and version; one that changed is another file. No order tells new files from
+old ones: a file that is moved into the directory keeps its old time of modification, S3 shows an upload of many parts under
+the time it was begun, and clocks of writers differ. A watermark over times or names, with whatever grace, would lose such
+files. So the files themselves are remembered, but no more of them than these:
+
+listed   those of the last listing. They would be found again by the next one.
+gone     those that have left since. A listing that is not consistent misses files for a moment, shows the state before the
+         last change, or shows nothing, as the directory of a mount that is away. They are remembered until the source has
+         looked at the directory for `FORGET_MS` without seeing them; and the last `KEPT` however long ago. Time counts from
+         listing to listing, only while something is listed: neither a mount that is away, nor a job that is suspended, nor
+         a machine with another clock makes a source forget.
+
+A file is remembered by 12 bytes of a hash: of 10^9 files beside a million remembered ones one is mistaken for a known one with
+a probability below 10^-13. Flink's `ContinuousFileSplitEnumerator` keeps the paths of all files it has ever seen.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any
+
+from penstock.connectors.file.storage import FileStatus
+
+FORGET_MS = 3_600_000
+KEPT = 4_096
+_GRAIN_MS = 60_000
+"""Those that left within a minute are written together."""
+_BYTES = 12
+
+
+class SeenFiles:
+    """The memory of one file source.
+
+    Args:
+        interval_ms: how often is listed; a longer pause than two intervals (or a minute) counts as so much.
+        now_ms: a clock that only goes forward; of this process.
+    """
+
+    def __init__(self, interval_ms: int | None = None, now_ms: Callable[[], int] | None = None) -> None:
+        self._longest_ms = max(2 * (interval_ms or 0), _GRAIN_MS)
+        self._now_ms = now_ms or _monotonic_ms
+        self._watched_ms = 0
+        self._looked_at: int | None = None
+        self._listed: set[bytes] = set()
+        self._gone: dict[bytes, int] = {}
+        """When each left, on the clock of `_watched_ms`; the first are the oldest."""
+
+    def take_new(self, present: Iterable[FileStatus]) -> list[FileStatus]:
+        """Those of a listing that were not seen before, in its order; from now on they are."""
+        here = {_digest(status): status for status in present}
+        self._look(is_empty=not here)
+        new = [status for digest, status in here.items() if digest not in self._listed and digest not in self._gone]
+        since = self._watched_ms - self._watched_ms % _GRAIN_MS
+        left = self._listed.difference(here)
+        for digest in here:
+            self._gone.pop(digest, None)
+        self._gone.update(dict.fromkeys(left, since))
+        self._listed = set(here)
+        self._forget()
+        return new
+
+    def _look(self, *, is_empty: bool) -> None:
+        now = self._now_ms()
+        if self._looked_at is not None and not is_empty:
+            self._watched_ms += min(now - self._looked_at, self._longest_ms)
+        self._looked_at = now
+
+    def _forget(self) -> None:
+        oldest = list(islice(self._gone.items(), max(0, len(self._gone) - KEPT)))
+        for digest, since in oldest:
+            if self._watched_ms - since <= FORGET_MS:
+                break
+            del self._gone[digest]
+
+    def snapshot(self) -> dict[str, Any]:
+        """JSON-able; 16 characters for each file."""
+        return {
+            "listed": _packed(sorted(self._listed)),
+            "gone": [
+                [since, _packed(digest for digest, _ in group)]
+                for since, group in groupby(self._gone.items(), itemgetter(1))
+            ],
+            "watched_ms": self._watched_ms,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """What `snapshot` gave; or the paths and states that sources wrote before there was this memory."""
+        if "seen" in state:
+            digests = {
+                path: _digest(FileStatus(path, size, modified_ms, version))
+                for path, (modified_ms, size, version) in state["seen"].items()
+            }
+            self._listed = {digest for path, digest in digests.items() if path not in state["gone"]}
+            self._gone = {digests[path]: 0 for path in state["gone"]}
+            return
+        self._listed = set(_unpacked(state["listed"]))
+        self._gone = {digest: since for since, packed in state["gone"] for digest in _unpacked(packed)}
+        self._watched_ms = state["watched_ms"]
+
+
+def _digest(status: FileStatus) -> bytes:
+    known = f"{status.path}\0{status.modified_ms}\0{status.size}\0{status.version}"
+    return blake2b(known.encode(errors="surrogateescape"), digest_size=_BYTES).digest()
+
+
+def _packed(digests: Iterable[bytes]) -> str:
+    return base64.b64encode(b"".join(digests)).decode()
+
+
+def _unpacked(packed: str) -> list[bytes]:
+    content = base64.b64decode(packed)
+    return [content[begin : begin + _BYTES] for begin in range(0, len(content), _BYTES)]
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
