@@ -184,6 +184,15 @@ class CheckpointCoordinator(CheckpointOutcomes):
         with self._lock:
             return self._schedule.may_retry_at()
 
+    def serves(self, request_id: str) -> bool:
+        """The checkpoint in progress is what this request, for a savepoint or a checkpoint, asked for."""
+        with self._lock:
+            pending = self._attempt.pending if self._attempt is not None else None
+            if pending is None:
+                return False
+            is_savepoint = pending.savepoint is not None and pending.savepoint.request_id == request_id
+            return is_savepoint or request_id in pending.requests
+
     @property
     def is_in_progress(self) -> bool:
         """A checkpoint was triggered and is neither complete nor abandoned: epochs must go on, even without input."""
@@ -195,6 +204,13 @@ class CheckpointCoordinator(CheckpointOutcomes):
         """A savepoint's files are being copied; a job that stops after it waits for this."""
         with self._lock:
             return self._savepoints.is_copying
+
+    def check_savepoint_directory(self, target_directory: str | None) -> None:
+        """
+        Raises:
+            InvalidJob: no directory is given and none is configured.
+        """
+        self._savepoints.check_target(target_directory)
 
     def trigger_savepoint(
         self, target_directory: str | None = None, *, is_final: bool = False, drain: bool = False, request_id: str = ""

@@ -59,12 +59,20 @@ class SavepointExports:
         self.commits: dict[str, list[Any]] = {}
         """What the newest savepoint names, by uid. What an older one names and is still unfinished, it names as well."""
 
+    def check_target(self, target_directory: str | None) -> str:
+        """The folder a savepoint goes to.
+
+        Raises:
+            InvalidJob: no directory is given and none is configured.
+        """
+        return check_target(target_directory, self._default_directory)
+
     def ask(self, target_directory: str | None, *, is_final: bool, drain: bool, request_id: str) -> str:
         """
         Raises:
             InvalidJob: no directory is given and none is configured.
         """
-        target = check_target(target_directory, self._default_directory)
+        target = self.check_target(target_directory)
         request = SavepointRequest(request_id or uuid.uuid4().hex, target, is_final, drain)
         self._waiting.append(request)
         self._statuses[request.request_id] = SavepointStatus(

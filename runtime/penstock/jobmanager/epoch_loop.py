@@ -1,8 +1,9 @@
 """The epochs of one attempt: plan one, have it run, take in the acks, see what the coordinator says.
 
 Everything a job can be interrupted for happens between two epochs, because no record is in flight there. `step` runs one
-epoch and returns the job's final status when it was the last; it raises `Rescaled` when another attempt should start, and
-whatever made the attempt fail. `pace` waits until the next step has something to do.
+epoch, or takes in what goes on while the attempt stands still after its last snapshot; it raises `Stopped` when the job is to
+end, `BegunAnew` when another attempt should start, and whatever made the attempt fail. Which of it, `attempt_end` says. `pace`
+waits until the next step has something to do.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from penstock.checkpoint.events import (
     CheckpointAborted,
     CheckpointCompleted,
     Event,
-    JobMustFail,
     SavepointCompleted,
     SavepointFailed,
     SnapshotRequest,
 )
 from penstock.common.errors import EpochFailed
-from penstock.common.job_status import JobStatus
 from penstock.graph.job_graph import JobGraph
+from penstock.jobmanager import attempt_end
 from penstock.jobmanager.alignment import limits
+from penstock.jobmanager.attempt_end import Cause, Stage
 from penstock.jobmanager.failures import JobFailed, hanging
 from penstock.jobmanager.job_parts import JobParts
-from penstock.jobmanager.requests import Operation
+from penstock.jobmanager.job_requests import JobRequests
 from penstock.jobmanager.runner import Runner
 from penstock.taskmanager.protocol import EpochCommand, LevelAck, RestoreCommand, SnapshotAck, SnapshotCommand
 
@@ -33,12 +34,10 @@ logger = logging.getLogger(__name__)
 
 STREAM_EPOCH_MS = 1_000
 """Pipelined runner: a barrier at least that often, for positions, metrics and printed lines."""
+STANDSTILL_S = 0.002
+"""Between two looks at how far the last snapshot, its savepoint and its commits have come."""
 STREAM_POLL_MS = 50
 """Pipelined runner: while a checkpoint uploads, barriers bring its acks."""
-
-
-class Rescaled(Exception):
-    """The attempt is over; another is to start at once from its last checkpoint. Nothing failed."""
 
 
 class EpochLoop:
@@ -46,15 +45,23 @@ class EpochLoop:
 
     Args:
         parts: of the job.
+        requests: of the job, with what ends the attempt.
         runner: has been started for the attempt.
         plans: what each slot restores in its first epoch.
     """
 
     def __init__(
-        self, parts: JobParts, runner: Runner, graph: JobGraph, attempt: int, plans: list[RestoreCommand]
+        self,
+        parts: JobParts,
+        requests: JobRequests,
+        runner: Runner,
+        graph: JobGraph,
+        attempt: int,
+        plans: list[RestoreCommand],
     ) -> None:
         self.epoch = 0
         self._parts = parts
+        self._requests = requests
         self._runner = runner
         self._graph = graph
         self._attempt = attempt
@@ -72,45 +79,58 @@ class EpochLoop:
         """Every source was read to its end."""
         return all(source.exhausted for source in self._parts.sources.values())
 
-    def step(self) -> JobStatus | None:
-        """Run one epoch; the job's final status if it was the last."""
-        finish = self.epoch > 0 and self.exhausted
-        request = self._next_request(finish=finish)
-        if finish and request is None:
-            # Another checkpoint is in progress: epochs without input take its barrier and bring its acks. Or the last one has
-            # failed just now.
-            self._run_epoch(self._parts.checkpoints.coordinator.next_trigger(self._now()), exclusive=True, finish=False)
-            self._settle_events()
-            self._wait_for_final_checkpoint()
-            return None
-        exclusive = request is not None and (finish or self._parts.ends_attempt)
-        self._run_epoch(request, exclusive=exclusive, finish=finish)
+    def step(self) -> None:
+        """Run one epoch, or none while the attempt stands still.
+
+        Raises:
+            Stopped, BegunAnew: the attempt is over.
+        """
+        if self.epoch > 0 and self.exhausted and not self._requests.state.input_ended:
+            self._requests.feed(attempt_end.InputEnded())
+        self._requests.settle()
+        if self._requests.state.stands_still:
+            self._stand_still()
+        else:
+            request = self._next_request()
+            is_last = self._is_last(request)
+            if is_last and request is not None:
+                self._requests.feed(attempt_end.LastSnapshotSent(request.checkpoint_id))
+            self._run_epoch(request, is_last=is_last)
+            if request is not None:
+                self._requests.feed(attempt_end.BarrierReached(request.checkpoint_id))
+            self._handle_events()
+        self._requests.settle()
+
+    def _stand_still(self) -> None:
+        """After the last snapshot, until its outcome is known: nothing may be read that would have to be read again."""
+        self._rest(STANDSTILL_S)
+        self._requests.take()
         self._handle_events()
-        return self._settle(request) if exclusive else None
+        if self._requests.state.stage is Stage.COMMITTING and self._parts.commits.is_idle:
+            self._requests.feed(attempt_end.CommitsDone())
 
-    def _wait_for_final_checkpoint(self) -> None:
-        coordinator = self._parts.checkpoints.coordinator
-        if not coordinator.is_in_progress:
-            left_ms = coordinator.final_checkpoint_at() - self._now()
-            self._parts.wake.wait(min(max(left_ms, 0), STREAM_EPOCH_MS) / 1000)
-            self._parts.wake.clear()
+    def _next_request(self) -> SnapshotRequest | None:
+        """The last snapshot of a bounded job is triggered as soon as no other checkpoint is in progress."""
+        coordinator, state = self._parts.checkpoints.coordinator, self._requests.state
+        ends = state.stage is Stage.SNAPSHOT and state.ending is not None and state.ending.cause is Cause.INPUT
+        request = coordinator.final_checkpoint(self._now()) if ends else None
+        return request if request is not None else coordinator.next_trigger(self._now())
 
-    def _next_request(self, *, finish: bool) -> SnapshotRequest | None:
-        if finish:
-            return self._parts.checkpoints.coordinator.final_checkpoint(self._now())
-        return self._parts.checkpoints.coordinator.next_trigger(self._now())
+    def _is_last(self, request: SnapshotRequest | None) -> bool:
+        state = self._requests.state
+        if request is None or state.stage is not Stage.SNAPSHOT or state.ending is None:
+            return False
+        if state.ending.cause is Cause.INPUT:
+            return request.is_final
+        return self._parts.checkpoints.coordinator.serves(state.ending.id)
 
-    def _run_epoch(
-        self,
-        request: SnapshotRequest | None,
-        *,
-        exclusive: bool,
-        finish: bool,
-    ) -> None:
+    def _run_epoch(self, request: SnapshotRequest | None, *, is_last: bool) -> None:
         now = self._now()
         for source in self._parts.sources.values():
             source.discover(now)
-        commands = self._commands(request, exclusive=exclusive, finish=finish)
+        state = self._requests.state
+        finish = is_last and state.ending is not None and state.ending.cause is Cause.INPUT
+        commands = self._commands(request, exclusive=is_last or not state.reads, finish=finish)
         if self.epoch == 0:
             for command, plan in zip(commands, self._plans, strict=True):
                 command.is_first = True
@@ -140,6 +160,7 @@ class EpochLoop:
 
         Not for the first one, in which state is restored: until the job runs it takes no checkpoints.
         """
+        self._requests.take()
         if self.epoch > 0:
             self._parts.checkpoints.coordinator.trigger_due(self._now())
         else:
@@ -149,6 +170,7 @@ class EpochLoop:
         except EpochFailed as error:
             error.message += self._unanswered()
             raise self._hanging(error) from None
+        self._requests.settle_lost()
 
     def _hanging(self, error: EpochFailed) -> Exception:
         """The failure of the task that keeps the epoch from ending, if it has said where it is."""
@@ -239,13 +261,13 @@ class EpochLoop:
 
     # --- what the coordinator says ----------------------------------------------------------------------------
 
-    def _handle_events(self) -> list[Event]:
+    def _handle_events(self) -> None:
         for checkpoint_id in self._parts.commits.take_confirmed():
             self._parts.checkpoints.coordinator.on_committed(checkpoint_id)
         events = self._parts.checkpoints.coordinator.tick(self._now())
         for event in events:
             self._on_event(event)
-        return events
+        self._requests.take_in(events)
 
     def _on_event(self, event: Event) -> None:
         match event:
@@ -261,59 +283,11 @@ class EpochLoop:
                 logger.info("savepoint %s is complete", event.url)
             case SavepointFailed():
                 logger.warning("a savepoint failed, the job goes on: %s", event.error)
-            case JobMustFail():
-                raise event.error
-        answer(event, self._parts.waiting)
 
     def _release(self, results: list[tuple[str, list[bytes]]]) -> None:
         for uid, values in results:
             if self._parts.sink.on_results is not None:
                 self._parts.sink.on_results(uid, values)
-
-    def _settle_events(self) -> list[Event]:
-        """Wait a moment for the coordinator's background work."""
-        time.sleep(0.002)
-        return self._handle_events()
-
-    def _settle(self, request: SnapshotRequest | None) -> JobStatus | None:
-        """The attempt stands still after an exclusive snapshot until its outcome is known; None: the job goes on."""
-        assert request is not None
-        operation = self._parts.exclusive
-        is_complete = False
-        while True:
-            for event in self._settle_events():
-                match event:
-                    case CheckpointCompleted(checkpoint_id=done) if done == request.checkpoint_id:
-                        if operation is not None and operation.kind == "rescale":
-                            raise Rescaled
-                        is_complete = True
-                    case SavepointCompleted(is_final=True):
-                        if operation is not None:
-                            operation.location = event.url
-                            if operation.arguments.get("cancel"):
-                                return self._ended(JobStatus.CANCELED)
-                        return self._ended(JobStatus.FINISHED)
-                    case SavepointFailed(is_final=True):
-                        if operation is not None:
-                            operation.fail(f"the savepoint failed, the job goes on: {event.error}")
-                        self._parts.exclusive = None
-                        return None
-                    case CheckpointAborted(checkpoint_id=done) if done == request.checkpoint_id:
-                        if operation is None:
-                            return None  # the final checkpoint is tried again
-                        if operation.kind == "rescale":
-                            operation.fail(f"the snapshot failed, the job goes on unchanged: {event.reason}")
-                            self._parts.exclusive = None
-                            return None
-            # A savepoint that was asked for before is still copied from files of the job.
-            if is_complete and operation is None and not self._parts.checkpoints.coordinator.is_copying:
-                return self._ended(JobStatus.FINISHED)
-
-    def _ended(self, status: JobStatus) -> JobStatus:
-        """Everything the last snapshot promised must be visible before the job is over."""
-        self._parts.commits.drain()
-        self._handle_events()
-        return status
 
     @property
     def is_settled(self) -> bool:
@@ -322,8 +296,7 @@ class EpochLoop:
             self.epoch == 0
             or self._completed
             or self._aborted
-            or self._parts.waiting
-            or self._parts.exclusive is not None
+            or not self._requests.state.is_idle
             or self._parts.checkpoints.coordinator.is_in_progress
             or any(source.had_input for source in self._parts.sources.values())
             or self.exhausted
@@ -344,8 +317,14 @@ class EpochLoop:
 
         Batched epochs that are shorter than the target rest for as long as they took, at most until the target is over.
         """
+        if self._requests.state.stands_still:
+            return
         now = self._now()
         in_progress = self._parts.checkpoints.coordinator.is_in_progress
+        if self.exhausted:
+            left_ms = 2 if in_progress else self._parts.checkpoints.coordinator.final_checkpoint_at() - now
+            self._rest(min(max(left_ms, 0), STREAM_EPOCH_MS) / 1000)
+            return
         if self._runner.streaming:
             times = [now + (STREAM_POLL_MS if in_progress else STREAM_EPOCH_MS)]
         elif in_progress:
@@ -365,27 +344,11 @@ class EpochLoop:
         due = None if in_progress else self._parts.checkpoints.next_due(now)
         if due is not None:
             seconds = min(seconds, due / 1000)
+        self._rest(seconds)
+
+    def _rest(self, seconds: float) -> None:
         self._parts.wake.wait(max(0.0, seconds))
         self._parts.wake.clear()
 
     def _now(self) -> int:
         return self._parts.clock.now_ms()
-
-
-def answer(event: Event, waiting: dict[str, Operation]) -> None:
-    """Give the requests that an event decides their outcome."""
-    match event:
-        case CheckpointCompleted():
-            for request_id in event.requests:
-                if request_id in waiting:
-                    waiting.pop(request_id).complete(result=event.checkpoint_id)
-        case CheckpointAborted():
-            for request_id in event.requests:
-                if request_id in waiting:
-                    waiting.pop(request_id).fail(event.reason)
-        case SavepointCompleted():
-            if event.request_id in waiting:
-                waiting.pop(event.request_id).complete(location=event.url)
-        case SavepointFailed():
-            if event.request_id in waiting:
-                waiting.pop(event.request_id).fail(str(event.error))

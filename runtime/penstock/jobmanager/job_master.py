@@ -17,7 +17,7 @@ import logging
 import threading
 import time
 
-from penstock.checkpoint.events import CheckpointCompleted
+from penstock.checkpoint.events import CheckpointCompleted, JobMustFail
 from penstock.checkpoint.manifest import SourceState
 from penstock.checkpoint.termination import ShutdownReport
 from penstock.common.errors import Fenced
@@ -26,14 +26,16 @@ from penstock.connectors.sink import CommitEnvironment
 from penstock.connectors.source import EnumeratorContext
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
+from penstock.jobmanager import attempt_end
+from penstock.jobmanager.attempt_end import Stage
 from penstock.jobmanager.checkpoints import JobCheckpoints
-from penstock.jobmanager.epoch_loop import EpochLoop, Rescaled, answer
+from penstock.jobmanager.epoch_loop import EpochLoop
 from penstock.jobmanager.failures import JobFailed, entry_of, is_fatal, offer_instead
 from penstock.jobmanager.held_results import HeldResults
 from penstock.jobmanager.job_history import JobHistory
 from penstock.jobmanager.job_metrics import JobMetrics
 from penstock.jobmanager.job_parts import JobMasterOptions, JobParts
-from penstock.jobmanager.job_requests import JobRequests, Stopped
+from penstock.jobmanager.job_requests import BegunAnew, JobRequests, Stopped
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.runner import Attempt, Runner
 from penstock.jobmanager.scheduler import JobScheduler
@@ -174,15 +176,13 @@ class JobMaster:
             self.open()
             while True:
                 try:
-                    status = self._run_attempt()
-                    break
-                except Rescaled:
-                    self.begin_rescaled_attempt()
+                    self._run_attempt()
+                except BegunAnew as anew:
+                    self.begin_anew(anew)
                 except (Stopped, Fenced):
                     raise
                 except Exception as error:
-                    if self._requests.is_ending:
-                        self._requests.handle_while_down()
+                    self._requests.handle_while_down()
                     self._wait_to_restart(self.fail_over(error))
         except Stopped as stopped:
             status = stopped.status
@@ -209,14 +209,14 @@ class JobMaster:
         self.is_accepted = True
         self._decided.set()
 
-    def begin_rescaled_attempt(self) -> None:
-        """After `Rescaled`: note the new parallelism for the attempt to come."""
-        operation = self.parts.exclusive
-        assert operation is not None
-        self._requests.set_wanted(operation)
-        operation.arguments["restarted"] = True
-        self._end_attempt("the job was rescaled meanwhile: ask again")
-        self.history.move(JobStatus.INITIALIZING, self._now())
+    def begin_anew(self, anew: BegunAnew) -> None:
+        """Nothing has failed: end the attempt, for another one to start at once."""
+        if anew.rescaled:
+            self._end_attempt(anew.reason)
+            self.history.move(JobStatus.INITIALIZING, self._now())
+        else:
+            self._tell(anew.reason)
+            self._restart_from_checkpoint(anew.reason)
 
     def fail_over(self, error: Exception) -> int:
         """The attempt has failed: end it, and say how long to wait for the next one (ms).
@@ -238,14 +238,15 @@ class JobMaster:
             failure.message,
             failure.traceback,
         )
-        if self.parts.exclusive is not None:
-            self.parts.exclusive.fail(f"the job failed meanwhile: {error}")
-            self.parts.exclusive = None
         self.lose_attempt(str(error))
         return delay
 
     def lose_attempt(self, reason: str) -> None:
-        """The state in the tasks is void; the next attempt starts from the last completed checkpoint."""
+        """The state in the tasks is void, and what needed it has failed; the next attempt starts from the last checkpoint."""
+        self._requests.feed(attempt_end.AttemptFailed(reason))
+        self._restart_from_checkpoint(reason)
+
+    def _restart_from_checkpoint(self, reason: str) -> None:
         self.parts.steps.end()
         self._end_attempt(reason)
         self.history.move(JobStatus.RESTARTING, self._now())
@@ -262,8 +263,7 @@ class JobMaster:
         self._requests.handle_while_down()
 
     def _end_attempt(self, reason: str) -> None:
-        for event in self.checkpoints.end_attempt(reason, self._now()):
-            answer(event, self.parts.waiting)
+        self._requests.take_in(self.checkpoints.end_attempt(reason, self._now()))
         self.parts.results.drop()
 
     def _record_failure(self, error: BaseException) -> None:
@@ -282,7 +282,7 @@ class JobMaster:
             self.runner.end_attempt()
         except Exception as error:
             self._record_failure(error)
-            if status is JobStatus.FINISHED and self.parts.exclusive is None:
+            if status is JobStatus.FINISHED and self._requests.is_at_end_of_input:
                 # Its output is complete, but not what its functions had still to do.
                 self.error, status = error, JobStatus.FAILED
         try:
@@ -307,10 +307,11 @@ class JobMaster:
         """Completed checkpoints have promised their commits: carry them out, so that the checkpoints may go."""
         coordinator = self.checkpoints.coordinator
         if status in (JobStatus.FINISHED, JobStatus.CANCELED):
-            for event in coordinator.tick(self._now()):
+            events = coordinator.tick(self._now())
+            for event in events:
                 if isinstance(event, CheckpointCompleted):
                     self.parts.commits.commit(event.checkpoint_id, event.commits)
-                answer(event, self.parts.waiting)
+            self._requests.take_in([event for event in events if not isinstance(event, JobMustFail)])
         for checkpoint_id in self.parts.commits.close():
             coordinator.on_committed(checkpoint_id)
 
@@ -325,14 +326,12 @@ class JobMaster:
 
     # --- one attempt ------------------------------------------------------------------------------------------
 
-    def _run_attempt(self) -> JobStatus:
+    def _run_attempt(self) -> None:
+        """Raises what ends it."""
         loop = self.begin_attempt()
         while True:
-            status = self.step(loop)
-            if status is not None:
-                return status
-            if not loop.exhausted:
-                loop.pace()
+            self.step(loop)
+            loop.pace()
 
     def begin_attempt(self) -> EpochLoop:
         """Find slots, find what to start from, put the job on the runner. `step` then runs its epochs."""
@@ -400,29 +399,27 @@ class JobMaster:
         )
         steps.begin(FIRST_EPOCH)
         self.metrics.begin_attempt(graph, self.attempt, self.runner.task_managers)
-        return EpochLoop(self.parts, self.runner, graph, self.attempt, plans)
+        self._requests.feed(attempt_end.AttemptBegun())
+        return EpochLoop(self.parts, self._requests, self.runner, graph, self.attempt, plans)
 
-    def step(self, loop: EpochLoop) -> JobStatus | None:
-        """Carry out what was asked for and run one epoch; the job's final status if it was the last.
+    def step(self, loop: EpochLoop) -> None:
+        """Take in what was asked for and run one epoch.
 
         Raises:
-            Rescaled: `begin_rescaled_attempt`, then another attempt. Whatever the epoch failed with otherwise.
+            Stopped: the job is to end. BegunAnew: `begin_anew`, then another attempt. Whatever the epoch failed with otherwise.
         """
-        self._requests.handle()
-        status = loop.step()
-        if self.history.status in (JobStatus.INITIALIZING, JobStatus.RESTARTING):
+        self._requests.take()
+        loop.step()
+        if self._requests.state.stage is Stage.STARTING:
             self._running()
-        if status is None:
-            self._grow_back()
-        return status
+        self._grow_back()
 
     def _running(self) -> None:
         """The first epoch of an attempt has run: state is restored, records flow."""
         self.parts.steps.end()
         self.history.move(JobStatus.RUNNING, self._now())
-        operation = self.parts.exclusive
-        if operation is not None and operation.kind == "rescale" and "restarted" in operation.arguments:
-            self.parts.exclusive = None
+        operation = self._requests.rescale
+        if operation is not None:
             self.history.rescales.append(
                 Rescale(
                     timestamp=self._now(),
@@ -432,15 +429,14 @@ class JobMaster:
                     duration_ms=self._now() - operation.arguments["started"],
                 )
             )
-            operation.complete(result=self.parallelism)
+        self._requests.feed(attempt_end.FirstEpochRun(self.parallelism))
 
     def _grow_back(self) -> None:
         """Adaptive: slots have come back, so return to the parallelism the job wants."""
-        if self.parts.exclusive is None and not self._requests.is_taking_savepoint:
+        if self._requests.state.stage is Stage.RUNNING and self._requests.state.is_idle:
             parallelism = self.scheduler.can_grow_to(self.runner)
             if parallelism is not None:
-                operation = Operation("rescale", {"parallelism": parallelism, "trigger": "slots"})
-                self._requests.begin_rescale(operation)
+                self._requests.grow(parallelism)
 
     def _commit_environment(self, root: str = "") -> CommitEnvironment:
         return CommitEnvironment(self.checkpoints.storage.reader(root or None), self.runner.spark)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from penstock.jobmanager.checkpoints import JobCheckpoints
 from penstock.jobmanager.held_results import HeldResults
 from penstock.jobmanager.job_metrics import JobMetrics
-from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.settings import JobSettings
 from penstock.jobmanager.sinks import SinkCommits
 from penstock.jobmanager.source_coordinator import SourceCoordinator
@@ -38,16 +37,7 @@ class JobParts:
     sink: ResultSink
     steps: StartSteps
     sources: dict[str, SourceCoordinator] = field(default_factory=dict)
-    exclusive: Operation | None = None
-    """A stop or a rescale in progress: its snapshot is the last thing the attempt does."""
-    waiting: dict[str, Operation] = field(default_factory=dict)
-    """Savepoints and checkpoints that were asked for, by request id."""
     wake: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def ends_attempt(self) -> bool:
-        """The next snapshot is the last thing the attempt does; not so in the attempt that a rescale has begun."""
-        return self.exclusive is not None and "restarted" not in self.exclusive.arguments
 
 
 @dataclass

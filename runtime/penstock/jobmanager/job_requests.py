@@ -1,13 +1,24 @@
-"""What may interrupt a running job: requests of other threads, carried out between two epochs by the JobMaster's."""
+"""The shell around `attempt_end`: takes requests from other threads, feeds the machine, carries out what it says."""
 
 from __future__ import annotations
 
 import logging
 import queue
 import threading
+from collections.abc import Iterable
 
+from penstock.checkpoint.events import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    Event,
+    JobMustFail,
+    SavepointCompleted,
+    SavepointFailed,
+)
 from penstock.common.errors import PenstockError
 from penstock.common.job_status import JobStatus
+from penstock.jobmanager import attempt_end
+from penstock.jobmanager.attempt_end import Stage, State
 from penstock.jobmanager.job_history import JobHistory
 from penstock.jobmanager.job_parts import JobParts
 from penstock.jobmanager.requests import Operation
@@ -25,8 +36,21 @@ class Stopped(Exception):
         super().__init__(status.value)
 
 
+class BegunAnew(Exception):
+    """The attempt is over; another is to start at once from its last checkpoint. Nothing failed.
+
+    Args:
+        rescaled: as was asked for; otherwise the attempt was drained in vain.
+    """
+
+    def __init__(self, reason: str, *, rescaled: bool) -> None:
+        self.reason = reason
+        self.rescaled = rescaled
+        super().__init__(reason)
+
+
 class JobRequests:
-    """The queue of one job's requests, and what each of them does.
+    """The requests of one job that are not answered, and the machine that says what becomes of them.
 
     Args:
         done: set when the job has ended.
@@ -37,14 +61,16 @@ class JobRequests:
     def __init__(
         self, job_id: str, parts: JobParts, scheduler: JobScheduler, history: JobHistory, done: threading.Event
     ) -> None:
+        self.state = State()
         self._job_id = job_id
         self._parts = parts
         self._scheduler = scheduler
         self._history = history
         self._done = done
         self._queue: queue.SimpleQueue[Operation] = queue.SimpleQueue()
-        self._put_off: list[Operation] = []
-        """A savepoint that came with a rescale, or a rescale that came with a savepoint: the other one is done first."""
+        self._operations: dict[str, Operation] = {}
+        """Those that were fed to the machine and are not answered."""
+        self._begin_anew: attempt_end.BeginAnew | None = None
         self._insisting: threading.Thread | None = None
 
     # --- from other threads -----------------------------------------------------------------------------------
@@ -120,141 +146,198 @@ class JobRequests:
             committing,
         )
 
-    # --- from the JobMaster's thread --------------------------------------------------------------------------
+    # --- from the JobMaster's thread: events ------------------------------------------------------------------
+
+    def take(self) -> None:
+        """Feed the machine what was asked for since the last call; at any time, also while an epoch runs."""
+        while not self._queue.empty():
+            self._take(self._queue.get())
+
+    def _take(self, operation: Operation) -> None:
+        if operation.is_done:
+            return
+        request = attempt_end.Request(
+            operation.id,
+            operation.kind,
+            drain=bool(operation.arguments.get("drain")),
+            cancels=bool(operation.arguments.get("cancel")),
+        )
+        self._operations[operation.id] = operation
+        try:
+            refusal = self._refusal(operation)
+        except PenstockError as error:
+            refusal = str(error)
+        if operation.is_done:
+            del self._operations[operation.id]
+        else:
+            self.feed(attempt_end.Requested(request, refusal))
+
+    def _refusal(self, operation: Operation) -> str:
+        """Why it cannot be, in what the machine does not know of; a rescale that changes nothing is done at once."""
+        match operation.kind:
+            case "savepoint" | "stop":
+                self._parts.checkpoints.coordinator.check_savepoint_directory(
+                    operation.arguments.get("directory") or None
+                )
+            case "checkpoint" | "cancel" | "suspend":
+                pass
+            case "rescale":
+                return self._refuse_rescale(operation)
+            case other:
+                return f"unknown request {other!r}"
+        return ""
+
+    def _refuse_rescale(self, operation: Operation) -> str:
+        parallelism = int(operation.arguments["parallelism"])
+        is_running = self.state.stage is Stage.RUNNING and self.state.ending is None
+        # With slots that came back, operators that set a parallelism of their own may grow beyond the job's.
+        if is_running and parallelism == self._scheduler.parallelism and operation.arguments.get("trigger") != "slots":
+            self._set_wanted(operation)
+            operation.complete(result=parallelism)
+        return self._scheduler.refuse(parallelism, self.runner) or ""
+
+    def take_in(self, events: Iterable[Event]) -> None:
+        """What the coordinator says of checkpoints and savepoints.
+
+        Raises:
+            PenstockError: more checkpoints failed than are tolerated, or somebody else leads. All events were taken in.
+        """
+        failure: PenstockError | None = None
+        for event in events:
+            match event:
+                case CheckpointCompleted():
+                    self.feed(attempt_end.SnapshotComplete(event.checkpoint_id, event.requests))
+                case CheckpointAborted():
+                    self.feed(attempt_end.SnapshotAborted(event.checkpoint_id, event.reason, event.requests))
+                case SavepointCompleted():
+                    self.feed(attempt_end.SavepointDone(event.request_id, event.url))
+                case SavepointFailed():
+                    self.feed(attempt_end.SavepointDone(event.request_id, failure=str(event.error)))
+                case JobMustFail():
+                    failure = failure or event.error
+        if failure is not None:
+            raise failure
+
+    def feed(self, event: attempt_end.Event) -> None:
+        """Let the machine react, and carry out what it says; what ends the attempt waits for `settle`."""
+        before = self.state.describe()
+        if isinstance(event, attempt_end.AttemptFailed):
+            self._begin_anew = None
+        self.state, effects = attempt_end.react(self.state, event)
+        now = self.state.describe()
+        if now and now != before:
+            self._history.event(self._now(), now)
+        for effect in effects:
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: attempt_end.Effect) -> None:
+        match effect:
+            case attempt_end.Answer():
+                self._answer(effect)
+            case attempt_end.Ask():
+                self._ask_coordinator(effect.request)
+            case attempt_end.AskAgain():
+                for request in effect.requests:
+                    self._queue.put(self._operations.pop(request.id))
+                self._parts.wake.set()
+            case attempt_end.NoteParallelism():
+                self._set_wanted(self._operations[effect.id])
+            case attempt_end.BeginAnew():
+                self._begin_anew = effect
+            case attempt_end.EndJob():
+                if effect.status is JobStatus.CANCELED and not self._history.status.is_terminal_state():
+                    self._history.move(JobStatus.CANCELLING, self._now())
+
+    def _answer(self, answer: attempt_end.Answer) -> None:
+        operation = self._operations.pop(answer.id)
+        if answer.failure:
+            operation.fail(answer.failure)
+        elif operation.kind == "rescale":
+            operation.complete(result=self._scheduler.wanted if answer.result is None else answer.result)
+        else:
+            operation.complete(location=answer.location or None, result=answer.result)
+
+    def _ask_coordinator(self, request: attempt_end.Request) -> None:
+        coordinator, operation = self._parts.checkpoints.coordinator, self._operations[request.id]
+        if request.kind in ("savepoint", "stop"):
+            coordinator.trigger_savepoint(
+                operation.arguments.get("directory") or None,
+                is_final=request.kind == "stop",
+                drain=request.drain,
+                request_id=request.id,
+            )
+            return
+        if request.kind == "rescale":
+            operation.arguments |= {"old": self._scheduler.parallelism, "started": self._now()}
+        coordinator.trigger_checkpoint(request.id)
+
+    def _set_wanted(self, operation: Operation) -> None:
+        """A rescale has been asked for by somebody, not by slots that came back."""
+        if operation.arguments.get("trigger") != "slots":
+            self._scheduler.wanted = int(operation.arguments["parallelism"])
+
+    # --- from the JobMaster's thread: the life of an attempt --------------------------------------------------
 
     @property
     def is_ending(self) -> bool:
         """The job was asked to end, and will be by force."""
         return self._insisting is not None
 
-    def handle(self) -> None:
-        """Carry out what was asked for; between two epochs.
-
-        Raises:
-            Stopped: the job is to end.
-        """
-        self._requeue()
-        while not self._queue.empty():
-            operation = self._queue.get()
-            try:
-                self._carry_out(operation)
-            except PenstockError as error:
-                operation.fail(str(error))
-
-    def _requeue(self) -> None:
-        put_off, self._put_off = self._put_off, []
-        for operation in put_off:
-            self._queue.put(operation)
+    @property
+    def is_at_end_of_input(self) -> bool:
+        """Nobody asked for the end of the job: its input is over."""
+        return self.state.ending is None or self.state.ending.cause is attempt_end.Cause.INPUT
 
     @property
-    def is_taking_savepoint(self) -> bool:
-        """One was asked for and is not complete: the end of the attempt would be its end."""
-        return any(operation.kind == "savepoint" for operation in self._parts.waiting.values())
+    def rescale(self) -> Operation | None:
+        """That the attempt to come was begun for."""
+        ending = self.state.ending
+        if self.state.stage in (Stage.DOWN, Stage.STARTING) and ending is not None:
+            return self._operations.get(ending.id)
+        return None
 
-    def _carry_out(self, operation: Operation) -> None:
-        parts = self._parts
-        coordinator = parts.checkpoints.coordinator
-        match operation.kind:
-            case "cancel":
-                if parts.exclusive is not None:
-                    parts.exclusive.fail("the job was cancelled meanwhile")
-                parts.exclusive = operation
-                self._history.move(JobStatus.CANCELLING, self._now())
-                raise Stopped(JobStatus.CANCELED)
-            case "suspend":
-                raise Stopped(JobStatus.SUSPENDED)
-            case "savepoint" if parts.ends_attempt:
-                self._put_off.append(operation)
-            case "savepoint":
-                coordinator.trigger_savepoint(operation.arguments.get("directory") or None, request_id=operation.id)
-                parts.waiting[operation.id] = operation
-            case "checkpoint":
-                coordinator.trigger_checkpoint(operation.id)
-                parts.waiting[operation.id] = operation
-            case "stop":
-                if parts.exclusive is not None:
-                    operation.fail(f"a {parts.exclusive.kind} is in progress")
-                    return
-                coordinator.trigger_savepoint(
-                    operation.arguments.get("directory") or None,
-                    is_final=True,
-                    drain=bool(operation.arguments.get("drain")),
-                    request_id=operation.id,
-                )
-                parts.exclusive = operation
-            case "rescale":
-                self.begin_rescale(operation)
-            case other:
-                operation.fail(f"unknown request {other!r}")
+    def settle(self) -> None:
+        """Between two epochs, or when one was lost: see whether the attempt is over.
+
+        Raises:
+            Stopped: the job is to end.
+            BegunAnew: another attempt is to start at once.
+        """
+        if self.state.stage is Stage.ENDED and self.state.status is not None:
+            raise Stopped(self.state.status)
+        anew, self._begin_anew = self._begin_anew, None
+        if anew is not None:
+            raise BegunAnew(anew.reason, rescaled=anew.rescaled)
+
+    def settle_lost(self) -> None:
+        """While the epoch runs: it is of no use any more, and need not be waited for.
+
+        Raises:
+            BegunAnew: another attempt is to start at once.
+        """
+        if self._begin_anew is not None and self.state.stage is not Stage.ENDED:
+            self.settle()
 
     def handle_while_down(self) -> None:
-        """Between attempts there are no tasks: cancelling works, a new parallelism is noted, the rest is refused.
-
-        During a rescale that is over in a moment, savepoints and checkpoints wait for the attempt to come.
+        """Between attempts there are no tasks.
 
         Raises:
             Stopped: the job is to end.
         """
-        while not self._queue.empty():
-            operation = self._queue.get()
-            if operation.kind in ("cancel", "suspend"):
-                self._carry_out(operation)
-            elif operation.kind == "rescale":
-                refusal = self._scheduler.refuse(int(operation.arguments["parallelism"]), self.runner)
-                if refusal is not None:
-                    operation.fail(refusal)
-                    continue
-                self.set_wanted(operation)
-                operation.complete(result=self._scheduler.wanted)
-            elif self._parts.exclusive is not None and operation.kind in ("savepoint", "checkpoint"):
-                self._put_off.append(operation)
-            else:
-                operation.fail(f"the job is {self._history.status.value}; try again when it is RUNNING")
+        self.take()
+        if self.state.stage is Stage.ENDED:
+            self.settle()
 
-    def set_wanted(self, operation: Operation) -> None:
-        """A rescale has been asked for by somebody, not by slots that came back."""
-        if operation.arguments.get("trigger") != "slots":
-            self._scheduler.wanted = int(operation.arguments["parallelism"])
-
-    def begin_rescale(self, operation: Operation) -> None:
-        """Trigger the snapshot that the attempt ends with; a savepoint that is being taken comes first."""
-        parts, scheduler = self._parts, self._scheduler
-        parallelism = int(operation.arguments["parallelism"])
-        if parts.exclusive is not None:
-            operation.fail(f"a {parts.exclusive.kind} is in progress")
-            return
-        # With slots that came back, operators that set a parallelism of their own may grow beyond the job's.
-        if parallelism == scheduler.parallelism and operation.arguments.get("trigger") != "slots":
-            self.set_wanted(operation)
-            operation.complete(result=parallelism)
-            return
-        refusal = scheduler.refuse(parallelism, self.runner)
-        if refusal is not None:
-            operation.fail(refusal)
-            return
-        if self.is_taking_savepoint:
-            self._put_off.append(operation)
-            return
-        operation.arguments |= {"old": scheduler.parallelism, "started": self._now()}
-        parts.exclusive = operation
-        parts.checkpoints.coordinator.trigger_checkpoint(operation.id)
+    def grow(self, parallelism: int) -> None:
+        """Slots have come back: rescale to this parallelism."""
+        self._take(Operation("rescale", {"parallelism": parallelism, "trigger": "slots"}))
 
     def fail_all(self, status: JobStatus) -> None:
         """The job has ended: nobody waits in vain."""
-        ended = f"the job ended as {status.value}"
-        stopping = self._parts.exclusive
-        if stopping is not None and not stopping.is_done:
-            if stopping.kind in ("cancel", "stop") and status in (JobStatus.FINISHED, JobStatus.CANCELED):
-                stopping.complete(location=stopping.location)
-            else:
-                stopping.fail(ended)
-        for operation in self._parts.waiting.values():
-            if not operation.is_done:
-                operation.fail(ended)
         self._done.set()
-        self._requeue()
-        while not self._queue.empty():
-            self._queue.get().fail(ended)
+        self.take()
+        self.feed(attempt_end.JobOver(status))
+        self.take()  # also who came just now
 
     def _now(self) -> int:
         return self._parts.clock.now_ms()

@@ -6,11 +6,11 @@ protocol between all pairs; stopping the job with a savepoint and starting it ag
 
 The way lies between them. An attempt is cheap to begin while its processes stay, so a rescale is: one last snapshot, and
 another attempt from it with another graph.
-1. `JobRequests.begin_rescale` refuses what cannot be (`refuse`) before anything is given up, and asks for a checkpoint; from
-   then on the job is exclusive to the rescale. A savepoint that is being taken comes first.
+1. `JobRequests` refuses what cannot be (`refuse`) before anything is given up; then the rescale is what ends the attempt
+   (`attempt_end`), with a checkpoint as its last snapshot. A savepoint that is being taken comes first.
 2. The epoch that takes this checkpoint reads no input and its uploads are waited for. The job stands still until the manifest
-   is stored and `EpochLoop` raises `Rescaled`: from here on the new parallelism is the wanted one.
-3. `JobMaster.begin_rescaled_attempt` begins anew as after a failure, without a pause and without counting one: `place`,
+   is stored and `EpochLoop` raises `BegunAnew`: from here on the new parallelism is the wanted one.
+3. `JobMaster.begin_anew` begins anew as after a failure, without a pause and without counting one: `place`,
    next leader epoch, restore by key group, sources and operator state redistributed, commits of the snapshot carried out.
 4. When the first epoch has run, the request is answered.
 

@@ -137,6 +137,11 @@ class SinkCommits:
         """Name of the sink whose commit is being carried out now; empty: none is. From any thread."""
         return self._committing
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is left to be committed, and `take_confirmed` has told of all of it."""
+        return not self._running
+
     def take_confirmed(self) -> list[int]:
         """Checkpoints whose commits have been carried out since the last call.
 

@@ -9,11 +9,12 @@ from penstock.common import options
 from penstock.common.errors import ClusterError
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
-from penstock.jobmanager.epoch_loop import EpochLoop, Rescaled
+from penstock.jobmanager.epoch_loop import EpochLoop
 from penstock.jobmanager.failures import JobFailed, failure_of
 from penstock.jobmanager.in_process import InProcessRunner
 from penstock.jobmanager.job_master import JobMaster
 from penstock.jobmanager.job_parts import JobMasterOptions, ResultSink
+from penstock.jobmanager.job_requests import BegunAnew, Stopped
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.settings import JobSettings
 from penstock.testing.outputs import Outputs
@@ -155,19 +156,19 @@ class JobDriver:
     def _step(self) -> None:
         master = self.master
         try:
-            status = master.step(self._loop)
-        except Rescaled:
-            master.begin_rescaled_attempt()
+            master.step(self._loop)
+        except BegunAnew as anew:
+            master.begin_anew(anew)
             self._begin_attempt()
+        except Stopped as stopped:
+            self.end(stopped.status)
         except Exception as error:
             if isinstance(error, JobFailed) and error.failure.kind == CrashMarkReached.__name__:
                 self.restart(error.failure.message)
             else:
                 self._fail_over(error)
         else:
-            if status is not None:
-                self.end(status)
-            elif master.checkpoints.coordinator.is_in_progress:
+            if master.checkpoints.coordinator.is_in_progress:
                 time.sleep(PAUSE_S)
 
     def _fail_over(self, error: Exception) -> None:

@@ -1,0 +1,528 @@
+"""Who ends an attempt, and how: one pure state machine. The JobMaster's thread feeds it events and carries out its effects.
+
+The problem. An attempt ends because somebody asks for it (stop, rescale, cancel, suspend), because the input is over, or
+because something fails; all of it may come at one barrier, and at every step of one another. What ends an attempt in order
+takes a *last snapshot* and then waits: for its manifest, for the copy of its savepoint, for commits. Meanwhile others ask,
+storage refuses, slots are lost. Every request must be answered exactly once, and the job must end or go on.
+
+The way. At most one *ending* is in progress. It goes through stages, and only this module moves it on:
+
+    stage       | epochs            | leaves it when
+    ------------|-------------------|----------------------------------------------------------------------------------
+    DOWN        | none, no tasks    | an attempt begins → STARTING
+    STARTING    | the first         | it has run → RUNNING
+    RUNNING     | read              | stop, rescale, end of input → PLANNED
+    PLANNED     | read ¹            | what was asked for before is answered → SNAPSHOT
+    SNAPSHOT    | read ¹, then last | the last snapshot's barrier is reached → STANDING
+    STANDING    | none              | complete → EXPORTING (stop), COMMITTING (end of input), DOWN (rescale); aborted → see below
+    EXPORTING   | none              | the savepoint is copied → COMMITTING; that fails → RUNNING, or DOWN after a drain
+    COMMITTING  | none              | every commit is carried out → ENDED
+    ENDED       | none              | never; `JobOver` answers whoever is left
+
+    ¹ without reading at the end of the input, and after the final watermark of a drain was sent
+
+    event           | DOWN ²          | RUNNING        | PLANNED … COMMITTING                                 | ENDED
+    ----------------|-----------------|----------------|------------------------------------------------------|------
+    savepoint,      | refused; after  | taken          | deferred: after it, if it fails; at the end of the   | at
+    checkpoint      | a rescale: wait |                | input taken, until the last snapshot is triggered    | the
+    stop            | as above        | PLANNED        | of a stop: refused; of a rescale, or a last snapshot | job's
+                    |                 |                | at the end of the input: deferred                    | end
+    rescale         | noted           | PLANNED        | as stop, but refused by a rescale, too               |
+    cancel, suspend | ENDED           | ENDED          | ENDED; the stop or rescale fails                     |
+    end of input    | -               | PLANNED        | noted, for when the ending fails                     |
+    snapshot failed | -               | -              | stop, rescale: fail, RUNNING; after a drain DOWN;    | -
+                    |                 |                | end of input: SNAPSHOT, once more                    |
+    number taken    | -               | -              | SNAPSHOT: the next number, nobody's failure          | -
+    attempt failed  | DOWN            | DOWN           | DOWN; the stop or rescale fails, savepoints, too     | -
+
+    ² STARTING: deferred, until the first epoch has run
+
+A drain sends the final watermark before its snapshot: windows have fired, all later records would be late. Its attempt is
+never gone on with: if the stop fails the job restarts from the last checkpoint, which is none of the drained state, because the
+manifest of that is stored after everything else of the stop has succeeded (docs/checkpoint-protocol.md, 5).
+
+What holds, and is tested over all states and events: a request is in exactly one place (open, deferred, the ending's, a
+cancel's) until one `Answer`; no stage but RUNNING and PLANNED waits for epochs of an ordinary kind; cancel and suspend lead to
+ENDED from every stage. Prior art: the states of Flink's AdaptiveScheduler (Executing, StopWithSavepoint, Restarting, Canceling).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from penstock.common.job_status import JobStatus
+
+
+class Stage(Enum):
+    """Where an attempt stands; the values are for people."""
+
+    DOWN = "no tasks run"
+    STARTING = "restoring"
+    RUNNING = "running"
+    PLANNED = "waiting for what was asked for before"
+    SNAPSHOT = "taking the last snapshot"
+    STANDING = "storing the last snapshot"
+    EXPORTING = "copying the savepoint"
+    COMMITTING = "committing the sinks"
+    ENDED = "ending"
+
+
+class Cause(Enum):
+    """What ends the attempt in order."""
+
+    STOP = "stop"
+    RESCALE = "rescale"
+    INPUT = "end of input"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for. `kind`: savepoint, checkpoint, stop, rescale, cancel, suspend."""
+
+    id: str
+    kind: str
+    drain: bool = False
+    """stop: send the final watermark first."""
+    cancels: bool = False
+    """stop: the job's final status is CANCELED."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The one ending in progress. `checkpoint`: number of its last snapshot, 0 = no epoch was given it."""
+
+    cause: Cause
+    request: Request | None = None
+    checkpoint: int = 0
+    is_drained: bool = False
+    """The final watermark of a drain was sent, or may have been."""
+    location: str = ""
+    """Of its savepoint, once that is complete."""
+
+    @property
+    def id(self) -> str:
+        return self.request.id if self.request is not None else ""
+
+
+@dataclass(frozen=True)
+class State:
+    """All that is known of an attempt's end."""
+
+    stage: Stage = Stage.DOWN
+    ending: Ending | None = None
+    open: tuple[Request, ...] = ()
+    """Savepoints and checkpoints that the coordinator was asked for."""
+    deferred: tuple[Request, ...] = ()
+    """Wait until the ending has failed or the job has ended."""
+    cancels: tuple[Request, ...] = ()
+    """Cancel and suspend, answered when the job is over."""
+    input_ended: bool = False
+    status: JobStatus | None = None
+    """ENDED: the job's final status."""
+    is_over: bool = False
+    """Everything is tidied up, and whoever asks now is told so at once."""
+
+    @property
+    def stands_still(self) -> bool:
+        """No epoch may run: what was read after the last snapshot would be read again."""
+        return self.stage in (Stage.STANDING, Stage.EXPORTING, Stage.COMMITTING, Stage.ENDED)
+
+    @property
+    def reads(self) -> bool:
+        """Epochs read their sources."""
+        return self.ending is None or not (self.ending.cause is Cause.INPUT or self.ending.is_drained)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing was asked for that is not answered."""
+        return self.ending is None and not (self.open or self.deferred or self.cancels)
+
+    def describe(self) -> str:
+        """For people: what ends the attempt, and how far that has come; empty: nothing does.
+
+        >>> State(Stage.EXPORTING, Ending(Cause.STOP, Request("1", "stop"))).describe()
+        'stop: copying the savepoint'
+        """
+        if self.ending is None or self.stage in (Stage.DOWN, Stage.ENDED):
+            return ""
+        return f"{self.ending.cause.value}: {self.stage.value}"
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Requested:
+    """Somebody asks. `refusal`: why it cannot be, as far as the shell can tell."""
+
+    request: Request
+    refusal: str = ""
+
+
+@dataclass(frozen=True)
+class InputEnded:
+    """Every source was read to its end."""
+
+
+@dataclass(frozen=True)
+class AttemptBegun:
+    """The tasks are started; the first epoch is to follow."""
+
+
+@dataclass(frozen=True)
+class FirstEpochRun:
+    """State is restored, records flow. `result`: of the rescale that began the attempt."""
+
+    result: int = 0
+
+
+@dataclass(frozen=True)
+class LastSnapshotSent:
+    """An epoch was given the last snapshot."""
+
+    checkpoint: int
+
+
+@dataclass(frozen=True)
+class BarrierReached:
+    """The epoch with this snapshot has ended."""
+
+    checkpoint: int
+
+
+@dataclass(frozen=True)
+class SnapshotComplete:
+    """A checkpoint is complete; `requests`: ids of those who asked for it."""
+
+    checkpoint: int
+    requests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SnapshotAborted:
+    """A checkpoint was given up, and `requests` with it. Who asked for it and is not among them is served by the next one."""
+
+    checkpoint: int
+    reason: str
+    requests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SavepointDone:
+    """A savepoint is copied (`location`), or failed."""
+
+    id: str
+    location: str = ""
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class CommitsDone:
+    """Nothing that a complete checkpoint promised is left to be committed."""
+
+
+@dataclass(frozen=True)
+class AttemptFailed:
+    """Another attempt follows."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class JobOver:
+    """The job has ended, or was left, with this status; everything is tidied up."""
+
+    status: JobStatus
+
+
+Event = (
+    Requested
+    | InputEnded
+    | AttemptBegun
+    | FirstEpochRun
+    | LastSnapshotSent
+    | BarrierReached
+    | SnapshotComplete
+    | SnapshotAborted
+    | SavepointDone
+    | CommitsDone
+    | AttemptFailed
+    | JobOver
+)
+
+
+# --- effects ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The one answer of a request. `failure` empty: it succeeded."""
+
+    id: str
+    failure: str = ""
+    location: str = ""
+    result: int | None = None
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Have the coordinator take this savepoint or checkpoint, or the last snapshot of this stop or rescale."""
+
+    request: Request
+
+
+@dataclass(frozen=True)
+class AskAgain:
+    """What was deferred has its turn: ask anew."""
+
+    requests: tuple[Request, ...]
+
+
+@dataclass(frozen=True)
+class NoteParallelism:
+    """The next attempt is to have what this rescale asks for."""
+
+    id: str
+
+
+@dataclass(frozen=True)
+class BeginAnew:
+    """Nothing has failed, but another attempt is to start at once from the last checkpoint. `rescaled`: as was asked for."""
+
+    reason: str
+    rescaled: bool = False
+
+
+@dataclass(frozen=True)
+class EndJob:
+    """Leave the job with this status, as soon as the epoch that runs has ended or is lost."""
+
+    status: JobStatus
+
+
+Effect = Answer | Ask | AskAgain | NoteParallelism | BeginAnew | EndJob
+Reaction = tuple[State, tuple[Effect, ...]]
+
+
+_BEFORE = (Stage.DOWN, Stage.STARTING)
+"""No epoch has run yet that could be ended."""
+
+# --- the machine ------------------------------------------------------------------------------------------------------
+
+
+def react(state: State, event: Event) -> Reaction:
+    """What becomes of the attempt, and what is to be done."""
+    after, effects = _REACTIONS[type(event)](state, event)
+    return _proceed(after, effects)
+
+
+def _proceed(state: State, effects: tuple[Effect, ...]) -> Reaction:
+    """What follows without another event: the end of the input has its turn, a planned ending its snapshot."""
+    if state.stage is Stage.RUNNING and state.input_ended and state.ending is None:
+        state = replace(state, stage=Stage.PLANNED, ending=Ending(Cause.INPUT))
+    if state.stage is Stage.PLANNED and not state.open and (ending := state.ending) is not None:
+        state = replace(state, stage=Stage.SNAPSHOT)
+        if ending.request is not None:
+            effects = (*effects, Ask(ending.request))
+    return state, effects
+
+
+def _on_requested(state: State, event: Requested) -> Reaction:
+    request = event.request
+    if state.is_over:
+        assert state.status is not None
+        return state, (Answer(request.id, f"the job ended as {state.status.value}"),)
+    if state.stage is Stage.ENDED:
+        return replace(state, deferred=(*state.deferred, request)), ()
+    if request.kind in ("cancel", "suspend"):
+        return _leave(state, request)
+    if event.refusal:
+        return state, (Answer(request.id, event.refusal),)
+    if state.stage is Stage.DOWN:
+        return _on_requested_while_down(state, request)
+    if state.stage is Stage.STARTING:
+        return replace(state, deferred=(*state.deferred, request)), ()
+    ending = state.ending
+    if ending is not None and ending.cause is Cause.INPUT and not ending.checkpoint:
+        # The last snapshot is not on its way: whoever asks comes before the end of the input.
+        state, ending = replace(state, stage=Stage.RUNNING, ending=None), None
+    if ending is None:
+        if request.kind in ("savepoint", "checkpoint"):
+            return replace(state, open=(*state.open, request)), (Ask(request),)
+        return replace(state, stage=Stage.PLANNED, ending=Ending(Cause(request.kind), request)), ()
+    is_refused = request.kind in ("stop", "rescale") and (
+        ending.cause is Cause.STOP or (ending.cause is Cause.RESCALE and request.kind == "rescale")
+    )
+    if is_refused:
+        return state, (Answer(request.id, f"a {ending.cause.value} is in progress"),)
+    return replace(state, deferred=(*state.deferred, request)), ()
+
+
+def _on_requested_while_down(state: State, request: Request) -> Reaction:
+    if request.kind == "rescale":
+        return state, (NoteParallelism(request.id), Answer(request.id))
+    if state.ending is not None:  # a rescale, over in a moment
+        return replace(state, deferred=(*state.deferred, request)), ()
+    return state, (Answer(request.id, "the job is not running; try again when it is RUNNING"),)
+
+
+def _leave(state: State, request: Request) -> Reaction:
+    status = JobStatus.CANCELED if request.kind == "cancel" else JobStatus.SUSPENDED
+    word = "cancelled" if request.kind == "cancel" else "suspended"
+    effects: list[Effect] = []
+    if state.ending is not None and state.ending.request is not None:
+        effects.append(Answer(state.ending.id, f"the job was {word} meanwhile{_saved(state.ending)}"))
+    state = replace(state, stage=Stage.ENDED, ending=None, cancels=(*state.cancels, request), status=status)
+    return state, (*effects, EndJob(status))
+
+
+def _saved(ending: Ending) -> str:
+    return f"; its savepoint is complete: {ending.location}" if ending.location else ""
+
+
+def _on_input_ended(state: State, _: InputEnded) -> Reaction:
+    return (state if state.stage in _BEFORE else replace(state, input_ended=True)), ()
+
+
+def _on_begun(state: State, _: AttemptBegun) -> Reaction:
+    return (replace(state, stage=Stage.STARTING) if state.stage is Stage.DOWN else state), ()
+
+
+def _on_first_epoch(state: State, event: FirstEpochRun) -> Reaction:
+    if state.stage not in _BEFORE:
+        return state, ()
+    effects: tuple[Effect, ...] = ()
+    if state.ending is not None:
+        effects = (Answer(state.ending.id, result=event.result),)
+    return _go_on(replace(state, stage=Stage.RUNNING), effects)
+
+
+def _on_last_snapshot_sent(state: State, event: LastSnapshotSent) -> Reaction:
+    ending = state.ending
+    if state.stage is not Stage.SNAPSHOT or ending is None:
+        return state, ()
+    drains = ending.request is not None and ending.request.drain
+    ending = replace(ending, checkpoint=event.checkpoint, is_drained=ending.is_drained or drains)
+    return replace(state, ending=ending), ()
+
+
+def _on_barrier(state: State, event: BarrierReached) -> Reaction:
+    if state.stage is Stage.SNAPSHOT and state.ending is not None and state.ending.checkpoint == event.checkpoint:
+        return replace(state, stage=Stage.STANDING), ()
+    return state, ()
+
+
+def _on_complete(state: State, event: SnapshotComplete) -> Reaction:
+    effects: tuple[Effect, ...] = tuple(
+        Answer(request.id, result=event.checkpoint) for request in state.open if request.id in event.requests
+    )
+    state = replace(state, open=tuple(request for request in state.open if request.id not in event.requests))
+    ending = state.ending
+    if ending is None or not ending.checkpoint or ending.checkpoint != event.checkpoint:
+        return state, effects
+    if ending.cause is Cause.RESCALE:
+        down = replace(state, stage=Stage.DOWN, input_ended=False)
+        begin = BeginAnew("the job was rescaled meanwhile: ask again", rescaled=True)
+        return down, (*effects, NoteParallelism(ending.id), begin)
+    stage = Stage.EXPORTING if ending.cause is Cause.STOP and not ending.location else Stage.COMMITTING
+    return replace(state, stage=stage), effects
+
+
+def _on_aborted(state: State, event: SnapshotAborted) -> Reaction:
+    effects: tuple[Effect, ...] = tuple(
+        Answer(request.id, event.reason) for request in state.open if request.id in event.requests
+    )
+    state = replace(state, open=tuple(request for request in state.open if request.id not in event.requests))
+    ending = state.ending
+    if ending is None or state.stage in (*_BEFORE, Stage.ENDED):
+        return state, effects
+    if ending.id and ending.id in event.requests:
+        return _ending_failed(state, f"the snapshot failed, the job goes on unchanged: {event.reason}", effects)
+    if ending.checkpoint and ending.checkpoint == event.checkpoint:
+        # Its number was taken, or the end of the input is tried again. A stop whose savepoint has failed is told of by that.
+        return replace(state, stage=Stage.SNAPSHOT, ending=replace(ending, checkpoint=0)), effects
+    return state, effects
+
+
+def _on_savepoint_done(state: State, event: SavepointDone) -> Reaction:
+    ending = state.ending
+    if any(request.id == event.id for request in state.open):
+        answer = Answer(event.id, event.failure, event.location)
+        return replace(state, open=tuple(request for request in state.open if request.id != event.id)), (answer,)
+    if ending is None or ending.id != event.id or state.stage in (*_BEFORE, Stage.ENDED):
+        return state, ()
+    if event.failure:
+        return _ending_failed(state, f"the savepoint failed, the job goes on: {event.failure}", ())
+    # Of a drain the savepoint is complete before the checkpoint is.
+    stage = Stage.COMMITTING if state.stage is Stage.EXPORTING else state.stage
+    return replace(state, stage=stage, ending=replace(ending, location=event.location)), ()
+
+
+def _ending_failed(state: State, reason: str, effects: tuple[Effect, ...]) -> Reaction:
+    assert state.ending is not None
+    effects = (*effects, Answer(state.ending.id, reason))
+    if state.ending.is_drained:
+        begin = BeginAnew("the job goes back to before it was drained, because the stop failed")
+        return replace(state, stage=Stage.DOWN, ending=None, input_ended=False), (*effects, begin)
+    return _go_on(replace(state, stage=Stage.RUNNING), effects)
+
+
+def _go_on(state: State, effects: tuple[Effect, ...]) -> Reaction:
+    again = (AskAgain(state.deferred),) if state.deferred else ()
+    return replace(state, ending=None, deferred=()), (*effects, *again)
+
+
+def _on_commits_done(state: State, _: CommitsDone) -> Reaction:
+    if state.stage is not Stage.COMMITTING:
+        return state, ()
+    assert state.ending is not None
+    request = state.ending.request
+    status = JobStatus.CANCELED if request is not None and request.cancels else JobStatus.FINISHED
+    return replace(state, stage=Stage.ENDED, status=status), (EndJob(status),)
+
+
+def _on_attempt_failed(state: State, event: AttemptFailed) -> Reaction:
+    if state.stage is Stage.ENDED:
+        return state, ()
+    told = f"the job failed meanwhile: {event.reason}"
+    lost = [Answer(request.id, told) for request in (*state.open, *state.deferred)]
+    if state.ending is not None and state.ending.request is not None:
+        lost.append(Answer(state.ending.id, told + _saved(state.ending)))
+    return State(), tuple(lost)
+
+
+def _on_over(state: State, event: JobOver) -> Reaction:
+    if state.is_over:
+        return state, ()
+    told = f"the job ended as {event.status.value}"
+    effects: list[Effect] = []
+    ending = state.ending
+    if ending is not None and ending.request is not None:
+        is_done = state.stage is Stage.ENDED and ending.location and event.status is state.status
+        failure = "" if is_done else told + _saved(ending)
+        effects.append(Answer(ending.id, failure, ending.location if is_done else ""))
+    for request in (*state.cancels, *state.deferred):
+        is_so = request.kind == "cancel" and event.status is JobStatus.CANCELED
+        is_so = is_so or (request.kind == "suspend" and event.status is JobStatus.SUSPENDED)
+        effects.append(Answer(request.id, "" if is_so else told))
+    effects += [Answer(request.id, told) for request in state.open]
+    return State(Stage.ENDED, status=event.status, is_over=True), tuple(effects)
+
+
+_REACTIONS: dict[type[Event], Callable[[State, Any], Reaction]] = {
+    Requested: _on_requested,
+    InputEnded: _on_input_ended,
+    AttemptBegun: _on_begun,
+    FirstEpochRun: _on_first_epoch,
+    LastSnapshotSent: _on_last_snapshot_sent,
+    BarrierReached: _on_barrier,
+    SnapshotComplete: _on_complete,
+    SnapshotAborted: _on_aborted,
+    SavepointDone: _on_savepoint_done,
+    CommitsDone: _on_commits_done,
+    AttemptFailed: _on_attempt_failed,
+    JobOver: _on_over,
+}
