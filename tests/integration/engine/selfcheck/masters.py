@@ -15,16 +15,28 @@ from tests.integration.engine.selfcheck.driver import PATIENCE_S, ROOT
 
 
 class Master:
-    """One JobManager process with its driver JVM and workers. Use as a context manager: it ends what is left of it."""
+    """One JobManager process with its driver JVM and workers. Use as a context manager: it ends what is left of it.
 
-    def __init__(self, argument: str, log: Path) -> None:
+    Args:
+        argument: JSON for `module`, which is run.
+        environment: beside this process's.
+    """
+
+    def __init__(
+        self,
+        argument: str,
+        log: Path,
+        *,
+        module: str = "tests.integration.engine.selfcheck.main",
+        environment: dict[str, str] | None = None,
+    ) -> None:
         self.log = log
         self._out: IO[bytes] = log.open("ab")
         path = os.pathsep.join([str(ROOT / "runtime"), str(ROOT)])
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.engine.selfcheck.main", argument],
+            [sys.executable, "-m", module, argument],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": path, **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=self._out,
             stderr=subprocess.STDOUT,
@@ -37,14 +49,18 @@ class Master:
     def __exit__(self, *error: object) -> None:
         self.note()
         self.kill()
-        for process in self._below.values():
-            if processes.is_alive(process):
-                processes.kill(process.pid)
+        for process in self.left:
+            processes.kill(process.pid)
         self._out.close()
 
     def note(self) -> None:
         """Remember the processes below it: when it is gone they are nobody's children."""
         self._below |= {p.pid: p for p in processes.descendants([self.process.pid])}
+
+    @property
+    def left(self) -> list[processes.Process]:
+        """Those of the noted processes that still live."""
+        return [process for process in self._below.values() if processes.is_alive(process)]
 
     def kill(self) -> None:
         """SIGKILL the JobManager's process, and nothing else."""
