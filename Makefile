@@ -25,7 +25,7 @@ test: $(STAMP) ## the default tests (under 15 minutes); with jobs on a real Kube
 test-spark: $(STAMP) ## changes and faults on clusters of real Spark processes, and a short soak
 	@$(BIN)/python -m pytest -q -m "spark and (slow or chaos)" tests
 
-test-soak: $(STAMP) ## a short soak: random faults on real Spark and a real S3 server, both runners
+test-soak: $(STAMP) ## a short soak: every kind of fault once, on real Spark and a real S3 server, both runners (root, Linux)
 	@$(BIN)/python -m pytest -q -m chaos tests
 
 test-api: $(STAMP) ## the CRDs under kubectl, and the chart's rights, on a real API server without pods

@@ -1,275 +1,287 @@
 """Random faults at random moments, on a job that checks itself: no loss, no duplicate, ever.
 
-    python -m tests.chaos.soak --minutes 30 --seed 7 --runner batched
+    python -m tests.chaos.soak --minutes 40 --seed 7
+    python -m tests.chaos.soak --minutes 5 --runner pipelined --backend rocksdb --json soak.json
 
-The JobManager is a process of its own, so it is hurt like everything else. Faults: an exception in the user's function;
-SIGKILL of a Python worker, an executor, a Spark worker, the JobManager; a JobManager that stands still and comes back when
-another has taken over; live rescales and savepoints in between; with `--s3`, the store away for up to 30 seconds. The seed is
-printed; it fixes what is done and when, as far as a machine of many processes can be fixed.
+Without `--runner` and `--backend` all four pairs take their turns, each for its share of the time. The JobManager is a process
+of its own and is hurt like everything else; storage is a real S3 server behind a proxy. The catalogue of faults is
+`tests.chaos.faults`. The next fault is done as soon as the job has come further than it was after the last one: a later
+checkpoint is complete, with later records in it; some are done while it still recovers. Every kind comes a least number of
+times; beyond that chance decides. The seed is printed; it fixes what is done and in which order, as far as a machine of many
+processes can be fixed.
+
+At the end the output is read back and compared with what must be in it, and everything is told as JSON.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
+import os
 import random
 import shutil
 import sys
 import tempfile
+import threading
 import time
 import uuid
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
-from penstock.cli.client import RestClient
 from penstock.common.errors import PenstockError
-from tests.integration.engine.selfcheck import processes
-from tests.integration.engine.selfcheck.driver import configuration, settings_for
-from tests.integration.engine.selfcheck.job import Plan
-from tests.integration.engine.selfcheck.main import REST, argument
-from tests.integration.engine.selfcheck.masters import Master, latest_checkpoint
-from tests.integration.engine.selfcheck.output import problems_of
+from tests.chaos.faults import Fault, Faults
+from tests.chaos.job import Orders, SoakPlan
+from tests.chaos.left_behind import folders_left, memory, objects_left, processes_left
+from tests.chaos.report import Report, dumps, total_of
+from tests.chaos.running_job import Progress, RunningJob
+from tests.chaos.storage_proxy import StorageProxy
+from tests.chaos.verdict import problems_of
 from tools.s3server import S3Server
 
-RATE = 1_000
+RATE = 500.0
 """Records per second."""
-READING = 0.5
-"""Part of the time in which the job reads, between what is done to it; the rest of its records are read in peace at the end."""
-STUCK_S = 240.0
-"""A job that completes no checkpoint for that long does not make progress any more."""
-PARALLELISMS = (1, 2, 3, 4)
-AWAY_S = 30.0
-"""The store is away for that long at most."""
-
-
-@dataclass
-class Report:
-    """What was done, and what came of it."""
-
-    seed: int
-    faults: Counter[str] = field(default_factory=Counter)
-    recoveries: dict[str, list[float]] = field(default_factory=dict)
-    """Seconds from a fault to the next completed checkpoint."""
-    problems: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        lines = [f"seed {self.seed}: {sum(self.faults.values())} faults"]
-        for name, times in sorted(self.recoveries.items()):
-            times = sorted(times)
-            lines.append(
-                f"  {name}: {self.faults[name]} times, next checkpoint after {times[len(times) // 2]:.1f} s in the "
-                f"median, {times[-1]:.1f} s at most"
-            )
-        return "\n".join([*lines, *(self.problems or ["  exactly once"])])
+KEYS = 20
+OVERLAPS = 0.35
+"""Part of the faults that have another one beside them."""
+RUNNERS = ("pipelined", "batched")
+BACKENDS = ("rocksdb", "hashmap")
+_SLACK_S = 600.0
+"""For that much longer than the faults may be done there is input."""
+_END_S = 400.0
+_TRIES = 4
+"""How often a kind that must come is tried until it takes effect."""
 
 
 class Soak:
-    """One run.
+    """One run of one job.
 
     Args:
-        seconds: how long faults are done; the job then reads on to its end.
-        pause_s: between the recovery from one fault and the next fault: at least, at most.
-        folder: for logs, checkpoints and output; what it holds is left when something went wrong.
-        s3: a started server, for checkpoints and output; it is taken away now and then.
+        seconds: how long faults are done at most; the job then reads on to its end.
+        folder: for logs and temporary files; what it holds is left when something went wrong.
+        s3: a started server; `proxy` is in front of it.
+        once: every kind once, and then the end.
+        wanted: the end after so many faults; None: when the time is over.
+        kinds: names of those that are done; None: all but those in `without`.
     """
 
     def __init__(
         self,
         runner: str,
+        backend: str,
         seed: int,
         seconds: float,
         folder: Path,
-        pause_s: tuple[float, float] = (0.2, 4.0),
-        s3: S3Server | None = None,
-        backend: str = "hashmap",
+        s3: S3Server,
+        proxy: StorageProxy,
+        *,
+        once: bool = False,
+        wanted: int | None = None,
+        kinds: set[str] | None = None,
+        without: Collection[str] = (),
     ) -> None:
         self.random = random.Random(seed)
         self.seconds = seconds
-        self.folder = folder
-        self.pause_s = pause_s
-        self.job_id = uuid.UUID(int=self.random.getrandbits(128)).hex
-        self.s3 = s3
-        bucket = f"soak-{self.job_id[:12]}"
-        if s3 is not None:
-            s3.create_bucket(bucket)
-        self.storage = folder if s3 is None else s3.root / "data" / bucket
-        """Where checkpoints can be looked at; the S3 server keeps objects as files."""
-        root = f"file://{folder}" if s3 is None else f"s3://{bucket}"
-        self.output = f"{root}/output"
-        keys = 20
-        self.crash_when = folder / "raise"
-        records = int(RATE * seconds * READING)
-        self.plan = Plan(per_key=max(100, records // keys), keys=keys, rate=RATE, crash_when=str(self.crash_when))
-        self.settings = {
-            **configuration(runner, root),
-            **({} if s3 is None else settings_for(s3)),
-            "rest.port": "0",
-            "restart-strategy.fixed-delay.attempts": "1000000",
-            "state.backend.type": backend,
-        }
-        self.report = Report(seed)
-        self._masters: list[Master] = []
-        self._faults: list[tuple[str, Callable[[], bool], int]] = [
-            ("exception", self._raise, 2),
-            ("python worker", self._kill_python_worker, 5),
-            ("executor", self._kill_executor, 4),
-            ("Spark worker", self._kill_worker, 2),
-            ("JobManager", self._kill_master, 1),
-            ("zombie JobManager", self._zombie, 1),
-            ("rescale", self._rescale, 3),
-            ("savepoint", self._savepoint, 1),
-            *([] if s3 is None else [("store away", self._store_away, 2)]),
+        self.wanted = wanted
+        self.once = once
+        orders = folder / "orders"
+        orders.mkdir(parents=True)
+        self.plan = SoakPlan(int(RATE * (seconds + _SLACK_S)) // KEYS, str(orders), RATE, KEYS)
+        job_id = uuid.UUID(int=self.random.getrandbits(128)).hex
+        self.job = RunningJob(self.plan, runner, backend, job_id, folder, s3, proxy)
+        self.faults = Faults(self.job, random.Random(self.random.getrandbits(64)), without)
+        self.kinds = [
+            fault for fault in self.faults.faults if fault.name in (kinds or {fault.name}) and fault.name not in without
         ]
-
-    @property
-    def master(self) -> Master:
-        """The JobManager that leads, or is about to."""
-        return self._masters[-1]
+        self.report = Report(seed, runner, backend)
+        self._deck = self._shuffled()
+        self._tries = dict.fromkeys((fault.name for fault in self.kinds), 0)
 
     def run(self) -> Report:
-        print(f"seed {self.report.seed}, {self.plan.total} records, {self.folder}", flush=True)
+        report, job = self.report, self.job
+        print(f"seed {report.seed}, {report.runner}, {report.backend}, {job.folder}", flush=True)
+        report.load.append(round(os.getloadavg()[0], 1))
+        began = time.monotonic()
         try:
-            self._start()
-            self._await_checkpoint(3)
-            until = time.monotonic() + self.seconds
-            while time.monotonic() < until and self.master.process.poll() is None:
-                time.sleep(self.random.uniform(*self.pause_s))
-                self._hurt()
+            job.start()
+            job.await_progress(Progress(0, 0, 0))
+            report.memory_mb["start"] = memory(job)
+            self._hurt(time.monotonic() + self.seconds)
+            report.memory_mb["end"] = memory(job)
             self._finish()
-            self.report.problems += problems_of(
-                self.plan, self.output, None if self.s3 is None else self.s3.storage_options()
-            )
+            report.problems += problems_of(self.plan, job.output, job.s3.storage_options())
+            report.left_behind["storage"] = objects_left(job)
+            report.left_behind["processes"] = processes_left(job)
+            report.left_behind["temporary folders"] = folders_left(job)
         except (AssertionError, PenstockError) as error:
-            self.report.problems.append(str(error))
+            report.problem(str(error))
         finally:
-            for master in self._masters:
-                master.__exit__()
-        return self.report
+            self.faults.strangers.hang_up()
+            job.close()
+        report.seconds = time.monotonic() - began
+        report.load.append(round(os.getloadavg()[0], 1))
+        report.attempts_failed = job.failovers
+        report.details |= {
+            "connections of strangers": self.faults.connections,
+            "requests of storage": job.proxy.requests,
+            "requests of storage disturbed": {disorder.name: count for disorder, count in job.proxy.done.items()},
+            "requests answered": self.faults.requests.answers,
+            "starts refused": job.starts_refused,
+            "kinds not done": [fault.name for fault in self.kinds if not report.faults[fault.name]],
+        }
+        return report
 
-    def _start(self) -> None:
-        log = self.folder / f"jobmanager-{len(self._masters)}.log"
-        self._masters.append(Master(argument(self.plan, self.output, self.settings, self.job_id), log))
+    # --- which fault ------------------------------------------------------------------------------------------
+
+    def _shuffled(self) -> list[Fault]:
+        """What must come."""
+        deck = [fault for fault in self.kinds for _ in range(1 if self.once else fault.least)]
+        self.random.shuffle(deck)
+        return deck
+
+    def _next(self, beside: Fault | None = None) -> Fault | None:
+        """From the deck as long as there is one; `beside`: one that may be done at the same time as that."""
+
+        def fits(fault: Fault) -> bool:
+            return beside is None or (fault.may_overlap and fault.name.split()[0] != beside.name.split()[0])
+
+        for place, fault in enumerate(self._deck):
+            if fits(fault):
+                return self._deck.pop(place)
+        if self.once:
+            return None
+        rest = [fault for fault in self.kinds if fits(fault)]
+        return self.random.choices(rest, [fault.weight for fault in rest])[0] if rest else None
+
+    def _put_back(self, fault: Fault) -> None:
+        """It had no effect: it is tried again later."""
+        self._tries[fault.name] += 1
+        if self._tries[fault.name] < _TRIES:
+            self._deck.append(fault)
+
+    # --- doing it ---------------------------------------------------------------------------------------------
+
+    def _hurt(self, until: float) -> None:
+        while time.monotonic() < until and (self.wanted is None or self.report.total < self.wanted):
+            fault = self._next()
+            if fault is None or self.job.master.process.poll() is not None:
+                return
+            beside = self._next(fault) if self.random.random() < OVERLAPS else None
+            self._do(fault, beside)
+
+    def _do(self, fault: Fault, beside: Fault | None) -> None:
+        """One fault, and perhaps another at the same time, until the job has recovered from both."""
+        before = self.job.progress()
+        print(
+            f"{time.strftime('%H:%M:%S')} {fault.name}{f' + {beside.name}' if beside else ''} at {tuple(before)}",
+            flush=True,
+        )
+        failovers = self.job.failovers
+        began = time.monotonic()
+        other = None if beside is None else _Beside(beside, random.Random(self.random.getrandbits(64)))
+        pause_s = self.random.uniform(0.0, 1.0)
+        chance = random.Random(self.random.getrandbits(64))
+        if other is not None:
+            other.start(pause_s)
+        done = fault.do(chance)
+        felt = [(fault, done)]
+        if other is not None:
+            felt.append((other.fault, other.wait()))
+        epoch = before.epoch if done and fault.fails_over else 0
+        self.job.await_progress(self.job.progress(), epoch=epoch)
+        took = time.monotonic() - began
+        for kind, is_done in felt:
+            self.report.count(kind.name, done=is_done)
+            if is_done:
+                self.report.recovered(kind.name, took)
+            else:
+                print(f"  {kind.name}: without effect", flush=True)
+                self._put_back(kind)
+        if all(is_done for _, is_done in felt) and len(felt) > 1:
+            self.report.overlapping += 1
+        if beside is None and fault.name.startswith("stranger") and self.job.failovers > failovers:
+            self.report.failed_by_strangers += 1
+            print("  the job failed over", flush=True)
 
     def _finish(self) -> None:
-        code = self.master.wait(self.seconds * 3 + 300)
-        assert code == 0, f"the job ended with code {code}:\n{self.master.told()}"
+        """Say where the input ends, and wait until the job has."""
+        self.faults.strangers.hang_up()
+        self.job.proxy.wait_for_late()
+        self.plan = replace(self.plan, per_key=self.job.numbers_read())
+        self.report.records = self.plan.total
+        self.job.orders.give(Orders.END, str(self.plan.per_key))
+        self.job.await_(lambda: False, "the job had finished", _END_S)
 
-    def _hurt(self) -> None:
-        [(name, fault, _)] = self.random.choices(self._faults, [weight for _, _, weight in self._faults])
-        reached = latest_checkpoint(self.storage, self.job_id)
-        print(f"{time.strftime('%H:%M:%S')} {name} after checkpoint {reached}", flush=True)
-        began = time.monotonic()
-        done = fault()
-        if not done:
-            print("  nothing was done", flush=True)
-        self._await_checkpoint(latest_checkpoint(self.storage, self.job_id) + 1)
-        if done:
-            self.report.faults[name] += 1
-            self.report.recoveries.setdefault(name, []).append(time.monotonic() - began)
 
-    def _await_checkpoint(self, number: int) -> None:
-        """Wait for progress, or for the end of the job."""
-        until = time.monotonic() + STUCK_S
-        while latest_checkpoint(self.storage, self.job_id) < number:
-            code = self.master.process.poll()
-            if code is not None:
-                assert code == 0, f"the JobManager ended with code {code}:\n{self.master.told()}"
-                return
-            assert time.monotonic() < until, f"no progress since checkpoint {number - 1}:\n{self.master.told()}"
-            self.master.note()
-            time.sleep(0.05)
+class _Beside:
+    """A fault that is done in a thread of its own."""
 
-    # --- faults -----------------------------------------------------------------------------------------------
+    def __init__(self, fault: Fault, chance: random.Random) -> None:
+        self.fault = fault
+        self._chance = chance
+        self._done = False
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
 
-    # Each says whether it was done: while the job starts again there may be no process to kill.
+    def start(self, pause_s: float) -> None:
+        def run() -> None:
+            time.sleep(pause_s)
+            try:
+                self._done = self.fault.do(self._chance)
+            except BaseException as error:
+                self._error = error
 
-    def _raise(self) -> bool:
-        self.crash_when.touch()
-        return True
+        self._thread = threading.Thread(target=run, name=self.fault.name, daemon=True)
+        self._thread.start()
 
-    def _kill_one(self, found: list[int]) -> bool:
-        if found:
-            processes.kill(self.random.choice(found))
-        return bool(found)
-
-    def _of_java(self, name: str) -> list[int]:
-        found = processes.descendants([self.master.process.pid])
-        return [p.pid for p in found if name in p.command and "java" in p.command]
-
-    def _kill_python_worker(self) -> bool:
-        return self._kill_one(processes.python_workers([self.master.process.pid]))
-
-    def _kill_executor(self) -> bool:
-        return self._kill_one(self._of_java("CoarseGrainedExecutorBackend"))
-
-    def _kill_worker(self) -> bool:
-        return self._kill_one(self._of_java("deploy.worker.Worker"))
-
-    def _kill_master(self) -> bool:
-        self.master.note()
-        self.master.kill()
-        self._start()
-        return True
-
-    def _zombie(self) -> bool:
-        zombie = self.master
-        zombie.stop()
-        reached = latest_checkpoint(self.storage, self.job_id)
-        self._start()
-        self._await_checkpoint(reached + self.random.randint(1, 3))
-        zombie.go_on()
-        code = zombie.wait(STUCK_S)
-        assert code == 3, f"the zombie ended with code {code}:\n{zombie.told()}"
-        return True
-
-    def _store_away(self) -> bool:
-        assert self.s3 is not None
-        self.s3.pause()
-        time.sleep(self.random.uniform(0.5, AWAY_S))
-        self.s3.resume()
-        return True
-
-    def _rescale(self) -> bool:
-        parallelism = self.random.choice(PARALLELISMS)
-        return self._ask(lambda client: client.rescale(self.job_id, parallelism))
-
-    def _savepoint(self) -> bool:
-        return self._ask(lambda client: client.savepoint(self.job_id, None))
-
-    def _ask(self, request: Callable[[RestClient], object]) -> bool:
-        """Ask the JobManager for something; it may refuse, being busy with a fault."""
-        answered = False
-        for line in self.master.log.read_text(errors="replace").splitlines():
-            if line.startswith(REST):
-                try:
-                    request(RestClient(line.removeprefix(REST)))
-                    answered = True
-                except PenstockError as error:
-                    print(f"  refused: {error}", flush=True)
-        return answered
+    def wait(self) -> bool:
+        """Whether it took effect."""
+        assert self._thread is not None
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._done
 
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--minutes", type=float, default=5.0)
+    arguments.add_argument("--minutes", type=float, default=5.0, help="of faults, all runs together")
     arguments.add_argument("--seed", type=int, default=None, help="made up unless given")
-    arguments.add_argument("--runner", choices=("batched", "pipelined"), default="batched")
-    arguments.add_argument("--backend", choices=("hashmap", "rocksdb"), default="hashmap")
-    arguments.add_argument("--s3", action="store_true", help="keep everything on a real S3 server, and hurt that too")
+    arguments.add_argument("--runner", choices=RUNNERS, action="append", help="both unless given")
+    arguments.add_argument("--backend", choices=BACKENDS, action="append", help="both unless given")
+    arguments.add_argument("--faults", type=int, default=None, help="the end of a run after so many")
+    arguments.add_argument("--kind", action="append", help="only these kinds of faults")
+    arguments.add_argument("--without", action="append", default=[], help="not these kinds of faults")
+    arguments.add_argument("--json", type=Path, default=None, help="file for the figures")
     told = arguments.parse_args()
     seed = random.randrange(1 << 32) if told.seed is None else told.seed
-    folder = Path(tempfile.mkdtemp(prefix="penstock-soak-"))
-    with contextlib.ExitStack() as stack:
-        server = stack.enter_context(S3Server(folder / "s3")) if told.s3 else None
-        report = Soak(told.runner, seed, told.minutes * 60, folder, s3=server, backend=told.backend).run()
-    print(report)
-    if report.problems:
-        print(f"logs and output: {folder}", file=sys.stderr)
-        return 1
-    shutil.rmtree(folder)
-    return 0
+    pairs = [(runner, backend) for runner in told.runner or RUNNERS for backend in told.backend or BACKENDS]
+    reports = []
+    for number, (runner, backend) in enumerate(pairs):
+        folder = Path(tempfile.mkdtemp(prefix="penstock-soak-"))
+        with S3Server(folder / "s3") as s3, StorageProxy(s3.endpoint_url) as proxy:
+            soak = Soak(
+                runner,
+                backend,
+                seed + number,
+                told.minutes * 60 / len(pairs),
+                folder,
+                s3,
+                proxy,
+                wanted=told.faults,
+                kinds=set(told.kind) if told.kind else None,
+                without=set(told.without),
+            )
+            report = soak.run()
+        reports.append(report)
+        print(report, flush=True)
+        if report.problems:
+            print(f"logs and storage: {folder}", file=sys.stderr)
+        else:
+            shutil.rmtree(folder)
+        if told.json is not None:
+            told.json.write_text(dumps(total_of(reports)))
+    print(dumps(total_of(reports)))
+    return 1 if any(report.problems for report in reports) else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,60 @@
+"""A JobManager process of its own with the soak's job; `python -m tests.chaos.jobmanager JSON`.
+
+Exit code 0: finished; 3: left to another JobManager; 4: canceled; 1: failed. The errors it met are on stderr. SIGUSR1 makes
+it say where its threads stand.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import signal
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from penstock.common.job_status import JobStatus
+from penstock.jobmanager.embedded import EmbeddedExecutor
+from penstock.jobmanager.session import SubmitOptions
+from tests.chaos.job import SoakPlan, build
+from tests.integration.engine.selfcheck.driver import environment, submitted
+from tests.integration.engine.selfcheck.main import REST
+
+FINISHED, FAILED, SUSPENDED, CANCELED = 0, 1, 3, 4
+_CODES = {JobStatus.FINISHED: FINISHED, JobStatus.SUSPENDED: SUSPENDED, JobStatus.CANCELED: CANCELED}
+
+
+def argument(
+    plan: SoakPlan, output: str, settings: dict[str, str], job_id: str, parallelism: int, restore: str = ""
+) -> str:
+    """The process's one argument. `restore`: a savepoint to start from."""
+    return json.dumps(
+        {
+            "plan": asdict(plan),
+            "output": output,
+            "settings": settings,
+            "job_id": job_id,
+            "parallelism": parallelism,
+            "restore": restore,
+        }
+    )
+
+
+def main(told: dict[str, Any]) -> int:
+    faulthandler.register(signal.SIGUSR1)
+    executor = EmbeddedExecutor()
+    executor.session.on_line = None
+    env = environment(told["settings"], told["parallelism"])
+    build(env, SoakPlan(**told["plan"]), told["output"])
+    driver = submitted(executor, env, "soak", SubmitOptions(job_id=told["job_id"], restore_path=told["restore"]))
+    print(f"{REST}{executor.rest_url}", flush=True)
+    status = driver.master.wait()
+    for failure in driver.failures:
+        print(failure, file=sys.stderr)
+    print(status.value, flush=True)
+    executor.stop()
+    return _CODES.get(status, FAILED)
+
+
+if __name__ == "__main__":
+    sys.exit(main(json.loads(sys.argv[1])))

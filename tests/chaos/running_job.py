@@ -1,0 +1,200 @@
+"""The soak's job as it runs: its JobManagers, its storage, how far it has come."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.cli.client import RestClient
+from tests.chaos import jobmanager
+from tests.chaos.job import Orders, SoakPlan
+from tests.chaos.storage_proxy import StorageProxy
+from tests.integration.engine.selfcheck import processes
+from tests.integration.engine.selfcheck.driver import configuration, settings_for
+from tests.integration.engine.selfcheck.main import REST
+from tests.integration.engine.selfcheck.masters import Master
+from tools.s3server import S3Server
+
+STUCK_S = 300.0
+"""A job that has not come further for that long does not make progress any more."""
+_MARGIN_S = 20.0
+"""The end of the input is that far ahead when it is made known."""
+_STARTS = 10
+"""A JobManager that finds its storage unusable ends; it is started again so often at most."""
+_FAILED_OVER = "failed and restarts in"
+"""What a JobManager's log says of each failed attempt."""
+
+
+class Progress(NamedTuple):
+    """The newest complete checkpoint, as its manifest says."""
+
+    epoch: int
+    checkpoint: int
+    records: int
+    """Read by the sources when it was taken."""
+
+
+class RunningJob:
+    """One job, over all its JobManagers.
+
+    Args:
+        folder: for orders, logs and temporary files.
+        s3: a started server; the job talks to it through `proxy`.
+    """
+
+    def __init__(
+        self, plan: SoakPlan, runner: str, backend: str, job_id: str, folder: Path, s3: S3Server, proxy: StorageProxy
+    ) -> None:
+        self.plan = plan
+        self.job_id = job_id
+        self.folder = folder
+        self.s3 = s3
+        self.proxy = proxy
+        self.orders = Orders(plan.orders)
+        self.bucket = f"soak-{job_id[:12]}"
+        s3.create_bucket(self.bucket)
+        root = f"s3://{self.bucket}"
+        self.output = f"{root}/output"
+        self.savepoints = f"{root}/savepoints"
+        self._data = s3.root / "data" / self.bucket
+        """The S3 server keeps objects as files."""
+        self.settings = {
+            **configuration(runner, root),
+            **settings_for(s3),
+            "s3.endpoint": proxy.endpoint_url,
+            "rest.port": "0",
+            "execution.checkpointing.interval": "300 ms",
+            "execution.checkpointing.timeout": "5 s",
+            "execution.checkpointing.tolerable-failed-checkpoints": "2",
+            "restart-strategy.fixed-delay.attempts": "1000000",
+            "restart-strategy.fixed-delay.delay": "50 ms",
+            "state.backend.type": backend,
+        }
+        self.starts_refused = 0
+        """JobManagers that ended before their job was accepted, since storage was disturbed."""
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        self.masters: list[Master] = []
+        self._parallelism = 2
+        self._restore = ""
+
+    # --- JobManagers ------------------------------------------------------------------------------------------
+
+    @property
+    def master(self) -> Master:
+        """The one that leads, or is about to."""
+        return self.masters[-1]
+
+    def start(self, *, restore: str = "") -> None:
+        self._restore = restore
+        told = jobmanager.argument(
+            self.plan, self.output, self.settings, self.job_id, parallelism=self._parallelism, restore=restore
+        )
+        log = self.folder / f"jobmanager-{len(self.masters)}.log"
+        environment = {"TMPDIR": str(self.temporary)}
+        self.masters.append(Master(told, log, module="tests.chaos.jobmanager", environment=environment))
+
+    def close(self) -> None:
+        for master in self.masters:
+            master.__exit__()
+
+    @property
+    def pids(self) -> list[int]:
+        """The JobManager's and everything below it."""
+        root = self.master.process.pid
+        return [root, *(process.pid for process in processes.descendants([root]))]
+
+    def told(self) -> str:
+        """The end of the JobManager's log; where its threads stand is there as well, before that."""
+        return f"{self.master.told()[-1500:]}\nmore in {self.master.log}"
+
+    def client(self) -> RestClient | None:
+        """Of the JobManager's REST API; None before it serves."""
+        with contextlib.suppress(OSError):
+            for line in self.master.log.read_text(errors="replace").splitlines():
+                if line.startswith(REST):
+                    return RestClient(line.removeprefix(REST))
+        return None
+
+    @property
+    def failovers(self) -> int:
+        return sum(master.log.read_text(errors="replace").count(_FAILED_OVER) for master in self.masters)
+
+    def newest_savepoint(self) -> str:
+        """URL of the savepoint that was completed last."""
+        found = sorted(self._data.glob("savepoints/savepoint-*/_metadata"), key=lambda path: path.stat().st_mtime)
+        assert found, "there is no savepoint"
+        return f"{self.savepoints}/{found[-1].parent.name}"
+
+    # --- progress ---------------------------------------------------------------------------------------------
+
+    def progress(self) -> Progress:
+        found = [Progress(0, 0, 0)]
+        for path in self._data.glob(f"checkpoints/{self.job_id}/chk-*/_metadata"):
+            with contextlib.suppress(OSError, ValueError):  # deleted since
+                found.append(_progress(json.loads(path.read_bytes())))
+        return max(found)
+
+    def attempts(self) -> int:
+        """Number of the newest attempt, also of one that has completed no checkpoint: the highest claim to lead."""
+        names = (path.name for path in self._data.glob(f"checkpoints/{self.job_id}/leader/*"))
+        return max((int(name) for name in names if name.isdigit()), default=0)
+
+    def numbers_read(self) -> int:
+        """At least so many numbers of a key were read from some split, also since the newest checkpoint."""
+        paths = self._data.glob(f"checkpoints/{self.job_id}/chk-*/_metadata")
+        newest = max((json.loads(path.read_bytes()) for path in paths), key=_progress)
+        [source] = newest["sources"].values()
+        furthest = max(split["position"] - split["properties"]["start"] for split in source["splits"])
+        since_s = time.time() - newest["trigger_timestamp"] / 1000 + _MARGIN_S
+        plan = self.plan
+        return int(furthest / (plan.keys // plan.splits) + since_s * plan.rate / plan.keys) + 1
+
+    def await_progress(self, after: Progress, *, epoch: int = 0) -> bool:
+        """Wait until more records are in a complete checkpoint; False: the job has finished.
+
+        Args:
+            epoch: the checkpoint is of a later attempt than this.
+        """
+
+        def is_there() -> bool:
+            now = self.progress()
+            return now.epoch > epoch and now.checkpoint > after.checkpoint and now.records > after.records
+
+        return self.await_(is_there, "more records were in a checkpoint")
+
+    def await_(self, condition: Callable[[], bool], what: str, patience_s: float = STUCK_S) -> bool:
+        """False: the job has finished before."""
+        until = time.monotonic() + patience_s
+        for turn in itertools.count():
+            if condition():
+                return True
+            code = self.master.process.poll()
+            if code == jobmanager.FAILED and self.client() is None and self.starts_refused < _STARTS:
+                self.starts_refused += 1
+                self.start(restore=self._restore)
+            elif code is not None:
+                assert code == jobmanager.FINISHED, f"the JobManager ended with code {code}:\n{self.told()}"
+                return False
+            assert time.monotonic() < until, (
+                f"waited {patience_s:.0f} s in vain until {what}; at {self.progress()}:\n{self.told()}"
+            )
+            if turn % 10 == 0:
+                self.master.note()
+            time.sleep(0.05)
+        raise AssertionError("unreachable")
+
+
+def _progress(manifest: dict[str, object]) -> Progress:
+    records = 0
+    for source in manifest["sources"].values():  # type: ignore[attr-defined]
+        for split in source["splits"]:
+            start, end = split["properties"]["start"], split["properties"]["end"]
+            position = end if split["finished"] else start if split["position"] is None else split["position"]
+            records += position - start
+    return Progress(int(manifest["leader_epoch"]), int(manifest["checkpoint_id"]), records)  # type: ignore[call-overload]

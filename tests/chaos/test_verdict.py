@@ -1,0 +1,60 @@
+"""The verdict notices every way in which output can be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.chaos.job import HUGE, LARGE, STEP_MS, WINDOW_MS, SoakPlan, last_large, payload_size
+from tests.chaos.verdict import expected_number, expected_window, problems_in
+
+PLAN = SoakPlan(per_key=45, orders="", keys=4)
+Records = list[dict[str, int]]
+
+
+def right() -> tuple[Records, Records]:
+    numbers = [expected_number(key, number) for key in range(PLAN.keys) for number in range(PLAN.per_key)]
+    starts = range(0, PLAN.per_key * STEP_MS, WINDOW_MS)
+    return numbers, [expected_window(PLAN, key, start) for key in range(PLAN.keys) for start in starts]
+
+
+def test_what_is_right_is_not_complained_of() -> None:
+    assert problems_in(PLAN, *right()) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda numbers, windows: numbers.pop(7), "1 x lost number"),
+        (lambda numbers, windows: numbers.append(numbers[7]), "1 x repeated number"),
+        (lambda numbers, windows: numbers[7].update(number=1000), "unknown number"),
+        (lambda numbers, windows: numbers[7].update(last=5), "state that does not fit"),
+        (lambda numbers, windows: numbers[7].update(count=9), "state that does not fit"),
+        (lambda numbers, windows: numbers[7].update(total=1), "state that does not fit"),
+        (lambda numbers, windows: numbers[7].update(crc=1), "state that does not fit"),
+        (lambda numbers, windows: numbers[30].update(held=1), "state that does not fit"),
+        (lambda numbers, windows: windows.pop(1), "1 x lost window"),
+        (lambda numbers, windows: windows.append(windows[1]), "1 x repeated window"),
+        (lambda numbers, windows: windows[1].update(sum=1), "window with wrong sums"),
+        (lambda numbers, windows: windows[1].update(bytes=1), "window with wrong sums"),
+    ],
+)
+def test_what_is_wrong_is_named(spoil: Callable[[Records, Records], object], said: str) -> None:
+    numbers, windows = right()
+    spoil(numbers, windows)
+    assert any(said in problem for problem in problems_in(PLAN, numbers, windows))
+
+
+def test_the_last_window_may_be_cut_short_by_the_end_of_the_input() -> None:
+    assert expected_window(PLAN, 0, 4 * WINDOW_MS)["count"] == 5
+
+
+def test_the_large_payload_that_state_holds_is_that_of_the_last_large_record() -> None:
+    for key in (0, 1):
+        held = -1
+        for number in range(600):
+            assert last_large(key, number) == held
+            if payload_size(key, number) >= LARGE:
+                held = number
+    assert payload_size(0, 507) == HUGE
