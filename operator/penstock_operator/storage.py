@@ -18,7 +18,7 @@ from penstock_operator.fence import no_fence
 from penstock_operator.reconcile.observation import StoredSnapshot, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.fence import Fence
@@ -219,9 +219,18 @@ class PenstockStorage:
 
         storage = CheckpointStorage(root, job_id, stores=self._shared())
         urls = [info.url for info in storage.list_objects()]
-        for url in sorted(urls, key=lambda u: not u.endswith(METADATA)):
+        manifests = [url for url in urls if url.endswith(METADATA)]
+        for chunk in (*_chunks(manifests), *_chunks([url for url in urls if not url.endswith(METADATA)])):
             self.guard()
-            storage.store.delete(url)
+            for error in storage.store.delete_many(chunk).values():
+                raise error
+
+
+def _chunks(urls: list[str]) -> Iterator[list[str]]:
+    """For one request each."""
+    from penstock.checkpoint.object_store import DELETES_AT_ONCE
+
+    return (urls[start : start + DELETES_AT_ONCE] for start in range(0, len(urls), DELETES_AT_ONCE))
 
 
 def _translated(call: Callable[[], T]) -> T:

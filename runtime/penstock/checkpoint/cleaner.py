@@ -1,13 +1,16 @@
 """Deletes in the background what nobody needs, and tries again later what could not be deleted.
 
-Order matters (I5): the manifest goes first, the files only it named after it. Nothing waits for the cleaner; whatever it
-did not get to is found again as an orphan.
+Order matters (I5): the manifest goes first, the files only it named after it. So a round takes everything that is queued,
+deletes the manifests in as few requests as the store allows (1,000 objects each on S3), then the files of those that are
+gone. Nothing waits for the cleaner; whatever it did not get to is found again as an orphan.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,11 +18,11 @@ from typing import TYPE_CHECKING
 from penstock.checkpoint.codec import files_of
 from penstock.checkpoint.fencing import list_leader_folder
 from penstock.checkpoint.layout import METADATA, SHARED, base_path, checkpoint_folder, claim_path
-from penstock.checkpoint.object_store import ObjectMissing, relative_url
+from penstock.checkpoint.object_store import DELETES_AT_ONCE, ObjectMissing, relative_url
 from penstock.common.errors import Fenced, PenstockError, SnapshotNotFound, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from concurrent.futures import Executor
 
     from penstock.checkpoint.recovery import Recovery
@@ -30,21 +33,38 @@ logger = logging.getLogger(__name__)
 
 CLOCK_MARGIN = 2.0
 """Seconds by which an object must be older than the newest manifest; S3 lists times in whole seconds."""
-_BATCH = 100
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+"""Seconds until what could not be deleted is tried again: doubled from the first to the longest."""
 
 
 @dataclass(frozen=True)
 class _Work:
-    """Paths to delete, strictly in this order."""
+    """Paths to delete: `then` only when `first` are gone."""
 
-    paths: tuple[str, ...]
+    first: tuple[str, ...]
+    then: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self.then)
+
+    def without(self, gone: set[str]) -> _Work:
+        return _Work(
+            tuple(path for path in self.first if path not in gone),
+            tuple(path for path in self.then if path not in gone),
+        )
 
 
 class Cleaner:
     """A queue of deletions of one job. Thread-safe. `may_delete` raises when this process must not act any more."""
 
     def __init__(
-        self, storage: CheckpointStorage, executor: Executor, may_delete: Callable[[], None] = lambda: None
+        self,
+        storage: CheckpointStorage,
+        executor: Executor,
+        may_delete: Callable[[], None] = lambda: None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._storage = storage
         self._executor = executor
@@ -53,21 +73,28 @@ class Cleaner:
         self._queue: deque[_Work] = deque()
         self._running = False
         self._closed = False
+        self._clock = clock
+        self._failures = 0
+        self._retry_at = -math.inf
         self.deleted = 0
 
     @property
     def pending(self) -> int:
         """Objects still to be deleted."""
         with self._lock:
-            return sum(len(work.paths) for work in self._queue)
+            return sum(map(len, self._queue))
 
     def discard_files(self, paths: Iterable[str]) -> None:
         """Files of `shared/` that the registry gave up."""
-        self._add([*paths])
+        self._add(_Work(tuple(paths)))
 
     def discard_checkpoint(self, checkpoint_id: int, garbage: Iterable[str]) -> None:
         """A subsumed checkpoint's manifest, then the files only it named."""
-        self._add([f"{checkpoint_folder(checkpoint_id)}/{METADATA}", *garbage])
+        self._add(_Work((f"{checkpoint_folder(checkpoint_id)}/{METADATA}",), tuple(garbage)))
+
+    def discard_in_order(self, first: Iterable[str], then: Iterable[str]) -> None:
+        """The first ones, and when all of them are gone the others."""
+        self._add(_Work(tuple(first), tuple(then)))
 
     def find_leftovers(self, recovery: Recovery, newest_checkpoint_id: int, registry: SharedStateRegistry) -> None:
         """Once, in the background: queue what dead leaders and subtasks left behind (protocol, 6)."""
@@ -89,9 +116,12 @@ class Cleaner:
             pass  # the pool was shut down: the next leader finds them
 
     def start(self) -> None:
-        """Work through the queue in the background, once; call it now and then (each tick) to retry what failed."""
+        """Work through the queue in the background, once; call it now and then (each tick).
+
+        What failed is tried again after a pause that grows from one second to a minute.
+        """
         with self._lock:
-            if self._running or self._closed or not self._queue:
+            if self._running or self._closed or not self._queue or self._clock() < self._retry_at:
                 return
             self._running = True
         try:
@@ -112,45 +142,72 @@ class Cleaner:
         self._drain()
         return self.pending
 
-    def _add(self, paths: list[str]) -> None:
-        if not paths:
-            return
-        with self._lock:
-            self._queue.extend(_Work(tuple(paths[i : i + _BATCH])) for i in range(0, len(paths), _BATCH))
+    def _add(self, work: _Work) -> None:
+        if len(work):
+            with self._lock:
+                self._queue.append(work)
 
     def _drain(self) -> None:
+        """Everything that is queued now, once, as many objects at a time as the store takes in one request."""
         try:
             with self._lock:
-                rounds = len(self._queue)
-            for _ in range(rounds):
+                works = list(self._queue)
+                self._queue.clear()
+            left = works
+            try:
+                for choose in (_first, _then):
+                    left = self._delete_chosen(left, choose)
+            finally:
+                left = [work for work in left if len(work)]
                 with self._lock:
-                    if self._closed or not self._queue:
-                        return
-                    work = self._queue.popleft()
-                rest = self._delete(work.paths)
-                if rest:
-                    with self._lock:
-                        self._queue.append(_Work(rest))
-                    return
+                    self._queue.extend(left)
+                    self._failures = self._failures + 1 if left else 0
+                    pause = min(FIRST_PAUSE * 2.0 ** min(self._failures - 1, 30), LONGEST_PAUSE)
+                    self._retry_at = self._clock() + pause if left else -math.inf
         finally:
             with self._lock:
                 self._running = False
 
-    def _delete(self, paths: tuple[str, ...]) -> tuple[str, ...]:
-        """Returns what is left to do after a failure."""
-        for done, path in enumerate(paths):
-            try:
-                if done == 0:
-                    self._may_delete()
-                self._storage.delete(path)
-                self.deleted += 1
-            except Fenced as error:
-                logger.debug("%s is another leader's to delete: %s", self._storage.url_of(path), error.message)
-                return paths[done:]
-            except PenstockError as error:
-                logger.warning("cannot delete %s, trying again later: %s", self._storage.url_of(path), error.message)
-                return paths[done:]
-        return ()
+    def _delete_chosen(self, works: list[_Work], choose: Callable[[_Work], tuple[str, ...]]) -> list[_Work]:
+        """Delete what is chosen of each; returns what is left of all."""
+        paths = [path for work in works for path in choose(work)]
+        gone: set[str] = set()
+        for start in range(0, len(paths), DELETES_AT_ONCE):
+            if self._closed:
+                break
+            chunk = paths[start : start + DELETES_AT_ONCE]
+            failed = self._delete(chunk)
+            gone.update(path for path in chunk if path not in failed)
+            if len(failed) == len(chunk):
+                break  # the store is away, or refuses: the rest would only wait for it as well
+        self.deleted += len(gone)
+        return [work.without(gone) for work in works]
+
+    def _delete(self, paths: list[str]) -> Collection[str]:
+        """Returns what could not be deleted."""
+        try:
+            self._may_delete()
+            failed = self._storage.delete_many(paths)
+        except Fenced as error:
+            logger.debug("%s is another leader's to delete: %s", self._storage.url_of(paths[0]), error.message)
+            return paths
+        except PenstockError as error:
+            logger.warning("cannot delete %d objects, trying again later: %s", len(paths), error.message)
+            return paths
+        if failed:
+            example = next(iter(failed.values()))
+            logger.warning(
+                "cannot delete %d objects, trying again later; one of them: %s", len(failed), example.message
+            )
+        return failed
+
+
+def _first(work: _Work) -> tuple[str, ...]:
+    return work.first
+
+
+def _then(work: _Work) -> tuple[str, ...]:
+    return () if work.first else work.then
 
 
 def find_orphans(storage: CheckpointStorage, newest_checkpoint_id: int, is_needed: Callable[[str], bool]) -> list[str]:

@@ -24,11 +24,12 @@ from penstock.checkpoint.object_store import (
     ObjectInfo,
     ObjectStore,
     Refused,
+    StoreFailure,
     TransientFailure,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 T = TypeVar("T")
 
@@ -133,6 +134,9 @@ class FaultyStore:
     def get(self, url: str) -> bytes:
         return self._run("get", url, lambda: self.inner.get(url), truncate=_cut)
 
+    def get_range(self, url: str, offset: int, size: int) -> bytes:
+        return self._run("get", url, lambda: self.inner.get_range(url, offset, size), truncate=_cut)
+
     def get_file(self, url: str, local_path: str) -> None:
         def cut(_: None) -> None:
             with open(local_path, "r+b") as file:
@@ -151,6 +155,16 @@ class FaultyStore:
 
     def delete(self, url: str) -> None:
         self._run("delete", url, lambda: self.inner.delete(url))
+
+    def delete_many(self, urls: Sequence[str]) -> dict[str, StoreFailure]:
+        """Faults hit single objects, as in the answer to S3's DeleteObjects."""
+        failed: dict[str, StoreFailure] = {}
+        for url in urls:
+            try:
+                self.delete(url)
+            except StoreFailure as failure:
+                failed[url] = failure
+        return failed
 
     def copy(self, source_url: str, target_url: str) -> None:
         self._run("copy", source_url, lambda: self.inner.copy(source_url, target_url))

@@ -11,6 +11,7 @@ import asyncio
 import os
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -31,13 +32,14 @@ from penstock.checkpoint.object_store import (
 from penstock.common.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 REQUEST_TIMEOUT = 20.0
 """Seconds that one request may take, and one more for every MiB that it moves."""
 _CONDITIONAL_DRIVERS = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "az", "memory"})
 _WRITES = {"pipe_file": 0, "put_file": 1, "cp_file": 1}
 """Which argument is the target; drivers without an event loop are mostly file systems that want the folder first."""
+DELETE_THREADS = 8
 _memory_lock = threading.RLock()
 
 
@@ -68,6 +70,11 @@ class FsspecStore:
     def get(self, url: str) -> bytes:
         with self._failures(url), self._serialized():
             content = self._call("cat_file", self._path(url), moved=1 << 30)
+        return bytes(content)
+
+    def get_range(self, url: str, offset: int, size: int) -> bytes:
+        with self._failures(url), self._serialized():
+            content = self._call("cat_file", self._path(url), start=offset, end=offset + size, moved=size)
         return bytes(content)
 
     def get_file(self, url: str, local_path: str) -> None:
@@ -113,6 +120,20 @@ class FsspecStore:
                 self._call("rm_file", self._path(url))
         except ObjectMissing:
             pass
+
+    def delete_many(self, urls: Sequence[str]) -> dict[str, StoreFailure]:
+        """Several at a time: drivers agree on no request for many."""
+        if self.scheme == "memory":
+            return _failures_of(map(self._try_delete, urls))
+        with ThreadPoolExecutor(DELETE_THREADS, thread_name_prefix="penstock-delete") as pool:
+            return _failures_of(pool.map(self._try_delete, urls))
+
+    def _try_delete(self, url: str) -> StoreFailure | None:
+        try:
+            self.delete(url)
+        except StoreFailure as failure:
+            return failure
+        return None
 
     def copy(self, source_url: str, target_url: str) -> None:
         with self._failures(source_url), self._serialized():
@@ -186,6 +207,10 @@ class FsspecStore:
         if isinstance(error, OSError):
             return TransientFailure(url, str(error) or type(error).__name__)
         return PermanentFailure(url, f"{type(error).__name__}: {error}")
+
+
+def _failures_of(outcomes: Iterable[StoreFailure | None]) -> dict[str, StoreFailure]:
+    return {failure.url: failure for failure in outcomes if failure is not None}
 
 
 def download_and_upload(

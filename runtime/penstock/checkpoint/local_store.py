@@ -25,7 +25,7 @@ from penstock.checkpoint.object_store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 TEMPORARY_SUFFIX = ".writing"
 _TRANSIENT = {errno.EIO, errno.EAGAIN, errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT, errno.EINTR, errno.ENOSPC}
@@ -72,6 +72,14 @@ class LocalStore:
         try:
             with open(path_of(url), "rb") as file:
                 return file.read()
+        except OSError as error:
+            raise _failure(url, error) from error
+
+    def get_range(self, url: str, offset: int, size: int) -> bytes:
+        try:
+            with open(path_of(url), "rb") as file:
+                file.seek(offset)
+                return file.read(size)
         except OSError as error:
             raise _failure(url, error) from error
 
@@ -129,6 +137,15 @@ class LocalStore:
             os.rmdir(os.path.dirname(path))  # an object store has no empty folders
         except OSError:
             pass
+
+    def delete_many(self, urls: Sequence[str]) -> dict[str, StoreFailure]:
+        failed: dict[str, StoreFailure] = {}
+        for url in urls:
+            try:
+                self.delete(url)
+            except StoreFailure as failure:
+                failed[url] = failure
+        return failed
 
     def copy(self, source_url: str, target_url: str) -> None:
         """A hard link where the file system has them (objects are never changed in place), else a copy."""

@@ -20,7 +20,11 @@ from urllib.parse import urlsplit
 from penstock.common.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+
+DELETES_AT_ONCE = 1000
+"""What S3's DeleteObjects takes."""
 
 
 class StoreFailure(Exception):
@@ -75,6 +79,10 @@ class ObjectStore(Protocol):
 
     def get(self, url: str) -> bytes: ...
 
+    def get_range(self, url: str, offset: int, size: int) -> bytes:
+        """A part of an object; shorter, or empty, where the object ends before."""
+        ...
+
     def get_file(self, url: str, local_path: str) -> None: ...
 
     def head(self, url: str) -> ObjectInfo: ...
@@ -89,6 +97,13 @@ class ObjectStore(Protocol):
 
     def delete(self, url: str) -> None:
         """Gone afterwards; no error if it was gone before."""
+        ...
+
+    def delete_many(self, urls: Sequence[str]) -> dict[str, StoreFailure]:
+        """`delete` of up to `DELETES_AT_ONCE` objects of one bucket, in one request where the store has that.
+
+        Returns why, for each one that may still be there. Raises when nothing is known of any.
+        """
         ...
 
     def copy(self, source_url: str, target_url: str) -> None:

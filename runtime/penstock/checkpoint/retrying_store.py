@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.checkpoint.fsspec_store import download_and_upload
 from penstock.checkpoint.object_store import (
+    DELETES_AT_ONCE,
     ObjectExists,
     ObjectInfo,
     ObjectMissing,
@@ -31,7 +32,7 @@ from penstock.checkpoint.object_store import (
 from penstock.common.errors import StorageError, StorageRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 T = TypeVar("T")
 READ_ATTEMPTS = 3
@@ -112,6 +113,14 @@ class RetryingStore:
         """
         return self._retry("read", url, lambda: self.store.get(url))
 
+    def get_range(self, url: str, offset: int, size: int) -> bytes:
+        """Shorter, or empty, where the object ends before.
+
+        Raises:
+            ObjectMissing: no such object.
+        """
+        return self._retry("read", url, lambda: self.store.get_range(url, offset, size))
+
     def get_file(self, url: str, local_path: str) -> None:
         self._retry("read", url, lambda: self.store.get_file(url, local_path))
 
@@ -126,6 +135,31 @@ class RetryingStore:
 
     def delete(self, url: str) -> None:
         self._retry("delete", url, lambda: self.store.delete(url))
+
+    def delete_many(self, urls: Iterable[str]) -> dict[str, StorageError]:
+        """Gone afterwards, but for those that are returned, each with why. Many in one request where the store has that."""
+        left, failed = [*urls], dict[str, StorageError]()
+        for start in range(0, len(left), DELETES_AT_ONCE):
+            failed |= self._delete_chunk(left[start : start + DELETES_AT_ONCE])
+        return failed
+
+    def _delete_chunk(self, left: list[str]) -> dict[str, StorageError]:
+        refused: dict[str, StorageError] = {}
+
+        def delete() -> None:
+            failures = self.store.delete_many(left)
+            transient = {url: failure for url, failure in failures.items() if isinstance(failure, TransientFailure)}
+            for url in failures.keys() - transient.keys():
+                refused[url] = _refused("delete", url, failures[url], unknown=False)
+            left[:] = transient
+            if left:
+                raise transient[left[0]]
+
+        try:
+            self._retry("delete", left[0], delete)
+        except StorageError as error:
+            refused |= dict.fromkeys(left, error)
+        return refused
 
     def copy(self, source_url: str, target_url: str, target: RetryingStore | None = None) -> None:
         """On the server, or through this machine when the target is another kind of store."""

@@ -30,7 +30,7 @@ from penstock.checkpoint.object_store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 CONNECT_TIMEOUT = 5
 """Seconds to reach the server."""
@@ -48,6 +48,8 @@ _TRANSIENT = {
     "RequestTimeTooSkewed",
     "ExpiredToken",
 }
+_BEYOND_THE_END = {"InvalidRange", "416"}
+_NOT_THERE = {"NotImplemented", "MethodNotAllowed", "501", "405"}
 _TRANSIENT_STATUS = {408, 409, 425, 429, 500, 502, 503, 504}
 
 
@@ -56,11 +58,39 @@ class S3Store(FsspecStore):
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         super().__init__("s3", options)
+        self._has_delete_objects = True
 
     def get(self, url: str) -> bytes:
         with self._failures(url):
             # max_concurrency=1 is one GET; otherwise s3fs asks for the size first
             return bytes(self._call("cat_file", self._path(url), moved=1 << 30, max_concurrency=1))
+
+    def get_range(self, url: str, offset: int, size: int) -> bytes:
+        try:
+            return super().get_range(url, offset, size)
+        except StoreFailure as failure:
+            if _code_of(failure.__cause__) in _BEYOND_THE_END:
+                return b""
+            raise
+
+    def delete_many(self, urls: Sequence[str]) -> dict[str, StoreFailure]:
+        """DeleteObjects; one by one at a server that does not have it."""
+        if not urls or not self._has_delete_objects:
+            return super().delete_many(urls)
+        paths = {url: self._path(url).partition("/") for url in urls}
+        bucket = next(iter(paths.values()))[0]
+        by_key = {key: url for url, (_, _, key) in paths.items()}
+        asked = {"Objects": [{"Key": key} for key in by_key], "Quiet": True}
+        try:
+            with self._failures(urls[0]):
+                answer = self._call("call_s3", "delete_objects", Bucket=bucket, Delete=asked)
+        except PermanentFailure as failure:
+            if _code_of(failure.__cause__) not in _NOT_THERE:
+                raise
+            self._has_delete_objects = False
+            return super().delete_many(urls)
+        failures = (_failed_delete(by_key.get(error.get("Key", ""), ""), error) for error in answer.get("Errors", ()))
+        return {failure.url: failure for failure in failures if not isinstance(failure, ObjectMissing)}
 
     def _open(self) -> Any:
         config = {
@@ -78,11 +108,9 @@ class S3Store(FsspecStore):
         return file_system
 
     def _classify(self, url: str, error: Exception) -> StoreFailure:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, ClientError):
-            cause = cause.__cause__
-        if isinstance(cause, ClientError):
-            return _from_answer(url, cause)
+        answer = _answer_of(error)
+        if answer is not None:
+            return _from_answer(url, answer)
         if isinstance(error, NoCredentialsError | PartialCredentialsError):
             return Refused(url, f"no credentials: {error}")
         if isinstance(error, HTTPClientError | EndpointUnreachable | ResponseParserError):
@@ -94,10 +122,31 @@ class S3Store(FsspecStore):
         return super()._classify(url, error)
 
 
+def _answer_of(error: BaseException | None) -> ClientError | None:
+    """The server's answer that an exception of a driver stands for."""
+    while error is not None and not isinstance(error, ClientError):
+        error = error.__cause__
+    return error
+
+
+def _code_of(error: BaseException | None) -> str:
+    answer = _answer_of(error)
+    return "" if answer is None else str(answer.response.get("Error", {}).get("Code", ""))
+
+
+def _failed_delete(url: str, error: Mapping[str, Any]) -> StoreFailure:
+    """Of one key in the answer to DeleteObjects, which has no status for it."""
+    return _failure(url, str(error.get("Code", "")), str(error.get("Message", "")), 0)
+
+
 def _from_answer(url: str, error: ClientError) -> StoreFailure:
     code = str(error.response.get("Error", {}).get("Code", ""))
     message = str(error.response.get("Error", {}).get("Message", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    return _failure(url, code, message, status)
+
+
+def _failure(url: str, code: str, message: str, status: int) -> StoreFailure:
     reason = f"{code} ({status}) {message}".strip()
     if code in _EXISTS or status == 412:
         return ObjectExists(url, reason)

@@ -137,11 +137,8 @@ def write_savepoint(
 
 
 def _remove(target: RetryingStore, folder: str, paths: list[str]) -> None:
-    for path in paths:
-        try:
-            target.delete(join_url(folder, path))
-        except StorageError:
-            return  # the store is away: what is left has no manifest and is nobody's savepoint
+    """What cannot be removed has no manifest and is nobody's savepoint."""
+    target.delete_many(join_url(folder, path) for path in paths)
 
 
 def dispose(path: str, options: Mapping[str, Any] | None = None, *, stores: Stores | None = None) -> DisposeReport:
@@ -160,8 +157,8 @@ def dispose(path: str, options: Mapping[str, Any] | None = None, *, stores: Stor
         )
     store = stores.for_url(snapshot.url)
     files = files_of(snapshot.manifest)
-    for file in files:
-        store.delete(join_url(snapshot.url, file.path))
+    for error in store.delete_many(join_url(snapshot.url, file.path) for file in files).values():
+        raise error
     store.delete(metadata_url(snapshot.url))
     left = [info.url for info in store.list_objects(snapshot.url)]
     return DisposeReport(snapshot.url, len(files), left)

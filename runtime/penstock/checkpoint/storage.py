@@ -23,7 +23,7 @@ from penstock.checkpoint.retrying_store import DEFAULT_POLICY, READ_ATTEMPTS, Re
 from penstock.common.errors import SnapshotNotFound, SnapshotTorn, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from penstock.checkpoint.manifest import Manifest
     from penstock.checkpoint.state_files import StateFileReader, StateFileWriter
@@ -101,6 +101,11 @@ class CheckpointStorage:
 
     def delete(self, path: str) -> None:
         self.store.delete(self.url_of(path))
+
+    def delete_many(self, paths: Iterable[str]) -> dict[str, StorageError]:
+        """Gone afterwards, but for those that are returned, each with why."""
+        by_url = {self.url_of(path): path for path in paths}
+        return {by_url[url]: error for url, error in self.store.delete_many(by_url).items()}
 
     def copy(self, path: str, target_url: str) -> None:
         """Copy an object of this job elsewhere; on the server if it is the same kind of store."""

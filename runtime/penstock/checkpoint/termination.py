@@ -39,14 +39,14 @@ def delete_checkpoints(
         last = leadership.renew()
         last.begin(Base(last.epoch, next_checkpoint_id))
         cleaner = Cleaner(storage, executor, last.check)
-        cleaner.discard_files(_everything(storage))
+        cleaner.discard_in_order(*_everything(storage))
     except PenstockError as error:
         return ShutdownReport(kept=True, reason=error.message)
     return ShutdownReport(kept=False, reason="deleted", left=cleaner.drain_now())
 
 
-def _everything(storage: CheckpointStorage) -> list[str]:
-    """All manifests, then all shared files, then the hint. The records under `leader/` stay (I6)."""
+def _everything(storage: CheckpointStorage) -> tuple[list[str], list[str]]:
+    """All manifests, and what goes after them: all shared files and the hint. The records under `leader/` stay (I6)."""
     manifests = [f"{checkpoint_folder(id)}/{METADATA}" for id in storage.checkpoint_ids()]
     shared = [relative_url(info.url, storage.url) for info in storage.list_objects(SHARED)]
-    return [*manifests, *shared, LATEST]
+    return manifests, [*shared, LATEST]

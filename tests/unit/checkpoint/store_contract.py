@@ -87,6 +87,33 @@ class ObjectStoreContract:
         with pytest.raises(ObjectMissing):
             store.get(url)
 
+    def test_many_are_deleted_at_once(self, store: ObjectStore, root: str) -> None:
+        urls = [join_url(root, f"shared/{number}") for number in range(40)]
+        for url in urls[:30]:
+            store.put(url, b"x")
+        store.put(join_url(root, "shared/kept"), b"x")
+        assert store.delete_many(urls) == {}, "those that were not there are gone as well"
+        assert [info.url for info in store.list_objects(root)] == [join_url(root, "shared/kept")]
+        assert store.delete_many([]) == {}
+
+    def test_names_that_must_be_escaped_are_deleted_with_the_others(self, store: ObjectStore, root: str) -> None:
+        urls = [join_url(root, f"shared/{name}") for name in ("a b", "a&b<c>", "ä", "a%20b", "a+b")]
+        for url in urls:
+            store.put(url, b"x")
+        assert store.delete_many(urls) == {}
+        assert store.list_objects(root) == []
+
+    @pytest.mark.parametrize(
+        ("offset", "size", "expected"),
+        [(0, 3, b"012"), (4, 3, b"456"), (7, 3, b"789"), (8, 5, b"89"), (10, 4, b""), (20, 4, b"")],
+    )
+    def test_a_part_is_read(self, store: ObjectStore, root: str, offset: int, size: int, expected: bytes) -> None:
+        url = join_url(root, "shared/x")
+        store.put(url, b"0123456789")
+        assert store.get_range(url, offset, size) == expected
+        with pytest.raises(ObjectMissing):
+            store.get_range(join_url(root, "shared/none"), offset, size)
+
     def test_copy_is_independent_of_its_source(self, store: ObjectStore, root: str) -> None:
         source, target = join_url(root, "shared/x"), join_url(root, "savepoint-1/shared/x")
         store.put(source, b"content")

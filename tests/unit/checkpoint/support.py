@@ -19,12 +19,19 @@ from penstock.checkpoint.manifest import (
     SourceState,
     SplitPosition,
 )
-from penstock.checkpoint.object_store import ObjectExists, ObjectInfo, ObjectMissing, ObjectStore, scheme_of
+from penstock.checkpoint.object_store import (
+    ObjectExists,
+    ObjectInfo,
+    ObjectMissing,
+    ObjectStore,
+    StoreFailure,
+    scheme_of,
+)
 from penstock.checkpoint.retrying_store import RetryingStore, RetryPolicy, Stores
 from penstock.checkpoint.storage import CheckpointStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 QUICK = RetryPolicy(retry_for=0.05, pause=0.001, max_pause=0.002)
 JOB_ID = "5f1a2b3c4d5e6f708192a3b4c5d6e7f8"
@@ -56,6 +63,9 @@ class DictStore:
         except KeyError:
             raise ObjectMissing(url, "does not exist") from None
 
+    def get_range(self, url: str, offset: int, size: int) -> bytes:
+        return self.get(url)[offset : offset + size]
+
     def get_file(self, url: str, local_path: str) -> None:
         Path(local_path).write_bytes(self.get(url))
 
@@ -76,6 +86,11 @@ class DictStore:
     def delete(self, url: str) -> None:
         with self._lock:
             self.objects.pop(url, None)
+
+    def delete_many(self, urls: Sequence[str]) -> dict[str, StoreFailure]:
+        for url in urls:
+            self.delete(url)
+        return {}
 
     def copy(self, source_url: str, target_url: str) -> None:
         self.put(target_url, self.get(source_url))

@@ -9,6 +9,7 @@ import pytest
 from penstock.checkpoint.cleaner import Cleaner, find_orphans, obsolete_leader_files
 from penstock.checkpoint.codec import encode_manifest
 from penstock.checkpoint.faults import Fault
+from penstock.checkpoint.object_store import relative_url
 from penstock.checkpoint.recovery import take_over
 from penstock.checkpoint.registry import SharedStateRegistry
 from penstock.common.errors import Fenced
@@ -21,6 +22,9 @@ from tests.unit.checkpoint.support import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.checkpoint.object_store import StoreFailure
     from penstock.checkpoint.storage import CheckpointStorage
 
 
@@ -52,13 +56,82 @@ def test_it_works_in_the_background_and_once_at_a_time() -> None:
 def test_files_stay_as_long_as_their_manifest_cannot_be_deleted() -> None:
     storage, faulty = faulty_storage("dict://root")
     paths = put_manifest(storage, 1, b"a")
-    cleaner = Cleaner(storage, InlineExecutor())
+    now = [0.0]
+    cleaner = Cleaner(storage, InlineExecutor(), clock=lambda: now[0])
     faulty.inject("delete", Fault.DENIED, match="chk-1", times=2)
     cleaner.discard_checkpoint(1, paths)
-    for left in (2, 2, 0):
+    for seconds, left in ((0, 2), (1, 2), (3, 0)):
+        now[0] = seconds
         cleaner.start()
         assert cleaner.pending == left
     assert storage.list_objects() == []
+
+
+def test_what_failed_is_tried_again_after_a_pause_that_grows() -> None:
+    storage, faulty = faulty_storage("dict://root")
+    now = [0.0]
+    cleaner = Cleaner(storage, InlineExecutor(), clock=lambda: now[0])
+    faulty.inject("delete", Fault.DENIED, times=10**6)
+    cleaner.discard_files(["shared/a"])
+    tried = []
+    for second in range(300):
+        now[0] = second
+        before = len(faulty.calls)
+        cleaner.start()
+        if len(faulty.calls) > before:
+            tried.append(second)
+    assert tried == [0, 1, 3, 7, 15, 31, 63, 123, 183, 243]
+
+
+def test_all_that_is_queued_takes_two_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Manifests, then files: however many checkpoints they were of."""
+    storage, faulty = faulty_storage("dict://root")
+    requests: list[list[str]] = []
+    delete_many = faulty.delete_many
+
+    def noted(urls: Sequence[str]) -> dict[str, StoreFailure]:
+        requests.append([relative_url(url, storage.url) for url in urls])
+        return delete_many(urls)
+
+    monkeypatch.setattr(faulty, "delete_many", noted)
+    cleaner = Cleaner(storage, InlineExecutor())
+    for id in range(1, 31):
+        cleaner.discard_checkpoint(id, put_manifest(storage, id, b"a", b"b"))
+    cleaner.start()
+    assert storage.list_objects() == []
+    assert [len(paths) for paths in requests] == [30, 60]
+    assert all(path.endswith("_metadata") for path in requests[0])
+
+
+def test_more_than_a_request_takes_go_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, faulty = faulty_storage("dict://root")
+    sizes: list[int] = []
+    monkeypatch.setattr(faulty, "delete_many", lambda urls: sizes.append(len(urls)) or {})
+    cleaner = Cleaner(storage, InlineExecutor())
+    cleaner.discard_files(f"shared/{number}" for number in range(2_500))
+    cleaner.start()
+    assert (sizes, cleaner.pending) == ([1000, 1000, 500], 0)
+
+
+def test_a_manifest_that_stays_keeps_its_files_and_no_others() -> None:
+    storage, faulty = faulty_storage("dict://root")
+    kept, gone = put_manifest(storage, 1, b"a"), put_manifest(storage, 2, b"b")
+    faulty.inject("delete", Fault.DENIED, match="chk-1/")
+    cleaner = Cleaner(storage, InlineExecutor())
+    cleaner.discard_checkpoint(1, kept)
+    cleaner.discard_checkpoint(2, gone)
+    cleaner.start()
+    assert storage.checkpoint_ids() == [1]
+    assert [f"shared/{name}" for name in storage.list_names("shared")] == kept
+
+
+def test_single_objects_without_an_answer_are_tried_again_at_once() -> None:
+    storage, faulty = faulty_storage("dict://root")
+    paths = put_manifest(storage, 1, b"a", b"b", b"c")
+    faulty.inject("delete", Fault.UNAVAILABLE, match=paths[1], times=3)
+    assert storage.delete_many(paths) == {}
+    assert [call for call in faulty.calls if call[1].endswith(paths[0])][-1:] == [("delete", storage.url_of(paths[0]))]
+    assert len([call for call in faulty.calls if call[0] == "delete"]) == 3 + 3
 
 
 def test_one_that_fails_does_not_hold_up_the_others_for_ever() -> None:

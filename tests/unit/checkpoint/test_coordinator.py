@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
+from penstock.checkpoint import cleaner
 from penstock.checkpoint.events import CheckpointAborted, CheckpointCompleted, SavepointCompleted, SnapshotRequest
 from penstock.checkpoint.faults import Fault
 from penstock.checkpoint.manifest import SourceState, SplitPosition
@@ -149,7 +152,8 @@ class TestCompletion:
         deletes = [url for operation, url in bench.faulty.calls if operation == "delete"]
         assert deletes == [bench.storage.url_of("chk-1/_metadata"), bench.storage.url_of(path)]
 
-    def test_deleting_is_tried_again(self, bench: Bench) -> None:
+    def test_deleting_is_tried_again(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cleaner, "FIRST_PAUSE", 0.0)
         bench.faulty.inject("delete", Fault.DENIED, match="chk-1", times=2)
         for content in (b"a", b"b", b"c"):
             bench.complete(content)

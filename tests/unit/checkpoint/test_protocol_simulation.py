@@ -24,7 +24,7 @@ from penstock.checkpoint.codec import encode_manifest
 from penstock.checkpoint.coordinator import CheckpointCoordinator
 from penstock.checkpoint.events import CheckpointCompleted, JobMustFail
 from penstock.checkpoint.manifest import SourceState, SplitPosition
-from penstock.checkpoint.object_store import ObjectInfo, TransientFailure
+from penstock.checkpoint.object_store import ObjectInfo, StoreFailure, TransientFailure
 from penstock.checkpoint.recovery import Recovery, take_over
 from penstock.checkpoint.retrying_store import RetryingStore, RetryPolicy, Stores
 from penstock.checkpoint.settings import CheckpointSettings
@@ -34,7 +34,7 @@ from penstock.state.backend import FileRef
 from tests.unit.checkpoint.support import DictStore, InlineExecutor, ack, job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
 
@@ -117,6 +117,19 @@ class SteppedStore:
 
     def delete(self, url: str) -> None:
         self.actor.step(f"delete {url}", lambda: self.inner.delete(url))
+
+    def delete_many(self, urls: Sequence[str]) -> dict[str, StoreFailure]:
+        """One step for each: some of them may be gone when the sender dies, or when there is no answer."""
+        failed: dict[str, StoreFailure] = {}
+        for url in urls:
+            try:
+                self.delete(url)
+            except StoreFailure as failure:
+                failed[url] = failure
+        return failed
+
+    def get_range(self, url: str, offset: int, size: int) -> bytes:
+        return self.actor.step(f"get {url}", lambda: self.inner.get_range(url, offset, size))
 
     # The protocol writes and reads objects only; a call of these would be one that the simulation cannot cut in two.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from penstock.checkpoint.fsspec_store import FsspecStore
 from penstock.checkpoint.local_store import TEMPORARY_SUFFIX, LocalStore
@@ -15,15 +16,20 @@ from penstock.checkpoint.object_store import (
     ObjectMissing,
     ObjectStore,
     PermanentFailure,
+    Refused,
+    TransientFailure,
     join_url,
     normalize_url,
     open_store,
 )
+from penstock.checkpoint.retrying_store import RetryingStore
+from penstock.checkpoint.s3_store import S3Store
 from penstock.common.errors import StorageError
 from tests.unit.checkpoint.store_contract import ObjectStoreContract
 from tests.unit.checkpoint.support import DictStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -175,3 +181,58 @@ def test_urls_are_brought_into_one_form(given: str, expected: str) -> None:
 def test_an_empty_url_is_refused() -> None:
     with pytest.raises(StorageError, match="empty storage path"):
         normalize_url("  ")
+
+
+class TestS3DeleteObjects:
+    """Its answer is 200 whatever became of each key; what became of it is inside."""
+
+    URLS = ("s3://bucket/job/shared/a", "s3://bucket/job/shared/b", "s3://bucket/job/shared/c")
+
+    @staticmethod
+    def store(monkeypatch: pytest.MonkeyPatch, answer: Callable[[str], Any]) -> tuple[S3Store, list[str]]:
+        store = S3Store({"key": "k", "secret": "s"})
+        asked: list[str] = []
+
+        def call(name: str, *arguments: Any, **_: Any) -> Any:
+            asked.append(str(arguments[0]) if name == "call_s3" else name)
+            return answer(asked[-1])
+
+        monkeypatch.setattr(store, "_call", call)
+        return store, asked
+
+    def test_keys_that_stay_are_told_with_the_reason(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        errors = [
+            {"Key": "job/shared/a", "Code": "AccessDenied", "Message": "no"},
+            {"Key": "job/shared/b", "Code": "InternalError", "Message": "later"},
+            {"Key": "job/shared/c", "Code": "NoSuchKey", "Message": ""},
+        ]
+        store, asked = self.store(monkeypatch, lambda _: {"Errors": errors})
+        failed = store.delete_many(self.URLS)
+        assert {url: type(failure) for url, failure in failed.items()} == {
+            self.URLS[0]: PermanentFailure,
+            self.URLS[1]: TransientFailure,
+        }
+        assert "AccessDenied" in failed[self.URLS[0]].reason
+        assert asked == ["delete_objects"]
+
+    def test_a_server_without_it_is_asked_one_by_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def answer(name: str) -> Any:
+            if name == "delete_objects":
+                raise ClientError(
+                    {"Error": {"Code": "NotImplemented"}, "ResponseMetadata": {"HTTPStatusCode": 501}}, name
+                )  # type: ignore[typeddict-item]
+            return None
+
+        store, asked = self.store(monkeypatch, answer)
+        assert store.delete_many(self.URLS) == {}
+        assert store.delete_many(self.URLS) == {}
+        assert asked == ["delete_objects", *["rm_file"] * 6]
+
+    def test_a_request_that_is_refused_is_refused_for_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def answer(name: str) -> Any:
+            raise ClientError({"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStatusCode": 403}}, name)  # type: ignore[typeddict-item]
+
+        store, _ = self.store(monkeypatch, answer)
+        with pytest.raises(Refused, match="AccessDenied"):
+            store.delete_many(self.URLS)
+        assert set(RetryingStore(store).delete_many(self.URLS)) == set(self.URLS)
