@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.checkpoint.codec import files_of, handle_files
+from penstock.checkpoint.codec import handle_files, objects_of
 from penstock.checkpoint.completed import CompletedCheckpoints
 from penstock.checkpoint.events import SavepointRequest, SnapshotRequest, SubtaskKey
 from penstock.checkpoint.pending import PendingCheckpoint
@@ -30,8 +30,8 @@ class Attempt:
         self.is_stopping = False
         """The final checkpoint was triggered; nothing comes after it unless it fails."""
         self.is_fenced = False
-        foreign = files_of(recovery.snapshot.manifest) if recovery.is_foreign and recovery.snapshot else []
-        self._foreign_files = frozenset(file.path for file in foreign)
+        foreign = recovery.snapshot if recovery.is_foreign else None
+        self._foreign_files = frozenset(objects_of(foreign.manifest) if foreign is not None else ())
 
     @property
     def may_trigger(self) -> bool:
@@ -97,6 +97,6 @@ class Attempt:
         owed.discard(key)
         if not owed:
             del self.owed[ack.checkpoint_id]
-        paths = [file.path for file in handle_files(ack.keyed or {})]
-        self.cleaner.discard_files([path for path in paths if not self.completed.registry.is_needed(path)])
+        paths = {file.path for file in handle_files(ack.keyed or {})}
+        self.cleaner.discard_files(path for path in sorted(paths) if not self.completed.registry.is_needed(path))
         return True

@@ -15,7 +15,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.checkpoint.codec import files_of
+from penstock.checkpoint.codec import objects_of
 from penstock.checkpoint.fencing import list_leader_folder
 from penstock.checkpoint.layout import METADATA, SHARED, base_path, checkpoint_folder, claim_path
 from penstock.checkpoint.object_store import DELETES_AT_ONCE, ObjectMissing, relative_url
@@ -228,7 +228,7 @@ def find_orphans(storage: CheckpointStorage, newest_checkpoint_id: int, is_neede
     named = set()
     for checkpoint_id in storage.checkpoint_ids():
         try:
-            named |= {file.path for file in files_of(storage.read_manifest(checkpoint_id))}
+            named |= set(objects_of(storage.read_manifest(checkpoint_id)))
         except SnapshotNotFound:
             continue
         except StorageError as error:
@@ -256,8 +256,8 @@ def void_checkpoints(
     found = []
     for checkpoint_id in void_ids:
         try:
-            files = files_of(storage.read_manifest(checkpoint_id))
+            paths = objects_of(storage.read_manifest(checkpoint_id))
         except StorageError:
             continue
-        found.append((checkpoint_id, [file.path for file in files if not is_needed(file.path)]))
+        found.append((checkpoint_id, [path for path in paths if not is_needed(path)]))
     return found

@@ -33,11 +33,18 @@ class _Version(msgspec.Struct):
 
 @dataclass(frozen=True)
 class NamedFile:
-    """A file as a handle names it. `checksum`: `crc32:` and 8 hex digits, empty if the handle gives none."""
+    """A file as a handle names it. `checksum`: `crc32:` and 8 hex digits, empty if the handle gives none.
+
+    `offset`: where it begins in the object at `path`; None: it is the whole object.
+    """
 
     path: str
     size: int
     checksum: str
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        return self.path if self.offset is None else f"{self.path} ({self.size} bytes at {self.offset})"
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
@@ -88,10 +95,16 @@ def handle_files(handle: dict[str, Any]) -> Iterator[NamedFile]:
     """The files of one keyed state handle (`files`: list of {"path", "size", "checksum", …}).
 
     >>> list(handle_files({"files": [{"path": "shared/a", "size": 3, "checksum": "crc32:00000000"}]}))
-    [NamedFile(path='shared/a', size=3, checksum='crc32:00000000')]
+    [NamedFile(path='shared/a', size=3, checksum='crc32:00000000', offset=None)]
+
+    Raises:
+        ValueError: an offset or a size is negative.
     """
     for file in handle.get("files", ()):
-        yield NamedFile(file["path"], int(file["size"]), str(file.get("checksum", "")))
+        size, offset = int(file["size"]), file.get("offset")
+        if size < 0 or (offset is not None and int(offset) < 0):
+            raise ValueError(f"{file['path']} is named with {size} bytes at {offset}")
+        yield NamedFile(file["path"], size, str(file.get("checksum", "")), None if offset is None else int(offset))
 
 
 def source_files(sources: Mapping[str, SourceState]) -> Iterator[NamedFile]:
@@ -114,12 +127,14 @@ def staged_files(committables: Iterable[Any]) -> Iterator[NamedFile]:
 
 
 def files_of(manifest: Manifest) -> list[NamedFile]:
-    """Every file the manifest names, once, ordered by path."""
-    found: dict[str, NamedFile] = {}
-    for state in manifest.states.values():
-        for handle in state.keyed:
-            for file in handle_files(handle or {}):
-                found[file.path] = file
-    for file in chain(source_files(manifest.sources), *map(staged_files, manifest.commits.values())):
-        found[file.path] = file
-    return [found[path] for path in sorted(found)]
+    """Every file the manifest names, once, ordered by path and offset."""
+    handles = (handle or {} for state in manifest.states.values() for handle in state.keyed)
+    committed = map(staged_files, manifest.commits.values())
+    named = chain(*map(handle_files, handles), source_files(manifest.sources), *committed)
+    found = {(file.path, -1 if file.offset is None else file.offset): file for file in named}
+    return [found[place] for place in sorted(found)]
+
+
+def objects_of(manifest: Manifest) -> list[str]:
+    """Paths of the objects that hold its files, each once, in order."""
+    return list(dict.fromkeys(file.path for file in files_of(manifest)))

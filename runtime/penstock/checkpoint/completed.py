@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.checkpoint.codec import files_of
+from penstock.checkpoint.codec import objects_of
 from penstock.checkpoint.registry import SharedStateRegistry
 
 if TYPE_CHECKING:
@@ -76,4 +76,4 @@ class CompletedCheckpoints:
 
 
 def _paths(manifest: Manifest) -> list[str]:
-    return [file.path for file in files_of(manifest)]
+    return objects_of(manifest)

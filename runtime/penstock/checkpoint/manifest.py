@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""2: a file may be a part of an object (`offset`). What reads 2 reads 1."""
 
 
 class OperatorInfo(msgspec.Struct, frozen=True):

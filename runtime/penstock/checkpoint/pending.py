@@ -75,7 +75,10 @@ class PendingCheckpoint:
         """Acks of each operator in the order of their subtasks."""
         states = {info.uid: self._state_of(info) for info in self.job.operators}
         sizes = {
-            file.path: file.size for state in states.values() for handle in state.keyed for file in handle_files(handle)
+            (file.path, file.offset): file.size
+            for state in states.values()
+            for handle in state.keyed
+            for file in handle_files(handle)
         }
         return Manifest(
             format_version=FORMAT_VERSION,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.checkpoint.codec import NamedFile, encode_manifest, files_of
+from penstock.checkpoint.codec import encode_manifest, objects_of
 from penstock.checkpoint.layout import metadata_url, new_savepoint_folder
 from penstock.checkpoint.object_store import ObjectMissing, join_url, normalize_url
 from penstock.checkpoint.retrying_store import RetryingStore, Stores
@@ -106,21 +106,21 @@ def write_savepoint(
     source, target = stores.for_url(source_url), stores.for_url(folder)
     copied: list[str] = []
 
-    def copy(file: NamedFile) -> None:
+    def copy(path: str) -> None:
         if is_cancelled():
             raise SavepointCancelled(folder)
         try:
-            source.copy(join_url(source_url, file.path), join_url(folder, file.path), target)
+            source.copy(join_url(source_url, path), join_url(folder, path), target)
         except ObjectMissing as missing:
             raise SnapshotTorn(
-                f"the state file {join_url(source_url, file.path)} is gone, the savepoint cannot be made",
+                f"the state file {join_url(source_url, path)} is gone, the savepoint cannot be made",
                 remedy="was the bucket cleaned up by a lifecycle rule or by hand?",
             ) from missing
-        copied.append(file.path)
+        copied.append(path)
 
     try:
         with ThreadPoolExecutor(COPIES_AT_ONCE, thread_name_prefix="savepoint-copy") as pool:
-            for _ in pool.map(copy, files_of(manifest)):
+            for _ in pool.map(copy, objects_of(manifest)):
                 pass
         if is_cancelled():
             raise SavepointCancelled(folder)
@@ -156,9 +156,9 @@ def dispose(path: str, options: Mapping[str, Any] | None = None, *, stores: Stor
             remedy="checkpoints are removed by their job (retained number, retention on cancel)",
         )
     store = stores.for_url(snapshot.url)
-    files = files_of(snapshot.manifest)
-    for error in store.delete_many(join_url(snapshot.url, file.path) for file in files).values():
+    paths = objects_of(snapshot.manifest)
+    for error in store.delete_many(join_url(snapshot.url, path) for path in paths).values():
         raise error
     store.delete(metadata_url(snapshot.url))
     left = [info.url for info in store.list_objects(snapshot.url)]
-    return DisposeReport(snapshot.url, len(files), left)
+    return DisposeReport(snapshot.url, len(paths), left)

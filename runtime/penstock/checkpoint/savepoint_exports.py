@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.checkpoint.codec import files_of
+from penstock.checkpoint.codec import objects_of
 from penstock.checkpoint.events import SavepointRequest, SavepointStatus
 from penstock.checkpoint.savepoint import SavepointCancelled, check_target, write_savepoint
 from penstock.common.errors import PenstockError, StorageError
@@ -100,7 +100,7 @@ class SavepointExports:
 
     def copy(self, request: SavepointRequest, manifest: Manifest, registry: SharedStateRegistry) -> None:
         """Its checkpoint is complete."""
-        registry.register(_holder(request), (file.path for file in files_of(manifest)))
+        registry.register(_holder(request), objects_of(manifest))
         self._copying[request.request_id] = _Copying(request, manifest.checkpoint_id, registry)
         self.commits = manifest.commits  # also if the copy fails or is cancelled: it may be complete for all that
         self._executor.submit(self._copy_in_background, request, manifest)

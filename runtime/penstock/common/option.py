@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
+_SIZE = re.compile(r"([0-9]+)\s*([kmg])?i?b?")
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class ConfigOption(Generic[T]):
         read: turns the text into the value; raises ValueError.
         default: None means "not set" and is part of the type.
         former_keys: older spellings that still count, as in Flink.
+        write: a value as documentation spells it.
 
     >>> target = duration_option("example.target", timedelta(milliseconds=200), "How long.")
     >>> target.parse("1s")
@@ -38,6 +41,7 @@ class ConfigOption(Generic[T]):
     default: T
     doc: str
     former_keys: tuple[str, ...] = ()
+    write: Callable[[T], str] = lambda value: text_of(value)
 
     def parse(self, text: str) -> T:
         """
@@ -105,6 +109,18 @@ def flag_option(key: str, default: bool, doc: str, *former_keys: str) -> ConfigO
     return ConfigOption(key, "true or false", read_flag, default, doc, former_keys)
 
 
+def size_option(key: str, default: int, doc: str, *former_keys: str, least: int = 0) -> ConfigOption[int]:
+    """Bytes."""
+
+    def read(text: str) -> int:
+        value = parse_size(text)
+        if value < least:
+            raise ValueError(f"the least is {least} bytes")
+        return value
+
+    return ConfigOption(key, "a size such as 512kb, 32mb", read, default, doc, former_keys, format_size)
+
+
 @overload
 def duration_option(key: str, default: timedelta, doc: str, *former_keys: str) -> ConfigOption[timedelta]: ...
 @overload
@@ -142,6 +158,29 @@ def read_flag(text: str) -> bool:
     if value is None:
         raise ValueError("write true or false")
     return value
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size as Flink writes it; units are powers of 1024.
+
+    >>> parse_size("32mb"), parse_size("1 kb"), parse_size("7"), parse_size("2g")
+    (33554432, 1024, 7, 2147483648)
+    """
+    match = _SIZE.fullmatch(text.strip().lower())
+    if match is None:
+        raise ValueError("write a number and b, kb, mb or gb")
+    return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2] or ""]
+
+
+def format_size(size: int) -> str:
+    """
+    >>> format_size(32 << 20), format_size(1 << 10), format_size(1000)
+    ('32mb', '1kb', '1000b')
+    """
+    for power, unit in ((30, "gb"), (20, "mb"), (10, "kb")):
+        if size and size % (1 << power) == 0:
+            return f"{size >> power}{unit}"
+    return f"{size}b"
 
 
 def parse_list(text: str) -> list[str]:

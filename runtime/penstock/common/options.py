@@ -21,6 +21,7 @@ from penstock.common.option import (
     int_option,
     list_option,
     map_option,
+    size_option,
     text_option,
 )
 from penstock.common.user_location import user_location
@@ -158,6 +159,17 @@ INCREMENTAL_CHECKPOINTS = flag_option(
     True,
     "Kept for Flink's programs; both backends upload only what changed since the last checkpoint.",
     "state.backend.incremental",
+)
+FILE_MERGING = flag_option(
+    "execution.checkpointing.file-merging.enabled",
+    True,
+    "Put the small state files (up to 1 MiB) that one task writes for a checkpoint into one object.",
+)
+FILE_MERGING_MAX_SIZE = size_option(
+    "execution.checkpointing.file-merging.max-file-size",
+    32 << 20,
+    "The largest object that small state files are put together in.",
+    least=1 << 10,
 )
 STATE_BACKEND = choice_option(
     "state.backend.type",
@@ -410,10 +422,8 @@ def as_markdown() -> str:
     >>> as_markdown().splitlines()[0]
     '| Key | Value | Default | Meaning |'
     """
-    from penstock.common.option import text_of
-
     lines = ["| Key | Value | Default | Meaning |", "| --- | --- | --- | --- |"]
     for option in OPTIONS.values():
-        default = "" if option.default in (None, [], {}) else f"`{text_of(option.default)}`"
+        default = "" if option.default in (None, [], {}) else f"`{option.write(option.default)}`"
         lines.append(f"| `{option.key}` | {option.kind} | {default} | {option.doc} |")
     return "\n".join(lines)

@@ -377,6 +377,7 @@ class JobMaster:
                 backend=settings.backend,
                 backend_options=settings.backend_options,
                 object_store_options=settings.object_store_options,
+                merged_file_bytes=settings.merged_file_bytes,
                 work_dir=settings.work_dir,
                 metric_scopes=settings.metric_scopes,
                 buffer_timeout_s=settings.buffer_timeout_s,

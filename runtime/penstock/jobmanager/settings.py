@@ -45,6 +45,8 @@ class JobSettings:
     buffer_timeout_s: float = 0.0
     """Infinite: buffers wait until they are full."""
     object_store_options: dict[str, Any] = field(default_factory=dict)
+    merged_file_bytes: int = 0
+    """Largest object that small state files are put together in; 0: they are not."""
     allow_dropped: list[str] = field(default_factory=list)
     ignore_unclaimed: bool = False
     recovery_path: str = ""
@@ -98,6 +100,7 @@ class JobSettings:
                 else math.inf
             ),
             object_store_options=object_store_options(conf),
+            merged_file_bytes=conf.get(options.FILE_MERGING_MAX_SIZE) if conf.get(options.FILE_MERGING) else 0,
             allow_dropped=conf.get(options.ALLOW_DROPPED_STATE),
             ignore_unclaimed=conf.get(options.IGNORE_UNCLAIMED_STATE),
             recovery_path=conf.get(options.RECOVERY_PATH) or "",

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from penstock.datastream.state import MapStateDescriptor, State, StateDescriptor
     from penstock.state.accumulator_columns import AccumulatorColumns
@@ -48,16 +48,34 @@ class KeyContext:
 
 @dataclass(frozen=True)
 class FileRef:
-    """A file of a checkpoint. `path` is relative to the job's checkpoint root, or to the savepoint's folder."""
+    """A file of a checkpoint. `path` is relative to the job's checkpoint root, or to the savepoint's folder.
+
+    >>> FileRef.of_json(FileRef("shared/a", 3, "crc32:0", offset=7).to_json())
+    FileRef(path='shared/a', size=3, checksum='crc32:0', offset=7)
+    """
 
     path: str
     size: int
     checksum: str
     """`crc32:` and 8 hex digits of the content; verified at restore."""
+    offset: int | None = None
+    """Where it begins in an object that holds several files; None: it is the whole object."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As handles name it."""
+        named = {"path": self.path, "size": self.size, "checksum": self.checksum}
+        return named if self.offset is None else {**named, "offset": self.offset}
+
+    @staticmethod
+    def of_json(entry: Mapping[str, Any]) -> FileRef:
+        return FileRef(entry["path"], int(entry["size"]), entry["checksum"], entry.get("offset"))
 
 
 class StateFileWriter(Protocol):
-    """Writes immutable state files; given by `penstock.checkpoint`. Thread-safe."""
+    """Writes immutable state files; given by `penstock.checkpoint`. Thread-safe.
+
+    What they name is durable when the snapshot is acknowledged, not before: small files are put together.
+    """
 
     def write(self, content: bytes) -> FileRef: ...
 

@@ -64,9 +64,7 @@ class StateFile:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "path": self.ref.path,
-            "size": self.ref.size,
-            "checksum": self.ref.checksum,
+            **self.ref.to_json(),
             "role": self.role,
             "groups": [self.groups.start, self.groups.end],
             "entries": self.entries,
@@ -75,7 +73,7 @@ class StateFile:
     @staticmethod
     def of_json(entry: dict[str, Any]) -> StateFile:
         return StateFile(
-            FileRef(entry["path"], entry["size"], entry["checksum"]),
+            FileRef.of_json(entry),
             entry["role"],
             KeyGroupRange(*entry["groups"]),
             entry["entries"],

@@ -160,7 +160,7 @@ def download(
     """
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    files = {entry["name"]: FileRef(entry["path"], entry["size"], entry["checksum"]) for entry in handle["files"]}
+    files = {entry["name"]: FileRef.of_json(entry) for entry in handle["files"]}
     pack = files.pop(PACK)
     small = msgspec.msgpack.decode(reader.read(pack), type=dict[str, bytes])
     for name, content in small.items():

@@ -101,4 +101,4 @@ class RocksDBUpload:
 
 
 def _entry(name: str, ref: FileRef) -> dict[str, Any]:
-    return {"name": name, "path": ref.path, "size": ref.size, "checksum": ref.checksum}
+    return {"name": name, **ref.to_json()}

@@ -43,6 +43,7 @@ from penstock.taskmanager.protocol import (
 )
 from penstock.taskmanager.rows import ACK, COMMAND, DATA, decode_buffer, exchange_of
 from penstock.taskmanager.subtask import Subtask, TaskEnvironment
+from penstock.taskmanager.uploads import SnapshotUploads
 
 Row = tuple[int, bytes]
 
@@ -153,8 +154,12 @@ class LevelTask:
         if command.snapshot is not None:
             root = command.snapshot.root
             files = StateFileWriter(self._stores.for_url(root), root) if root else None
-            for subtask in self._subtasks:
-                self._pending.extend(subtask.snapshot(command.snapshot, files, self._uploads))
+            uploads = SnapshotUploads(self._uploads, files, self.environment.merged_file_bytes)
+            try:
+                for subtask in self._subtasks:
+                    self._pending.extend(subtask.snapshot(command.snapshot, files, uploads))
+            finally:
+                uploads.seal()
         for subtask in self._subtasks:
             subtask.flush()
 

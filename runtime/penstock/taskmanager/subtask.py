@@ -7,9 +7,10 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from penstock.checkpoint.codec import STAGED_FILE
@@ -21,6 +22,7 @@ from penstock.graph.transformation import Exchange
 from penstock.metrics.scope import ScopeFormats
 from penstock.metrics.task import TaskMetrics
 from penstock.state.backend import KeyContext, KeyedStateBackend, SnapshotUpload
+from penstock.state.backend import StateFileWriter as StateFiles
 from penstock.state.factory import create_backend, create_timer_service
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import OperatorStateStore
@@ -34,6 +36,7 @@ from penstock.taskmanager.operators.source import SourceOperator
 from penstock.taskmanager.pace import Pace
 from penstock.taskmanager.protocol import RestoreCommand, SnapshotAck, SnapshotCommand, VertexMetrics
 from penstock.taskmanager.rows import Buffer
+from penstock.taskmanager.uploads import SnapshotUploads
 from penstock.taskmanager.watchdog import CLOSING, OPENING, RESTORING, Unwatched
 
 logger = logging.getLogger(__name__)
@@ -52,6 +55,8 @@ class TaskEnvironment:
     work_dir: str = ""
     metric_scopes: ScopeFormats | None = None
     object_store_options: dict[str, Any] = field(default_factory=dict)
+    merged_file_bytes: int = 0
+    """Largest object that small state files are put together in; 0: they are not."""
     print_line: Callable[[str], None] | None = None
     results: Callable[[str, list[Any]], None] | None = None
     host: str = "localhost"
@@ -327,7 +332,7 @@ class Subtask:
     # --- snapshots --------------------------------------------------------------------------------------------
 
     def snapshot(
-        self, command: SnapshotCommand, files: StateFileWriter | None, uploads: Executor
+        self, command: SnapshotCommand, files: StateFileWriter | None, uploads: SnapshotUploads
     ) -> list[Future[SnapshotAck]]:
         """Freeze every operator's state now; the files are written by `uploads`."""
         futures: list[Future[SnapshotAck]] = []
@@ -352,7 +357,7 @@ class Subtask:
                 future: Future[SnapshotAck] = Future()
                 future.set_result(ack)
             else:
-                future = uploads.submit(_upload, upload, staged, ack, files, context)
+                future = uploads.submit(partial(_upload, upload, staged, ack, files, uploads.files, context))
             futures.append(future)
         return futures
 
@@ -389,14 +394,16 @@ def _upload(
     staged: list[StagedCommittable],
     ack: SnapshotAck,
     files: StateFileWriter | None,
+    state_files: StateFiles | None,
     context: OperatorContext,
 ) -> SnapshotAck:
+    """What sinks stage are files of their own; state goes where the small files of the task are put together."""
     started = time.perf_counter()
     ack.committables += [_stage(committable, ack, files) for committable in staged]
     try:
-        if upload is not None and files is not None and not ack.error:
+        if upload is not None and state_files is not None and not ack.error:
             with context.named_in_errors():
-                ack.keyed = upload.run(files)
+                ack.keyed = upload.run(state_files)
             ack.bytes_uploaded += int(ack.keyed.get("bytes_uploaded", 0))
             ack.state_bytes += sum(int(f["size"]) for f in ack.keyed.get("files", ()))
     except BaseException as error:  # the checkpoint fails, not the job
@@ -414,8 +421,8 @@ def _stage(committable: StagedCommittable, ack: SnapshotAck, files: StateFileWri
             ref = files.write(content)
         except Exception as error:
             ack.error = f"{type(error).__name__}: {error}"
+            ack.error_code = error.code if isinstance(error, PenstockError) else ""
         else:
             ack.bytes_uploaded += ref.size
-            file = {"path": ref.path, "size": ref.size, "checksum": ref.checksum}
-            return committable.about | {STAGED_FILE: file}
+            return committable.about | {STAGED_FILE: ref.to_json()}
     return committable.about | {"content": base64.b64encode(content).decode("ascii")}

@@ -52,6 +52,8 @@ class TaskSettings(msgspec.Struct):
     backend: str = "hashmap"
     backend_options: dict[str, Any] = {}
     object_store_options: dict[str, Any] = {}
+    merged_file_bytes: int = 0
+    """Largest object that small state files are put together in; 0: they are not."""
     control_address: str = ""
     """host:port of the JobManager's control server; empty: the batched runner."""
     report_address: str = ""
@@ -171,6 +173,7 @@ class _Slot:
                 task_manager=settings.task_managers[self.slot] if settings.task_managers else "",
                 object_store_options=settings.object_store_options,
                 watchdog=self.watchdog,
+                merged_file_bytes=settings.merged_file_bytes,
             )
             task = LevelTask(self.graph, level, self.slot, environment)
             environment.results = task.collect
