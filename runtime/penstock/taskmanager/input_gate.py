@@ -8,23 +8,32 @@ backlog would, read channel by channel, first process the whole hour of one send
 would stay open for an hour of state, and processing order would differ from the live run. So, of the buffers at hand,
 the one of the channel with the *lowest watermark* goes next (ties: lowest exchange, then sender). The event times that
 meet in the operator are then close together, as they were live. Within a channel order is kept, always.
+
+With hundreds of senders neither question, which buffer is next and how far the clock is, may look at all channels. Both are
+answered by heaps whose entries may be out of date: a channel's watermark only rises, so an entry that is too low is found at
+the top and put right then.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from penstock.taskmanager.batch import MAX_TIMESTAMP, MIN_TIMESTAMP
+from penstock.taskmanager.batch import MIN_TIMESTAMP
 from penstock.taskmanager.rows import Buffer
 
 
 class _Channel:
-    __slots__ = ("buffers", "idle", "watermark")
+    __slots__ = ("buffers", "idle", "is_in_heap", "rank", "watermark")
 
-    def __init__(self) -> None:
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        """Its place among the channels, by exchange and sender."""
         self.watermark = MIN_TIMESTAMP
         self.idle = False
+        self.is_in_heap = True
+        """Of the active ones."""
         self.buffers: deque[Buffer] = deque()
 
 
@@ -37,42 +46,69 @@ class InputGate:
     """
 
     def __init__(self, channels: Iterable[tuple[int, int]]) -> None:
-        self._channels = {channel: _Channel() for channel in sorted(channels)}
+        self._channels = {channel: _Channel(rank) for rank, channel in enumerate(sorted(channels))}
+        self._by_rank = list(self._channels.values())
+        self._active = [(MIN_TIMESTAMP, channel.rank) for channel in self._by_rank]
+        """Heap of (watermark, rank): one entry for every channel that is not idle, and for some that are."""
+        self._active_count = len(self._active)
+        self._waiting: list[tuple[int, int]] = []
+        """Heap of (watermark, rank): one entry for every channel with buffers."""
+        self._highest = MIN_TIMESTAMP
         self.watermark = MIN_TIMESTAMP
         self.is_idle = False
 
     def put(self, buffer: Buffer) -> None:
-        self._channels[buffer.exchange, buffer.sender].buffers.append(buffer)
+        channel = self._channels[buffer.exchange, buffer.sender]
+        if not channel.buffers:
+            heapq.heappush(self._waiting, (channel.watermark, channel.rank))
+        channel.buffers.append(buffer)
 
     def drain(self) -> Iterator[Buffer]:
         """The buffers at hand in watermark order. The caller processes a buffer, then calls `advance` for it."""
-        while True:
-            best: _Channel | None = None
-            for channel in self._channels.values():
-                if channel.buffers and (best is None or channel.watermark < best.watermark):
-                    best = channel
-            if best is None:
-                return
-            yield best.buffers.popleft()
+        waiting = self._waiting
+        while waiting:
+            watermark, rank = waiting[0]
+            channel = self._by_rank[rank]
+            if channel.watermark > watermark:
+                heapq.heapreplace(waiting, (channel.watermark, rank))
+                continue
+            buffer = channel.buffers.popleft()
+            if not channel.buffers:
+                heapq.heappop(waiting)
+            yield buffer
 
     def advance(self, buffer: Buffer) -> int | None:
         """Take a processed buffer's watermark into account; the new clock if it advanced, else None."""
         channel = self._channels[buffer.exchange, buffer.sender]
-        if buffer.watermark > channel.watermark:
-            channel.watermark = buffer.watermark
-        channel.idle = buffer.is_idle
-        lowest = MAX_TIMESTAMP
-        active = False
-        for other in self._channels.values():
-            if not other.idle:
-                active = True
-                if other.watermark < lowest:
-                    lowest = other.watermark
-        self.is_idle = not active
-        if not active:
-            # All idle: the clock may go to the highest any of them reached (Flink's StatusWatermarkValve).
-            lowest = max(c.watermark for c in self._channels.values())
+        channel.watermark = max(channel.watermark, buffer.watermark)
+        self._highest = max(self._highest, channel.watermark)
+        self._set_idle(channel, is_idle=buffer.is_idle)
+        self.is_idle = not self._active_count
+        # All idle: the clock may go to the highest any of them reached (Flink's StatusWatermarkValve).
+        lowest = self._highest if self.is_idle else self._lowest_active()
         if lowest > self.watermark:
             self.watermark = lowest
             return lowest
         return None
+
+    def _set_idle(self, channel: _Channel, *, is_idle: bool) -> None:
+        if channel.idle == is_idle:
+            return
+        channel.idle = is_idle
+        self._active_count += -1 if is_idle else 1
+        if not is_idle and not channel.is_in_heap:
+            channel.is_in_heap = True
+            heapq.heappush(self._active, (channel.watermark, channel.rank))
+
+    def _lowest_active(self) -> int:
+        active = self._active
+        while True:
+            watermark, rank = active[0]
+            channel = self._by_rank[rank]
+            if channel.idle:
+                channel.is_in_heap = False
+                heapq.heappop(active)
+            elif channel.watermark > watermark:
+                heapq.heapreplace(active, (channel.watermark, rank))
+            else:
+                return watermark
