@@ -373,7 +373,17 @@ EPOCH_TARGET = duration_option(
     "With little input an epoch ends sooner, and the cluster rests for as long as it took.",
 )
 EPOCH_MAX_RECORDS = int_option(
-    "penstock.epoch.max-records", 1_000_000, "Most records one source subtask reads in an epoch.", least=1
+    "penstock.epoch.max-records",
+    1_000_000,
+    "Most records one source subtask reads in an epoch of the batched runner. An epoch reads fewer when those before were long; that "
+    "holds for the pipelined runner, too.",
+    least=1,
+)
+EPOCH_MAX_BYTES = int_option(
+    "penstock.epoch.max-bytes",
+    256 * 2**20,
+    "Of the batched runner: about how many bytes of records, as they are in memory, one source subtask reads in an epoch.",
+    least=1,
 )
 EXECUTOR_MEMORY_MB = int_option(
     "penstock.executor.memory-mb", 512, "Heap of the JVM of one slot, in MiB; Python's memory comes on top.", least=1

@@ -24,6 +24,7 @@ from penstock.graph.job_graph import JobGraph
 from penstock.jobmanager import attempt_end
 from penstock.jobmanager.alignment import limits
 from penstock.jobmanager.attempt_end import Cause, Stage
+from penstock.jobmanager.epoch_budget import EpochBudget
 from penstock.jobmanager.failures import JobFailed, hanging
 from penstock.jobmanager.job_parts import JobParts
 from penstock.jobmanager.job_requests import JobRequests
@@ -36,8 +37,8 @@ STREAM_EPOCH_MS = 1_000
 """Pipelined runner: a barrier at least that often, for positions, metrics and printed lines."""
 STANDSTILL_S = 0.002
 """Between two looks at how far the last snapshot, its savepoint and its commits have come."""
-STREAM_POLL_MS = 50
-"""Pipelined runner: while a checkpoint uploads, barriers bring its acks."""
+NEWS_S = 0.02
+"""Pipelined runner: while a checkpoint uploads, what the tasks have told of it is looked at so often."""
 
 
 class EpochLoop:
@@ -68,6 +69,7 @@ class EpochLoop:
         self._plans = plans
         self._completed: list[int] = []
         self._aborted: list[int] = []
+        self._budget = EpochBudget(parts.settings.epoch_max_records)
         self._next_timer: int | None = None
         self._began_at = 0
         """When the epoch that runs was begun, ms."""
@@ -146,6 +148,7 @@ class EpochLoop:
         took = time.monotonic() - started
         self._rests_until = started + min(2 * took, self._parts.settings.epoch_target_ms / 1e3)
         self._take_in(acks, took * 1e3)
+        self._budget.on_epoch(self._most_read(acks), took)
         if request is not None:
             self._parts.results.barrier(request.checkpoint_id)
             self._parts.checkpoints.coordinator.on_barrier(
@@ -202,6 +205,10 @@ class EpochLoop:
         snapshot = None
         if request is not None:
             snapshot = SnapshotCommand(request.checkpoint_id, self._parts.checkpoints.url, synchronous=exclusive)
+        max_ms = 0 if exclusive else self._read_ms()
+        max_records = self._max_records()
+        max_bytes = 0 if self._runner.streaming else self._parts.settings.epoch_max_bytes
+        processing_time = self._parts.clock.now_ms() if hasattr(self._parts.clock, "set") else None
         return [
             EpochCommand(
                 attempt=self._attempt,
@@ -209,17 +216,22 @@ class EpochLoop:
                 assignments={uid: splits[slot] for uid, splits in assignments.items() if slot in splits},
                 aligned=aligned,
                 finished_discovery=no_more,
-                max_ms=0 if exclusive else self._read_ms(),
-                max_records=self._parts.settings.epoch_max_records,
+                max_ms=max_ms,
+                max_records=max_records,
+                max_bytes=max_bytes,
                 snapshot=snapshot,
                 completed=completed,
                 aborted=aborted,
                 drain=drain,
                 finish=finish or drain,
-                processing_time=self._parts.clock.now_ms() if hasattr(self._parts.clock, "set") else None,
+                processing_time=processing_time,
             )
             for slot in range(self._graph.slots)
         ]
+
+    def _max_records(self) -> int:
+        """Of a source subtask, until the next barrier; 0 = without bound."""
+        return 0 if self._runner.streaming and not self._budget.is_bound else self._budget.records
 
     def _read_ms(self) -> int:
         """How long the sources read: the target, but not past the next checkpoint."""
@@ -250,6 +262,12 @@ class EpochLoop:
                 self._parts.results.hold(uid, values)
         self._next_timer = min(timers, default=None)
         self._parts.metrics.on_epoch(self.epoch, acks, duration_ms, self._lag())
+
+    def _most_read(self, acks: list[LevelAck]) -> int:
+        """Records of the source subtask that read the most."""
+        stages = self._graph.stages
+        read = (v.records_in for ack in acks for id, v in ack.vertices.items() if stages[id].level == 0)
+        return max(read, default=0)
 
     def _take_in_snapshots(self, snapshots: list[SnapshotAck]) -> None:
         for snapshot in snapshots:
@@ -326,7 +344,7 @@ class EpochLoop:
             self._rest(min(max(left_ms, 0), STREAM_EPOCH_MS) / 1000)
             return
         if self._runner.streaming:
-            times = [now + (STREAM_POLL_MS if in_progress else STREAM_EPOCH_MS)]
+            times = [now + STREAM_EPOCH_MS]
         elif in_progress:
             times = [now + 5]
         elif any(source.had_input for source in self._parts.sources.values()):
@@ -344,10 +362,18 @@ class EpochLoop:
         due = None if in_progress else self._parts.checkpoints.next_due(now)
         if due is not None:
             seconds = min(seconds, due / 1000)
-        self._rest(seconds)
+        self._rest(max(0.0, seconds))
 
     def _rest(self, seconds: float) -> None:
-        self._parts.wake.wait(max(0.0, seconds))
+        """Until that long is over, somebody asks for something, or a checkpoint in progress is none any more."""
+        uploads = self._runner.streaming and self._parts.checkpoints.coordinator.is_in_progress
+        if not uploads:
+            self._parts.wake.wait(seconds)
+        until = time.monotonic() + seconds
+        while uploads and (left := until - time.monotonic()) > 0 and not self._parts.wake.wait(min(left, NEWS_S)):
+            self._take_in_snapshots(self._runner.take_news())
+            self._handle_events()
+            uploads = self._parts.checkpoints.coordinator.is_in_progress
         self._parts.wake.clear()
 
     def _now(self) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.common.errors import EpochFailed, NotEnoughSlots
@@ -15,7 +15,14 @@ from penstock.connectors.source import SparkAccess
 from penstock.jobmanager.failures import JobFailed
 from penstock.jobmanager.runner import Attempt, Watch, unwatched
 from penstock.taskmanager.operator import Clock
-from penstock.taskmanager.protocol import EpochCommand, LevelAck, Whereabouts, decode_ack, encode_command
+from penstock.taskmanager.protocol import (
+    EpochCommand,
+    LevelAck,
+    SnapshotAck,
+    Whereabouts,
+    decode_ack,
+    encode_command,
+)
 from penstock.taskmanager.rows import ACK, COMMAND
 from penstock.taskmanager.subtask import Subtask
 from penstock.taskmanager.worker import ManualClock, _Slot, run_level
@@ -45,6 +52,7 @@ class InProcessRunner:
         self._placed = 0
         self._slots: dict[tuple[str, int], _Slot] = {}
         self.task_settings: dict[str, Any] = {}
+        self.on_wait: Callable[[], None] | None = None
         self.lost = False
         """Set by tests: the next epoch fails as if a worker had been killed."""
         self.hung = False
@@ -132,6 +140,10 @@ class InProcessRunner:
         self._slots.clear()
         if failed:
             raise JobFailed(failed[0])
+
+    def take_news(self) -> list[SnapshotAck]:
+        """Tasks of this runner speak at the end of an epoch only."""
+        return []
 
     def request_barrier(self) -> None:
         """Epochs of this runner are short."""

@@ -387,6 +387,7 @@ class JobMaster:
                 **self.runner.task_settings,
             ),
         )
+        self.runner.on_wait = self.parts.wake.set
         self.runner.start(
             Attempt(
                 self.job_id,

@@ -185,11 +185,33 @@ class PipelinedRunner(SparkRunner):
                     failed = failed or JobFailed(item.failure, item.host)
         return failed
 
+    def take_news(self) -> list[SnapshotAck]:
+        """Called between two epochs, when brief acks may come, failures and lost connections: these the next epoch finds."""
+        attempt = self._attempt
+        uploaded, self._uploaded = self._uploaded, []
+        for item in self._waiting_frames():
+            if attempt is not None and isinstance(item, LevelAck) and item.attempt == attempt.number and item.is_news:
+                uploaded += item.snapshots
+            else:
+                self._frames.put(item)
+        return uploaded
+
+    def _waiting_frames(self) -> list[LevelAck | Hello]:
+        found = []
+        while not self._frames.empty():
+            found.append(self._frames.get())
+        return found
+
     def _on_frame(self, hello: Hello, frame: bytes) -> None:
-        self._frames.put(decode_ack(frame))
+        ack = decode_ack(frame)
+        self._frames.put(ack)
+        if self.on_wait is not None and (ack.waits or ack.failure is not None):
+            self.on_wait()
 
     def _on_gone(self, hello: Hello) -> None:
         self._frames.put(hello)
+        if self.on_wait is not None:
+            self.on_wait()
 
     def close(self) -> None:
         self.end_attempt()

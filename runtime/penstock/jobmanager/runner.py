@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from penstock.connectors.source import SparkAccess
 from penstock.graph.job_graph import JobGraph
-from penstock.taskmanager.protocol import EpochCommand, LevelAck, Whereabouts
+from penstock.taskmanager.protocol import EpochCommand, LevelAck, SnapshotAck, Whereabouts
 
 WATCH_S = 0.1
 """About how often the `watch` of an epoch is called."""
@@ -40,6 +40,8 @@ class Runner(Protocol):
 
     streaming: bool
     """Rows flow between two calls of `run_epoch`, which then *ends* the running epoch."""
+    on_wait: Callable[[], None] | None
+    """Called, from another thread, when a task waits for the next epoch, or has failed between two."""
     task_settings: dict[str, Any]
     """Fields of `TaskSettings` that this runner sets."""
 
@@ -95,6 +97,10 @@ class Runner(Protocol):
 
     def whereabouts(self) -> dict[tuple[int, int], Whereabouts]:
         """By slot and level: where tasks are that have not come back for a while; from any thread."""
+        ...
+
+    def take_news(self) -> list[SnapshotAck]:
+        """Answers to snapshots that have come since the last epoch. A task tells when its files are written: nobody asks."""
         ...
 
     def request_barrier(self) -> None:

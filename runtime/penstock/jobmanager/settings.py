@@ -42,6 +42,7 @@ class JobSettings:
     """`batched`, `pipelined` or `auto`."""
     epoch_target_ms: int
     epoch_max_records: int
+    epoch_max_bytes: int
     buffer_timeout_s: float = 0.0
     """Infinite: buffers wait until they are full."""
     object_store_options: dict[str, Any] = field(default_factory=dict)
@@ -94,6 +95,7 @@ class JobSettings:
             runner=conf.get(options.RUNNER),
             epoch_target_ms=_ms(conf.get(options.EPOCH_TARGET)),
             epoch_max_records=conf.get(options.EPOCH_MAX_RECORDS),
+            epoch_max_bytes=conf.get(options.EPOCH_MAX_BYTES),
             buffer_timeout_s=(
                 conf.get(options.BUFFER_TIMEOUT).total_seconds()
                 if conf.get(options.BUFFER_TIMEOUT_ENABLED)

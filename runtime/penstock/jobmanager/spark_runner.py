@@ -27,7 +27,14 @@ from penstock.jobmanager.runner import WATCH_S, Attempt, Watch, unwatched
 from penstock.jobmanager.spark_cluster import ExecutorInfo, SparkCluster
 from penstock.jobmanager.work_thread import WorkThread
 from penstock.taskmanager.control import Hello
-from penstock.taskmanager.protocol import EpochCommand, LevelAck, Whereabouts, decode_ack, encode_command
+from penstock.taskmanager.protocol import (
+    EpochCommand,
+    LevelAck,
+    SnapshotAck,
+    Whereabouts,
+    decode_ack,
+    encode_command,
+)
 from penstock.taskmanager.rows import ACK, COMMAND
 from penstock.taskmanager.worker import CloseFunction, LevelFunction
 
@@ -85,6 +92,7 @@ class SparkRunner:
         """A task that says so before the end of its epoch: it hangs."""
         self._holds_tasks = False
         """The last epoch has gone well: there are functions to be closed."""
+        self.on_wait: Callable[[], None] | None = None
         self.more_slots: Callable[[int], object] | None = None
         """Starts workers of a local cluster; None: workers come from outside."""
         self._attempt: Attempt | None = None
@@ -313,6 +321,10 @@ class SparkRunner:
         for ack in acks:
             if ack.failure is not None:
                 raise JobFailed(ack.failure, ack.host)
+
+    def take_news(self) -> list[SnapshotAck]:
+        """Tasks of this runner speak at the end of an epoch only."""
+        return []
 
     def request_barrier(self) -> None:
         """Sources look at the clock: an epoch ends by itself within its bound."""

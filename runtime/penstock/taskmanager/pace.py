@@ -2,17 +2,20 @@
 
 Between two batches a task looks at what else there is to do: the JobManager's commands, timers, output for others. So a batch
 must not take long, and nobody knows beforehand how long a function of the user's takes, or how large its records are. A
-`Pace` begins with one record and doubles while batches take less than they may; as soon as one takes longer, or is larger,
-the next ones are as small as they have to be. Fast functions are at full batches after a dozen of them.
+`Pace` begins with one record; each batch may have as many as fit into the time at the pace of the one before, but no more
+than eight times as many. So fast functions are at full batches after half a dozen of them, and one that was kept waiting by
+other processes of the machine gets small batches for a moment only. The time is of processing alone: what it takes to hand
+a batch over is the same for a small one, and would make them ever smaller.
 
 What it cannot know is that a function which was fast is slow from now on: the batch in which that happens takes as long as it
-takes, `most` records at the new pace, and the ones after it are small.
+takes, and the ones after it are small.
 """
 
 from __future__ import annotations
 
-LONGEST_S = 0.05
+LONGEST_S = 0.2
 """What a batch may take: commands, timers and output wait for so long."""
+_GROWTH = 8
 
 
 class Pace:
@@ -23,13 +26,12 @@ class Pace:
         most_bytes: of a batch; 0: whatever they have.
 
     >>> pace = Pace(10_000)
-    >>> for _ in range(3):
-    ...     pace.took(pace.records, seconds=0.001)
+    >>> pace.took(1, seconds=0.001)
     >>> pace.records
     8
-    >>> pace.took(8, seconds=0.4)
+    >>> pace.took(8, seconds=0.8)
     >>> pace.records
-    1
+    2
     """
 
     __slots__ = ("_most", "_most_bytes", "records")
@@ -44,10 +46,9 @@ class Pace:
         """So many records, of so many bytes, were a batch and took so long."""
         if records <= 0:
             return
-        if seconds > LONGEST_S:
-            limit = int(records * LONGEST_S / seconds)
-        elif 2 * seconds < LONGEST_S and records >= self.records:
-            limit = 2 * self.records
+        fitting = int(records * LONGEST_S / max(seconds, 1e-6))
+        if fitting < self.records or records >= self.records:
+            limit = min(fitting, _GROWTH * self.records)
         else:
             limit = self.records
         if self._most_bytes and size > 0:

@@ -81,7 +81,7 @@ class EpochCommand(msgspec.Struct):
     """A manual clock's time (tests); None: the machine's."""
 
 
-class SourceProgress(msgspec.Struct):
+class SourceProgress(msgspec.Struct, gc=False):
     positions: dict[str, Any] = {}
     watermarks: dict[str, int | None] = {}
     generators: dict[str, Any] = {}
@@ -94,7 +94,7 @@ class SourceProgress(msgspec.Struct):
     next_record_at: int | None = None
 
 
-class VertexMetrics(msgspec.Struct):
+class VertexMetrics(msgspec.Struct, gc=False):
     records_in: int = 0
     records_out: int = 0
     bytes_in: int = 0
@@ -108,7 +108,7 @@ class VertexMetrics(msgspec.Struct):
     """Name -> [kind, parts]; those of the subtask so far."""
 
 
-class SnapshotAck(msgspec.Struct):
+class SnapshotAck(msgspec.Struct, gc=False):
     """Answer of one subtask's operator for one checkpoint; `error` set: the checkpoint fails."""
 
     checkpoint_id: int
@@ -157,7 +157,7 @@ class Whereabouts(msgspec.Struct):
     """As in a traceback, from the user's first frame on."""
 
 
-class LevelAck(msgspec.Struct):
+class LevelAck(msgspec.Struct, gc=False):
     slot: int
     level: int
     attempt: int
@@ -170,13 +170,20 @@ class LevelAck(msgspec.Struct):
     lines: list[str] = []
     failure: TaskFailure | None = None
     is_brief: bool = False
-    """Sent before the end of the epoch: only `failure`, `where` and `snapshots` mean something."""
+    """Sent before the end of the epoch: only `failure`, `where`, `snapshots` and `waits` mean something."""
+    waits: bool = False
+    """The sources have read what they may until the next epoch."""
     where: Whereabouts | None = None
     pid: int = 0
     rss_bytes: int = 0
     host: str = ""
     hardware: Hardware | None = None
     """Of the host."""
+
+    @property
+    def is_news(self) -> bool:
+        """It brings what matters between two epochs: answers to snapshots, or that the task waits."""
+        return self.is_brief and self.failure is None and self.where is None
 
 
 encode_command = msgspec.msgpack.Encoder().encode

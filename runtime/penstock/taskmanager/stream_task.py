@@ -55,6 +55,7 @@ class StreamTask:
         self._flushed = time.monotonic()
         self._ticked = self._flushed
         self._reported = False
+        self._waits = False
         self._idle_s = _IDLE_S
         self._direct = {e.id for e in task.graph.exchanges if task.graph.stages[e.source_stage].level == task.level - 1}
         """Exchanges whose buffers come straight from their sender; the others were passed on by this slot."""
@@ -96,9 +97,18 @@ class StreamTask:
                 self._idle_s = _IDLE_S
             yield from self._send_output()
             self._send_news()
+            self._ask_for_epoch()
             frame = self._control.poll(0.0 if readers else self._pause())
             if frame is not None or not readers:
                 return frame
+
+    def _ask_for_epoch(self) -> None:
+        """Once an epoch: tell the JobManager when the sources may read no more in it."""
+        if self._task.has_used_up and not self._waits:
+            self._waits = True
+            ack = self._task.brief_ack()
+            ack.waits = True
+            self._control.send(encode_ack(ack))
 
     def _pause(self) -> float:
         """Nothing to read: seconds to wait for a command.
@@ -168,6 +178,7 @@ class StreamTask:
 
     def _end_epoch(self, command: EpochCommand, early: Iterable[bytes] = ()) -> Iterator[Row]:
         task = self._task
+        self._waits = False
         if command.terminate:
             task.close()
         else:

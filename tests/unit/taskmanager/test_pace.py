@@ -64,11 +64,11 @@ def read(source: SourceOperator, batches: int) -> None:
         next(reader)
 
 
-def test_a_function_of_50_ms_lets_commands_in_after_each_record(clock: SimpleNamespace) -> None:
+def test_a_function_of_50_ms_lets_commands_in_after_a_few_records(clock: SimpleNamespace) -> None:
     behind = Behind(clock, 0.05)
     source = source_into(behind)
     read(source, 20)
-    assert max(behind.sizes) <= 2
+    assert max(behind.sizes) <= LONGEST_S / 0.05
     [position] = source.progress().positions.values()
     assert position == len(behind.values)
     assert behind.values == list(range(position))
@@ -90,18 +90,6 @@ def test_a_function_that_becomes_slow_gets_small_batches_from_the_next_one_on(cl
     behind.seconds = 1e-6
     read(source, 20)
     assert behind.sizes[-1] == READ_RECORDS
-
-
-def test_what_is_behind_the_task_counts_as_well(clock: SimpleNamespace) -> None:
-    """Output that nobody takes keeps the task from looking at its commands as a slow function does."""
-    behind = Behind(clock, 0)
-    source = source_into(behind)
-    reader = source.read(0)
-    for size in reader:
-        clock.at += 0.001 * size
-        if len(behind.sizes) == 20:
-            break
-    assert max(behind.sizes[10:]) <= LONGEST_S / 0.001
 
 
 def test_large_records_make_small_batches(clock: SimpleNamespace) -> None:

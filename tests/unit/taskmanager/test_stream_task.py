@@ -17,7 +17,14 @@ from penstock.graph.job_graph import JobGraph
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.taskmanager.batch import MAX_TIMESTAMP, RowBatch
 from penstock.taskmanager.level import LevelTask, Row
-from penstock.taskmanager.protocol import EpochCommand, LevelAck, SnapshotCommand, decode_ack, encode_command
+from penstock.taskmanager.protocol import (
+    EpochCommand,
+    LevelAck,
+    SnapshotCommand,
+    SplitAssignment,
+    decode_ack,
+    encode_command,
+)
 from penstock.taskmanager.rows import DATA, MARKER, encode_buffer
 from penstock.taskmanager.stream_task import _MARK, StreamTask
 from penstock.taskmanager.subtask import TaskEnvironment
@@ -177,3 +184,32 @@ def test_a_source_rests_no_shorter_than_until_a_buffer_may_go(
         found.append(round(task._pause(), 6))
         now.at += 0.05
     assert found == pauses
+
+
+def test_a_source_that_may_read_no_more_asks_for_the_next_epoch_once() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.from_source(NumberSequenceSource(0, 99), WatermarkStrategy.no_watermarks(), "numbers").print()
+    job = JobGraphBuilder(env.get_program().transformations, name="numbers", parallelism=1, max_parallelism=8).build()
+    lines: list[str] = []
+    environment = TaskEnvironment("job", "numbers", 1, ManualClock(), print_line=lines.append)
+    control: Any = Control()
+    [uid] = [node.uid for node in job.operators if node.source is not None]
+    split = job.operators[0].source.create_enumerator().discover()[0]  # type: ignore[union-attr]
+    commands = [
+        EpochCommand(1, 0, is_first=True, assignments={uid: [SplitAssignment(split.id, split.properties)]}),
+        EpochCommand(1, 1, max_records=30),
+        EpochCommand(1, 2, terminate=True),
+    ]
+    commands[0].max_records = 20
+    frames = iter([*[None] * 50, encode_command(commands[1]), *[None] * 50, encode_command(commands[2])])
+    control.poll = lambda timeout_s: next(frames)
+    for _ in StreamTask(LevelTask(job, 0, 0, environment), control).run(iter([b"\0" + encode_command(commands[0])])):
+        pass
+    assert [(ack.epoch, ack.is_brief, ack.waits) for ack in control.acks] == [
+        (0, False, False),
+        (0, True, True),
+        (1, False, False),
+        (1, True, True),
+        (2, False, False),
+    ]
+    assert len(lines) == 50

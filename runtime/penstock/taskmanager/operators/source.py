@@ -195,9 +195,8 @@ class SourceOperator(Operator):
                 self._order.set_aside(split)
             self._update_watermark()
             if count:
-                yield count
-                # With the time that the output took on its way: what is behind this task may be slow, too.
                 self._pace.took(count, time.perf_counter() - started, size)
+                yield count
 
     def _emit(self, split: _OwnedSplit, batch: Batch) -> None:
         if split.generator is None:

@@ -1,0 +1,54 @@
+"""How many records an epoch may read, so that a barrier is never long in coming.
+
+All that was read before a barrier must be processed before it is through, and a source cannot know how fast the operators
+levels away are. So the budget follows what epochs took: the next one may read what takes `LONGEST_S` at the pace of the last.
+The first is small; with fast operators the third is bounded by nothing but the job's settings. What the buffers on the way
+hold is bounded in bytes, but small records behind a slow sink would be minutes of work even so; with a budget it is
+seconds. (Flink's answer to the same is to make buffers smaller, "buffer debloating".)
+"""
+
+from __future__ import annotations
+
+LONGEST_S = 4.0
+"""What an epoch of the batched runner, or a barrier of the pipelined one, should take at most."""
+FIRST_RECORDS = 1_000
+"""Of the first epoch, when nobody knows how slow the operators are."""
+
+
+class EpochBudget:
+    """Of one attempt.
+
+    Args:
+        most: records a source subtask may read in an epoch however fast it goes.
+
+    >>> budget = EpochBudget(1_000_000)
+    >>> budget.on_epoch(1_000, 0.1)
+    >>> budget.records
+    40000
+    >>> budget.on_epoch(40_000, 100.0)
+    >>> budget.records
+    1600
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.records = min(most, FIRST_RECORDS)
+        """What a source subtask may read in the next epoch."""
+
+    @property
+    def is_bound(self) -> bool:
+        """Less than the most may be read: a source that has used it up waits for the next epoch."""
+        return self.records < self._most
+
+    def on_epoch(self, read: int, took_s: float) -> None:
+        """An epoch is over.
+
+        Args:
+            read: records of the source subtask that read the most.
+            took_s: until everything was processed that had been read.
+        """
+        if not read:
+            return
+        fitting = int(read * LONGEST_S / max(took_s, 1e-3))
+        if fitting < self.records or read >= self.records:
+            self.records = max(1, min(fitting, self._most))
