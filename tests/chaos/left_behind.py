@@ -7,11 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import s3fs
 
-from penstock.checkpoint.codec import files_of
-from penstock.checkpoint.manifest import Manifest
+from penstock.checkpoint.codec import decode_manifest, files_of
 from tests.chaos.running_job import RunningJob
 
 _PATIENCE_S = 20.0
@@ -74,6 +72,6 @@ def _savepoints(fs: s3fs.S3FileSystem, root: str) -> dict[str, int]:
     whole = {folder: files for folder, files in folders.items() if "_metadata" in files}
     unnamed = 0
     for folder, files in whole.items():
-        manifest = msgspec.json.decode(fs.cat_file(f"{root}{folder}/_metadata"), type=Manifest)
+        manifest = decode_manifest(fs.cat_file(f"{root}{folder}/_metadata"), folder)
         unnamed += len(files - {file.path for file in files_of(manifest)} - {"_metadata"})
     return {"whole": len(whole), "not whole": len(folders) - len(whole), "unnamed files": unnamed}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from penstock.checkpoint.codec import decode_manifest
+from penstock.checkpoint.manifest import Manifest
 from penstock.cli.client import RestClient
 from tests.chaos import jobmanager
 from tests.chaos.job import Orders, SoakPlan
@@ -134,11 +135,15 @@ class RunningJob:
     # --- progress ---------------------------------------------------------------------------------------------
 
     def progress(self) -> Progress:
-        found = [Progress(0, 0, 0)]
+        return max(map(_progress, self._manifests()), default=Progress(0, 0, 0))
+
+    def _manifests(self) -> list[Manifest]:
+        """Of the checkpoints that are there."""
+        found = []
         for path in self._data.glob(f"checkpoints/{self.job_id}/chk-*/_metadata"):
-            with contextlib.suppress(OSError, ValueError):  # deleted since
-                found.append(_progress(json.loads(path.read_bytes())))
-        return max(found)
+            with contextlib.suppress(FileNotFoundError):  # deleted since
+                found.append(decode_manifest(path.read_bytes(), str(path)))
+        return found
 
     def attempts(self) -> int:
         """Number of the newest attempt, also of one that has completed no checkpoint: the highest claim to lead."""
@@ -147,11 +152,10 @@ class RunningJob:
 
     def numbers_read(self) -> int:
         """At least so many numbers of a key were read from some split, also since the newest checkpoint."""
-        paths = self._data.glob(f"checkpoints/{self.job_id}/chk-*/_metadata")
-        newest = max((json.loads(path.read_bytes()) for path in paths), key=_progress)
-        [source] = newest["sources"].values()
-        furthest = max(split["position"] - split["properties"]["start"] for split in source["splits"])
-        since_s = time.time() - newest["trigger_timestamp"] / 1000 + _MARGIN_S
+        newest = max(self._manifests(), key=_progress)
+        [source] = newest.sources.values()
+        furthest = max(split.position - split.properties["start"] for split in source.splits)
+        since_s = time.time() - newest.trigger_timestamp / 1000 + _MARGIN_S
         plan = self.plan
         return int(furthest / (plan.keys // plan.splits) + since_s * plan.rate / plan.keys) + 1
 
@@ -190,11 +194,11 @@ class RunningJob:
         raise AssertionError("unreachable")
 
 
-def _progress(manifest: dict[str, object]) -> Progress:
+def _progress(manifest: Manifest) -> Progress:
     records = 0
-    for source in manifest["sources"].values():  # type: ignore[attr-defined]
-        for split in source["splits"]:
-            start, end = split["properties"]["start"], split["properties"]["end"]
-            position = end if split["finished"] else start if split["position"] is None else split["position"]
+    for source in manifest.sources.values():
+        for split in source.splits:
+            start, end = split.properties["start"], split.properties["end"]
+            position = end if split.finished else start if split.position is None else split.position
             records += position - start
-    return Progress(int(manifest["leader_epoch"]), int(manifest["checkpoint_id"]), records)  # type: ignore[call-overload]
+    return Progress(manifest.leader_epoch, manifest.checkpoint_id, records)

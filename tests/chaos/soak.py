@@ -113,7 +113,7 @@ class Soak:
             report.left_behind["processes"] = processes_left(job)
             report.left_behind["temporary folders"] = folders_left(job)
         except (AssertionError, PenstockError) as error:
-            report.problem(str(error))
+            report.problem(f"{type(error).__name__}: {error}")
         finally:
             self.faults.strangers.hang_up()
             job.close()
