@@ -10,12 +10,13 @@ from array import array
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag, IntEnum, IntFlag, StrEnum
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -334,3 +335,44 @@ PLAIN_VALUES = nested(BUILTIN_SCALARS, _builtin_containers)
 LEAVES = BUILTIN_SCALARS | OTHER_SCALARS | NUMPY_SCALARS | ARRAYS | BUFFERS
 VALUES = nested(LEAVES, _containers)
 """All of it, with classes in classes."""
+
+SAMPLES: list[Any] = [
+    *(True, 0, -0.0, math.nan, -math.inf, 2**70, "", "\ud800", b"a\0", 1 + 2j, ...),
+    *(Decimal("0.10"), UUID(int=7), date(2026, 11, 22), timedelta(microseconds=1), time(2, 30, fold=1), range(3)),
+    *(datetime(2026, 10, 25, 2, 30, tzinfo=ZONES[0], fold=1), datetime(2026, 1, 1, tzinfo=ZONES[-1])),
+    *(np.bool_(False), np.int8(-1), np.uint64(2**64 - 1), np.float16(0.1), np.float64(21.5), np.longdouble(1) / 3),
+    *(np.complex64(1j), np.str_("é"), np.bytes_(b"a\0b"), np.datetime64("NaT"), np.timedelta64(3, "D"), np.void(b"ab")),
+    *(
+        np.arange(6).reshape(2, 3),
+        np.asfortranarray(np.eye(3, 2)),
+        np.zeros(2, _STRUCTURED),
+        np.array([1, "a", None], object),
+    ),
+    *(np.array(5.0), np.arange(10)[::3], bytearray(b"x"), array("d", [1.5])),
+    *(
+        Text("t"),
+        _with_attribute(Number(1)),
+        Real(0.5),
+        _with_attribute(Octets(b"x")),
+        Items([1]),
+        Mapping(a=1),
+        Pair((1,)),
+    ),
+    *(Moment(2026, 1, 1), Length(3), Color.BLUE, Level.HIGH, Unit.CELSIUS, Access.READ | Access.WRITE, Bits.A | Bits.B),
+    *(
+        Reading("s", np.float32(0.1)),
+        Old(1, [2]),
+        _with_attribute(Open(1, 2)),
+        Plain((1, [2])),
+        Frozen(None),
+        Sealed({1}),
+    ),
+    *(Slotted(b"x", bytearray()), Model(name="m", content=(1,)), Struct("s", {2: (3,)}), [Loose(np.int64(1)).content]),
+    *(OrderedDict(b=1, a=2), _counted(list, {1: [2]}), Counter("abb"), deque([1, 2], 5), frozenset({(1, "a")})),
+    *(
+        _row([1, (2,)], RowKind.DELETE, named=True),
+        {"deep": [({"er": [(np.float32(1.5), {3})]},)]},
+        PurePosixPath("/a"),
+    ),
+]
+"""One of each kind, for tests that cannot try thousands."""

@@ -29,7 +29,7 @@ class Accumulator(ABC):
 
     @abstractmethod
     def parts(self) -> Any:
-        """What `merged` needs of this subtask, JSON-able."""
+        """What `merged` needs of this subtask: values that state encodes without a declared type."""
 
     @classmethod
     @abstractmethod

@@ -13,6 +13,7 @@ from penstock.common.accumulators import merge_accumulators
 from penstock.graph.job_graph import JobGraph
 from penstock.metrics.reading import JobScope
 from penstock.metrics.store import MetricStore, SubtaskReport
+from penstock.state.tagged import unpack
 from penstock.taskmanager.hardware import Hardware
 from penstock.taskmanager.protocol import LevelAck
 
@@ -111,7 +112,7 @@ class JobMetrics:
                     progress.host = ack.host
                     for name, (kind, parts) in vertex.accumulators.items():
                         _, by_subtask = self._accumulators.setdefault(name, (kind, {}))
-                        by_subtask[stage_id, ack.slot] = parts
+                        by_subtask[stage_id, ack.slot] = unpack(parts)
                     if graph.stages[stage_id].level == 0:
                         records += vertex.records_in
             self.records_total += records

@@ -26,6 +26,7 @@ from penstock.state.key_hash import (
     STR_SEED,
     TUPLE_SEED,
     checksum,
+    nan_error,
 )
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ def _fixed_width(values: npt.NDArray[Any], seed: int) -> Hashes:
 
 def _float_checksums(values: npt.NDArray[np.float64]) -> Hashes:
     """Whole numbers hash as integers do, because they are equal to them."""
-    values = np.where(np.isnan(values), np.nan, values)
+    if np.isnan(values).any():
+        raise nan_error()
     whole = np.isfinite(values) & (values == np.trunc(values))
     fits = whole & (np.abs(values) < 2.0**63)
     result = _fixed_width(values, FLOAT_SEED)

@@ -35,7 +35,6 @@ _TIME_SEED, _TIMEDELTA_SEED, _STRUCT_SEED, _UTC_SEED = 0xB4B9, 0xC5CB, 0xD6DD, 0
 NONE_HASH = 0x9E3779B9
 
 _DOUBLE = struct.Struct("<d")
-_NAN = _DOUBLE.pack(float("nan"))
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -85,7 +84,17 @@ def _int(key: int) -> int:
 def _float(key: float) -> int:
     if key.is_integer():
         return _int(int(key))
-    return crc32(_NAN if key != key else _DOUBLE.pack(key), FLOAT_SEED)
+    if key != key:
+        raise nan_error()
+    return crc32(_DOUBLE.pack(key), FLOAT_SEED)
+
+
+def nan_error() -> StateTypeError:
+    """NaN equals nothing, itself neither: its state would never be found again."""
+    return StateTypeError(
+        "nan cannot be a key: it equals no key, itself neither",
+        remedy="filter such records out, or give them a key in the key selector, for example None",
+    )
 
 
 def _sequence(keys: Any, seed: int = TUPLE_SEED) -> int:
@@ -178,7 +187,7 @@ def struct_fields(key: Any) -> dict[str, Any] | None:
 
 
 def _checksum_other(key: Any) -> int:
-    if isinstance(key, np.generic) and not isinstance(key, np.datetime64 | np.timedelta64):
+    if isinstance(key, np.generic) and not isinstance(key, np.datetime64 | np.timedelta64 | np.void):
         item = key.item()
         if not isinstance(item, np.generic):
             return checksum(item)

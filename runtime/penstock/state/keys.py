@@ -24,7 +24,7 @@ from penstock.common.errors import StateTypeError
 from penstock.common.type_information import TypeInformation
 from penstock.common.types import Row
 from penstock.state.codec import NATIVE, TUPLES
-from penstock.state.key_hash import is_model, key_type_error, plain_decimal, struct_fields
+from penstock.state.key_hash import is_model, key_type_error, nan_error, plain_decimal, struct_fields
 from penstock.state.tagged import (
     BIG_INT,
     FROZENSET,
@@ -77,6 +77,8 @@ def _int(key: int) -> Any:
 
 
 def _float(key: float) -> Any:
+    if key != key:
+        raise nan_error()
     return _int(int(key)) if key.is_integer() else float(key)
 
 
@@ -130,7 +132,7 @@ _CANONICAL: dict[type, Callable[[Any], Any]] = {
 
 
 def _canonical_other(key: Any) -> Any:
-    if isinstance(key, np.generic) and not isinstance(key, np.datetime64 | np.timedelta64):
+    if isinstance(key, np.generic) and not isinstance(key, np.datetime64 | np.timedelta64 | np.void):
         item = key.item()
         if not isinstance(item, np.generic):
             return canonical(item)
@@ -212,6 +214,8 @@ class KeyCodec:
             StateTypeError: as `encode`.
         """
         kinds = set(map(type, keys))
+        if float in kinds and any(key != key for key in keys):
+            raise nan_error()
         try:
             if kinds <= SCALARS:
                 return NATIVE, _encode(keys)

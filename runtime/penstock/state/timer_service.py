@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import StateTypeError
+from penstock.state.tagged import type_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,17 +54,21 @@ class TimerService:
 
     def register_event_time_timer(self, timestamp: int) -> None:
         at = self._at
-        self._register_event(timestamp if timestamp < MAX_TIME else MAX_TIME, (at.key, at.namespace))
+        if type(timestamp) is not int or timestamp >= MAX_TIME:
+            timestamp = as_time(timestamp)
+        self._register_event(timestamp, (at.key, at.namespace))
 
     def register_processing_time_timer(self, timestamp: int) -> None:
         at = self._at
-        self._register_processing(timestamp if timestamp < MAX_TIME else MAX_TIME, (at.key, at.namespace))
+        if type(timestamp) is not int or timestamp >= MAX_TIME:
+            timestamp = as_time(timestamp)
+        self._register_processing(timestamp, (at.key, at.namespace))
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        self._event_time.delete(min(timestamp, MAX_TIME), (self._at.key, self._at.namespace))
+        self._event_time.delete(as_time(timestamp), (self._at.key, self._at.namespace))
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        self._processing_time.delete(min(timestamp, MAX_TIME), (self._at.key, self._at.namespace))
+        self._processing_time.delete(as_time(timestamp), (self._at.key, self._at.namespace))
 
     def advance_watermark(self, timestamp: int) -> None:
         self.current_watermark = timestamp
@@ -106,6 +114,26 @@ class TimerService:
     def processing_time_timers(self) -> Iterator[tuple[int, Any, Any]]:
         """As `event_time_timers`."""
         return self._processing_time.timers()
+
+
+def as_time(timestamp: Any) -> int:
+    """The time of a timer, within 64 bits.
+
+    Raises:
+        StateTypeError: it is no whole number.
+
+    >>> as_time(5), as_time(1 << 70) == MAX_TIME
+    (5, True)
+    """
+    try:
+        if isinstance(timestamp, bool):
+            raise TypeError
+        return max(MIN_WATERMARK, min(index(timestamp), MAX_TIME))
+    except TypeError:
+        raise StateTypeError(
+            f"a timer at {timestamp!r}: a {type_name(type(timestamp))} is no time",
+            remedy="give ms since the epoch as an int: int(…) of a float, int(moment.timestamp() * 1000) of a datetime",
+        ) from None
 
 
 def _ignore(timestamp: int, key: Any, namespace: Any) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from itertools import compress, repeat
 from operator import index
 from typing import Any, NoReturn, cast
@@ -282,11 +283,30 @@ class OneKeyedTargetWriter(SingleTargetWriter):
             if type(key) not in self._kinds:
                 refuse_key(self.spec, key, first[0])
                 self._kinds.add(type(key))
+            if _may_hold_nan(key):
+                self._look_for_nan(values)
+
+    def _look_for_nan(self, values: list[Any]) -> None:
+        for key, value in zip(select_keys(self.spec, self._selector, values), values, strict=True):
+            if _holds_nan(key):
+                refuse_key(self.spec, key, value)
 
     def _look_at_columns(self, batch: ColumnBatch, field: Field) -> None:
         column = _column(batch.columns, field)
-        if column is not None and len(column) and pa.types.is_nested(column.type):
+        if column is None or not len(column):
+            return
+        if pa.types.is_nested(column.type):
             refuse_key(self.spec, column[0].as_py(), batch.rows().values[0])
+        elif pa.types.is_floating(column.type):
+            self._look_for_nan(batch.rows().values)
+
+
+def _may_hold_nan(key: Any) -> bool:
+    return isinstance(key, float | Decimal | np.floating) or (isinstance(key, tuple) and any(map(_may_hold_nan, key)))
+
+
+def _holds_nan(key: Any) -> bool:
+    return bool(key != key) or (isinstance(key, tuple) and any(map(_holds_nan, key)))
 
 
 class KeyTargets:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.state.tagged import plain_scalar, type_name
 from penstock.taskmanager.hardware import Hardware
 
 
@@ -105,7 +106,7 @@ class VertexMetrics(msgspec.Struct, gc=False):
     watermark: int | None = None
     user: dict[str, Any] = {}
     accumulators: dict[str, list[Any]] = {}
-    """Name -> [kind, parts]; those of the subtask so far."""
+    """Name -> [kind, parts as state encodes values]; those of the subtask so far."""
 
 
 class SnapshotAck(msgspec.Struct, gc=False):
@@ -186,7 +187,15 @@ class LevelAck(msgspec.Struct, gc=False):
         return self.is_brief and self.failure is None and self.where is None
 
 
+def _plain(value: Any) -> Any:
+    """What users count and where their readers stand may be numpy's numbers."""
+    plain = plain_scalar(value)
+    if plain is value:
+        raise TypeError(f"a {type_name(type(value))} cannot be sent to the JobManager: {value!r}")
+    return plain
+
+
 encode_command = msgspec.msgpack.Encoder().encode
 decode_command = msgspec.msgpack.Decoder(EpochCommand).decode
-encode_ack = msgspec.msgpack.Encoder().encode
+encode_ack = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 decode_ack = msgspec.msgpack.Decoder(LevelAck).decode

@@ -110,11 +110,12 @@ def _by_value_pickler() -> type[pickle.Pickler]:
 
     class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
         dispatch_table = ChainMap(
-            dict.fromkeys((memoryview, io.TextIOWrapper), _refuse), cloudpickle.Pickler.dispatch_table
+            dict.fromkeys((memoryview, io.TextIOWrapper), refuse_to_pickle), cloudpickle.Pickler.dispatch_table
         )
 
     return ByValuePickler
 
 
-def _refuse(value: Any) -> NoReturn:
+def refuse_to_pickle(value: Any) -> NoReturn:
+    """For a `dispatch_table`."""
     raise TypeError(f"cannot pickle {type(value).__name__!r} object")

@@ -15,6 +15,7 @@ from typing import Any
 
 from penstock.checkpoint.codec import STAGED_FILE
 from penstock.checkpoint.state_files import StateFileReader, StateFileWriter
+from penstock.common.accumulators import Accumulator
 from penstock.common.errors import PenstockError, StateTypeError
 from penstock.connectors.sink import StagedCommittable
 from penstock.graph.job_graph import JobGraph, OperatorNode, Stage
@@ -26,11 +27,13 @@ from penstock.state.backend import StateFileWriter as StateFiles
 from penstock.state.factory import create_backend, create_timer_service
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import OperatorStateStore
+from penstock.state.tagged import Unencodable, pack, type_name
 from penstock.taskmanager.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch
 from penstock.taskmanager.chain import ChainedOutput
 from penstock.taskmanager.exchange import Emit, ExchangeWriter, create_writer
 from penstock.taskmanager.input_gate import InputGate
 from penstock.taskmanager.operator import Clock, Operator, OperatorContext
+from penstock.taskmanager.operators.fields import shortened
 from penstock.taskmanager.operators.sink import SinkOperator
 from penstock.taskmanager.operators.source import SourceOperator
 from penstock.taskmanager.pace import Pace
@@ -381,12 +384,24 @@ class Subtask:
             metrics.watermark = None
         metrics.user = self._task_metrics.snapshot()
         metrics.accumulators = {
-            name: [accumulator.kind, accumulator.parts()]
+            name: [accumulator.kind, _packed(accumulator, name, context)]
             for context in self._contexts.values()
             for name, accumulator in context.accumulators.items()
         }
         self.metrics = VertexMetrics(watermark=metrics.watermark)
         return metrics
+
+
+def _packed(accumulator: Accumulator, name: str, context: OperatorContext) -> bytes:
+    try:
+        return pack(accumulator.parts())
+    except Unencodable as error:
+        raise StateTypeError(
+            f"the accumulator {name!r} holds a {type_name(type(error.value))}, which has no encoding: {shortened(error.value)}",
+            remedy="add builtin values or numpy's",
+            operator=context.name,
+            location=context.user_location,
+        ) from None
 
 
 def _upload(

@@ -16,6 +16,7 @@ import socket
 import struct
 import sys
 import time
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from typing import Any
@@ -33,6 +34,7 @@ from penstock.taskmanager.failure import failure_of
 from penstock.taskmanager.level import BatchTask, LevelTask, Row
 from penstock.taskmanager.operator import Clock
 from penstock.taskmanager.protocol import LevelAck, TaskFailure, Whereabouts, encode_ack
+from penstock.taskmanager.records import refuse_to_pickle
 from penstock.taskmanager.rows import ACK, DATA
 from penstock.taskmanager.segments import in_segments, put_together
 from penstock.taskmanager.stream_task import StreamTask
@@ -132,7 +134,12 @@ def _not_sendable(graph: JobGraph, error: BaseException) -> InvalidJob:
 
 
 class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Leaves out what msgspec remembers on the dataclasses it has seen: it cannot be pickled and comes by itself."""
+    """Leaves out what msgspec remembers on the dataclasses it has seen: it cannot be pickled and comes by itself.
+
+    A `memoryview` is refused: cloudpickle would write it as bytes, and a collection source would give those.
+    """
+
+    dispatch_table = ChainMap({memoryview: refuse_to_pickle}, cloudpickle.Pickler.dispatch_table)
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type) and "__msgspec_cache__" in vars(obj):

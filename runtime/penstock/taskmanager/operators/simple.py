@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import compress, repeat
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.common.errors import InvalidJob, UserFunctionError
 from penstock.common.types import Row
@@ -16,7 +16,7 @@ from penstock.taskmanager.batch import Batch, ColumnBatch, RowBatch
 from penstock.taskmanager.operator import Operator
 from penstock.taskmanager.operators.columns import columns_of, rows_as_dicts, rows_as_rows, rows_as_tuples
 from penstock.taskmanager.operators.fields import shortened
-from penstock.taskmanager.operators.user_code import FunctionOperator, raise_user_error
+from penstock.taskmanager.operators.user_code import FunctionOperator, function_name, raise_user_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -76,13 +76,25 @@ class FilterOperator(FunctionOperator):
             keep = list(map(self._call, self.records(values, iterator)))
         except Exception as error:
             self.fail(error, values, iterator)
-        if all(keep):
+        try:
+            kept = values if all(keep) else list(compress(values, keep))
+        except Exception as error:
+            self._refuse_answer(error, keep, values)
+        if len(kept) == len(values):
             self.output.emit(batch)
-            return
-        kept = list(compress(values, keep))
-        if kept:
+        elif kept:
             timestamps = rows.timestamps
             self.output.emit(RowBatch(kept, None if timestamps is None else list(compress(timestamps, keep))))
+
+    def _refuse_answer(self, error: Exception, answers: list[Any], values: list[Any]) -> NoReturn:
+        """One is neither true nor false, as an array of several truths: which one, is looked for only now."""
+        for answer, value in zip(answers, values, strict=True):
+            try:
+                bool(answer)
+            except Exception as doubt:
+                what = f"{function_name(self.fn)} answered {shortened(answer)} for {shortened(value)}, whose truth"
+                raise_user_error(self.context, doubt, what, "return True or False; of an array say any() or all()")
+        raise_user_error(self.context, error, f"{function_name(self.fn)} on a batch of {len(values)} records")
 
     def _filter_by_expression(self, batch: Batch) -> None:
         import numpy as np

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.common.errors import PenstockError, RecordFormatError, UserFunctionError
 from penstock.common.time import Instant
 from penstock.common.watermark_strategy import Assigner, TimestampAssigner
-from penstock.taskmanager.batch import MIN_TIMESTAMP, Batch, ColumnBatch, RowBatch
+from penstock.taskmanager.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.taskmanager.operators.columns import column_of
 from penstock.taskmanager.operators.fields import read_field, shortened
 from penstock.taskmanager.operators.user_code import position
@@ -25,7 +25,7 @@ _INT = {int}
 
 
 def epoch_ms(time: Any) -> int:
-    """A point of time in ms since the epoch, from int, datetime (naive: UTC), Instant or a whole float.
+    """A point of time in ms since the epoch, from int, datetime (naive: UTC) or Instant.
 
     Raises:
         TypeError: something else, for example None.
@@ -33,16 +33,20 @@ def epoch_ms(time: Any) -> int:
     >>> epoch_ms(datetime(2026, 1, 1)), epoch_ms(5)
     (1767225600000, 5)
     """
-    if isinstance(time, int) and not isinstance(time, bool):
-        return int(time)
+    ms = _whole_ms(time)
+    if type(ms) is int and MIN_TIMESTAMP <= ms <= MAX_TIMESTAMP:
+        return ms
+    raise TypeError(f"{time!r} of type {type(time).__name__} is no point of time")
+
+
+def _whole_ms(time: Any) -> Any:
+    """Not always a number: what pandas has for a missing time is a datetime, too."""
     if isinstance(time, datetime):
         moment = time.replace(tzinfo=UTC) if time.tzinfo is None else time
         return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // _MILLISECOND
     if isinstance(time, Instant):
         return time.to_epoch_milli()
-    if hasattr(time, "__index__") and not isinstance(time, bool):
-        return int(time.__index__())
-    raise TypeError(f"{time!r} of type {type(time).__name__} is no point of time")
+    return int(time.__index__()) if hasattr(time, "__index__") and not isinstance(time, bool) else None
 
 
 _MILLISECOND = datetime(1970, 1, 1, microsecond=1000) - datetime(1970, 1, 1)

@@ -145,7 +145,7 @@ class FunctionOperator(Operator):
         if selector is not None:
             refuse_keys(self.context, error, map(selector, values[index : index + 1]), values[index : index + 1])
         record = f"record {index} of a batch of {len(values)}: {shortened(values[index])}"
-        raise_user_error(self.context, error, f"{_name(self.fn)} on {record}")
+        raise_user_error(self.context, error, f"{function_name(self.fn)} on {record}")
 
 
 def _with_key(key_context: KeyContext, keys: list[Any], iterator: Iterator[Any]) -> Iterator[Any]:
@@ -155,7 +155,8 @@ def _with_key(key_context: KeyContext, keys: list[Any], iterator: Iterator[Any])
         yield value
 
 
-def _name(function: Any) -> str:
+def function_name(function: Any) -> str:
+    """As messages name it."""
     name = getattr(function, "__qualname__", None)
     return name if isinstance(name, str) else type(function).__qualname__
 
