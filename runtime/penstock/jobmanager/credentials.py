@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -94,6 +95,14 @@ class Credentials:
             "spark.ssl.rpc.certChain": str(self.certificate),
             "spark.ssl.useNodeLocalConf": "true",
         }
+
+    def client_context(self) -> ssl.SSLContext:
+        """For connections from Python: takes this cluster's certificate, whatever the host is called, and no other."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.load_verify_locations(self.certificate)
+        return context
 
     def environment(self) -> dict[str, str]:
         """Where a worker finds the secret, and what its executors inherit."""

@@ -161,7 +161,7 @@ def run_worker(*, master: str, slots: int) -> int:
             )
 
         ExecutorLogs(os.path.join(work_dir, "spark")).start()
-        worker = WorkerProcess(master, start)
+        worker = WorkerProcess(master, start, tls=credentials.client_context())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, worker.end)
         return worker.run()

@@ -3,7 +3,8 @@
 Spark's Worker is patient: a master that does not listen yet is asked again after 5 to 15 s, and one that has gone is
 waited for in the same way, under an address that was looked up once. So the Worker is started when the master listens, and
 when the master has gone it is ended, with its executors, which are of no use to the next master; then all begins anew. That
-the master has gone is told by a connection of its own, which ends with it.
+the master has gone is told by a connection of its own, which ends with it. It is a TLS connection, as the master takes no
+others, and who listens there and is not of this cluster is not taken for the master.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import select
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Callable
@@ -46,15 +48,20 @@ class WorkerProcess:
     Args:
         master: `host:port`; the host is looked up anew each time.
         start: starts a Worker for a master at `address:port`.
+        tls: takes the cluster's certificate only; None: the master speaks no TLS (tests).
         linger_s: how long a Worker may take to end before it is killed.
     """
 
-    def __init__(self, master: str, start: Callable[[str], Child], linger_s: float = 5.0) -> None:
+    def __init__(
+        self, master: str, start: Callable[[str], Child], linger_s: float = 5.0, tls: ssl.SSLContext | None = None
+    ) -> None:
         host, _, port = master.removeprefix("spark://").rpartition(":")
         self._host, self._port = host, int(port)
         self._start = start
         self._linger_s = linger_s
         self._ending = False
+        self._tls = tls
+        self._told = False
 
     def end(self, *_: object) -> None:
         """Come to an end; also a signal's handler."""
@@ -92,9 +99,16 @@ class WorkerProcess:
                 connection.settimeout(CONNECT_S)
                 try:
                     connection.connect(where)
+                    if self._tls is not None:
+                        connection = self._tls.wrap_socket(connection)
+                except ssl.SSLError as error:
+                    connection.close()
+                    self._tell_stranger(where[0], error)
+                    continue
                 except OSError:
                     connection.close()
                     continue
+                self._told = False
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
@@ -104,14 +118,28 @@ class WorkerProcess:
             return None
         return None
 
+    def _tell_stranger(self, address: object, error: ssl.SSLError) -> None:
+        if not self._told:
+            self._told = True
+            logger.error(
+                "who listens at %s:%d does not prove to be this cluster's master (%s): does security.spark.secret-file "
+                "name the same secret there?",
+                address,
+                self._port,
+                error,
+            )
+
     def _watch(self, child: Child, connection: socket.socket) -> bool:
         """Until the master has gone or the end was asked for (True), or the Worker has ended (False)."""
         while not self._ending:
             readable, _, _ = select.select([connection], [], [], WATCH_S)
             if readable:
                 try:
+                    connection.setblocking(False)
                     if not connection.recv(4096):
                         return True
+                except (BlockingIOError, ssl.SSLWantReadError):
+                    pass  # TLS has something to say, the master has not
                 except OSError:
                     return True
             if child.poll() is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.jobmanager import worker_process
+from penstock.jobmanager.credentials import Credentials
 from penstock.jobmanager.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 
 class Master:
@@ -141,3 +144,45 @@ def test_worker_that_does_not_end_is_killed() -> None:
     assert running.ended() == 0
     wait_until(lambda: session_of(started.children[0]) == [])
     master.stop()
+
+
+class TestTls:
+    """The master takes TLS connections only, and ends others after some seconds."""
+
+    def master(self, credentials: Credentials) -> Master:
+        master = Master.__new__(Master)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(credentials.certificate, credentials.private_key)
+        plain = socket.create_server(("127.0.0.1", 0))
+        master.listener = context.wrap_socket(plain, server_side=True)
+        master.port = plain.getsockname()[1] if plain.fileno() >= 0 else master.listener.getsockname()[1]
+        master.peers = []
+        threading.Thread(target=master._serve, daemon=True).start()
+        return master
+
+    def test_a_master_of_this_cluster_is_watched_until_it_goes(self, tmp_path: Path) -> None:
+        credentials = Credentials.create("s" * 32, tmp_path / "private")
+        master, started = self.master(credentials), Started()
+        running = Running(WorkerProcess(f"127.0.0.1:{master.port}", started, tls=credentials.client_context()))
+        wait_until(lambda: len(started.children) == 1)
+        time.sleep(0.3)  # in which TLS says more, and the master does not
+        assert started.children[0].poll() is None
+        master.stop()
+        wait_until(lambda: started.children[0].poll() is not None)
+        running.worker.end()
+        assert running.ended() == 0
+        assert len(started.children) == 1
+
+    def test_who_is_not_of_this_cluster_is_not_taken_for_the_master(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        other = self.master(Credentials.create("o" * 32, tmp_path / "other"))
+        credentials = Credentials.create("s" * 32, tmp_path / "private")
+        started = Started()
+        running = Running(WorkerProcess(f"127.0.0.1:{other.port}", started, tls=credentials.client_context()))
+        wait_until(lambda: "security.spark.secret-file" in caplog.text)
+        running.worker.end()
+        assert running.ended() == 0
+        assert not started.children
+        assert caplog.text.count("does not prove to be this cluster's master") == 1
+        other.stop()
