@@ -15,7 +15,8 @@ import scala.None$;
  *
  * Spark's writer makes its server in a private method of its constructor, with nothing to say about who may connect, or
  * from where. So writer and reader are Spark's own classes under other names, made with the jar, that say SealedTransport
- * where Spark's say TransportContext.
+ * where Spark's say TransportContext. Where the engine's other classes name the reader, they mean this one once the jar is
+ * made.
  */
 public class SealedShuffleManager extends StreamingShuffleManager {
   public static final String PACKAGE = "penstock.shuffle.";

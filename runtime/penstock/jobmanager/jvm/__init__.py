@@ -58,7 +58,7 @@ def build_jar(gateway: Any) -> Path:
         return packaged
     jar = cache_folder() / f"penstock-{digest}.jar"
     if not jar.exists():
-        classes = _compile(gateway, sources) | _relocate(gateway)
+        classes = _relocate(gateway, _compile(gateway, sources))
         handle, temporary = tempfile.mkstemp(dir=jar.parent)
         os.close(handle)
         with zipfile.ZipFile(temporary, "w") as archive:
@@ -84,8 +84,11 @@ def _compile(gateway: Any, sources: dict[str, str]) -> dict[str, bytes]:
     return {name: bytes(classes.get(name)) for name in list(classes.keySet())}
 
 
-def _relocate(gateway: Any) -> dict[str, bytes]:
-    """Classes of Spark's shuffle as `penstock.shuffle`, with the library for it that is among Spark's jars."""
+def _relocate(gateway: Any, own: dict[str, bytes]) -> dict[str, bytes]:
+    """Classes of Spark's shuffle as `penstock.shuffle`, and the engine's own, which then mean those.
+
+    By the library for it that is among Spark's jars.
+    """
     classes: dict[str, bytes] = {}
     for jar in sorted((Path(pyspark.__file__).parent / "jars").glob("spark-core_*.jar")):
         with zipfile.ZipFile(jar) as archive:
@@ -100,15 +103,17 @@ def _relocate(gateway: Any) -> dict[str, bytes]:
     names = gateway.jvm.java.util.HashMap()
     for name in classes:
         names.put(name, name.replace(_SHUFFLE, "penstock/shuffle/"))
-    for name, other in _RENAMED.items():
-        names.put(name, other)
-    made = {}
-    for name, content in classes.items():
+
+    def renamed(content: bytes) -> bytes:
         writer = asm.ClassWriter(0)
         remapper = asm.commons.ClassRemapper(writer, asm.commons.SimpleRemapper(names))
         asm.ClassReader(bytearray(content)).accept(remapper, 0)
-        made[f"{names.get(name)}.class"] = bytes(writer.toByteArray())
-    return made
+        return bytes(writer.toByteArray())
+
+    made = {name: renamed(content) for name, content in own.items()}
+    for name, other in _RENAMED.items():
+        names.put(name, other)
+    return made | {f"{names.get(name)}.class": renamed(content) for name, content in classes.items()}
 
 
 def add_to_driver(gateway: Any, jar: Path) -> None:
