@@ -20,7 +20,7 @@ import time
 from penstock.checkpoint.events import CheckpointCompleted, JobMustFail
 from penstock.checkpoint.manifest import SourceState
 from penstock.checkpoint.termination import ShutdownReport
-from penstock.common.errors import Fenced
+from penstock.common.errors import Fenced, StorageError
 from penstock.common.job_status import JobStatus
 from penstock.connectors.sink import CommitEnvironment
 from penstock.connectors.source import EnumeratorContext
@@ -36,6 +36,7 @@ from penstock.jobmanager.job_history import JobHistory
 from penstock.jobmanager.job_metrics import JobMetrics
 from penstock.jobmanager.job_parts import JobMasterOptions, JobParts
 from penstock.jobmanager.job_requests import BegunAnew, JobRequests, Stopped
+from penstock.jobmanager.job_result import keep_trying
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.runner import Attempt, Runner
 from penstock.jobmanager.scheduler import JobScheduler
@@ -290,7 +291,7 @@ class JobMaster:
                 source.close()
             self._settle_commits(status)
             if self.options.keep_result and status in (JobStatus.FINISHED, JobStatus.CANCELED):
-                self.checkpoints.keep_result(status, self._now())
+                self._keep_result(status)
             report = self.checkpoints.close(status, self._now())
         except Exception as error:  # the job's outcome stands; what could not be tidied up is recorded
             self._record_failure(error)
@@ -302,6 +303,20 @@ class JobMaster:
             self._remove_unfinished_output(report)
         self.history.move(status, self._now())
         self._requests.fail_all(status)
+
+    def _keep_result(self, status: JobStatus) -> None:
+        """Before the checkpoints go: without either, a master that starts again would begin from nothing."""
+        ended_at = self._now()
+
+        def end() -> None:
+            self.checkpoints.keep_result(status, ended_at)
+            self.checkpoints.close(status, ended_at)
+
+        try:
+            self.checkpoints.keep_result(status, ended_at)
+        except StorageError:
+            keep_trying(end)
+            raise
 
     def _settle_commits(self, status: JobStatus) -> None:
         """Completed checkpoints have promised their commits: carry them out, so that the checkpoints may go."""

@@ -7,12 +7,22 @@ on from it, and what this one would write after it would be written twice).
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from penstock.checkpoint.object_store import ObjectMissing
 from penstock.checkpoint.storage import CheckpointStorage, read_record
-from penstock.common.errors import SnapshotTorn
+from penstock.common.errors import PenstockError, SnapshotTorn
 from penstock.common.job_status import JobStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
 
 RESULT = "result"
 
@@ -37,6 +47,31 @@ def keep_result(storage: CheckpointStorage, status: JobStatus, ended_at_ms: int)
         StorageError: it is not known whether the record was stored.
     """
     storage.put_if_absent(RESULT, msgspec.json.encode(ResultRecord(status.value, ended_at_ms)))
+
+
+def keep_trying(end: Callable[[], None], *, first_pause_s: float = 1.0, longest_pause_s: float = 60.0) -> None:
+    """In the background, until it works or the process ends: what ends the job on storage that did not let it be ended.
+
+    A deployed master outlives its job, and would else leave one that runs again when its pod is replaced.
+
+    Args:
+        end: raises `PenstockError` while storage refuses or does not answer.
+    """
+
+    def run() -> None:
+        pause = first_pause_s
+        while True:
+            time.sleep(pause)
+            pause = min(2 * pause, longest_pause_s)
+            try:
+                end()
+            except PenstockError as error:
+                logger.warning("how the job ended is not noted yet; tried again in %.0f s: %s", pause, error.message)
+            else:
+                logger.info("how the job ended is noted")
+                return
+
+    threading.Thread(target=run, name="penstock-result", daemon=True).start()
 
 
 def read_result(storage: CheckpointStorage) -> JobStatus | None:

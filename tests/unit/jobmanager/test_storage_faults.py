@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +17,8 @@ from penstock.common.errors import Fenced, FinalCheckpointRefused, JobSuspended
 from penstock.common.executor import executing_on
 from penstock.common.job_status import JobStatus
 from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.jobmanager import job_master
+from penstock.jobmanager.job_result import keep_trying, read_result
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment
@@ -152,3 +156,25 @@ def test_a_bounded_job_whose_last_manifest_is_refused_for_a_while_ends(tmp_path:
     job.faulty.inject("put", Fault.DENIED, match="_metadata")
     assert job.run(fails=False).history.status is JobStatus.FINISHED
     assert job.master.history.restarts == 1
+
+
+@pytest.mark.parametrize("fault", [Fault.DENIED, Fault.TIMEOUT_AFTER, Fault.TIMEOUT_BEFORE])
+def test_how_a_job_ended_is_noted_when_storage_is_back(
+    tmp_path: Path, fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A master that starts again meanwhile goes on from the checkpoints, which stay until then; afterwards it runs nothing."""
+    quickly = partial(keep_trying, first_pause_s=0.2, longest_pause_s=0.2)
+    monkeypatch.setattr(job_master, "keep_trying", quickly)
+    job = Job(tmp_path, **{"execution.checkpointing.externalized-checkpoint-retention": "NO_EXTERNALIZED_CHECKPOINTS"})
+    job.session.submit_options.keep_result = True
+    job.faulty.inject("put", fault, match="/result")
+    job.faulty.inject("put", Fault.TIMEOUT_BEFORE, match="/result", times=10**9)
+    assert job.run(fails=False).history.status is JobStatus.FINISHED
+    storage = job.master.checkpoints.storage
+    assert storage.checkpoint_ids(), "what a master that starts again goes on from"
+    job.faulty.heal()
+    deadline = time.monotonic() + 20
+    while (read_result(storage) is None or storage.checkpoint_ids()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert read_result(storage) is JobStatus.FINISHED
+    assert not storage.checkpoint_ids()
