@@ -224,6 +224,8 @@ class CheckPod:
     trouble: Trouble | None = None
     started: datetime | None = None
     """When its program began to run."""
+    not_looked_at: tuple[str, ...] = ()
+    """Where states may be declared that the check has not held against the snapshot."""
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,18 @@ def check_pod(manifest: Manifest, log: str | None) -> CheckPod:
         )
     problems = tuple(_problem(p) for p in report.get("problems", ()) if isinstance(p, dict))
     passed = bool(report.get("ok")) and succeeded
-    return CheckPod(name, operation, "Passed" if passed else "Refused", problems, output=(log or words).strip()[-500:])
+    return CheckPod(
+        name,
+        operation,
+        "Passed" if passed else "Refused",
+        problems,
+        output=(log or words).strip()[-500:],
+        not_looked_at=tuple(
+            f"operator {unseen.get('operator', '?')}, {unseen.get('statement', '?')}"
+            for unseen in report.get("not_looked_at", ())
+            if isinstance(unseen, dict)
+        ),
+    )
 
 
 def leaving_checks(manifests: Iterable[Manifest]) -> tuple[LeavingCheck, ...]:

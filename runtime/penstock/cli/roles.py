@@ -163,7 +163,12 @@ def _check(
         found = launcher().check(
             entry=entry, args=args, parallelism=parallelism, against=against, configuration=configuration, **allowed
         )
-        return {"ok": bool(found["ok"]), "problems": list(found["problems"]), "graph": found.get("graph")}
+        return {
+            "ok": bool(found["ok"]),
+            "problems": list(found["problems"]),
+            "not_looked_at": list(found.get("not_looked_at", ())),
+            "graph": found.get("graph"),
+        }
     except PenstockError as error:
         return _failed(error.code, error.message, error.remedy, error.operator)
     except Exception as error:
@@ -175,7 +180,7 @@ def _check(
 
 def _failed(code: str, message: str, remedy: str, operator: str) -> dict[str, Any]:
     problem = {"code": code, "message": message, "remedy": remedy, "operator": operator}
-    return {"ok": False, "problems": [problem], "graph": None}
+    return {"ok": False, "problems": [problem], "not_looked_at": [], "graph": None}
 
 
 def _show(report: Mapping[str, Any]) -> None:
@@ -184,6 +189,11 @@ def _show(report: Mapping[str, Any]) -> None:
         typer.secho(f"{problem['code']}: {problem['message']}{where}", fg=typer.colors.RED)
         if problem.get("remedy"):
             typer.secho(f"  remedy: {problem['remedy']}", fg=typer.colors.YELLOW)
+    for unseen in report["not_looked_at"]:
+        typer.secho(
+            f"not looked at (operator {unseen['operator']}): states that {unseen['statement']} may declare",
+            fg=typer.colors.YELLOW,
+        )
     for node in (report["graph"] or {}).get("nodes", []):
         typer.echo(f"  {node.get('description', node.get('id'))}  x{node.get('parallelism', '?')}")
     if report["ok"]:

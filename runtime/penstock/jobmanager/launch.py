@@ -45,7 +45,7 @@ from penstock.graph.program import Program
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.checkpoints import operator_infos
 from penstock.jobmanager.credentials import Credentials
-from penstock.jobmanager.declared_state import check_declared_states, check_stored_states
+from penstock.jobmanager.declared_state import check_declared_states, check_stored_states, unseen_states
 from penstock.jobmanager.embedded import EmbeddedExecutor
 from penstock.jobmanager.executor_logs import ExecutorLogs
 from penstock.jobmanager.job_master import JobMaster
@@ -181,6 +181,7 @@ def check(
     The storage comes first: programs reach for it as they are built, with the same keys, and would fail in their own words.
     """
     collector = _Collector()
+    unseen: list[dict[str, str]] = []
     try:
         settings = Configuration({**load_configuration().to_dict(), **configuration})
         stores = object_store_options(settings)
@@ -189,25 +190,31 @@ def check(
             run_script_on(collector, entry, args, command_line(configuration, parallelism))
             raise InvalidJob(f"{entry} never calls execute()", remedy="end the program with env.execute(...)")
     except _Built:
-        problem = _check_against(collector.graph, against, allow_non_restored_state, stores)
+        problem = _check_against(collector.graph, against, allow_non_restored_state, stores, unseen)
     except PenstockError as error:
         problem = _problem(error)
     except Exception as error:
         problem = {"code": "USER_CODE", "message": f"{type(error).__name__}: {error}", "remedy": "", "operator": ""}
     plan = None if collector.graph is None else collector.graph.to_json()
-    return {"ok": problem is None, "problems": [] if problem is None else [problem], "graph": plan}
+    problems = [] if problem is None else [problem]
+    return {"ok": problem is None, "problems": problems, "not_looked_at": unseen, "graph": plan}
 
 
 def _check_against(
-    graph: JobGraph | None, against: str | None, allowed: Sequence[str], stores: Mapping[str, Any]
+    graph: JobGraph | None,
+    against: str | None,
+    allowed: Sequence[str],
+    stores: Mapping[str, Any],
+    unseen: list[dict[str, str]],
 ) -> dict[str, str] | None:
-    """What keeps the snapshot from being restored into the graph; None: nothing."""
+    """What keeps the snapshot from being restored into the graph; None: nothing that was looked at. `unseen` takes the rest."""
     if graph is None or against is None:
         return None
     try:
         manifest = _manifest(against, stores)
         plan_restore(manifest, operator_infos(graph), list(allowed))
         check_stored_states(graph, manifest)
+        unseen += unseen_states(graph, manifest)
     except PenstockError as error:
         return _problem(error)
     return None

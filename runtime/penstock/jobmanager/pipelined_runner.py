@@ -17,7 +17,7 @@ from penstock.jobmanager.runner import WATCH_S, Attempt, Watch, unwatched
 from penstock.jobmanager.spark_cluster import MAX_PIPELINED_LEVELS, SparkCluster
 from penstock.jobmanager.spark_runner import CLOSING_GRACE_S, CRASH_S, SparkRunner
 from penstock.taskmanager.control import Hello
-from penstock.taskmanager.protocol import EpochCommand, LevelAck, SnapshotAck, decode_ack, encode_command
+from penstock.taskmanager.protocol import STEP_TIMEOUT, EpochCommand, LevelAck, SnapshotAck, decode_ack, encode_command
 
 log = logging.getLogger(__name__)
 
@@ -174,15 +174,20 @@ class PipelinedRunner(SparkRunner):
         told = [self._server.send(attempt.number, slot, 0, command) for slot in range(attempt.slots)]
         if not all(told):
             return None
-        job.join(END_PATIENCE_S if self._has_failed else attempt.closing_s + CLOSING_GRACE_S)
-        failed = None
-        while not self._frames.empty():
-            item = self._frames.get()
+        deadline = time.monotonic() + (END_PATIENCE_S if self._has_failed else attempt.closing_s + CLOSING_GRACE_S)
+        failed: JobFailed | None = None
+        hangs = False
+        while (job.is_alive() and not hangs and time.monotonic() < deadline) or not self._frames.empty():
+            try:
+                item = self._frames.get(timeout=0.02)
+            except queue.Empty:
+                continue
             if isinstance(item, LevelAck) and item.attempt == attempt.number and item.failure is not None:
                 if self._has_failed:
                     self._log_dropped(item, "the attempt has failed before")
                 else:
                     failed = failed or JobFailed(item.failure, item.host)
+                    hangs = hangs or item.failure.kind == STEP_TIMEOUT
         return failed
 
     def take_news(self) -> list[SnapshotAck]:

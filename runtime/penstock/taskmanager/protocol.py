@@ -127,6 +127,10 @@ class SnapshotAck(msgspec.Struct, gc=False):
     """Of a `PenstockError`."""
 
 
+STEP_TIMEOUT = "StepTimeout"
+"""Kind of the failure of a task that has been in one step for too long: it will not come back."""
+
+
 class TaskFailure(msgspec.Struct):
     kind: str
     """Class name of the error."""

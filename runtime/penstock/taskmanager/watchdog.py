@@ -31,7 +31,7 @@ from typing import TextIO
 
 from penstock.common.user_frames import is_user, user_frame
 from penstock.taskmanager.failure import context_of
-from penstock.taskmanager.protocol import TaskFailure, Whereabouts
+from penstock.taskmanager.protocol import STEP_TIMEOUT, TaskFailure, Whereabouts
 
 LOADING = "loading the job"
 RESTORING = "restoring state"
@@ -158,7 +158,7 @@ class Watchdog(Unwatched):
         where = self.look(step, limit)
         detail = f"{step} has not ended within {limit:g} s{f' (at {where.line})' if where.line else ''}"
         return TaskFailure(
-            kind="StepTimeout",
+            kind=STEP_TIMEOUT,
             message=detail,
             detail=detail,
             traceback=f"Traceback (most recent call last):\n{where.stack}{detail}\n",

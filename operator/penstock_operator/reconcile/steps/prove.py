@@ -31,6 +31,8 @@ _ACCESS = "Correct spec.storage (spec.storage.secretName names the keys), or giv
 _OF_THE_STATE = frozenset({"RESTORE_REFUSED", "STATE_SCHEMA_INCOMPATIBLE"})
 _UNTIL_STARTED = frozenset({"ImagePullFailed", "ContainerConfigError"})
 """What keeps a check from starting; told, from pod to pod, until one starts."""
+_MOST_NAMED = 3
+"""Places that an event names."""
 _UNTIL_JUDGED = frozenset({"StorageUnavailable", "CheckInterrupted"})
 """Why a check is made again; told until it has ended."""
 
@@ -133,9 +135,7 @@ def _make_way(ctx: Context, former: LeavingCheck) -> Decision:
 
 def _judge(ctx: Context, pod: CheckPod) -> Decision:
     if pod.state == "Passed":
-        return ctx.tell(
-            "CheckPassed", f"{ctx.op.target_revision} imports, builds its graph and takes the state"
-        ).advance()
+        return ctx.tell("CheckPassed", _passed(ctx.op.target_revision or "", pod)).advance()
     if pod.state == "Refused" and any(p.code == "STORAGE" for p in pod.problems):
         found = "; ".join(str(p) for p in pod.problems)
         return _check_again(ctx, pod, "StorageUnavailable", f"{found}. {_ACCESS}")
@@ -156,6 +156,18 @@ def _judge(ctx: Context, pod: CheckPod) -> Decision:
     if ctx.op.attempt and ctx.op.blocked in known:
         return ctx.wait(ctx.op.message, blocked=ctx.op.blocked)
     return ctx.wait(CHECKING)
+
+
+def _passed(revision: str, pod: CheckPod) -> str:
+    """What is proven, and what is not: states are read out of `open`, which is not called."""
+    unseen = pod.not_looked_at
+    if not unseen:
+        return f"{revision} imports, builds its graph and takes the state"
+    named = "; ".join(unseen[:_MOST_NAMED]) + (" …" if len(unseen) > _MOST_NAMED else "")
+    return (
+        f"{revision} imports, builds its graph and takes the state as far as it was looked at. Not looked at were states "
+        f"that may be declared here: {named}"
+    )
 
 
 def _state_was_named(ctx: Context) -> bool:
