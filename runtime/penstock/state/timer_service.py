@@ -65,10 +65,14 @@ class TimerService:
         self._register_processing(timestamp, (at.key, at.namespace))
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        self._event_time.delete(as_time(timestamp), (self._at.key, self._at.namespace))
+        if type(timestamp) is not int or timestamp >= MAX_TIME:
+            timestamp = as_time(timestamp)
+        self._event_time.delete(timestamp, (self._at.key, self._at.namespace))
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        self._processing_time.delete(as_time(timestamp), (self._at.key, self._at.namespace))
+        if type(timestamp) is not int or timestamp >= MAX_TIME:
+            timestamp = as_time(timestamp)
+        self._processing_time.delete(timestamp, (self._at.key, self._at.namespace))
 
     def advance_watermark(self, timestamp: int) -> None:
         self.current_watermark = timestamp
