@@ -100,6 +100,11 @@ def _ordered(mapping: dict[Any, Any]) -> list[Any]:
 
 
 def _rank(item: Any) -> str:
+    """An order of what has none; of sets, in which two equal ones are written in one way."""
+    if isinstance(item, set | frozenset):
+        return f"{type(item)} {sorted(map(_rank, item))}"
+    if isinstance(item, tuple):
+        return f"{type(item)} {list(map(_rank, item))}"
     return f"{type(item)} {item!r}"
 
 
