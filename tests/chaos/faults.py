@@ -108,8 +108,8 @@ class Faults:
         self.job.orders.give(place, deed)
         return self._is_obeyed(place)
 
-    def _is_obeyed(self, place: str) -> bool:
-        until = time.monotonic() + TAKEN_S
+    def _is_obeyed(self, place: str, patience_s: float = TAKEN_S) -> bool:
+        until = time.monotonic() + patience_s
         while time.monotonic() < until:
             if self.job.orders.is_taken(place):
                 return True
@@ -122,7 +122,7 @@ class Faults:
         if not self._order_at("check", "raise"):
             self.job.orders.withdraw("open")
             return False
-        return self._is_obeyed("open")
+        return self._is_obeyed("open", NOTICED_S)
 
     def _slow_sink(self, rng: random.Random) -> bool:
         felt = self.job.folder / "orders" / f"{Orders.SLOW}-felt"
