@@ -19,6 +19,7 @@ import argparse
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -253,6 +254,7 @@ def main() -> int:
     arguments.add_argument("--without", action="append", default=[], help="not these kinds of faults")
     arguments.add_argument("--json", type=Path, default=None, help="file for the figures")
     told = arguments.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without its JobManagers
     seed = random.randrange(1 << 32) if told.seed is None else told.seed
     pairs = [(runner, backend) for runner in told.runner or RUNNERS for backend in told.backend or BACKENDS]
     reports = []
