@@ -5,6 +5,10 @@ levels away are. So the budget follows what epochs took: the next one may read w
 The first is small; with fast operators the third is bounded by nothing but the job's settings. What the buffers on the way
 hold is bounded in bytes, but small records behind a slow sink would be minutes of work even so; with a budget it is
 seconds. (Flink's answer to the same is to make buffers smaller, "buffer debloating".)
+
+Not all that an epoch takes is its records': a Spark job has to be started, on a busy machine or a large cluster that takes
+seconds, too. What did not get shorter with fewer records, or longer with more, is not made shorter by reading less: then a
+job would read next to nothing and pay for starting all the same. Two epochs that read differently tell the one from the other.
 """
 
 from __future__ import annotations
@@ -28,10 +32,15 @@ class EpochBudget:
     >>> budget.on_epoch(40_000, 100.0)
     >>> budget.records
     1600
+    >>> budget.on_epoch(1_600, 99.0)
+    >>> budget.records
+    3200
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
+        self._last: tuple[int, float] | None = None
+        """Records and seconds of the epoch before."""
         self.records = min(most, FIRST_RECORDS)
         """What a source subtask may read in the next epoch."""
 
@@ -49,6 +58,16 @@ class EpochBudget:
         """
         if not read:
             return
+        last, self._last = self._last, (read, took_s)
         fitting = int(read * LONGEST_S / max(took_s, 1e-3))
-        if fitting < self.records or read >= self.records:
+        if took_s > LONGEST_S and last is not None and _is_fixed(last, (read, took_s)):
+            fitting = 2 * read
+            self.records = max(self.records, min(fitting, self._most))
+        elif fitting < self.records or read >= self.records:
             self.records = max(1, min(fitting, self._most))
+
+
+def _is_fixed(one: tuple[int, float], other: tuple[int, float]) -> bool:
+    """Whether most of what the longer of two epochs took was not for its records."""
+    (few, short_s), (many, long_s) = sorted((one, other))
+    return few < many and (long_s - short_s) / (many - few) * many < long_s / 2

@@ -50,3 +50,22 @@ def test_an_epoch_with_little_input_changes_nothing() -> None:
     budget.on_epoch(0, 0.1)
     budget.on_epoch(before // 2, 0.1)
     assert budget.records == before
+
+
+@pytest.mark.parametrize("fixed_s", [4.5, 10.0, 60.0])
+def test_what_an_epoch_takes_whatever_it_reads_does_not_starve_the_job(fixed_s: float) -> None:
+    budget = EpochBudget(MOST)
+    budget.on_epoch(12, fixed_s)
+    epochs(budget, 1_000.0, 12, fixed_s)
+    assert budget.records >= 1_000
+
+
+def test_a_source_that_reads_what_is_due_catches_up_behind_slow_epochs() -> None:
+    budget = EpochBudget(MOST)
+    backlog = 0.0
+    for _ in range(40):
+        read = min(budget.records, int(backlog) + 24)
+        took = 5.0 + read / 10_000
+        budget.on_epoch(read, took)
+        backlog += 100 * took - read
+    assert backlog <= 1_000
