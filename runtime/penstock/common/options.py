@@ -280,6 +280,17 @@ JOBMANAGER_PORT = int_option("jobmanager.rpc.port", 7077, "Port workers register
 SHUTDOWN_ON_FINISH = flag_option(
     "execution.shutdown-on-application-finish", True, "Whether the JobManager's process ends with its job."
 )
+JOBSTORE_CAPACITY = int_option(
+    "jobstore.max-capacity",
+    100,
+    "How many ended jobs a JobManager of several jobs still tells about; the oldest go first.",
+    least=1,
+)
+JOBSTORE_EXPIRATION = duration_option(
+    "jobstore.expiration-time",
+    timedelta(hours=1),
+    "How long a JobManager tells about an ended job after others have come; of the last ones it tells until it ends.",
+)
 TASK_SLOTS = int_option("taskmanager.numberOfTaskSlots", 1, "Slots of one TaskManager.", least=1)
 REST_PORT = int_option("rest.port", 8081, "Port of the REST API and the dashboard; -1 disables both.", least=-1)
 REST_ADDRESS = text_option(
@@ -325,10 +336,14 @@ LATENCY_INTERVAL = duration_option(
     "Kept for Flink's programs; there are no latency markers. How long an epoch takes is told by penstock top and by REST.",
 )
 TASK_CANCELLATION_INTERVAL = duration_option(
-    "task.cancellation.interval", timedelta(seconds=30), "Time between two attempts to stop a task."
+    "task.cancellation.interval",
+    timedelta(seconds=30),
+    "Time between two attempts to end a cancelled job by force, after the first; a commit that runs is given up at the second.",
 )
 TASK_CANCELLATION_TIMEOUT = duration_option(
-    "task.cancellation.timeout", timedelta(seconds=10), "After that a task that does not stop has its process killed."
+    "task.cancellation.timeout",
+    timedelta(seconds=10),
+    "A cancelled job that has not ended after that is ended by force: its Spark job is cancelled and its Python workers are killed.",
 )
 SLOT_REQUEST_TIMEOUT = duration_option(
     "slot.request.timeout", timedelta(minutes=5), "How long an attempt waits for its slots before that is a failure."

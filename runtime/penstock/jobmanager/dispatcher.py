@@ -1,10 +1,15 @@
-"""The Dispatcher: the jobs of this JobManager, by id, and what REST asks of them."""
+"""The Dispatcher: the jobs of this JobManager, by id, and what REST asks of them.
+
+An ended job stays, with all that REST tells of it (some 70 KB), until another job comes and finds it too old, or too many
+ended ones before it. So a JobManager of a single job keeps it until it ends itself.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 
+from penstock.common import options
 from penstock.common.errors import InvalidJob
 from penstock.jobmanager.job_master import JobMaster
 from penstock.jobmanager.requests import Operation
@@ -17,6 +22,9 @@ class Dispatcher:
     """Thread-safe registry of jobs and of the operations requested on them."""
 
     def __init__(self) -> None:
+        self.kept_jobs: int = options.JOBSTORE_CAPACITY.default
+        self.kept_for_s: float = options.JOBSTORE_EXPIRATION.default.total_seconds()
+        """What is kept of ended jobs; the session sets both by the configuration of the job that comes."""
         self.metric_store = MetricStore()
         self.started_at = int(time.time() * 1000)
         self._jobs: dict[str, JobMaster] = {}
@@ -37,6 +45,18 @@ class Dispatcher:
         self.check_free(job.job_id)
         with self._lock:
             self._jobs[job.job_id] = job
+            gone = self._outdated()
+            for job_id in gone:
+                del self._jobs[job_id]
+        for job_id in gone:
+            self.metric_store.remove_job(job_id)
+
+    def _outdated(self) -> list[str]:
+        """Ended jobs to forget, by their age and their number."""
+        ended = sorted((job.ended_at, job_id) for job_id, job in self._jobs.items() if job.is_done)
+        oldest = time.time() * 1000 - self.kept_for_s * 1000
+        too_many = max(0, len(ended) - self.kept_jobs)
+        return [job_id for number, (at, job_id) in enumerate(ended) if at < oldest or number < too_many]
 
     def jobs(self) -> list[JobMaster]:
         with self._lock:

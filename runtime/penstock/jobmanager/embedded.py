@@ -21,6 +21,7 @@ from penstock.jobmanager.settings import JobSettings
 from penstock.jobmanager.spark_cluster import ClusterConfig
 from penstock.jobmanager.task_managers import Worker
 from penstock.rest.server import RestServer
+from penstock.taskmanager.local_folders import local_folders, sweep_state
 
 
 class LocalClusterProvider:
@@ -29,6 +30,8 @@ class LocalClusterProvider:
     def __init__(self) -> None:
         self.cluster: LocalCluster | None = None
         self.least_workers = 1
+        self._state_folders: set[str] = set()
+        """Those that settings name; others lie in the cluster's own."""
 
     def runner_for(self, slots: int, levels: int, settings: JobSettings, *, bounded: bool) -> Runner:
         pipelined = settings.uses_pipelined(bounded=bounded)
@@ -38,6 +41,8 @@ class LocalClusterProvider:
             config.extra_conf = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
             self.cluster = LocalCluster(slots_per_worker=conf.get(options.TASK_SLOTS), config=config)
             self.cluster.start()
+        if settings.backend == "rocksdb" and (settings.work_dir or settings.backend_options.get("localdir")):
+            self._state_folders.update(local_folders(settings.backend_options, settings.work_dir))
         runner = create_runner(self.cluster.spark, pipelined=pipelined, levels=levels)
         runner.more_slots = partial(self._make_slots, self.cluster, runner)
         try:
@@ -59,6 +64,8 @@ class LocalClusterProvider:
         if self.cluster is not None:
             self.cluster.stop()
             self.cluster = None
+            for folder in self._state_folders:
+                sweep_state(folder)
 
 
 class EmbeddedExecutor:

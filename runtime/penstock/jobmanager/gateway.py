@@ -228,6 +228,7 @@ def _describe(job: JobMaster) -> facts.Job:
         configuration=job.settings.configuration,
         failures=list(history.failures),
         rescales=list(history.rescales),
+        rescale_count=history.rescale_count,
         events=list(history.events),
         accumulators=[
             facts.Accumulator(name, kind, str(value)) for name, (kind, value) in metrics.accumulators().items()

@@ -23,6 +23,8 @@ class JobHistory:
     rescales: deque[Rescale] = field(default_factory=lambda: deque(maxlen=32))
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=256))
     restarts: int = 0
+    rescale_count: int = 0
+    """Since the job was started; `rescales` are the last of them."""
     started_at: int = 0
     """ms; of the first attempt."""
 
@@ -31,6 +33,10 @@ class JobHistory:
         self.started_at = self.started_at or now_ms
         self.timestamps[status.value] = now_ms
         self.event(now_ms, f"job is {status.value}")
+
+    def rescaled(self, rescale: Rescale) -> None:
+        self.rescale_count += 1
+        self.rescales.append(rescale)
 
     def event(self, now_ms: int, text: str) -> None:
         """For REST, the live view and the log: what a person should know of."""

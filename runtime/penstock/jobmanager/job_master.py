@@ -164,6 +164,11 @@ class JobMaster:
         return self._done.is_set()
 
     @property
+    def ended_at(self) -> int:
+        """ms since the epoch; 0 while it runs."""
+        return self.history.timestamps.get(self.history.status.value, 0) if self.is_done else 0
+
+    @property
     def restart_strategy(self) -> str:
         """In words."""
         return self._restart.describe()
@@ -437,7 +442,7 @@ class JobMaster:
         self.history.move(JobStatus.RUNNING, self._now())
         operation = self._requests.rescale
         if operation is not None:
-            self.history.rescales.append(
+            self.history.rescaled(
                 Rescale(
                     timestamp=self._now(),
                     old_parallelism=operation.arguments["old"],

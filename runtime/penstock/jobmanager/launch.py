@@ -10,7 +10,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ from penstock.common.executor import Executor, executing_on
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
+from penstock.common.owned_folder import OwnedFolder
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.graph.stream_graph import JobGraphBuilder
@@ -53,8 +54,9 @@ from penstock.jobmanager.master_cluster import MasterClusterProvider, executor_m
 from penstock.jobmanager.master_process import log_to_stdout, run_master_process
 from penstock.jobmanager.session import Session, SubmitOptions
 from penstock.jobmanager.settings import object_store_options
-from penstock.jobmanager.spark_worker import start_worker
+from penstock.jobmanager.spark_worker import start_worker, state_folder
 from penstock.jobmanager.worker_process import Child, WorkerProcess
+from penstock.taskmanager.local_folders import sweep_state
 
 CHECK_STORAGE_SECONDS = 20.0
 """How long a check tries to write to storage that does not answer."""
@@ -144,9 +146,17 @@ def run_worker(*, master: str, slots: int) -> int:
     log_to_stdout()
     settings = load_configuration()
     secret = spark_secret(settings)
-    work_dir = settings.get(options.TMP_DIRECTORIES) or tempfile.mkdtemp(prefix="penstock-worker-")
+    given = settings.get(options.TMP_DIRECTORIES)
+    own = None if given else OwnedFolder(tempfile.gettempdir(), "penstock-worker-")
+    work_dir = given if own is None else own.path
+    assert work_dir is not None
     memory = executor_memory_mb(settings)
-    with tempfile.TemporaryDirectory(prefix="penstock-private-") as private:
+    with ExitStack() as stack:
+        # Executors and their Python workers have ended by then.
+        stack.callback(sweep_state, state_folder(os.path.join(work_dir, "spark")))
+        if own is not None:
+            stack.callback(own.remove)
+        private = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-private-"))
         credentials = Credentials.create(secret, private)
 
         def start(address: str) -> Child:

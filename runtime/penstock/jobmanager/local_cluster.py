@@ -6,7 +6,6 @@ What `python job.py`, the demo and the tests run on. Workers that die are starte
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -14,6 +13,7 @@ import threading
 import time
 
 from penstock.common.errors import NotEnoughSlots
+from penstock.common.owned_folder import OwnedFolder
 from penstock.jobmanager.spark_cluster import ClusterConfig, ExecutorInfo, SparkCluster
 from penstock.jobmanager.spark_worker import start_worker
 
@@ -30,7 +30,8 @@ class LocalCluster:
     def __init__(
         self, *, slots_per_worker: int = 1, config: ClusterConfig | None = None, restart_workers: bool = True
     ) -> None:
-        self.directory = tempfile.mkdtemp(prefix="penstock-cluster-")
+        self._folder = OwnedFolder(tempfile.gettempdir(), "penstock-cluster-")
+        self.directory = self._folder.path
         self.config = config or ClusterConfig()
         if not self.config.local_dir:
             self.config.local_dir = os.path.join(self.directory, "driver")
@@ -120,7 +121,7 @@ class LocalCluster:
         self._stopped.set()
         if self._watcher.is_alive():
             self._watcher.join(2)
-        shutil.rmtree(self.directory, ignore_errors=True)
+        self._folder.remove()
 
 
 def _end(worker: subprocess.Popen[bytes]) -> None:

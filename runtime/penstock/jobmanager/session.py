@@ -96,6 +96,9 @@ class Session:
             self.cluster.runner_for(graph.slots, graph.levels, settings, bounded=batched),
             self.dispatcher.metric_store,
         )
+        conf = Configuration(settings.configuration)
+        self.dispatcher.kept_jobs = conf.get(options.JOBSTORE_CAPACITY)
+        self.dispatcher.kept_for_s = conf.get(options.JOBSTORE_EXPIRATION).total_seconds()
         self.dispatcher.add(master)
         if self.on_started is not None:
             self.on_started(master)

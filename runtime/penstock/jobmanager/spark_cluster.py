@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.common.errors import ClusterError
+from penstock.common.owned_folder import OwnedFolder
 from penstock.jobmanager import class_archive
 from penstock.jobmanager import jvm as jvm_package
 from penstock.jobmanager.crash import TaskEnd
@@ -81,9 +82,10 @@ class SparkCluster:
 
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
-        self._own_dir = ""
+        self._own_dir: OwnedFolder | None = None
         if not config.local_dir:
-            self._own_dir = config.local_dir = tempfile.mkdtemp(prefix="penstock-")
+            self._own_dir = OwnedFolder(tempfile.gettempdir(), "penstock-driver-")
+            config.local_dir = self._own_dir.path
         os.makedirs(config.local_dir, exist_ok=True)
         self._private_dir = tempfile.mkdtemp(prefix="private-", dir=config.local_dir)
         self.credentials = Credentials.create(config.secret, self._private_dir)
@@ -219,6 +221,8 @@ class SparkCluster:
             "spark.storage.blockManagerHeartbeatTimeoutMs": "20000",
             "spark.rpc.askTimeout": "30s",
             "spark.python.worker.reuse": "true",
+            # Of several idle workers Spark would take the one that waits the longest, not the one that holds the state.
+            "spark.python.factory.idleWorkerMaxPoolSize": "1",
             "spark.python.daemon.module": "penstock.jobmanager.python_daemon",
             "spark.python.worker.faulthandler.enabled": "true",
             "spark.cleaner.periodicGC.interval": "10min",
@@ -277,12 +281,23 @@ class SparkCluster:
                 return executors
             time.sleep(0.1)
 
-    def run_epoch(self, commands: bytes, locations: list[str], functions: Any, *, pipelined: bool, group: str) -> bytes:
+    def run_epoch(
+        self, commands: bytes, locations: list[str], functions: Any, *, job_id: str, pipelined: bool, group: str
+    ) -> bytes:
         """One epoch as one Spark job; see `jvm/Epoch.java`."""
-        places = self._gateway.new_array(self._gateway.jvm.java.lang.String, len(locations))
-        for index, location in enumerate(locations):
-            places[index] = location
-        return bytes(self._epochs.run(self.context._jsc.sc(), bytearray(commands), places, functions, pipelined, group))
+        context = self.context._jsc.sc()
+        places = self._strings(locations)
+        return bytes(self._epochs.run(context, bytearray(commands), places, functions, job_id, pipelined, group))
+
+    def release_workers(self, job_id: str, locations: list[str]) -> None:
+        """Executors need no longer keep the Python workers of the job; see `jvm/HeldWorkers.java`. Does not wait."""
+        self._epochs.release(self.context._jsc.sc(), self._strings(locations), job_id)
+
+    def _strings(self, values: list[str]) -> Any:
+        array = self._gateway.new_array(self._gateway.jvm.java.lang.String, len(values))
+        for index, value in enumerate(values):
+            array[index] = value
+        return array
 
     def new_function_array(self, functions: list[Any]) -> Any:
         array = self._gateway.new_array(self._gateway.jvm.org.apache.spark.api.python.PythonFunction, len(functions))
@@ -337,7 +352,9 @@ class SparkCluster:
 
                 SparkContext._gateway = None
                 SparkContext._jvm = None
-        shutil.rmtree(self._own_dir or self._private_dir, ignore_errors=True)
+        if self._own_dir is not None:
+            self._own_dir.remove()
+        shutil.rmtree(self._private_dir, ignore_errors=True)
 
 
 @contextmanager

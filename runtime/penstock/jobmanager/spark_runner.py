@@ -100,6 +100,8 @@ class SparkRunner:
         self._task_managers: list[str] = []
         self._functions: Any = None
         self._broadcast: Any = None
+        self._held: set[str] = set()
+        """Locations of executors that were told to keep the Python workers of this job."""
         self._group = ""
         self._work = WorkThread("penstock-epoch")
         self._cancelled = threading.Event()
@@ -136,8 +138,7 @@ class SparkRunner:
         self._whereabouts.clear()
         self._failed = None
         self._server.expect(attempt.number, attempt.slots, attempt.levels)
-        if self._broadcast is not None:
-            self._broadcast.unpersist(blocking=False)
+        self._destroy_broadcast()
         context = self._cluster.context
         self._broadcast = context.broadcast(attempt.payload)
         self._functions = self._cluster.new_function_array(
@@ -246,13 +247,12 @@ class SparkRunner:
         lost: list[str] = []
         watch = threading.Thread(target=self._watch, args=(group, ended, lost), name="penstock-watch", daemon=True)
         watch.start()
+        locations = [executor.location for executor in self._placement]
+        if not pipelined:
+            self._held.update(locations)
         try:
             return self._cluster.run_epoch(
-                block,
-                [executor.location for executor in self._placement],
-                functions,
-                pipelined=pipelined,
-                group=group,
+                block, locations, functions, job_id=attempt.job_id, pipelined=pipelined, group=group
             )
         except Exception as error:
             failed = self._failed
@@ -339,12 +339,21 @@ class SparkRunner:
 
     def close(self) -> None:
         self._server.close()
+        held, self._held = sorted(self._held), set()
         self._placement, self._task_managers = [], []
-        self._cluster.slots.release(self)
-        self._work.close()
-        if self._broadcast is not None:
-            self._broadcast.destroy()
-            self._broadcast = None
+        try:
+            if held and self._attempt is not None:
+                self._cluster.release_workers(self._attempt.job_id, held)
+        finally:
+            self._cluster.slots.release(self)
+            self._work.close()
+            self._destroy_broadcast()
+
+    def _destroy_broadcast(self) -> None:
+        """The job's code is dropped everywhere, also what the driver keeps of it in memory and in its folder."""
+        broadcast, self._broadcast = self._broadcast, None
+        if broadcast is not None:
+            broadcast.destroy()
 
 
 def _split(block: bytes) -> list[LevelAck]:

@@ -12,12 +12,18 @@ import pyspark
 from penstock.jobmanager import class_archive
 from penstock.jobmanager.credentials import Credentials
 from penstock.jobmanager.java import find_java
+from penstock.taskmanager.local_folders import LOCAL_DIR
 
 _CORES_PER_SLOT = 64
 """Cores are offered in plenty: the number of executors is bounded by memory, the cores of a slot by its executor."""
 
 _ROLLING = {"strategy": "size", "maxSize": 8 * 1024 * 1024, "maxRetainedFiles": 2}
 """What executors write must not fill the disk; `maxSize` in bytes."""
+
+
+def state_folder(work_dir: str) -> str:
+    """Below which the slots of a Worker keep files of their state, unless settings say otherwise."""
+    return os.path.join(work_dir, "state")
 
 
 def worker_command(
@@ -43,6 +49,7 @@ def worker_command(
         "SPARK_HOME": spark_home,
         "SPARK_SCALA_VERSION": "2.13",
         "SPARK_LOCAL_DIRS": work_dir,
+        LOCAL_DIR: state_folder(work_dir),
         # Of the Worker's web page, which cannot be turned off; the executors inherit it and go by the name.
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_HOSTNAME": host,

@@ -115,6 +115,11 @@ class MetricStore:
                 if subtask >= vertices.get(vertex_id, ("", 0))[1]:
                     del job.subtasks[vertex_id, subtask]
 
+    def remove_job(self, job_id: str) -> None:
+        """Nobody asks for it any more."""
+        with self._lock:
+            self._jobs.pop(job_id, None)
+
     def report(self, report: SubtaskReport) -> None:
         """Take in a subtask's report. One of an older attempt than was already seen is left out."""
         now = self._clock()

@@ -164,6 +164,8 @@ class Job:
     configuration: Mapping[str, str] = field(default_factory=dict)
     failures: Sequence[Failure] = ()
     rescales: Sequence[Rescale] = ()
+    """The last of them."""
+    rescale_count: int = 0
     events: Sequence[Event] = ()
     accumulators: Sequence[Accumulator] = ()
     bounded: bool = False

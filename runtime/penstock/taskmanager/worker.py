@@ -11,7 +11,6 @@ import gc
 import io
 import os
 import pickle
-import shutil
 import socket
 import struct
 import sys
@@ -25,13 +24,14 @@ import msgspec
 from pyspark import cloudpickle
 
 from penstock.common.errors import InvalidJob
-from penstock.common.private_folder import temporary_folder
+from penstock.common.owned_folder import OwnedFolder
 from penstock.common.user_frames import user_line
 from penstock.graph.job_graph import JobGraph
 from penstock.metrics.scope import ScopeFormats
 from penstock.taskmanager.control import ControlConnection, Hello
 from penstock.taskmanager.failure import failure_of
 from penstock.taskmanager.level import BatchTask, LevelTask, Row
+from penstock.taskmanager.local_folders import new_state_folder
 from penstock.taskmanager.operator import Clock
 from penstock.taskmanager.protocol import LevelAck, TaskFailure, Whereabouts, encode_ack
 from penstock.taskmanager.records import refuse_to_pickle
@@ -160,9 +160,10 @@ class _Slot:
         self.slot = slot
         self.clock = clock
         self.levels: dict[int, LevelTask] = {}
-        self.work_dir = os.path.join(
-            _local_folder(self.settings, slot), f"{self.settings.job_id}-{self.settings.attempt}-{slot}-{os.getpid()}"
-        )
+        self.folder: OwnedFolder | None = None
+        if settings.backend == "rocksdb":
+            name = f"{settings.job_id}-{settings.attempt}-{slot}"
+            self.folder = new_state_folder(settings.backend_options, settings.work_dir, slot, name)
 
     def level(self, level: int) -> LevelTask:
         if level not in self.levels:
@@ -174,7 +175,7 @@ class _Slot:
                 clock=self.clock,
                 backend=settings.backend,
                 backend_options=settings.backend_options,
-                work_dir=self.work_dir,
+                work_dir="" if self.folder is None else self.folder.path,
                 metric_scopes=settings.metric_scopes,
                 host=socket.gethostname(),
                 task_manager=settings.task_managers[self.slot] if settings.task_managers else "",
@@ -203,16 +204,9 @@ class _Slot:
             if task.failure is not None and not had_failed:
                 failed = failed or task.failure
         self.watchdog.close()
-        shutil.rmtree(self.work_dir, ignore_errors=True)
+        if self.folder is not None:
+            self.folder.remove()
         return failed
-
-
-def _local_folder(settings: TaskSettings, slot: int) -> str:
-    """Where a slot keeps files of its state. Several folders are on several disks: the slots take turns."""
-    folders = [path.strip() for path in str(settings.backend_options.get("localdir") or "").split(",") if path.strip()]
-    if folders:
-        return folders[slot % len(folders)]
-    return settings.work_dir or str(temporary_folder())
 
 
 _SLOTS: dict[tuple[str, int], _Slot] = {}

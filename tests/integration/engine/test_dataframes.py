@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from penstock.common.errors import InvalidJob
 from penstock.common.executor import executing_on
+from penstock.common.job_status import JobStatus
 from penstock.common.types import Row
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
@@ -175,3 +177,25 @@ def test_a_query_with_state_of_its_own_is_refused(executor: EmbeddedExecutor, se
         env.execute("refused")
     assert caught.value.operator == "counts"
     assert "key_by" in caught.value.remedy
+
+
+@pytest.mark.slow
+def test_state_outlives_a_data_frame_that_takes_more_than_a_minute(
+    executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
+) -> None:
+    """Spark ends Python workers that had nothing to do for a minute, with the state in them."""
+    files = 3
+    write_files(tmp_path / "in", files)
+
+    class SlowTarget(Target):
+        def write(self, frame: Any, checkpoint_id: int) -> None:
+            if not self.calls:
+                # On the executors, as a large write would be.
+                frame.sparkSession.sparkContext.parallelize([0], 1).foreach(lambda _: time.sleep(80))
+            super().write(frame, checkpoint_id)
+
+    target = SlowTarget(tmp_path / "out")
+    driver = run(executor, settings | {"restart-strategy.type": "none"}, tmp_path / "in", target)
+    assert driver.master.wait(240) is JobStatus.FINISHED, driver.master.error
+    assert driver.master.history.restarts == 0
+    verify(target.rows(), files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.jobmanager.gateway import DispatcherGateway
 from penstock.jobmanager.job_master import JobMaster
 from penstock.jobmanager.session import Session
+from penstock.rest.errors import NotFound
 from penstock.rest.server import RestServer
 from tests.in_process import InProcess, environment, until
 from tests.unit.cli.terminal import Terminal
@@ -70,3 +72,31 @@ def test_a_failed_job_says_why(session: Session, terminal: Terminal, tmp_path: P
     info = terminal("info", "two")
     assert info.code == 0, info.err
     assert "no luck" in info.out
+
+
+def test_what_is_kept_of_ended_jobs_is_bounded(session: Session, tmp_path: Path) -> None:
+    gateway = DispatcherGateway(session.dispatcher, {}, session.cluster.task_managers, lambda: None)
+    ids = []
+    for number in range(8):
+        env = environment(tmp_path, **{"jobstore.max-capacity": "3"})
+        env.from_collection([number]).add_sink(lambda n: None)
+        with executing_on(session):
+            ids.append(str(env.execute(f"job {number}").get_job_id()))
+    assert [job.id for job in gateway.jobs()] == ids[-4:]
+    assert gateway.job(ids[-1]).name == "job 7"
+    with pytest.raises(NotFound):
+        gateway.job(ids[0])
+    known = {found.labels.get("job_id") for found in session.dispatcher.metric_store.collect()}
+    assert known.isdisjoint(ids[:4])
+    assert known.issuperset(ids[-4:])
+
+
+def test_an_ended_job_is_kept_for_its_time_and_until_another_comes(session: Session, tmp_path: Path) -> None:
+    ids = []
+    for _ in range(2):
+        env = environment(tmp_path, **{"jobstore.expiration-time": "0 s"})
+        env.from_collection([1]).add_sink(lambda n: None)
+        with executing_on(session):
+            ids.append(str(env.execute("short").get_job_id()))
+        time.sleep(0.01)
+    assert [job.job_id for job in session.dispatcher.jobs()] == ids[-1:]

@@ -66,6 +66,7 @@ RUNNING = facts.Job(
         facts.Failure(START + 500, "ClusterError", "executor 1 was lost"),
     ),
     rescales=(facts.Rescale(START + 300, 1, 2, duration_ms=2100),),
+    rescale_count=33,
     events=(facts.Event(START, "job is CREATED"), facts.Event(START + 900, "job is RUNNING")),
     accumulators=(facts.Accumulator("lines", "LongCounter", "42"),),
 )

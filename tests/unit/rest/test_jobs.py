@@ -99,9 +99,10 @@ def test_accumulators_and_execution_result(client: AsgiClient) -> None:
 
 
 def test_metrics_of_a_job_and_of_all_jobs(client: AsgiClient) -> None:
-    names = "numRestarts,numberOfCompletedCheckpoints,lastCompletedCheckpointId,isRunning,downtime"
+    names = "numRestarts,numRescales,numberOfCompletedCheckpoints,lastCompletedCheckpointId,isRunning,downtime"
     assert {metric["id"]: metric["value"] for metric in client.get(f"/jobs/{JOB_ID}/metrics?get={names}").json()} == {
         "numRestarts": "1",
+        "numRescales": "33",
         "numberOfCompletedCheckpoints": "10",
         "lastCompletedCheckpointId": "3",
         "isRunning": "true",

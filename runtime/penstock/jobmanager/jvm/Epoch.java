@@ -7,11 +7,12 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.api.python.PairwiseRDD;
 import org.apache.spark.api.python.PythonFunction;
 import org.apache.spark.api.python.PythonPartitioner;
-import org.apache.spark.api.python.PythonRDD;
+import org.apache.spark.rdd.AsyncRDDActions;
 import org.apache.spark.rdd.RDD;
 import scala.Tuple2;
 import scala.collection.immutable.$colon$colon;
 import scala.collection.immutable.List;
+import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
 
 /**
@@ -21,8 +22,8 @@ import scala.reflect.ClassTag$;
 public class Epoch {
   /** Runs the epoch and returns the rows that the last level emitted, length-prefixed. */
   public byte[] run(
-      SparkContext context, byte[] commands, String[] locations, PythonFunction[] levels, boolean pipelined,
-      String group) {
+      SparkContext context, byte[] commands, String[] locations, PythonFunction[] levels, String jobId,
+      boolean pipelined, String group) {
     List placed = Lists.empty();
     byte[][] items = split(commands, locations.length);
     for (int i = locations.length - 1; i >= 0; i--) {
@@ -32,10 +33,10 @@ public class Epoch {
     Partitioner partitioner = new PythonPartitioner(locations.length, 0L);
     SlotExchange[] exchanges = new SlotExchange[levels.length - 1];
     context.setJobGroup(group, group, false);
-    RDD rows = level(context.makeRDD(placed, ClassTag$.MODULE$.apply(byte[].class)), levels[0], pipelined);
+    RDD rows = level(context.makeRDD(placed, ClassTag$.MODULE$.apply(byte[].class)), levels[0], jobId, pipelined);
     for (int i = 1; i < levels.length; i++) {
       exchanges[i - 1] = new SlotExchange(new PairwiseRDD(rows), partitioner, locations, pipelined);
-      rows = level(exchanges[i - 1], levels[i], pipelined);
+      rows = level(exchanges[i - 1], levels[i], jobId, pipelined);
     }
     try {
       return join((byte[][]) rows.collect());
@@ -44,8 +45,19 @@ public class Epoch {
     }
   }
 
-  private static RDD level(RDD input, PythonFunction function, boolean pipelined) {
-    return pipelined ? new StreamLevel(input, function) : new PythonRDD(input, function, true, false);
+  /** Has the executors at these places no longer keep the job's Python workers; does not wait for it. */
+  public void release(SparkContext context, String[] locations, String jobId) {
+    List placed = Lists.empty();
+    for (int i = 0; i < locations.length; i++) {
+      placed = new $colon$colon(new Tuple2(new byte[0], Lists.of(locations[i])), placed);
+    }
+    ClassTag bytes = ClassTag$.MODULE$.apply(byte[].class);
+    context.setJobGroup(jobId + "-release", jobId + "-release", false);
+    new AsyncRDDActions(new WorkerRelease(context.makeRDD(placed, bytes), jobId), bytes).countAsync();
+  }
+
+  private static RDD level(RDD input, PythonFunction function, String jobId, boolean pipelined) {
+    return pipelined ? new StreamLevel(input, function) : new BatchLevel(input, function, jobId);
   }
 
   /** Drops the epoch's shuffle files now; the garbage collector would do it minutes later. */

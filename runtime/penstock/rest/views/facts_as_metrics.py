@@ -55,7 +55,7 @@ def job_metrics(job: facts.Job, checkpoints: models.CheckpointingStatistics, now
         "uptime": duration(since, job.end, now) if is_running else 0,
         "downtime": duration(since, job.end, now) if job.state in ("RESTARTING", "INITIALIZING", "CREATED") else 0,
         "numRestarts": job.restarts,
-        "numRescales": len(job.rescales),
+        "numRescales": job.rescale_count,
         "parallelism": job.parallelism,
         "isRunning": is_running,
         "recordsPerSecond": job.progress.records_per_second,

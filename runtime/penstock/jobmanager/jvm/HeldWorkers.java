@@ -1,0 +1,93 @@
+package penstock;
+
+import java.lang.reflect.Field;
+import java.lang.reflect.Method;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.Set;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.api.python.PythonWorkerFactory;
+import scala.collection.Iterator;
+import scala.collection.mutable.HashMap;
+
+/**
+ * Keeps the Python workers that hold the state of jobs, in an executor.
+ *
+ * Spark ends the workers of a pool in which nothing has happened for a minute. Between two epochs of the batched runner a
+ * DataFrame may run for longer than that, and the state would be gone. No setting changes the minute, so the pool is told,
+ * for as long as a job has not ended, that something has happened. Only the pool of the levels' tasks is: others' workers
+ * hold nothing. With a Spark that looks different inside, workers end after a minute and the job fails over, as it would
+ * without this.
+ */
+public class HeldWorkers extends Thread {
+  private static final long PAUSE_MS = 5000L;
+  private static final Set JOBS = new HashSet();
+  private static boolean watched = false;
+
+  private HeldWorkers() {
+    super("penstock-held-workers");
+    this.setDaemon(true);
+  }
+
+  public static void hold(String jobId) {
+    synchronized (JOBS) {
+      JOBS.add(jobId);
+      if (!watched) {
+        watched = true;
+        new HeldWorkers().start();
+      }
+    }
+  }
+
+  public static void release(String jobId) {
+    synchronized (JOBS) {
+      JOBS.remove(jobId);
+    }
+  }
+
+  public void run() {
+    try {
+      Field pools = SparkEnv.class.getDeclaredField("pythonWorkers");
+      pools.setAccessible(true);
+      Field environment = PythonWorkerFactory.class.getDeclaredField("envVars");
+      environment.setAccessible(true);
+      Method touch = PythonWorkerFactory.class.getDeclaredMethod(
+          "org$apache$spark$api$python$PythonWorkerFactory$$lastActivityNs_$eq", new Class[] {Long.TYPE});
+      touch.setAccessible(true);
+      while (this.isNeeded()) {
+        Object[] factories = this.factories(pools);
+        for (int i = 0; i < factories.length; i++) {
+          if (((scala.collection.immutable.Map) environment.get(factories[i])).contains("PENSTOCK_TASKS")) {
+            synchronized (factories[i]) {
+              touch.invoke(factories[i], new Object[] {Long.valueOf(System.nanoTime())});
+            }
+          }
+        }
+        Thread.sleep(PAUSE_MS);
+      }
+    } catch (Exception error) {
+      System.err.println("Python workers without a task end after a minute, with the state they hold: " + error);
+    }
+  }
+
+  private boolean isNeeded() {
+    synchronized (JOBS) {
+      watched = !JOBS.isEmpty();
+      return watched;
+    }
+  }
+
+  private Object[] factories(Field pools) throws Exception {
+    ArrayList found = new ArrayList();
+    SparkEnv env = SparkEnv.get();
+    if (env != null) {
+      synchronized (env) {
+        Iterator factories = ((HashMap) pools.get(env)).valuesIterator();
+        while (factories.hasNext()) {
+          found.add(factories.next());
+        }
+      }
+    }
+    return found.toArray();
+  }
+}

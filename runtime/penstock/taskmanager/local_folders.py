@@ -1,0 +1,34 @@
+"""Where slots keep files of their state (the RocksDB backend): below which folders, and in whose.
+
+Each attempt of a slot has a folder of its own. It goes with the slot; if the process is killed, the next slot that begins
+below the same folder sweeps it, or the end of the cluster does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.common.owned_folder import OwnedFolder, sweep
+from penstock.common.private_folder import temporary_folder
+
+LOCAL_DIR = "PENSTOCK_LOCAL_DIR"
+"""Environment variable by which a worker tells its executors a folder that goes with the cluster."""
+_PREFIX = "penstock-state-"
+
+
+def local_folders(backend_options: Mapping[str, Any], work_dir: str) -> list[str]:
+    """Several are on several disks: the slots take turns."""
+    folders = [path.strip() for path in str(backend_options.get("localdir") or "").split(",") if path.strip()]
+    return folders or [work_dir or os.environ.get(LOCAL_DIR) or str(temporary_folder())]
+
+
+def new_state_folder(backend_options: Mapping[str, Any], work_dir: str, slot: int, name: str) -> OwnedFolder:
+    folders = local_folders(backend_options, work_dir)
+    return OwnedFolder(folders[slot % len(folders)], _PREFIX, f"{name}-")
+
+
+def sweep_state(folder: str) -> list[str]:
+    """Remove what processes that have ended left below the folder; returns the paths."""
+    return sweep(folder, _PREFIX)
