@@ -44,7 +44,7 @@ class MemorySize:
 class SlotSharingGroup:
     """A named group; operators of different groups are never chained.
 
-    The resources are kept with the group and shown with the job; slots are sized when the cluster is set up.
+    The resources can be asked of the group and have no effect: slots are sized when the cluster is set up.
 
     >>> group = SlotSharingGroup.builder("model").set_cpu_cores(2.0).set_task_heap_memory_mb(512).build()
     >>> group.get_name(), group.get_task_heap_memory().get_mebi_bytes()

@@ -86,7 +86,7 @@ class OperatorSettings:
         return self
 
     def set_description(self, description: str) -> Self:
-        """A longer text than the name, shown in the execution plan and the dashboard."""
+        """A longer text than the name, for the execution plan (`get_execution_plan`)."""
         self._own("set_description").description = description
         return self
 

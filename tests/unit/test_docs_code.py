@@ -1,0 +1,242 @@
+"""What pages, examples and docstrings say about code is there: names, settings, commands, REST paths, programs."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+from fastapi.routing import APIRoute
+
+from penstock.cli.main import app as command_line
+from penstock.common import options
+from penstock.common.executor import executing_on
+from penstock.common.option import ConfigOption
+from penstock.common.options import FORMER_KEYS, OPTIONS
+from penstock.jobmanager.session import Session
+from penstock.metrics.scope import ScopeKind
+from penstock.rest.app import create_app
+from penstock.state.rocksdb_database import DEFAULTS, PREFIX
+from tests.in_process import InProcess
+from tests.unit.rest.fake_gateway import FakeGateway
+from tests.unit.test_docs import PAGES, ROOT
+
+SOURCES = sorted([*(ROOT / "runtime").rglob("*.py"), *(ROOT / "operator").rglob("*.py")])
+PROGRAMS = sorted((ROOT / "examples").rglob("*.py"))
+IMPORT = re.compile(r"^[>. ]*from (penstock(?:\.\w+)*) import (\([^)]*\)|[^\n]+)", re.MULTILINE)
+DOTTED = re.compile(r"(?<![\w./@:-])penstock(?:\.\w+)+(?![\w/*-])")
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+JAVA = re.compile(r"penstock(\.shuffle)?\.[A-Z]\w+|penstock\.shuffle")
+NO_NAMES = {"penstock.yaml", "penstock.dev", "penstock.epoch.taget"}
+"""A file, a label's domain, and a key that a doctest writes wrongly."""
+FOR_TYPES = {
+    "penstock.state.column_rows.Column",
+    "penstock.state.packed_keys.Rows",
+    "penstock.state.packed_keys.Words",
+}
+"""Imported where types are checked only."""
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def names_in(text: str) -> set[str]:
+    """Names of Penstock's that a text imports or spells with dots."""
+    found = set(DOTTED.findall(text))
+    for module, names in IMPORT.findall(text):
+        plain = re.sub(r"#.*", "", names).strip("() \n")
+        found.update(f"{module}.{name.split(' as ')[0].strip()}" for name in plain.split(",") if name.strip("` \n"))
+    return {name for name in found if not is_setting(name) and not JAVA.fullmatch(name)} - NO_NAMES - FOR_TYPES
+
+
+def is_setting(name: str) -> bool:
+    return name in FORMER_KEYS or any(f"{key}.".startswith(f"{name}.") for key in OPTIONS)
+
+
+@cache
+def resolve(name: str) -> object:
+    """
+    Raises:
+        AttributeError: there is no such thing.
+    """
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:count]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[count:]:
+            found = getattr(found, part)
+        return found
+    raise AttributeError(name)
+
+
+@pytest.mark.parametrize("path", [*PAGES, *PROGRAMS], ids=relative)
+def test_names_that_pages_and_examples_mention_import(path: Path) -> None:
+    for name in names_in(path.read_text()):
+        resolve(name)
+
+
+def test_names_that_docstrings_mention_import() -> None:
+    missing = {}
+    for path in SOURCES:
+        for name in names_in(path.read_text()):
+            try:
+                resolve(name)
+            except AttributeError:
+                missing[name] = relative(path)
+    assert not missing
+
+
+# --- settings -----------------------------------------------------------------------------------------------------
+
+WITHOUT_EFFECT = (
+    "Kept for Flink's",
+    "Name kept free",
+    "Name of the FlinkJob, noted",
+    "Namespace of the FlinkJob, noted",
+)
+"""How the text of an option begins that says so."""
+OF_THE_PROGRAM = ("common/options.py", "common/execution_config.py", "datastream/checkpoint_config.py")
+"""Where a setting is declared and given back to the program that set it."""
+
+
+@cache
+def readers() -> str:
+    return "\n".join(path.read_text() for path in SOURCES if not relative(path).endswith(OF_THE_PROGRAM))
+
+
+@pytest.mark.parametrize("key", sorted(OPTIONS))
+def test_every_option_is_read_by_somebody_or_says_that_it_has_no_effect(key: str) -> None:
+    option = OPTIONS[key]
+    (constant,) = [
+        name for name, value in vars(options).items() if value is option and isinstance(value, ConfigOption)
+    ] or [""]
+    is_read = any(
+        re.search(pattern, readers())
+        for pattern in ([rf"\b{constant}\b"] if constant else []) + [rf"[\"'`]{re.escape(key)}[\"'`]", suffix(key)]
+    )
+    assert is_read or option.doc.startswith(WITHOUT_EFFECT), f"nothing reads {key}"
+
+
+def suffix(key: str) -> str:
+    """A key that is read under a prefix: `restart-strategy.….delay`, options of a state backend."""
+    return rf"[\"']{re.escape(key.rpartition('.')[2])}[\"']"
+
+
+FAMILIES = {key.split(".")[0] for key in OPTIONS} - {"penstock", "python", "spark", "s3"}
+KEY = re.compile(r"`([a-z][\w-]*(?:\.[\w-]+)+)(?:: [^`]*|=[^`]*| = [^`]*)?`")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_settings_that_pages_name_exist(page: Path) -> None:
+    named = {key for key in KEY.findall(page.read_text()) if key.split(".")[0] in FAMILIES}
+    files = {key for key in named if re.search(r"\.(py|md|java|ya?ml|json|txt|sh|html)$", key)}
+    assert not {key for key in named - files if not is_setting(key)} - OF_FAMILIES - helm_values()
+
+
+OF_FAMILIES = {f"{PREFIX}{name}" for name in [*DEFAULTS, "predefined-options"]} | {
+    f"metrics.scope.{kind.value}" for kind in ScopeKind
+}
+
+
+@cache
+def helm_values() -> frozenset[str]:
+    """Of the operator's chart, as its pages spell them."""
+
+    def below(prefix: str, values: Any) -> list[str]:
+        inner = values.items() if isinstance(values, dict) else ()
+        return [prefix, *(key for name, value in inner for key in below(f"{prefix}.{name}".strip("."), value))]
+
+    return frozenset(below("", yaml.safe_load((ROOT / "charts/penstock-operator/values.yaml").read_text())))
+
+
+# --- commands -----------------------------------------------------------------------------------------------------
+
+COMMAND = re.compile(r"^(?:\$ )?penstock +(\w[^\n#]*)", re.MULTILINE)
+
+
+def command_of(words: list[str]) -> Any:
+    """The command that a line calls, with how many of its words name it."""
+    found: Any = typer.main.get_command(command_line)
+    for word in words:
+        inner = getattr(found, "commands", {}).get(word)
+        if inner is None:
+            break
+        found = inner
+    return found
+
+
+def test_commands_and_flags_that_pages_show_exist() -> None:
+    lines = [(page, line) for page in PAGES for line in COMMAND.findall(page.read_text().replace("\\\n", " "))]
+    table = re.findall(r"^\| `(\w[^|]*)` *\|", (ROOT / "docs/cli.md").read_text(), re.MULTILINE)
+    lines += [(ROOT / "docs/cli.md", call) for cell in table for call in re.split(r"`, `", cell)]
+    assert len(lines) > 15
+    for page, line in lines:
+        words = re.findall(r"[\w.=:/@-]+", line)
+        command = command_of(words)
+        assert command.name not in (None, "penstock"), f"{relative(page)}: no command {line!r}"
+        known = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)} | {
+            "--help"
+        }
+        own = line.partition(" -- ")[0]
+        if command.name == "run":  # what stands behind the script is the program's
+            own = re.split(r"\S+\.py", own)[0]
+        flags = re.findall(r"(?<![\w.-])(--?[a-zA-Z][\w-]*)", own)
+        assert known.issuperset(flags), f"{relative(page)}: {line!r} has {set(flags) - known}"
+
+
+# --- REST ---------------------------------------------------------------------------------------------------------
+
+
+def test_paths_that_rest_md_names_are_routed() -> None:
+    app = create_app(FakeGateway())
+    described = app.openapi()["paths"]
+    routes = [({method.upper() for method in of}, re.sub(r"\{[^}]*\}", ":", path)) for path, of in described.items()]
+    routes += [({"GET"}, "/openapi.json")]
+    routes += [(route.methods, route.path) for route in app.routes if isinstance(route, APIRoute)]
+    page = (ROOT / "docs/rest.md").read_text()
+    named = 0
+    for cell in re.findall(r"`((?:GET|POST|PATCH|DELETE) /[^`]*`(?:, `/[^`]*`)*)", page):
+        method, _, first = cell.replace("`", "").partition(" ")
+        paths = [path.strip() for path in first.split(",")]
+        for path in paths:
+            plain = re.sub(r":\w+", ":", path.partition("?")[0])
+            found = [route for methods, route in routes if method in methods and ends_like(route, plain, paths[0])]
+            assert found, f"{method} {path} is not routed"
+            named += 1
+    assert named > 25
+
+
+def ends_like(route: str, path: str, first: str) -> bool:
+    """Of several paths in a cell, those after the first may be given by how they end."""
+    begin = re.sub(r":\w+", ":", first.partition("?")[0]).split("/")[1]
+    return route == path or (route.endswith(path) and route.split("/")[1] == begin)
+
+
+# --- programs -----------------------------------------------------------------------------------------------------
+
+BLOCKS = [(page, number, code) for page in PAGES for number, code in enumerate(BLOCK.findall(page.read_text()))]
+
+
+@pytest.mark.parametrize(("page", "number", "code"), BLOCKS, ids=[f"{relative(p)}-{n}" for p, n, _ in BLOCKS])
+def test_programs_of_pages_compile(page: Path, number: int, code: str) -> None:
+    compile(code, f"{page}, block {number}", "exec")
+
+
+def test_the_program_of_the_readme_runs(capfd: pytest.CaptureFixture[str]) -> None:
+    (code,) = BLOCK.findall((ROOT / "README.md").read_text())
+    session = Session(InProcess())
+    try:
+        with executing_on(session):
+            exec(code, {"__name__": "__main__"})
+    finally:
+        session.stop()
+    printed = sorted(line.partition("> ")[2] for line in capfd.readouterr().out.split("\n")[:-1])
+    assert printed == ["('a', 1)", "('a', 4)", "('b', 2)"]
