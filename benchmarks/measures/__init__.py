@@ -9,6 +9,7 @@ from benchmarks.measures.backpressure import backpressure
 from benchmarks.measures.checkpoint import checkpoint
 from benchmarks.measures.cores import cores
 from benchmarks.measures.epoch import epoch
+from benchmarks.measures.jobmanager import jobmanager
 from benchmarks.measures.live import latency, memory, recovery, rescale
 from benchmarks.measures.operator import operator
 from benchmarks.measures.startup import startup
@@ -26,4 +27,5 @@ MEASURES: dict[str, Measure] = {
     "startup": startup,
     "operator": operator,
     "backpressure": backpressure,
+    "jobmanager": jobmanager,
 }

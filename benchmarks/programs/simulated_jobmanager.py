@@ -37,6 +37,7 @@ from penstock.jobmanager.dispatcher import Dispatcher
 from penstock.jobmanager.gateway import DispatcherGateway
 from penstock.jobmanager.in_process import InProcessRunner
 from penstock.jobmanager.job_master import JobMaster
+from penstock.jobmanager.master_process import collect_rarely
 from penstock.jobmanager.runner import Attempt
 from penstock.jobmanager.settings import JobSettings
 from penstock.metrics.prometheus import exposition
@@ -221,6 +222,7 @@ def measure(slots: int, epochs: int, checkpoints: int, folder: Path) -> dict[str
     """CPU times in ms."""
     clock = ManualClock(1_000_000)
     runner = SimulatedRunner(slots, *recorded((folder / "template").as_uri()))
+    collect_rarely()
     before_mb = memory_mb()
     dispatcher = Dispatcher()
     store = dispatcher.metric_store

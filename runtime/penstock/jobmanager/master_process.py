@@ -12,6 +12,7 @@ these minutes, and everybody sees why.
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import sys
@@ -32,6 +33,8 @@ FENCED_STAY_S = 60.0
 """How long a master that was superseded answers before it ends."""
 EXIT_FENCED = 75
 """EX_TEMPFAIL of sysexits.h: start it again if it is still wanted. The Kubernetes operator knows it (`troubles`)."""
+GC_ALLOCATIONS = 50_000
+"""Allocations between two runs of the youngest generation's collector; Python's own number is 700."""
 _ENDED_WELL = (JobStatus.FINISHED, JobStatus.CANCELED)
 
 logger = logging.getLogger(__name__)
@@ -53,6 +56,7 @@ def run_master_process(
         told: set when the process is to leave; SIGTERM does it, too.
     """
     log_to_stdout()
+    collect_rarely()
     session = Session(provider, submit)
     session.on_line = None
     told = told or threading.Event()
@@ -85,6 +89,13 @@ def log_to_stdout() -> None:
     )
     for name in ("py4j", "botocore", "aiobotocore", "s3fs", "fsspec", "asyncio"):
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def collect_rarely() -> None:
+    """Python's collector of cycles looks at every object again and again, and the JobManager has many that live long: what it
+    knows of each subtask. With hundreds of slots it took half of an epoch's time."""
+    gc.freeze()
+    gc.set_threshold(GC_ALLOCATIONS, 20, 100)
 
 
 def _run(session: Session, program: Callable[[Session], None]) -> BaseException | None:
