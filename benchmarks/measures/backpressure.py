@@ -22,11 +22,18 @@ RATE = 100
 """Records per second that a job's sinks take."""
 
 
-def slow_sink(runner: str, size: int, seconds: float, rate: float = RATE) -> Run:
+def slow_sink(runner: str, size: int, seconds: float, rate: float = RATE, slow_sender: float = 0) -> Run:
     """Run `penstock_slow_sink`."""
     out = Path(tempfile.mkdtemp(prefix="penstock-benchmark-backpressure-"))
     try:
-        options = {"out": out, "runner": runner, "bytes": size, "seconds": seconds, "rate": rate}
+        options = {
+            "out": out,
+            "runner": runner,
+            "bytes": size,
+            "seconds": seconds,
+            "rate": rate,
+            "slow-sender": slow_sender,
+        }
         arguments = [part for key, value in options.items() for part in (f"--{key}", str(value))]
         command = [sys.executable, str(PROGRAMS / "penstock_slow_sink.py"), *arguments]
         return execute(command, {"PYTHONPATH": str(RUNTIME)}, 1, out / "log.txt", keep_moments=True)

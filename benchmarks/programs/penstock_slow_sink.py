@@ -24,10 +24,13 @@ from penstock.common.executor import executing_on
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.datagen import DataGeneratorSource
 from penstock.connectors.sink import Sink, SinkWriter, WriterContext
+from penstock.datastream.functions import MapFunction
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.jobmanager.embedded import EmbeddedExecutor
 
 STARTUP_S = 120
+FASTEST = 10_000
+"""Records per second: a sink that takes more does not wait at all."""
 
 
 class Records:
@@ -38,6 +41,22 @@ class Records:
 
     def __call__(self, index: int) -> bytes:
         return index.to_bytes(8, "little").ljust(self.size, b".")
+
+
+class SlowIn(MapFunction):
+    """Takes its time in one subtask, so that its barriers come late where the others' have long been."""
+
+    def __init__(self, subtask: int, seconds: float) -> None:
+        self.subtask = subtask
+        self.seconds = seconds
+
+    def open(self, runtime_context: Any) -> None:
+        self.is_slow = runtime_context.get_index_of_this_subtask() == self.subtask
+
+    def map(self, value: bytes) -> bytes:
+        if self.is_slow:
+            time.sleep(self.seconds)
+        return value
 
 
 class SlowSink(Sink):
@@ -58,10 +77,16 @@ class SlowWriter(SinkWriter):
         self._taken = 0
 
     def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
-        for _ in values:
-            time.sleep(1 / self._rate)
-            self._taken += 1
-            self._path.write_text(str(self._taken))
+        if self._rate <= FASTEST:
+            for _ in values:
+                time.sleep(1 / self._rate)
+                self._count(1)
+        else:
+            self._count(len(values))
+
+    def _count(self, records: int) -> None:
+        self._taken += records
+        self._path.write_text(str(self._taken))
 
 
 def taken(out: Path) -> int:
@@ -73,6 +98,7 @@ def main() -> None:
     arguments.add_argument("--out", required=True)
     arguments.add_argument("--bytes", type=int, default=8000)
     arguments.add_argument("--rate", type=float, default=100, help="records per second of all sinks together")
+    arguments.add_argument("--slow-sender", type=float, default=0, help="seconds that subtask 1 takes to send a record")
     arguments.add_argument("--runner", default="pipelined")
     arguments.add_argument("--slots", type=int, default=2)
     arguments.add_argument("--seconds", type=float, default=30)
@@ -86,6 +112,8 @@ def main() -> None:
     env.enable_checkpointing(timedelta(seconds=5))
     source = DataGeneratorSource(Records(options.bytes))
     records = env.from_source(source, WatermarkStrategy.no_watermarks(), "records")
+    if options.slow_sender:
+        records = records.map(SlowIn(1, options.slow_sender))
     records.rebalance().sink_to(SlowSink(str(out), options.rate / options.slots))
     executor = EmbeddedExecutor()
     with executing_on(executor):

@@ -26,3 +26,12 @@ def test_a_slow_sink_slows_its_sources(runner: str, size: int) -> None:
     assert run.result["taken"] >= RATE * SECONDS / 4, "the sink takes records all the time"
     assert growth(run.memory_mb) < GROWTH_MB
     assert max(max(series, default=0) for series in run.processes_mb.values()) < MOST_MB
+
+
+def test_rows_behind_a_barrier_wait_with_their_sender() -> None:
+    """One sender's barriers are seconds late: what the other sends meanwhile belongs to the next epoch."""
+    run = slow_sink("pipelined", 8_000, SECONDS, rate=1e9, slow_sender=2.0)
+    print(run.result, run.processes_mb)
+    assert run.result["restarts"] == 0
+    assert run.result["longest_epoch_s"] >= 1.0, "there was something to wait for"
+    assert max(max(series, default=0) for series in run.processes_mb.values()) < MOST_MB
