@@ -396,7 +396,7 @@ EPOCH_MAX_RECORDS = int_option(
 )
 EPOCH_MAX_BYTES = int_option(
     "penstock.epoch.max-bytes",
-    256 * 2**20,
+    128 * 2**20,
     "Of the batched runner: about how many bytes of records, as they are in memory, one source subtask reads in an epoch.",
     least=1,
 )
