@@ -51,7 +51,7 @@ def cache_folder() -> Path:
 def build_jar(gateway: Any) -> Path:
     """The jar with the engine's classes; compiled in the gateway's JVM if it is not in the cache."""
     sources = _sources()
-    made_of = (sorted(sources.items()), _RELOCATED, _RENAMED, pyspark.__version__)
+    made_of = (sorted(sources.items()), Path(__file__).read_text(), pyspark.__version__)
     digest = hashlib.sha256(repr(made_of).encode()).hexdigest()[:16]
     packaged = Path(__file__).parent / f"penstock-{digest}.jar"
     if packaged.exists():
