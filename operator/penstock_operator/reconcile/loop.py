@@ -20,6 +20,7 @@ from penstock_operator.reconcile.context import Context, Subject
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.memory import Memory
 from penstock_operator.reconcile.observe import observe
+from penstock_operator.reconcile.plan import applied_again
 from penstock_operator.reconcile.report import write_due
 from penstock_operator.reconcile.views import parse_time
 from penstock_operator.resources.names import FINALIZER, Owner
@@ -99,6 +100,8 @@ class JobLoop:
         self._watch(Transition(self.namespace, self.name, ctx.status, after, action, ctx.now, ctx.seen))
         if decision.action is not None:
             self.memory.last = await Actor(ctx, self._ports, self.memory).act(decision.action)
+            if ctx.status.operation is None and self.memory.last.ok:
+                self.memory.repaired(applied_again(decision.action), ctx.seen, ctx.now)
             return decision.requeue, decision.requeue is None
         return decision.requeue, decision.requeue is None
 

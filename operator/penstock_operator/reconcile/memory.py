@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock_operator.reconcile.observation import Repair
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
-    from penstock_operator.reconcile.observation import ActionResult
+    from penstock_operator.reconcile.observation import ActionResult, Observation, Repaired
 
 
 @dataclass
@@ -31,3 +34,17 @@ class Memory:
     """When the status was last written."""
     told: dict[str, str] = field(default_factory=dict)
     """Events told by this process: key → text."""
+    repairs: dict[Repaired, Repair] = field(default_factory=dict)
+    """What was applied again, until it is found to have helped."""
+
+    def repaired(self, things: Iterable[Repaired], seen: Observation, now: datetime) -> None:
+        """These have just been applied again."""
+        for thing in things:
+            before, flaw = self.repairs.get(thing), seen.flaws.get(thing, "")
+            attempts = before.attempts + 1 if before is not None and before.flaw == flaw else 1
+            self.repairs[thing] = Repair(flaw, attempts, now)
+
+    def still_due(self, seen: Observation) -> dict[Repaired, Repair]:
+        """What an apply did not mend; whatever is as it should be is forgotten."""
+        self.repairs = {thing: repair for thing, repair in self.repairs.items() if thing in seen.flaws}
+        return {thing: repair for thing, repair in self.repairs.items() if seen.flaws[thing] == repair.flaw}

@@ -39,8 +39,8 @@ class Deployment:
     replicas: int
     ready: int = 0
     deleting: bool = False
-    drifted: bool = False
-    """It is not what the builders would make for the running incarnation."""
+    drift: str = ""
+    """Where it is not what the builders would make for the running incarnation."""
     trouble: Trouble | None = None
 
 
@@ -262,6 +262,22 @@ class ActionResult:
     request_id: str | None = None
 
 
+Repaired = Literal["master", "worker", "children"]
+"""What is applied again in one piece: a Deployment, or everything around the pods."""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Something that was applied again and is still, or again, as it was before."""
+
+    flaw: str
+    """What was found."""
+    attempts: int
+    """How often in a row it was applied again."""
+    at: datetime
+    """When it was applied last."""
+
+
 @dataclass(frozen=True)
 class Observation:
     """Everything one decision is based on."""
@@ -272,7 +288,9 @@ class Observation:
     foreign: tuple[str, ...] = ()
     """Objects of the same name that belong to an earlier FlinkJob and are still being removed."""
     missing: tuple[str, ...] = ()
-    """Services, ConfigMap and so on that are missing or changed."""
+    """Services, ConfigMap and so on that are missing or changed, each with where."""
+    repairs: Mapping[Repaired, Repair] = field(default_factory=dict)
+    """What apply does not mend: somebody changes it back."""
     engine: Engine = field(default_factory=Engine)
     storage: Storage = field(default_factory=Storage)
     check: CheckPod | None = None
@@ -282,6 +300,18 @@ class Observation:
     """Name of a ControllerRevision → the spec in it, oldest first."""
     snapshots: tuple[SnapshotObject, ...] = ()
     last: ActionResult | None = None
+
+    @property
+    def flaws(self) -> dict[Repaired, str]:
+        """What is not as it was applied, and where; a missing master is not repaired but recovered."""
+        found: dict[Repaired, str] = {"children": ", ".join(self.missing)}
+        if self.worker is None:
+            found["worker"] = "missing"
+        elif not self.worker.deleting:
+            found["worker"] = self.worker.drift
+        if self.master is not None and not self.master.deleting:
+            found["master"] = self.master.drift
+        return {what: flaw for what, flaw in found.items() if flaw}
 
     @property
     def left(self) -> tuple[Pod, ...]:

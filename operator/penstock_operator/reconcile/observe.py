@@ -15,6 +15,7 @@ from penstock_operator.api.pod_template import MAIN_CONTAINER
 from penstock_operator.errors import EngineError, EngineUnreachable, StorageError
 from penstock_operator.kube.cluster import DEPLOYMENT, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET, Manifest, kind_of
 from penstock_operator.reconcile import views
+from penstock_operator.reconcile.difference import difference
 from penstock_operator.reconcile.observation import (
     CheckPod,
     Deployment,
@@ -78,7 +79,8 @@ async def observe(ctx: Context, ports: Ports, memory: Memory) -> Observation:
     engine = await _engine(replace(ctx, seen=seen), ports, memory)
     seen = replace(seen, engine=engine)
     seen = replace(seen, storage=await _storage(replace(ctx, seen=seen), ports))
-    return replace(seen, missing=await _dependents(replace(ctx, seen=seen), ports, memory))
+    seen = replace(seen, missing=await _dependents(replace(ctx, seen=seen), ports, memory))
+    return replace(seen, repairs=memory.still_due(seen))
 
 
 def owner_of(ctx: Context) -> Owner:
@@ -104,8 +106,9 @@ def _deployments(ctx: Context, manifests: list[Manifest], ports: Ports) -> Obser
 
 def _judged(live: Manifest, wanted: Manifest | None) -> Deployment:
     view = views.deployment(live)
-    same = wanted is not None and views.annotations_of(wanted).get(INCARNATION) == view.job_id
-    return replace(view, drifted=same and wanted is not None and views.drifted(wanted, live))
+    if wanted is None or views.annotations_of(wanted).get(INCARNATION) != view.job_id:
+        return view
+    return replace(view, drift=views.drift(wanted, live))
 
 
 async def _check(pods: list[Manifest], owner: Owner, ports: Ports) -> CheckPod | None:
@@ -276,7 +279,7 @@ async def _dependents(ctx: Context, ports: Ports, memory: Memory) -> tuple[str, 
         *(_superfluous(ports, owner, wanted, kind, name) for kind, name in optional_children(owner))
     )
     secret = await ports.cluster.get(SECRET, owner.namespace, owner.secrets)
-    absent = [f"Secret {owner.secrets}"] if secret is None else []
+    absent = [f"Secret {owner.secrets} (missing)"] if secret is None else []
     memory.missing = tuple(n for n in [*found, *extra, *absent] if n)
     memory.dependents_at, memory.dependents_for = now, key
     return memory.missing
@@ -286,9 +289,8 @@ async def _compare(ports: Ports, owner: Owner, wanted: Manifest) -> str:
     live = await ports.cluster.get(kind_of(wanted), owner.namespace, wanted["metadata"]["name"])
     meta: dict[str, Any] = {k: v for k, v in wanted["metadata"].items() if k in ("labels", "annotations")}
     body = {k: v for k, v in wanted.items() if k not in ("metadata", "apiVersion", "kind")}
-    if live is not None and not views.differs(body, live) and not views.differs(meta, live["metadata"]):
-        return ""
-    return f"{wanted['kind']} {wanted['metadata']['name']}"
+    where = "missing" if live is None else difference(body, live) or difference(meta, live["metadata"], "metadata")
+    return f"{wanted['kind']} {wanted['metadata']['name']} ({where})" if where else ""
 
 
 async def _superfluous(ports: Ports, owner: Owner, wanted: list[Manifest], kind: str, name: str) -> str:
@@ -296,4 +298,4 @@ async def _superfluous(ports: Ports, owner: Owner, wanted: list[Manifest], kind:
         return ""
     live = await ports.cluster.get(KINDS[kind], owner.namespace, name)
     mine = live is not None and views.labels_of(live).get(JOB_UID) == owner.uid
-    return f"{kind} {name}" if mine else ""
+    return f"{kind} {name} (no longer wanted)" if mine else ""

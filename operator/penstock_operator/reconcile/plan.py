@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.api.status import FlinkJobStatus, Restore
-    from penstock_operator.reconcile.observation import Role
+    from penstock_operator.reconcile.observation import Repaired, Role
 
 
 @dataclass(frozen=True)
@@ -224,6 +224,13 @@ Action = (
     | FenceIncarnation
     | DisposeJobStorage
 )
+
+
+def applied_again(action: Action) -> tuple[Repaired, ...]:
+    """What an action of upkeep mends."""
+    if isinstance(action, ApplyChildren):
+        return ("children",)
+    return action.roles if isinstance(action, ApplyPods) else ()
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Literal
 
+    from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.api.status import Superseded
     from penstock_operator.reconcile.context import Context
-    from penstock_operator.reconcile.observation import ActionResult
-    from penstock_operator.reconcile.plan import Action, Decision
+    from penstock_operator.reconcile.observation import ActionResult, Repair, Repaired
+    from penstock_operator.reconcile.plan import Action, Decision, Incarnation
 
 REVISIONS_KEPT = 10
 SWEEP_ATTEMPTS = 5
@@ -67,7 +68,7 @@ def _tell_refusal(ctx: Context) -> Context:
         if error is not None and (error.reason, error.message) == (failure.code, ctx.clip(text)):
             return ctx
         return ctx.failed(failure.code, text).tell(failure.code, text, warning=True)
-    wrong = seen.missing or any(d is None or d.drifted for d in (seen.master, seen.worker))
+    wrong = seen.flaws or seen.master is None
     if error is not None and error.reason in REFUSALS and not wrong and failure is None:
         return ctx.with_status(error=None)
     return ctx
@@ -106,22 +107,32 @@ def _repair(ctx: Context) -> Decision | None:
     desired = ctx.spec or effective_spec(ctx)
     if incarnation is None or desired is None:
         return None
-    if seen.missing:
-        ctx = (
-            ctx
-            if _is_refused(ctx)
-            else ctx.tell("Repaired", f"{', '.join(seen.missing[:5])} were missing or changed and are applied again")
-        )
-        return ctx.done(ApplyChildren(incarnation, desired))
-    if seen.worker is None or (seen.worker.drifted and not seen.worker.deleting):
-        ctx = ctx.tell("Repaired", "the worker Deployment was missing or changed and is applied again")
-        count = running_workers(ctx, running.parallelism)
-        return ctx.done(ApplyPods(incarnation, desired, count, roles=("worker",)))
-    if seen.master is not None and seen.master.drifted and not seen.master.deleting:
-        ctx = ctx.tell("Repaired", "the master Deployment was changed and is applied again")
-        count = running_workers(ctx, running.parallelism)
-        return ctx.done(ApplyPods(incarnation, desired, count, roles=("master",)))
+    for thing in ("children", "worker", "master"):
+        if thing in seen.flaws and _is_due(ctx, seen.repairs.get(thing)):
+            return _apply_again(ctx, thing, incarnation, desired)
     return None
+
+
+def _is_due(ctx: Context, before: Repair | None) -> bool:
+    """What applying it again has not mended is left alone for a while: the one who changes it back is not going to tire."""
+    return before is None or ctx.now >= before.at + ctx.settings.backoff(before.attempts)
+
+
+def _apply_again(ctx: Context, thing: Repaired, incarnation: Incarnation, desired: FlinkJobSpec) -> Decision:
+    before, flaw = ctx.seen.repairs.get(thing), ctx.seen.flaws[thing]
+    what = flaw if thing == "children" else f"the {thing} Deployment ({flaw})"
+    if before is not None:
+        text = (
+            f"{what} is changed back whenever it is applied: an admission webhook or another controller claims it. It is "
+            f"left as it is, and applied again at most every {ctx.settings.backoff_limit}"
+        )
+        ctx = ctx.tell("RepairFruitless", text, warning=True, key=f"{incarnation.job_id}/{thing}/{flaw}")
+    elif not _is_refused(ctx):
+        ctx = ctx.tell("Repaired", f"{what} was missing or changed, and is applied again")
+    if thing == "children":
+        return ctx.done(ApplyChildren(incarnation, desired))
+    count = running_workers(ctx, incarnation.parallelism)
+    return ctx.done(ApplyPods(incarnation, desired, count, roles=(thing,)))
 
 
 def _is_refused(ctx: Context) -> bool:

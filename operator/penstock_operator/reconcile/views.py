@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from penstock_operator.api.flinksnapshot import parse_snapshot_status
+from penstock_operator.reconcile.difference import difference
 from penstock_operator.reconcile.observation import (
     CheckPod,
     CheckProblem,
@@ -224,34 +225,18 @@ def foreign(manifests: Iterable[Manifest], uid: str) -> tuple[str, ...]:
     )
 
 
-def differs(wanted: Any, live: Any) -> bool:
-    """Whether `live` lacks something of `wanted`; what the API server added does not count."""
-    if wanted in (None, "", False, {}) and live in (None, "", False, {}):
-        return False
-    if isinstance(wanted, dict):
-        return not isinstance(live, dict) or any(differs(v, live.get(k)) for k, v in wanted.items())
-    if isinstance(wanted, list):
-        if not isinstance(live, list):
-            return bool(wanted)
-        return len(wanted) != len(live) or any(differs(w, v) for w, v in zip(wanted, live, strict=True))
-    return bool(wanted != live) and not _same_quantity(wanted, live)
+def drift(wanted: Manifest, live: Manifest) -> str:
+    """Where somebody changed a Deployment behind our back, as a path; empty if nobody did.
 
-
-def _same_quantity(wanted: object, live: object) -> bool:
-    from penstock_operator.api.validation import quantity
-
-    try:
-        return quantity(str(wanted)) == quantity(str(live))
-    except (ValueError, KeyError):
-        return False
-
-
-def drifted(wanted: Manifest, live: Manifest) -> bool:
-    """Whether somebody changed a Deployment behind our back.
-
-    Only judged if this version of the operator would still make the same template (its digest is an annotation):
-    otherwise every new version would restart all jobs.
+    The template is only judged if this version of the operator would still make the same one (its digest is an annotation):
+    otherwise every new version would restart all jobs. There is one master: a second one would take the job from the first.
+    The number of workers is a rescale's.
     """
+    if (
+        labels_of(wanted).get(ROLE) == "master"
+        and int(live.get("spec", {}).get("replicas", 1)) > wanted["spec"]["replicas"]
+    ):
+        return "spec.replicas"
     if annotations_of(wanted).get(APPLIED) != annotations_of(live).get(APPLIED):
-        return False
-    return differs(wanted["spec"]["template"], live.get("spec", {}).get("template"))
+        return ""
+    return difference(wanted["spec"]["template"], live.get("spec", {}).get("template"), "spec.template") or ""

@@ -33,8 +33,8 @@ from tests.unit.operator.facts import (
     [
         (up(missing=("Service weather-rest",)), "ApplyChildren"),
         (up(worker=None), "ApplyPods"),
-        (up(worker=deployment("worker", drifted=True)), "ApplyPods"),
-        (up(master=deployment(drifted=True)), "ApplyPods"),
+        (up(worker=deployment("worker", drift="spec.template")), "ApplyPods"),
+        (up(master=deployment(drift="spec.template")), "ApplyPods"),
         (up(check=CheckPod("stray", "old", "Passed")), "DeleteCheck"),
     ],
 )

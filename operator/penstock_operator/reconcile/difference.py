@@ -1,0 +1,101 @@
+"""What a live object lacks of a wanted one. Pure.
+
+Others write into our objects, too: an admission webhook injects a variable, the API server fills in defaults, a person adds
+a volume. Server-side apply leaves all of that alone, so it is no difference here either, or an apply that changes nothing
+would be due for ever. Lists of things with a key are compared as apply merges them, by that key; other lists whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock_operator.api.validation import quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MERGE_KEYS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "containers": (("name",),),
+    "initContainers": (("name",),),
+    "env": (("name",),),
+    "volumes": (("name",),),
+    "volumeMounts": (("mountPath",),),
+    "volumeDevices": (("devicePath",),),
+    "imagePullSecrets": (("name",),),
+    "ports": (("containerPort", "protocol"), ("port", "protocol", "targetPort")),
+    "hostAliases": (("ip",),),
+    "topologySpreadConstraints": (("topologyKey", "whenUnsatisfiable"),),
+    "ownerReferences": (("uid",),),
+}
+"""Field → what its items have if they are told apart by key (`x-kubernetes-list-map-keys` in Kubernetes' OpenAPI
+document). The ports of a NetworkPolicy have no target: that list is one value, and a port that somebody added is a
+difference.
+"""
+
+_DEFAULTS = {"protocol": "TCP"}
+_EMPTY: tuple[object, ...] = (None, "", False, {}, [])
+
+
+def difference(wanted: Any, live: Any, path: str = "") -> str | None:
+    """Where `live` lacks something of `wanted`, as a path; None if it has all of it.
+
+    >>> difference({"env": [{"name": "A", "value": "1"}]}, {"env": [{"name": "B"}, {"name": "A", "value": "1"}]})
+    >>> difference({"env": [{"name": "A", "value": "1"}]}, {"env": [{"name": "A", "value": "2"}]})
+    'env[A].value'
+    """
+    if _is_empty(wanted) and _is_empty(live):
+        return None
+    if isinstance(wanted, dict):
+        return _of_maps(wanted, live, path)
+    if isinstance(wanted, list):
+        return _of_lists(wanted, live, path)
+    return path if wanted != live and not _same_quantity(wanted, live) else None
+
+
+def _of_maps(wanted: dict[str, Any], live: Any, path: str) -> str | None:
+    if not isinstance(live, dict):
+        return path
+    found = (difference(value, live.get(key), f"{path}.{key}" if path else key) for key, value in wanted.items())
+    return next((where for where in found if where is not None), None)
+
+
+def _of_lists(wanted: list[Any], live: Any, path: str) -> str | None:
+    if not isinstance(live, list):
+        return path
+    keys = _keys(path.rpartition(".")[2], wanted)
+    if keys is None:
+        if len(wanted) != len(live):
+            return path
+        found = (difference(w, v, f"{path}[{i}]") for i, (w, v) in enumerate(zip(wanted, live, strict=True)))
+        return next((where for where in found if where is not None), None)
+    theirs = {_key(item, keys): item for item in live if isinstance(item, dict)}
+    for item in wanted:
+        key = _key(item, keys)
+        where = difference(item, theirs.get(key), f"{path}[{key[0]}]")
+        if where is not None:
+            return where
+    return None
+
+
+def _keys(field: str, items: list[Any]) -> tuple[str, ...] | None:
+    for keys in MERGE_KEYS.get(field, ()):
+        if items and all(
+            isinstance(item, dict) and keys[0] in item and keys[-1] in {*item, *_DEFAULTS} for item in items
+        ):
+            return keys
+    return None
+
+
+def _key(item: dict[str, Any], keys: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple(item.get(key, _DEFAULTS.get(key)) for key in keys)
+
+
+def _is_empty(value: Any) -> bool:
+    return any(value is empty or (type(value) is type(empty) and value == empty) for empty in _EMPTY)
+
+
+def _same_quantity(wanted: object, live: object) -> bool:
+    try:
+        return quantity(str(wanted)) == quantity(str(live))
+    except (ValueError, KeyError):
+        return False
