@@ -8,6 +8,7 @@ up to a limit that keeps the API server and this process from being overrun afte
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from dataclasses import dataclass, field
@@ -129,9 +130,10 @@ class Controller:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _loop(self, kind: ObjectKind, namespace: str, name: str) -> Loop:
+        complain = functools.partial(self._complain, kind, namespace, name)
         if kind == "FlinkJob":
-            return JobLoop(namespace, name, self._ports, self._metrics.note)
-        return SnapshotLoop(namespace, name, self._ports, self._metrics.note_snapshot)
+            return JobLoop(namespace, name, self._ports, self._metrics.note, complain)
+        return SnapshotLoop(namespace, name, self._ports, self._metrics.note_snapshot, complain)
 
     async def _run(self, kind: ObjectKind, namespace: str, name: str) -> None:
         runner, failures = self._runners[kind, namespace, name], 0

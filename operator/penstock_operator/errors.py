@@ -15,18 +15,42 @@
     │   └── StorageMissing   the operator's image lacks the code to read it
     └── NotLeader            nobody: another replica leads; this process stops acting
 
-Every class carries a stable `code`, used as the reason of conditions and events.
+Every class carries a stable `code`, used as the reason of conditions and events. What is raised beside these is a defect, of
+the operator or of what it stands on: it is told under the root's code (`unexpected`), and never ends the care for an object.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
+
+log = logging.getLogger(__name__)
 
 
 class OperatorError(Exception):
     """Root of everything the operator raises on purpose."""
 
     code = "OperatorError"
+
+
+def unexpected(error: BaseException) -> str:
+    """What nobody foresaw, in one line.
+
+    >>> unexpected(OSError(5, "Input/output error"))
+    'OSError: [Errno 5] Input/output error'
+    """
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def in_words(error: BaseException) -> str:
+    """What is raised on purpose speaks for itself."""
+    return str(error) if isinstance(error, OperatorError) else unexpected(error)
+
+
+def log_unexpected(error: Exception) -> None:
+    """Where nobody else keeps account of defects."""
+    log.error("a pass failed in a way that nobody foresaw", exc_info=error)
 
 
 @dataclass(frozen=True)

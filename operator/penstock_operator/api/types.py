@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _UNITS = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "m": 60_000, "s": 1_000, "ms": 1}
-DURATION_PATTERN = r"^([0-9]+(ms|s|min|m|h|d))+$"
+DURATION_PATTERN = r"^([0-9]{1,12}ms|[0-9]{1,9}s|[0-9]{1,7}(min|m)|[0-9]{1,6}h|[0-9]{1,4}d){1,6}$"
+"""No part is much longer than a quarter of a century, so that no sum with a time leaves the calendar."""
 _PART = re.compile(r"([0-9]+)(ms|s|min|m|h|d)")
 
 
@@ -38,7 +39,9 @@ def parse_duration(value: object) -> object:
     if not isinstance(value, str):
         return value
     if not re.fullmatch(DURATION_PATTERN, value):
-        msg = f"{value!r} is not a duration: write a number and a unit (ms, s, m, h, d), like 30s or 1h30m"
+        msg = (
+            f"{value!r} is not a duration: write a number and a unit (ms, s, m, h, d), like 30s or 1h30m, at most 9999d"
+        )
         raise ValueError(msg)
     return timedelta(milliseconds=sum(int(n) * _UNITS[unit] for n, unit in _PART.findall(value)))
 
@@ -103,8 +106,11 @@ Quantities = Annotated[
     ),
 ]
 
+SCHEMES = ("s3", "s3a", "file")
+"""Storage that the operator's image and the jobs' base image can read."""
+
 StorageUri = Annotated[
     str,
-    WithJsonSchema({"type": "string", "pattern": r"^[a-z][a-z0-9+.-]*://.+[^/]$", "maxLength": 512}),
+    WithJsonSchema({"type": "string", "pattern": rf"^({'|'.join(SCHEMES)})://.+[^/]$", "maxLength": 512}),
 ]
 """An absolute location (`s3://bucket/prefix`, `file:///data`), without a slash at its end."""

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from penstock_operator.api.flinkjob import NO_STANDBYS, Deletion, FlinkJobSpec
 from penstock_operator.api.pod_template import check_pod_template
+from penstock_operator.api.types import SCHEMES
 from penstock_operator.cron import CronError, parse_cron
 from penstock_operator.errors import Problem, SpecError
 
@@ -62,7 +63,7 @@ def parse_deletion(raw: object) -> Deletion | None:
         return None
     try:
         return Deletion.model_validate(raw.get("deletion") or {})
-    except ValidationError:
+    except (ValidationError, ArithmeticError):
         return None
 
 
@@ -76,6 +77,7 @@ def _problems(spec: FlinkJobSpec) -> Iterator[Problem]:
     if spec.master.replicas > 1:
         remedy = "Leave it at 1: a lost master is started again and goes on from its newest checkpoint."
         yield Problem("spec.master.replicas", NO_STANDBYS, remedy)
+    yield from _storage(spec)
     yield from _configuration(spec.configuration)
     yield from check_pod_template(spec.pod_template, "spec.podTemplate")
     yield from check_pod_template(spec.master.pod_template, "spec.master.podTemplate")
@@ -102,6 +104,18 @@ def _job(spec: FlinkJobSpec) -> Iterator[Problem]:
         yield Problem(
             "spec.job.entry", f"{job.entry!r} reads like an option", "Name a script or package.module:function."
         )
+
+
+def _storage(spec: FlinkJobSpec) -> Iterator[Problem]:
+    locations = {
+        "spec.storage.checkpoints": spec.storage.checkpoints,
+        "spec.storage.savepoints": spec.storage.savepoints,
+        "spec.job.initialSavepointPath": spec.job.initial_savepoint_path,
+    }
+    for field, location in locations.items():
+        if location is not None and location.partition("://")[0] not in SCHEMES:
+            known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+            yield Problem(field, f"{location!r} is on a storage that cannot be read", f"Use one of {known}.")
 
 
 def _configuration(configuration: Mapping[str, Any]) -> Iterator[Problem]:

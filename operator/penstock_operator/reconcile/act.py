@@ -10,7 +10,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.errors import AlreadyExists, NotLeader, OperatorError, StorageError
+from penstock_operator.errors import AlreadyExists, NotLeader, OperatorError, StorageError, unexpected
 from penstock_operator.kube.cluster import DEPLOYMENT, FLINKJOB, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET
 from penstock_operator.reconcile import plan, views
 from penstock_operator.reconcile.observation import ActionResult
@@ -42,8 +42,8 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 class Actor:
     """Does the actions of one FlinkJob."""
 
-    def __init__(self, ctx: Context, ports: Ports, memory: Memory) -> None:
-        self._ctx, self._ports, self._memory = ctx, ports, memory
+    def __init__(self, ctx: Context, ports: Ports, memory: Memory, complain: Callable[[Exception], None]) -> None:
+        self._ctx, self._ports, self._memory, self._complain = ctx, ports, memory, complain
         self._owner = owner_of(ctx)
 
     async def act(self, action: plan.Action) -> ActionResult:
@@ -56,6 +56,9 @@ class Actor:
         except OperatorError as error:
             log.info("%s/%s: %s: %s", self._owner.namespace, self._owner.name, name, error)
             return ActionResult(name, ok=False, code=error.code, message=str(error))
+        except Exception as error:  # a defect: told like a refusal, and tried again
+            self._complain(error)
+            return ActionResult(name, ok=False, code=OperatorError.code, message=unexpected(error))
         return ActionResult(name, ok=True, request_id=request_id)
 
     # --- the FlinkJob ------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ but time, because the answer does not depend on memory, and because each action 
 
     first match
     ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+    0  nothing could be looked at           wait, and say so; deletion goes on by its timeout
     1  being deleted, our finalizer gone    nothing more to do
     2  being deleted                        Delete, whatever else was going on (`steps.dispose`)
     3  no finalizer                         set it, before anything exists that it protects
@@ -37,7 +38,7 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.begin import next_operation, redeploy_wanted
 from penstock_operator.reconcile.plan import AddFinalizer, Decision, RecordRevision, RemoveFinalizer
-from penstock_operator.reconcile.report import report
+from penstock_operator.reconcile.report import report, unseen
 from penstock_operator.reconcile.steps import STEPS
 from penstock_operator.reconcile.steps.dispose import delete, deletion_policy
 from penstock_operator.reconcile.steps.shared import (
@@ -62,6 +63,8 @@ def decide(ctx: Context) -> Decision:
 
 
 def _next_step(ctx: Context) -> Decision:
+    if ctx.seen.failure:
+        return _unseen(ctx)
     if ctx.subject.deleting:
         return _deleting(ctx)
     if not ctx.subject.finalizer:
@@ -77,6 +80,21 @@ def _next_step(ctx: Context) -> Decision:
     if ctx.status.operation is not None:
         return STEPS[ctx.op.step](_retargeted(ctx))
     return _idle(ctx)
+
+
+def _unseen(ctx: Context) -> Decision:
+    """Touch nothing; but an object that is to go must not hang for ever because the operator cannot look at it."""
+    failure = unseen(ctx)
+    ctx = ctx.failed("OperatorError", failure)
+    ctx = ctx.tell("OperatorError", failure, warning=True, key=f"{ctx.subject.generation}/{ctx.digest(failure)}")
+    since = ctx.subject.deleting_since
+    if since is not None and ctx.subject.finalizer and ctx.now - since >= deletion_policy(ctx).timeout:
+        text = (
+            "nothing could be looked at until the timeout of the deletion; the FlinkJob goes, Kubernetes removes what it "
+            "owned, and what it has on storage stays"
+        )
+        return ctx.tell("DeletedUnseen", text, warning=True).done(RemoveFinalizer())
+    return ctx.done(after=ctx.settings.backoff_first)
 
 
 def _deleting(ctx: Context) -> Decision:

@@ -13,12 +13,22 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import parse_status
 from penstock_operator.api.validation import parse_deletion, parse_spec
-from penstock_operator.errors import AlreadyExists, Conflict, KubeError, SpecError
+from penstock_operator.errors import (
+    AlreadyExists,
+    Conflict,
+    KubeError,
+    NotLeader,
+    Problem,
+    SpecError,
+    log_unexpected,
+    unexpected,
+)
 from penstock_operator.kube.cluster import FLINKJOB
 from penstock_operator.reconcile.act import Actor
 from penstock_operator.reconcile.context import Context, Subject
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.memory import Memory
+from penstock_operator.reconcile.observation import Observation
 from penstock_operator.reconcile.observe import observe
 from penstock_operator.reconcile.plan import applied_again
 from penstock_operator.reconcile.report import write_due
@@ -32,10 +42,8 @@ if TYPE_CHECKING:
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.api.status import FlinkJobStatus
-    from penstock_operator.errors import Problem
     from penstock_operator.kube.cluster import Manifest
     from penstock_operator.ports import Ports
-    from penstock_operator.reconcile.observation import Observation
     from penstock_operator.reconcile.plan import Action, Decision, Event
 
 log = logging.getLogger(__name__)
@@ -61,10 +69,15 @@ class JobLoop:
     """Reconciles one FlinkJob. Its passes never overlap."""
 
     def __init__(
-        self, namespace: str, name: str, ports: Ports, watch: Callable[[Transition], None] = lambda transition: None
+        self,
+        namespace: str,
+        name: str,
+        ports: Ports,
+        watch: Callable[[Transition], None] = lambda transition: None,
+        complain: Callable[[Exception], None] = log_unexpected,
     ) -> None:
         self.namespace, self.name = namespace, name
-        self._ports, self._watch = ports, watch
+        self._ports, self._watch, self._complain = ports, watch, complain
         self.memory = Memory()
         self._uid: str | None = None
 
@@ -91,19 +104,35 @@ class JobLoop:
         if manifest is None:
             return None, False
         ctx = self._context(manifest)
-        ctx = replace(ctx, seen=await observe(ctx, self._ports, self.memory))
+        ctx = replace(ctx, seen=await self._observe(ctx))
         self.memory.last = None
-        decision = decide(ctx)
+        decision = self._decide(ctx)
         await self._tell(ctx, decision.events)
         await self._write(manifest, ctx, decision)
         after, action = decision.status, decision.action
         self._watch(Transition(self.namespace, self.name, ctx.status, after, action, ctx.now, ctx.seen))
         if decision.action is not None:
-            self.memory.last = await Actor(ctx, self._ports, self.memory).act(decision.action)
+            self.memory.last = await Actor(ctx, self._ports, self.memory, self._complain).act(decision.action)
             if ctx.status.operation is None and self.memory.last.ok:
                 self.memory.repaired(applied_again(decision.action), ctx.seen, ctx.now)
             return decision.requeue, decision.requeue is None
         return decision.requeue, decision.requeue is None
+
+    async def _observe(self, ctx: Context) -> Observation:
+        try:
+            return await observe(ctx, self._ports, self.memory)
+        except (KubeError, NotLeader):
+            raise  # without the API nothing can be written either; the controller comes back
+        except Exception as error:
+            self._complain(error)
+            return Observation(failure=unexpected(error))
+
+    def _decide(self, ctx: Context) -> Decision:
+        try:
+            return decide(ctx)
+        except Exception as error:
+            self._complain(error)
+            return decide(replace(ctx, seen=Observation(failure=unexpected(error))))
 
     def _context(self, manifest: Manifest) -> Context:
         meta = manifest["metadata"]
@@ -126,6 +155,10 @@ class JobLoop:
             spec = parse_spec(manifest.get("spec") or {})
         except SpecError as error:
             problems = error.problems
+        except Exception as error:
+            self._complain(error)
+            remedy = "Take back what was edited last: the operator cannot read it"
+            problems = (Problem("spec", unexpected(error), remedy),)
         status = parse_status(manifest.get("status"))
         deletion = parse_deletion(manifest.get("spec"))
         return Context(subject, spec, status, now, problems=problems, deletion=deletion, settings=self._ports.settings)

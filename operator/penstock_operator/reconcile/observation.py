@@ -300,6 +300,8 @@ class Observation:
     """Name of a ControllerRevision → the spec in it, oldest first."""
     snapshots: tuple[SnapshotObject, ...] = ()
     last: ActionResult | None = None
+    failure: str = ""
+    """Why nothing else in here says anything: looking at the job failed in a way that nobody foresaw."""
 
     @property
     def flaws(self) -> dict[Repaired, str]:

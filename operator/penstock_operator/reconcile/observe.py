@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock_operator.api.pod_template import MAIN_CONTAINER
-from penstock_operator.errors import EngineError, EngineUnreachable, StorageError
+from penstock_operator.errors import EngineError, EngineUnreachable, KubeError, NotLeader, StorageError, in_words
 from penstock_operator.kube.cluster import DEPLOYMENT, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET, Manifest, kind_of
 from penstock_operator.reconcile import views
 from penstock_operator.reconcile.difference import difference
@@ -128,17 +129,17 @@ async def _engine(ctx: Context, ports: Ports, memory: Memory) -> Engine:
     if running is None or seen.master is None or not alive:
         memory.silent_since = None
         return Engine(error="there is no master", absent=True)
-    if memory.token is None:
-        memory.token = await _token(owner_of(ctx), ports)
-    client = ports.engines(ctx.subject.namespace, ctx.subject.name, memory.token)
     try:
+        if memory.token is None:
+            memory.token = await _token(owner_of(ctx), ports)
+        client = ports.engines(ctx.subject.namespace, ctx.subject.name, memory.token)
         engine = await _ask(client, running.job_id, engine_questions(ctx.status))
-    except EngineError as error:
-        if error.status == 401:
+    except Exception as error:  # a master that says what nobody understands is no reason to leave its job alone
+        if isinstance(error, EngineError) and error.status == 401:
             memory.token = None
         now = ports.now()
         memory.silent_since = memory.silent_since or now
-        return Engine(error=str(error), silent_for=now - memory.silent_since)
+        return Engine(error=in_words(error), silent_for=now - memory.silent_since)
     memory.silent_since = None
     return engine
 
@@ -184,16 +185,24 @@ async def _token(owner: Owner, ports: Ports) -> str | None:
 
 
 async def read_secret(ports: Ports, namespace: str, name: str) -> dict[str, str]:
-    """The content of a Secret; empty if it does not exist."""
+    """The content of a Secret; empty if it does not exist. What is not text in it (a keystore, say) is left out."""
     secret = await ports.cluster.get(SECRET, namespace, name)
     data = (secret or {}).get("data") or {}
-    return {key: base64.b64decode(value).decode() for key, value in data.items()}
+    found = {}
+    for key, value in data.items():
+        with contextlib.suppress(UnicodeDecodeError):
+            found[key] = base64.b64decode(value).decode()
+    return found
 
 
 async def open_storage(ports: Ports, namespace: str, spec: FlinkJobSpec) -> StoragePort:
     """The storage of a job, with the credentials it names."""
     name = spec.storage.secret_name
-    secret = await read_secret(ports, namespace, name) if name else {}
+    try:
+        secret = await read_secret(ports, namespace, name) if name else {}
+    except KubeError as error:
+        msg = f"the Secret {name} (storage.secretName) cannot be read: {error}"
+        raise StorageError(msg) from error
     if name and not secret:
         msg = f"the Secret {name} (storage.secretName) does not exist or is empty"
         raise StorageError(msg)
@@ -211,8 +220,12 @@ async def ask_storage(
     for spec in specs:
         try:
             return await ask(await open_storage(ports, namespace, spec), spec)
-        except StorageError as error:
-            errors.append(str(error))
+        except NotLeader:
+            raise
+        except (
+            Exception
+        ) as error:  # whatever a driver raises: storage has not answered, and that is all there is to know
+            errors.append(in_words(error))
     raise StorageError(OTHER_SETTINGS.join(errors))
 
 

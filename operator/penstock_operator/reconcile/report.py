@@ -63,6 +63,8 @@ _DUE = _Finding("False", "SpecChanged", "the spec has changed")
 
 def report(ctx: Context, decision: Decision) -> FlinkJobStatus:
     """The decided status with everything that people read."""
+    if ctx.seen.failure:
+        return _unseen_status(ctx, decision.status)
     status = _volatile(ctx, decision.status)
     ctx = replace(ctx, status=status)
     phase = _phase(ctx, status)
@@ -81,6 +83,26 @@ def report(ctx: Context, decision: Decision) -> FlinkJobStatus:
         "phase": phase,
         "phase_since": status.phase_since if status.phase == phase and status.phase_since else ctx.now,
         "message": ctx.clip(_message(status, findings)),
+        "conditions": tuple(_condition(ctx, status, kind, found) for kind, found in findings.items()),
+    }
+    return status.model_copy(update=updates)
+
+
+def unseen(ctx: Context) -> str:
+    """Why nothing is known of the job, and what that means."""
+    return (
+        f"the operator failed while it looked at the job ({ctx.seen.failure}). What runs is left alone; it looks again. "
+        "Its log says more"
+    )
+
+
+def _unseen_status(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
+    """What was known stays; that nothing is known now is told."""
+    unknown = _Finding("Unknown", "OperatorError", unseen(ctx))
+    findings = dict.fromkeys(("Ready", "Progressing", "Running", "CheckpointHealthy"), unknown)
+    findings |= {"Reconciling": _Finding("False", "Stalled"), "Stalled": replace(unknown, status="True")}
+    updates: dict[str, Any] = {
+        "message": ctx.clip(unknown.message),
         "conditions": tuple(_condition(ctx, status, kind, found) for kind, found in findings.items()),
     }
     return status.model_copy(update=updates)

@@ -143,6 +143,20 @@ def decide(ctx: SnapshotContext) -> SnapshotDecision:
     return replace(decision, status=_report(ctx, decision.status))
 
 
+def unreadable(
+    status: FlinkSnapshotStatus, generation: int, now: datetime, reason: str, message: str
+) -> FlinkSnapshotStatus:
+    """The status of a FlinkSnapshot that nothing can be decided about: what was known stays, and why is told."""
+    truths: tuple[tuple[str, Literal["True", "False", "Unknown"]], ...] = (
+        ("Ready", "Unknown"),
+        ("Reconciling", "False"),
+        ("Stalled", "True"),
+    )
+    status = status.model_copy(update={"message": message})
+    conditions = tuple(_judged(status, generation, now, kind, truth, reason) for kind, truth in truths)
+    return status.model_copy(update={"conditions": conditions})
+
+
 def _next(ctx: SnapshotContext) -> SnapshotDecision:
     if ctx.deleting_since is not None:
         return _deleting(ctx)
@@ -310,7 +324,17 @@ def _report(ctx: SnapshotContext, status: FlinkSnapshotStatus) -> FlinkSnapshotS
 
 
 def _condition(ctx: SnapshotContext, status: FlinkSnapshotStatus, kind: str, holds: bool, reason: str) -> Condition:
-    truth: Literal["True", "False"] = "True" if holds else "False"
+    return _judged(status, ctx.generation, ctx.now, kind, "True" if holds else "False", reason)
+
+
+def _judged(
+    status: FlinkSnapshotStatus,
+    generation: int,
+    now: datetime,
+    kind: str,
+    truth: Literal["True", "False", "Unknown"],
+    reason: str,
+) -> Condition:
     before = next((c for c in status.conditions if c.type == kind), None)
     same = before is not None and before.status == truth
     return Condition(
@@ -318,6 +342,6 @@ def _condition(ctx: SnapshotContext, status: FlinkSnapshotStatus, kind: str, hol
         status=truth,
         reason=reason,
         message=status.message,
-        observed_generation=ctx.generation,
-        last_transition_time=before.last_transition_time if same and before else ctx.now,
+        observed_generation=generation,
+        last_transition_time=before.last_transition_time if same and before else now,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.flinkjob import FlinkJobSpec
-from penstock_operator.errors import StorageError
+from penstock_operator.errors import in_words
 from penstock_operator.reconcile.observation import Storage
 from penstock_operator.reconcile.observe import OTHER_SETTINGS, ask_storage, open_storage
 from penstock_operator.snapshot.access import accesses, has_known_maker, same_store
@@ -31,8 +31,8 @@ async def read_files(ctx: SnapshotContext, ports: Ports) -> tuple[Storage, Stora
     for access in candidates:
         try:
             found = await _read(ctx, ports, access, path, seal)
-        except StorageError as error:
-            errors.append(str(error))
+        except Exception as error:  # see `ask_storage`
+            errors.append(in_words(error))
             continue
         own = has_known_maker(ctx) and same_store(candidates[0], access)
         if own or found.sealed is not None or any(v.ok for v in found.verdicts.values()):

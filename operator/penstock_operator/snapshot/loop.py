@@ -15,21 +15,25 @@ from penstock_operator.api.status import parse_status
 from penstock_operator.errors import (
     AlreadyExists,
     Conflict,
-    EngineError,
     EngineUnreachable,
     KubeError,
     NotLeader,
     OperatorError,
+    in_words,
+    log_unexpected,
+    unexpected,
 )
 from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, REVISION
 from penstock_operator.reconcile.observation import Engine
 from penstock_operator.reconcile.observe import read_secret
+from penstock_operator.reconcile.plan import Event
 from penstock_operator.reconcile.retention import awaited_paths, protected_paths
 from penstock_operator.reconcile.views import annotations_of, labels_of, parse_time
 from penstock_operator.resources.names import FINALIZER, JOB, SNAPSHOT_TYPE, TRIGGER, Owner
 from penstock_operator.resources.names import REVISION as REVISION_NAME
 from penstock_operator.resources.records import kube_event
 from penstock_operator.snapshot.decide import (
+    DISPOSAL_TIMEOUT,
     FINAL,
     Dispose,
     JobFacts,
@@ -39,6 +43,7 @@ from penstock_operator.snapshot.decide import (
     SnapshotContext,
     TakeSnapshot,
     decide,
+    unreadable,
 )
 from penstock_operator.snapshot.files import dispose_files, read_files
 
@@ -50,7 +55,6 @@ if TYPE_CHECKING:
     from penstock_operator.engine.client import EngineClient
     from penstock_operator.kube.cluster import Manifest
     from penstock_operator.ports import Ports
-    from penstock_operator.reconcile.plan import Event
 
 log = logging.getLogger(__name__)
 
@@ -83,9 +87,10 @@ class SnapshotLoop:
         name: str,
         ports: Ports,
         watch: Callable[[SnapshotTransition], None] = lambda transition: None,
+        complain: Callable[[Exception], None] = log_unexpected,
     ) -> None:
         self.namespace, self.name = namespace, name
-        self._ports, self._watch = ports, watch
+        self._ports, self._watch, self._complain = ports, watch, complain
         self._memory = _Memory()
 
     async def reconcile(self) -> timedelta | None:
@@ -108,12 +113,13 @@ class SnapshotLoop:
             return None, False
         try:
             ctx = await self._context(manifest)
-        except ValidationError as error:
-            log.warning("FlinkSnapshot %s/%s is not valid: %s", self.namespace, self.name, error)
-            return self._ports.settings.resync, False
+            decision = decide(ctx)
+        except (KubeError, NotLeader):
+            raise
+        except Exception as error:
+            return await self._unreadable(manifest, error), False
         self._memory.failure = ""
-        decision = decide(ctx)
-        await self._tell(ctx, decision.events)
+        await self._tell(ctx.uid, decision.events)
         if decision.status.to_manifest() != (manifest.get("status") or {}):
             await self._ports.cluster.replace(
                 {**manifest, "status": decision.status.to_manifest()}, subresource="status"
@@ -122,6 +128,26 @@ class SnapshotLoop:
         if decision.action is not None:
             await self._act(ctx, decision.action)
         return decision.requeue, decision.requeue is None
+
+    async def _unreadable(self, manifest: Manifest, error: Exception) -> timedelta:
+        """Say so, and touch nothing; but an object that is to go must not hang for ever because nobody understands it."""
+        meta, now = manifest["metadata"], self._ports.now()
+        invalid = isinstance(error, ValidationError)
+        if not invalid:
+            self._complain(error)
+        what = "it is not valid" if invalid else "the operator failed while it looked at it"
+        text, reason = f"{what}: {unexpected(error)}"[: self._ports.settings.text_limit], OperatorError.code
+        generation = int(meta.get("generation", 1))
+        before = parse_snapshot_status(manifest.get("status"))
+        status = unreadable(before, generation, now, "InvalidSpec" if invalid else reason, text).to_manifest()
+        if status != (manifest.get("status") or {}):
+            await self._ports.cluster.replace({**manifest, "status": status}, subresource="status")
+        since = parse_time(meta.get("deletionTimestamp"))
+        if since is not None and now - since > DISPOSAL_TIMEOUT and FINALIZER in (meta.get("finalizers") or ()):
+            kept = Event("FilesKept", f"{text}; its files stay", "Warning", key=f"{meta['uid']}/kept")
+            await self._tell(meta["uid"], (kept,))
+            await self._finalizers([])
+        return self._ports.settings.resync
 
     async def _context(self, manifest: Manifest) -> SnapshotContext:
         meta = manifest["metadata"]
@@ -186,8 +212,8 @@ class SnapshotLoop:
         running = ctx.job.status.running if ctx.job else None
         if running is None or ctx.deleting_since is not None:
             return Engine(error="there is no running job")
-        client = await self._client(ctx)
         try:
+            client = await self._client(ctx)
             job = next((j for j in await client.jobs() if j.id == running.job_id), None)
             if job is None:
                 return Engine(reachable=True, error="the master does not know the job")
@@ -196,8 +222,8 @@ class SnapshotLoop:
             if ctx.status.state == "InProgress" and request and ctx.status.job_id == job.id:
                 found = await client.request(job.id, ctx.kind, request)
                 engine = replace(engine, request=found, checkpoints=await client.checkpoints(job.id))
-        except EngineError as error:
-            return Engine(error=str(error))
+        except Exception as error:  # see `reconcile.observe`: what nobody understands is an answer like none
+            return Engine(error=in_words(error))
         return engine
 
     async def _client(self, ctx: SnapshotContext) -> EngineClient:
@@ -220,8 +246,10 @@ class SnapshotLoop:
             log.info("%s/%s: %s", self.namespace, self.name, error)
         except (Conflict, NotLeader):
             raise
-        except OperatorError as error:
-            self._memory.failure = str(error)
+        except Exception as error:
+            if not isinstance(error, OperatorError):
+                self._complain(error)
+            self._memory.failure = in_words(error)
 
     async def _take(self, ctx: SnapshotContext, action: TakeSnapshot) -> None:
         client = await self._client(ctx)
@@ -244,13 +272,11 @@ class SnapshotLoop:
         body = {"metadata": patch | ({"labels": labels} if labels else {})}
         await self._ports.cluster.merge(FLINKSNAPSHOT, self.namespace, self.name, body)
 
-    async def _tell(self, ctx: SnapshotContext, events: tuple[Event, ...]) -> None:
-        owner = Owner(self.namespace, self.name, ctx.uid)
+    async def _tell(self, uid: str, events: tuple[Event, ...]) -> None:
+        owner, now = Owner(self.namespace, self.name, uid), self._ports.now()
         for event in events:
             try:
-                await self._ports.cluster.create(
-                    kube_event("FlinkSnapshot", owner, event, ctx.now, self._ports.instance)
-                )
+                await self._ports.cluster.create(kube_event("FlinkSnapshot", owner, event, now, self._ports.instance))
             except AlreadyExists:
                 pass
             except KubeError as error:

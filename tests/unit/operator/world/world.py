@@ -81,6 +81,9 @@ class World:
         self.quota: int | None = None
         """How many pods of Deployments there may be in all; None: any number."""
         self.deaths = 0
+        self.defects: list[Exception] = []
+        """What was raised in passes that nobody foresaw; a test fails by it unless it `has_defects`."""
+        self.has_defects = False
         self.zombies: set[str] = set()
         """Uids of masters' pods that live on where nobody sees them."""
         self.watch: Callable[[Transition], None] = lambda transition: None
@@ -163,8 +166,11 @@ class World:
         """
         loop = self.loops.get((kind, name))
         if loop is None:
-            job = JobLoop("default", name, self.ports, lambda transition: self.watch(transition))
-            snapshot = SnapshotLoop("default", name, self.ports, lambda transition: self.watch_snapshots(transition))
+            complain = self.defects.append
+            job = JobLoop("default", name, self.ports, lambda transition: self.watch(transition), complain)
+            snapshot = SnapshotLoop(
+                "default", name, self.ports, lambda transition: self.watch_snapshots(transition), complain
+            )
             loop = self.loops[kind, name] = job if kind == "FlinkJob" else snapshot
         before, pause = self.cluster.version, timedelta(0)
         try:
@@ -176,6 +182,8 @@ class World:
         except Exception:
             if not self.fault.struck or not self.fault.mode.startswith("fail"):
                 raise
+        if self.defects and not self.has_defects:
+            raise self.defects[0]
         self.due[kind, name] = (self.time + pause, before)
 
     async def run(self, seconds: float, *, also: Callable[[], Awaitable[None]] | None = None) -> None:
