@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.api.types import parse_duration
 from penstock_operator.errors import OperatorError
 from penstock_operator.settings import Settings
@@ -64,7 +65,7 @@ def from_environment(env: Mapping[str, str] | None = None) -> Config:
         msg = f"PENSTOCK_REST_URL is {rest_url!r}: it may hold {{name}} and {{namespace}} and nothing else in braces"
         raise ConfigError(msg) from error
     return Config(
-        namespaces=tuple(n.strip() for n in env.get("PENSTOCK_WATCH_NAMESPACES", "").split(",") if n.strip()),
+        namespaces=_words(env, "PENSTOCK_WATCH_NAMESPACES"),
         operator_namespace=env.get("PENSTOCK_OPERATOR_NAMESPACE", defaults.operator_namespace),
         app=env.get("PENSTOCK_OPERATOR_APP", defaults.app),
         lease=env.get("PENSTOCK_LEASE", defaults.lease),
@@ -78,6 +79,10 @@ def from_environment(env: Mapping[str, str] | None = None) -> Config:
     )
 
 
+def _words(env: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in env.get(name, "").split(",") if word.strip())
+
+
 _TIMES = {
     "PENSTOCK_RESYNC": "resync",
     "PENSTOCK_WATCH_INTERVAL": "watch",
@@ -89,7 +94,10 @@ _TIMES = {
 
 def _settings(env: Mapping[str, str]) -> Settings:
     times: dict[str, Any] = {name: _duration(env, variable) for variable, name in _TIMES.items() if variable in env}
-    return replace(Settings(), **times)
+    own_identity = OwnIdentity(
+        locations=_words(env, "PENSTOCK_STORAGE_LOCATIONS"), endpoints=_words(env, "PENSTOCK_STORAGE_ENDPOINTS")
+    )
+    return replace(Settings(own_identity=own_identity), **times)
 
 
 def _duration(env: Mapping[str, str], name: str) -> timedelta:

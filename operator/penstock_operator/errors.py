@@ -13,6 +13,7 @@
     │   └── EngineUnreachable  nobody: the master starts, restarts or is gone; observed again
     ├── StorageError         the platform: checkpoint storage cannot be read (never the same as "there is none")
     │   └── StorageMissing   the operator's image lacks the code to read it
+    ├── NameTaken            whoever has an object under a name that the job needs, or the job's author
     └── NotLeader            nobody: another replica leads; this process stops acting
 
 Every class carries a stable `code`, used as the reason of conditions and events. What is raised beside these is a defect, of
@@ -147,6 +148,12 @@ class StorageMissing(StorageError):
     """This process cannot read the storage at all (a missing package or file system)."""
 
     code = "StorageUnsupported"
+
+
+class NameTaken(OperatorError):
+    """An object under a name that the job needs was not made for it, and is not touched."""
+
+    code = "NameTaken"
 
 
 class NotLeader(OperatorError):

@@ -81,7 +81,7 @@ class Process:
         fence: Fence = self._leadership.fence if self.config.elect else no_fence
         renewing = asyncio.create_task(self._leadership.keep(unfenced) if self.config.elect else _for_ever())
         cluster = HttpCluster(self.credentials, fence=fence, count=self.metrics.requests.add)
-        storages = PenstockStorages(fence=fence)
+        storages = PenstockStorages(fence=fence, own_identity=self.config.settings.own_identity)
         transport = connections(MASTERS)
         async with httpx.AsyncClient(timeout=REST_TIMEOUT, trust_env=False, transport=transport) as http:
             ports = Ports(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
+
+from penstock_operator.api.own_identity import OwnIdentity
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Settings:
     """Characters kept of any text that comes from an engine, a pod or a cluster."""
     lost_node_toleration: timedelta = timedelta(seconds=30)
     """How long pods stay bound to a node that does not answer."""
+    own_identity: OwnIdentity = field(default_factory=OwnIdentity)
+    """What jobs without keys of their own may reach with the operator's."""
 
     def backoff(self, failures: int) -> timedelta:
         """The pause after so many failures in a row."""

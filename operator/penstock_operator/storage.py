@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.errors import StorageError, StorageMissing
 from penstock_operator.fence import no_fence
 from penstock_operator.reconcile.observation import StoredSnapshot, Verdict
@@ -80,8 +81,10 @@ def driver_options(spec: FlinkJobSpec, secret: Mapping[str, str]) -> dict[str, A
 class PenstockStorages:
     """Opens storages that share one pool of threads; connections are kept per set of options."""
 
-    def __init__(self, threads: int = THREADS, fence: Fence = no_fence) -> None:
-        self._fence = fence
+    def __init__(
+        self, threads: int = THREADS, fence: Fence = no_fence, own_identity: OwnIdentity | None = None
+    ) -> None:
+        self._fence, self._own_identity = fence, own_identity or OwnIdentity()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="storage")
         self._open: dict[str, PenstockStorage] = {}
 
@@ -90,7 +93,8 @@ class PenstockStorages:
         options = driver_options(spec, secret)
         key = repr(sorted(options.items(), key=str))
         if key not in self._open:
-            self._open[key] = PenstockStorage(options, self._pool, self._fence)
+            limits = None if "key" in options else self._own_identity
+            self._open[key] = PenstockStorage(options, self._pool, self._fence, limits)
         return self._open[key]
 
     def close(self) -> None:
@@ -105,33 +109,37 @@ class PenstockStorage:
     options: Mapping[str, Any]
     pool: ThreadPoolExecutor
     guard: Fence = no_fence
+    limits: OwnIdentity | None = None
+    """What may be reached; None: whatever the job's own keys open."""
     _stores: Any = None
 
     async def newest_complete(self, root: str, job_id: str) -> StoredSnapshot | None:
         """See `Storage`."""
-        return await self._run(lambda: self._newest(root, job_id))
+        return await self._run(root, lambda: self._newest(root, job_id))
 
     async def verify(self, path: str) -> Verdict:
         """See `Storage`."""
-        return await self._run(lambda: self._verify(path))
+        return await self._run(path, lambda: self._verify(path))
 
     async def savepoints(self, directory: str) -> list[StoredSnapshot]:
         """See `Storage`."""
-        return await self._run(lambda: self._savepoints(directory))
+        return await self._run(directory, lambda: self._savepoints(directory))
 
     async def fence(self, root: str, job_id: str) -> None:
         """See `Storage`."""
-        await self._run(lambda: self._change(lambda: self._fence(root, job_id)))
+        await self._run(root, lambda: self._change(lambda: self._fence(root, job_id)))
 
     async def dispose(self, path: str) -> None:
         """See `Storage`."""
-        await self._run(lambda: self._change(lambda: self._dispose(path)))
+        await self._run(path, lambda: self._change(lambda: self._dispose(path)))
 
     async def dispose_job(self, root: str, job_id: str) -> None:
         """See `Storage`."""
-        await self._run(lambda: self._dispose_job(root, job_id))
+        await self._run(root, lambda: self._dispose_job(root, job_id))
 
-    async def _run(self, call: Callable[[], T]) -> T:
+    async def _run(self, location: str, call: Callable[[], T]) -> T:
+        if self.limits is not None:
+            self.limits.check(location, self.options.get("endpoint_url"))
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CALL_TIMEOUT):

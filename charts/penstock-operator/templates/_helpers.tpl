@@ -37,6 +37,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{- /* By name only, never list or watch: the job's own tokens, and the credentials that storage.secretName names. */ -}}
+{{- define "penstock.secretRules" -}}
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get, create, patch]
+{{- end -}}
+
 {{- /* What the operator may do where it looks after FlinkJobs. Every line is on the allow-list of the RBAC test. */ -}}
 {{- define "penstock.rules" -}}
 - apiGroups: [penstock.dev]
@@ -69,20 +76,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [""]
   resources: [configmaps, serviceaccounts]
   verbs: [get, create, patch]
-# Read by name only: the job's own tokens, and the credentials that storage.secretName names.
-- apiGroups: [""]
-  resources: [secrets]
-  verbs: [get, create]
+{{- if not .Values.rbac.secretNamespaces }}
+{{ include "penstock.secretRules" . }}
+{{- end }}
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
-- apiGroups: [rbac.authorization.k8s.io]
-  resources: [roles, rolebindings]
-  verbs: [get, create, patch]
-# Held because nobody may give away what he does not have: the Role of masters with standbys.
-- apiGroups: [coordination.k8s.io]
-  resources: [leases]
-  verbs: [get, create, update, patch]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, create, patch, delete]

@@ -19,6 +19,8 @@ from penstock_operator.errors import Problem, SpecError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from penstock_operator.api.own_identity import OwnIdentity
+
 OWNED_KEYS: Mapping[str, str] = {
     "parallelism.default": "spec.job.parallelism",
     "pipeline.max-parallelism": "spec.job.maxParallelism",
@@ -51,6 +53,16 @@ def parse_spec(raw: object) -> FlinkJobSpec:
     if problems:
         raise SpecError(problems)
     return spec
+
+
+def check_own_identity(spec: FlinkJobSpec, limits: OwnIdentity) -> tuple[Problem, ...]:
+    """What a job without keys of its own asks for that the platform has not opened to such jobs."""
+    if spec.storage.secret_name is not None:
+        return ()
+    named = (spec.storage.checkpoints, spec.storage.savepoints, spec.job.initial_savepoint_path)
+    endpoint = spec.configuration.get("s3.endpoint")
+    found = limits.problems(str(endpoint) if endpoint else None, *(location for location in named if location))
+    return tuple(Problem("spec.storage.secretName", str(problem), f"{problem.remedy}.") for problem in found)
 
 
 def parse_deletion(raw: object) -> Deletion | None:

@@ -37,8 +37,6 @@ CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
 SECRET = Kind("v1", "Secret", "secrets")
 SERVICE_ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
 EVENT = Kind("v1", "Event", "events")
-ROLE = Kind("rbac.authorization.k8s.io/v1", "Role", "roles")
-ROLE_BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
 BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 INGRESS = Kind("networking.k8s.io/v1", "Ingress", "ingresses")
@@ -57,8 +55,6 @@ KINDS: Mapping[str, Kind] = {
         SECRET,
         SERVICE_ACCOUNT,
         EVENT,
-        ROLE,
-        ROLE_BINDING,
         BUDGET,
         NETWORK_POLICY,
         INGRESS,

@@ -10,7 +10,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.errors import AlreadyExists, NotLeader, OperatorError, StorageError, unexpected
+from penstock_operator.errors import AlreadyExists, NameTaken, NotLeader, OperatorError, StorageError, unexpected
 from penstock_operator.kube.cluster import DEPLOYMENT, FLINKJOB, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET
 from penstock_operator.reconcile import plan, views
 from penstock_operator.reconcile.observation import ActionResult
@@ -19,7 +19,7 @@ from penstock_operator.reconcile.steps.shared import disposal_specs, storage_spe
 from penstock_operator.resources import children as parts
 from penstock_operator.resources.configuration import config_map
 from penstock_operator.resources.deployments import check_pod, master_deployment, worker_deployment
-from penstock_operator.resources.names import FINALIZER, JOB, JOB_UID, ROLE
+from penstock_operator.resources.names import FINALIZER, JOB, ROLE
 from penstock_operator.resources.records import controller_revision, flink_snapshot
 
 if TYPE_CHECKING:
@@ -99,14 +99,14 @@ class Actor:
         owner, ports, new = self._owner, self._ports, action.incarnation
         lost = ports.settings.lost_node_toleration
         children = parts.children(owner, new, action.desired, ports.identity)
-        wanted = [m for m in children if m["kind"] in _SHAPED_BY_USERS]
-        wanted += [worker_deployment(owner, new, action.workers, lost), master_deployment(owner, new, lost)]
-        for manifest in wanted:
+        pods = [worker_deployment(owner, new, action.workers, lost), master_deployment(owner, new, lost)]
+        await self._claim(*children, *pods, parts.secret(owner, "", ""))
+        for manifest in [*(m for m in children if m["kind"] in _SHAPED_BY_USERS), *pods]:
             await ports.cluster.apply(manifest, dry_run=True)
 
     async def run_check(self, action: plan.RunCheck) -> None:
         """The pod needs the workers' ServiceAccount and the Secret, which do not exist before the first start."""
-        await self._ports.cluster.apply(parts.service_account(self._owner, "worker", action.spec))
+        await self._apply(parts.service_account(self._owner, "worker", action.spec))
         await self._secret()
         lost = self._ports.settings.lost_node_toleration
         await self._create(check_pod(self._owner, action.spec, action.revision, action.operation, action.against, lost))
@@ -122,11 +122,15 @@ class Actor:
         owner, cluster = self._owner, self._ports.cluster
         await self._secret()
         wanted = parts.children(owner, action.incarnation, action.desired, self._ports.identity)
+        await self._claim(*wanted)
         for manifest in wanted:
             await cluster.apply(manifest)
         kept = {(m["kind"], m["metadata"]["name"]) for m in wanted}
         for kind, name in parts.optional_children(owner):
-            if (kind, name) not in kept and await self._ours(kind, name):
+            if (kind, name) in kept:
+                continue
+            live = await cluster.get(KINDS[kind], owner.namespace, name)
+            if live is not None and views.is_made_for(owner, live):
                 await cluster.delete(KINDS[kind], owner.namespace, name)
         self._memory.dependents_at = None
 
@@ -135,9 +139,9 @@ class Actor:
         await self.apply_children(plan.ApplyChildren(action.incarnation, action.desired))
         lost = self._ports.settings.lost_node_toleration
         if "worker" in action.roles:
-            await self._ports.cluster.apply(worker_deployment(self._owner, action.incarnation, action.workers, lost))
+            await self._apply(worker_deployment(self._owner, action.incarnation, action.workers, lost))
         if "master" in action.roles:
-            await self._ports.cluster.apply(master_deployment(self._owner, action.incarnation, lost))
+            await self._apply(master_deployment(self._owner, action.incarnation, lost))
 
     async def scale_down(self, _: plan.ScaleDown) -> None:
         """The master first: nothing may commit any more."""
@@ -157,13 +161,13 @@ class Actor:
     async def apply_parallelism(self, action: plan.ApplyParallelism) -> None:
         """For a master that restarts; then let spare workers go."""
         incarnation = action.incarnation
-        await self._ports.cluster.apply(config_map(self._owner, incarnation.spec, incarnation.parallelism))
+        await self._apply(config_map(self._owner, incarnation.spec, incarnation.parallelism))
         await self._mark_busy(action.busy)
         await self._scale(self._owner.worker, action.replicas)
 
     async def _scale(self, name: str, replicas: int) -> None:
         live = await self._ports.cluster.get(DEPLOYMENT, self._owner.namespace, name)
-        if live is None or views.labels_of(live).get(JOB_UID) != self._owner.uid:
+        if live is None or not views.is_made_for(self._owner, live):
             return
         if live.get("spec", {}).get("replicas") != replicas:
             await self._ports.cluster.merge(DEPLOYMENT, self._owner.namespace, name, {"spec": {"replicas": replicas}})
@@ -181,18 +185,46 @@ class Actor:
                 await self._ports.cluster.merge(POD, self._owner.namespace, name, patch)
 
     async def _secret(self) -> None:
-        if await self._ports.cluster.get(SECRET, self._owner.namespace, self._owner.secrets) is None:
-            await self._create(parts.secret(self._owner, secrets.token_urlsafe(32), secrets.token_urlsafe(48)))
+        """Made once with random values; a value is never changed, one that is missing is added."""
+        wanted = parts.secret(self._owner, secrets.token_urlsafe(32), secrets.token_urlsafe(48))
+        live = await self._ports.cluster.get(SECRET, self._owner.namespace, self._owner.secrets)
+        if live is None:
+            await self._create(wanted)
+            return
+        self._refuse_stranger(wanted, live)
+        absent = {key: value for key, value in wanted["data"].items() if not (live.get("data") or {}).get(key)}
+        if absent:
+            await self._ports.cluster.merge(SECRET, self._owner.namespace, self._owner.secrets, {"data": absent})
+            self._memory.token = None
 
-    async def _ours(self, kind: str, name: str) -> bool:
-        live = await self._ports.cluster.get(KINDS[kind], self._owner.namespace, name)
-        return live is not None and views.labels_of(live).get(JOB_UID) == self._owner.uid
+    async def _apply(self, manifest: Manifest) -> None:
+        await self._claim(manifest)
+        await self._ports.cluster.apply(manifest)
+
+    async def _claim(self, *manifests: Manifest) -> None:
+        """None of them takes the name of something that was not made for this FlinkJob."""
+        for manifest in manifests:
+            live = await self._ports.cluster.get(
+                KINDS[manifest["kind"]], self._owner.namespace, manifest["metadata"]["name"]
+            )
+            if live is not None:
+                self._refuse_stranger(manifest, live)
+
+    def _refuse_stranger(self, wanted: Manifest, live: Manifest) -> None:
+        if views.is_made_for(self._owner, live):
+            return
+        what = f"{wanted['kind']} {wanted['metadata']['name']}"
+        if views.labels_of(live).get(JOB) == self._owner.name:
+            msg = f"{what} belongs to an earlier FlinkJob {self._owner.name}"
+            raise NameTaken(msg)
+        msg = f"{what} exists and was not made for this FlinkJob; it is not touched"
+        raise NameTaken(msg)
 
     async def _create(self, manifest: Manifest) -> None:
         try:
             await self._ports.cluster.create(manifest)
         except AlreadyExists:
-            return
+            await self._claim(manifest)
 
     # --- the engine --------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import parse_status
-from penstock_operator.api.validation import parse_deletion, parse_spec
+from penstock_operator.api.validation import check_own_identity, parse_deletion, parse_spec
 from penstock_operator.errors import (
     AlreadyExists,
     Conflict,
@@ -153,6 +153,8 @@ class JobLoop:
         problems: tuple[Problem, ...] = ()
         try:
             spec = parse_spec(manifest.get("spec") or {})
+            problems = check_own_identity(spec, self._ports.settings.own_identity)
+            spec = None if problems else spec
         except SpecError as error:
             problems = error.problems
         except Exception as error:

@@ -36,7 +36,7 @@ from penstock_operator.reconcile.steps.shared import (
 )
 from penstock_operator.resources.children import children, optional_children
 from penstock_operator.resources.deployments import master_deployment, worker_deployment
-from penstock_operator.resources.names import INCARNATION, JOB, JOB_UID, ROLE, Owner
+from penstock_operator.resources.names import INCARNATION, JOB, ROLE, SECRET_KEYS, Owner
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -65,14 +65,14 @@ async def observe(ctx: Context, ports: Ports, memory: Memory) -> Observation:
         ports.cluster.list(REVISION, owner.namespace, mine),
         ports.cluster.list(FLINKSNAPSHOT, owner.namespace, mine),
     )
-    ours = [d for d in deployments if views.labels_of(d).get(JOB_UID) == owner.uid]
-    own_pods = [p for p in pods if views.labels_of(p).get(JOB_UID) == owner.uid]
+    ours = [d for d in deployments if views.is_made_for(owner, d)]
+    own_pods = [p for p in pods if views.is_made_for(owner, p)]
     seen = Observation(
         foreign=views.foreign([*deployments, *pods], owner.uid),
         pods=tuple(views.pod(p) for p in own_pods if views.labels_of(p).get(ROLE) in ("master", "worker")),
         check=await _check(own_pods, owner, ports),
         leaving=views.leaving_checks(own_pods),
-        revisions=views.revisions(revisions),
+        revisions=views.revisions([r for r in revisions if views.is_made_for(owner, r)]),
         snapshots=tuple(views.snapshot(s) for s in snapshots),
         last=memory.last,
     )
@@ -292,10 +292,17 @@ async def _dependents(ctx: Context, ports: Ports, memory: Memory) -> tuple[str, 
         *(_superfluous(ports, owner, wanted, kind, name) for kind, name in optional_children(owner))
     )
     secret = await ports.cluster.get(SECRET, owner.namespace, owner.secrets)
-    absent = [f"Secret {owner.secrets} (missing)"] if secret is None else []
+    absent = [f"Secret {owner.secrets} ({_lack(secret)})"] if _lack(secret) else []
     memory.missing = tuple(n for n in [*found, *extra, *absent] if n)
     memory.dependents_at, memory.dependents_for = now, key
     return memory.missing
+
+
+def _lack(secret: Manifest | None) -> str:
+    """What is missing of the job's own Secret."""
+    if secret is None:
+        return "missing"
+    return ", ".join(f"data.{key}" for key in SECRET_KEYS if not (secret.get("data") or {}).get(key))
 
 
 async def _compare(ports: Ports, owner: Owner, wanted: Manifest) -> str:
@@ -310,5 +317,5 @@ async def _superfluous(ports: Ports, owner: Owner, wanted: list[Manifest], kind:
     if any(w["kind"] == kind and w["metadata"]["name"] == name for w in wanted):
         return ""
     live = await ports.cluster.get(KINDS[kind], owner.namespace, name)
-    mine = live is not None and views.labels_of(live).get(JOB_UID) == owner.uid
+    mine = live is not None and views.is_made_for(owner, live)
     return f"{kind} {name} (no longer wanted)" if mine else ""

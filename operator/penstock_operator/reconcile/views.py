@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from penstock_operator.api.flinksnapshot import parse_snapshot_status
+from penstock_operator.kube.cluster import FLINKSNAPSHOT
 from penstock_operator.reconcile.difference import difference
 from penstock_operator.reconcile.observation import (
     CheckPod,
@@ -27,7 +28,18 @@ from penstock_operator.reconcile.troubles import (
     node_trouble,
     pod_trouble,
 )
-from penstock_operator.resources.names import APPLIED, INCARNATION, JOB_UID, OPERATION, REVISION, ROLE, TRIGGER
+from penstock_operator.resources.names import (
+    APPLIED,
+    INCARNATION,
+    JOB,
+    JOB_UID,
+    MANAGER,
+    OPERATION,
+    REVISION,
+    ROLE,
+    TRIGGER,
+    Owner,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -43,6 +55,14 @@ def labels_of(manifest: Mapping[str, Any]) -> dict[str, str]:
 def annotations_of(manifest: Mapping[str, Any]) -> dict[str, str]:
     """Annotations of an object."""
     return dict(manifest.get("metadata", {}).get("annotations") or {})
+
+
+def is_made_for(owner: Owner, manifest: Mapping[str, Any]) -> bool:
+    """Whether the operator made an object, for this very FlinkJob. Snapshots outlive theirs and have its name only."""
+    labels = labels_of(manifest)
+    if manifest.get("kind") == FLINKSNAPSHOT.name:
+        return labels.get(JOB) == owner.name and labels.get("app.kubernetes.io/managed-by") == MANAGER
+    return labels.get(JOB_UID) == owner.uid
 
 
 def parse_time(text: str | None) -> datetime | None:

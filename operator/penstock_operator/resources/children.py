@@ -1,4 +1,4 @@
-"""What surrounds the pods: accounts and rights, Services, disruption budgets, the NetworkPolicy, the Ingress."""
+"""What surrounds the pods: accounts, Services, disruption budgets, the NetworkPolicy, the Ingress."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from penstock_operator.resources.names import (
     JOB,
     MASTER_PORT,
     REST_PORT,
+    SECRET_KEYS,
     Owner,
 )
 
@@ -36,15 +37,11 @@ def children(
     objects = [
         service_account(owner, "master", desired),
         service_account(owner, "worker", desired),
-        role(owner),
-        role_binding(owner),
         config_map(owner, incarnation.spec, incarnation.parallelism),
-        master_service(owner, standbys=incarnation.spec.master.replicas > 1),
+        master_service(owner),
         rest_service(owner),
         disruption_budget(owner, "worker", {"maxUnavailable": 1}),
     ]
-    if incarnation.spec.master.replicas > 1:
-        objects.append(disruption_budget(owner, "master", {"minAvailable": 1}))
     if desired.network_policy.enabled:
         objects.append(network_policy(owner, desired, operator))
     if desired.ingress is not None:
@@ -55,14 +52,13 @@ def children(
 def optional_children(owner: Owner) -> list[tuple[str, str]]:
     """(kind, name) of objects that are removed when the spec no longer asks for them."""
     return [
-        ("PodDisruptionBudget", owner.master),
         ("NetworkPolicy", owner.name),
         ("Ingress", owner.rest),
     ]
 
 
 def service_account(owner: Owner, role_name: str, spec: FlinkJobSpec) -> dict[str, Any]:
-    """An account of the job's own. The workers' has no rights at all."""
+    """An account of the job's own, without any rights in Kubernetes."""
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -71,39 +67,9 @@ def service_account(owner: Owner, role_name: str, spec: FlinkJobSpec) -> dict[st
     }
 
 
-def role(owner: Owner) -> dict[str, Any]:
-    """What masters with standbys need: their Lease, their ConfigMap."""
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "Role",
-        "metadata": owner.metadata(owner.master, "master"),
-        "rules": [
-            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
-            {
-                "apiGroups": ["coordination.k8s.io"],
-                "resources": ["leases"],
-                "resourceNames": [owner.lease],
-                "verbs": ["get", "patch", "update"],
-            },
-            {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [owner.config], "verbs": ["get"]},
-        ],
-    }
-
-
-def role_binding(owner: Owner) -> dict[str, Any]:
-    """Gives the master its Role."""
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": owner.metadata(owner.master, "master"),
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": owner.master},
-        "subjects": [{"kind": "ServiceAccount", "name": owner.master, "namespace": owner.namespace}],
-    }
-
-
 def secret(owner: Owner, rest_token: str, spark_secret: str) -> dict[str, Any]:
-    """Made once with random values and never written again."""
-    values = {"rest-token": rest_token, "spark-secret": spark_secret}
+    """The token of the REST API, and the secret by which master and workers know each other."""
+    values = dict(zip(SECRET_KEYS, (rest_token, spark_secret), strict=True))
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -113,8 +79,8 @@ def secret(owner: Owner, rest_token: str, spark_secret: str) -> dict[str, Any]:
     }
 
 
-def master_service(owner: Owner, *, standbys: bool) -> dict[str, Any]:
-    """Headless: workers find the leading master by it. With one master its address is published at once."""
+def master_service(owner: Owner) -> dict[str, Any]:
+    """Headless: workers find the master by it. Its address is published at once."""
     ports = {"spark-master": MASTER_PORT, "spark-driver": DRIVER_PORT, "spark-blocks": BLOCKS_PORT}
     return {
         "apiVersion": "v1",
@@ -122,7 +88,7 @@ def master_service(owner: Owner, *, standbys: bool) -> dict[str, Any]:
         "metadata": owner.metadata(owner.master, "master"),
         "spec": {
             "clusterIP": "None",
-            "publishNotReadyAddresses": not standbys,
+            "publishNotReadyAddresses": True,
             "selector": owner.selector("master"),
             "ports": [{"name": name, "port": port, "targetPort": port} for name, port in ports.items()],
         },
@@ -130,7 +96,7 @@ def master_service(owner: Owner, *, standbys: bool) -> dict[str, Any]:
 
 
 def rest_service(owner: Owner) -> dict[str, Any]:
-    """REST API and dashboard of the leading master."""
+    """REST API and dashboard of the master."""
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -26,9 +26,9 @@ DEFAULTS: dict[str, Any] = {
 """What a job gets if its author says nothing: without checkpoints there is nothing to recover from."""
 
 
-def configuration(owner: Owner, spec: FlinkJobSpec, parallelism: int) -> dict[str, Any]:
+def configuration(spec: FlinkJobSpec, parallelism: int) -> dict[str, Any]:
     """Flat keys; what the operator sets wins (and `api.validation` has refused to let the user set it)."""
-    keys: dict[str, Any] = {
+    return {
         **DEFAULTS,
         **spec.configuration,
         "parallelism.default": parallelism,
@@ -46,14 +46,6 @@ def configuration(owner: Owner, spec: FlinkJobSpec, parallelism: int) -> dict[st
         "security.rest.token-file": f"{CONF_DIR}/secrets/rest-token",
         "security.spark.secret-file": f"{CONF_DIR}/secrets/spark-secret",
     }
-    if spec.master.replicas > 1:
-        keys |= {
-            "high-availability.type": "kubernetes",
-            "kubernetes.cluster-id": owner.name,
-            "kubernetes.namespace": owner.namespace,
-            "kubernetes.leader-lease": owner.lease,
-        }
-    return keys
 
 
 def render(keys: dict[str, Any]) -> str:
@@ -67,5 +59,5 @@ def config_map(owner: Owner, spec: FlinkJobSpec, parallelism: int) -> dict[str, 
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": owner.metadata(owner.config),
-        "data": {"penstock.yaml": render(configuration(owner, spec, parallelism))},
+        "data": {"penstock.yaml": render(configuration(spec, parallelism))},
     }

@@ -60,7 +60,6 @@ def master_deployment(owner: Owner, incarnation: Incarnation, lost_node: timedel
         template=spec.master.pod_template,
         config=_config_map_projection(owner),
         service_account=owner.master,
-        api_token=spec.master.replicas > 1,
         ports=[
             {"name": "rest", "containerPort": REST_PORT},
             {"name": "spark-master", "containerPort": MASTER_PORT},
@@ -70,7 +69,7 @@ def master_deployment(owner: Owner, incarnation: Incarnation, lost_node: timedel
         probes=_master_probes(),
         labels=incarnation_labels(incarnation.job_id),
     )
-    return _deployment(owner, incarnation, parts, spec.master.replicas, lost_node)
+    return _deployment(owner, incarnation, parts, 1, lost_node)
 
 
 def worker_deployment(owner: Owner, incarnation: Incarnation, workers: int, lost_node: timedelta) -> dict[str, Any]:
@@ -110,7 +109,7 @@ def check_pod(
         service_account=owner.worker,
         grace=5,
         annotations={
-            CONFIG: render(configuration(owner, spec, spec.job.parallelism)),
+            CONFIG: render(configuration(spec, spec.job.parallelism)),
             OPERATION: operation,
             REVISION: revision,
         },

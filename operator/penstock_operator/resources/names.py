@@ -26,6 +26,9 @@ MASTER_PORT = 7077
 DRIVER_PORT = 7078
 BLOCKS_PORT = 7079
 
+SECRET_KEYS = ("rest-token", "spark-secret")
+"""What the job's own Secret holds."""
+
 CONF_DIR = "/etc/penstock"
 WORK_DIR = "/var/lib/penstock"
 
@@ -62,11 +65,6 @@ class Owner:
     def secrets(self) -> str:
         """Secret with the REST token and Spark's secret."""
         return f"{self.name}-secrets"
-
-    @property
-    def lease(self) -> str:
-        """Lease of the leading master, where there are standbys."""
-        return f"{self.name}-leader"
 
     def check(self, operation: str) -> str:
         """Pod that proves a revision."""

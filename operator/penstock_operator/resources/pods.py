@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock_operator.api.pod_template import MAIN_CONTAINER
-from penstock_operator.resources.names import CONF_DIR, INCARNATION, WORK_DIR, Owner
+from penstock_operator.resources.names import CONF_DIR, INCARNATION, SECRET_KEYS, WORK_DIR, Owner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,6 @@ class PodParts:
     config: dict[str, Any]
     """Projection that puts `penstock.yaml` in place."""
     service_account: str
-    api_token: bool = False
     ports: list[dict[str, Any]] = field(default_factory=list)
     probes: dict[str, Any] = field(default_factory=dict)
     grace: int = 30
@@ -52,7 +51,7 @@ def pod_template(owner: Owner, spec: FlinkJobSpec, parts: PodParts, lost_node: t
         metadata["annotations"] = {**metadata.get("annotations", {}), **parts.annotations}
     pod = merged["spec"]
     pod["serviceAccountName"] = parts.service_account
-    pod["automountServiceAccountToken"] = parts.api_token
+    pod["automountServiceAccountToken"] = False
     pod["securityContext"] = {**pod.get("securityContext", {}), **_pod_security()}
     for group in ("containers", "initContainers"):
         for container in pod.get(group, ()):
@@ -114,7 +113,7 @@ def _environment() -> list[dict[str, Any]]:
 
 
 def _secrets(owner: Owner) -> dict[str, Any]:
-    items = [{"key": key, "path": f"secrets/{key}"} for key in ("rest-token", "spark-secret")]
+    items = [{"key": key, "path": f"secrets/{key}"} for key in SECRET_KEYS]
     return {"secret": {"name": owner.secrets, "optional": True, "items": items}}
 
 

@@ -19,6 +19,7 @@ from penstock.common.configuration import Configuration
 from penstock.jobmanager.launch import run_script_on
 from penstock.jobmanager.master_process import run_master_process
 from penstock.jobmanager.session import Session, SubmitOptions
+from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.engine.client import HttpEngine
 from penstock_operator.errors import EngineError
 from penstock_operator.reconcile.observation import Progress
@@ -122,7 +123,7 @@ def master(tmp_path: Path) -> Iterator[Master]:
 
 def storage(master: Master) -> Any:
     spec = SimpleNamespace(configuration={}, storage=SimpleNamespace(checkpoints=f"file://{master.folder}/checkpoints"))
-    return PenstockStorages()(spec, {})  # type: ignore[arg-type]
+    return PenstockStorages(own_identity=OwnIdentity(("file:///",)))(spec, {})  # type: ignore[arg-type]
 
 
 def test_what_is_running_and_how_it_is(master: Master) -> None:

@@ -89,10 +89,11 @@ def test_the_kinds_know_nothing_but_pydantic(name: str) -> None:
 
 
 def test_secrets_are_read_by_name_only_and_nothing_reaches_for_power() -> None:
-    assert REQUIRED["", "secrets"] == {"get", "create"}
+    assert REQUIRED["", "secrets"] == {"get", "create", "patch"}
     verbs = set().union(*REQUIRED.values())
     assert not verbs & {"*", "escalate", "bind", "impersonate", "deletecollection"}
-    assert not {r for _, r in REQUIRED} & {"*", "nodes", "namespaces", "clusterroles", "clusterrolebindings"}
+    powers = {"*", "nodes", "namespaces", "clusterroles", "clusterrolebindings", "roles", "rolebindings", "leases"}
+    assert not {r for _, r in REQUIRED} & powers
 
 
 def test_missing_rights_are_named() -> None:
@@ -102,4 +103,4 @@ def test_missing_rights_are_named() -> None:
     less = [rule for rule in everything if rule["resources"] != ["pods/log"]]
     assert missing(less) == ["get pods/log"]
     named = [{**rule, "resourceNames": ["x"]} if rule["resources"] == ["secrets"] else rule for rule in everything]
-    assert missing(named) == ["create secrets", "get secrets"]
+    assert missing(named) == ["create secrets", "get secrets", "patch secrets"]

@@ -72,6 +72,7 @@ def rules_of_the_operator(manifests: list[dict[str, Any]]) -> list[dict[str, Any
         and any(s["name"] == "penstock-penstock-operator" for s in b["subjects"])
     }
     roles = [m for m in manifests if (m["kind"], m["metadata"]["name"]) in bound]
+    roles = [m for m in roles if not m["metadata"]["name"].endswith("-leader")]
     assert roles
     return [rule for role in roles for rule in role["rules"]]
 
@@ -84,6 +85,27 @@ def test_the_operator_has_no_right_that_is_not_on_the_list(helm: Path, case: str
                 assert "*" not in (group, resource), rule
                 extra = set(rule["verbs"]) - REQUIRED.get((group, resource), frozenset())
                 assert not extra, f"{extra} on {group or 'core'}/{resource}"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_operator_holds_one_lease_in_its_own_namespace(helm: Path, case: str) -> None:
+    with_leases = [
+        (m["metadata"].get("namespace"), rule)
+        for m in rendered(helm, *CASES[case])
+        if m["kind"] in ("Role", "ClusterRole") and not m["metadata"]["name"].endswith("-test")
+        for rule in m["rules"]
+        if "leases" in rule["resources"]
+    ]
+    assert {namespace for namespace, _ in with_leases} == {"penstock-system"}
+    assert all(rule["verbs"] == ["create"] or len(rule["resourceNames"]) == 1 for _, rule in with_leases)
+
+
+def test_secrets_can_be_limited_to_the_namespaces_of_jobs(helm: Path) -> None:
+    found = rendered(helm, "rbac.secretNamespaces={team-a,team-b}")
+    roles = [m for m in found if m["kind"] in ("Role", "ClusterRole") and "secrets" in str(m["rules"])]
+    assert {(m["kind"], m["metadata"].get("namespace")) for m in roles} == {("Role", "team-a"), ("Role", "team-b")}
+    bound = [m for m in found if m["kind"] == "RoleBinding" and m["metadata"]["name"].endswith("-secrets")]
+    assert {m["metadata"]["namespace"] for m in bound} == {"team-a", "team-b"}
 
 
 def test_the_operator_has_every_right_that_is_on_the_list(helm: Path) -> None:

@@ -110,12 +110,8 @@ def test_pods_are_restricted_whatever_the_template_says(changes: dict[str, Any])
                 assert security["readOnlyRootFilesystem"] is True
 
 
-def test_only_masters_with_standbys_get_a_token_for_the_api() -> None:
-    def tokens(spec: FlinkJobSpec) -> list[bool]:
-        return [p["spec"]["automountServiceAccountToken"] for p in pods(spec)]
-
-    assert tokens(make_spec()) == [False, False, False]
-    assert tokens(make_spec(master={"replicas": 2})) == [True, False, False]
+def test_no_pod_gets_a_token_for_the_api() -> None:
+    assert [p["spec"]["automountServiceAccountToken"] for p in pods(make_spec())] == [False, False, False]
 
 
 def test_secrets_reach_pods_only_as_files() -> None:
@@ -147,7 +143,7 @@ def test_what_the_operator_sets_wins_over_the_users_keys() -> None:
     spec = make_spec().model_copy(
         update={"configuration": {"parallelism.default": 99, "state.backend.type": "rocksdb"}}
     )
-    keys = configuration(OWNER, spec, 4)
+    keys = configuration(spec, 4)
     assert keys["parallelism.default"] == 4
     assert keys["state.backend.type"] == "rocksdb"
     assert keys["execution.checkpointing.interval"] == "30s"
@@ -156,7 +152,7 @@ def test_what_the_operator_sets_wins_over_the_users_keys() -> None:
 def test_a_rescale_changes_the_config_map_and_no_pod() -> None:
     before, after = incarnation(make_spec()), incarnation(make_spec(job={"parallelism": 9}))
     assert master_deployment(OWNER, before, LOST) == master_deployment(OWNER, after, LOST)
-    assert configuration(OWNER, before.spec, 2) != configuration(OWNER, after.spec, 9)
+    assert configuration(before.spec, 2) != configuration(after.spec, 9)
 
 
 def test_templates_merge_by_name() -> None:

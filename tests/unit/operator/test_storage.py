@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 JOB = "d" * 32
+KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+"""Of the job: what they open is its own affair."""
 
 
 def manifest(number: int, epoch: int) -> Manifest:
@@ -56,7 +58,7 @@ class Stage:
         self.job = CheckpointStorage(self.root, JOB)
         self.recovery = take_over(self.job, name="test")
         self.recovery.begin()
-        self.storage = PenstockStorages()(make_spec(), {})
+        self.storage = PenstockStorages()(make_spec(), KEYS)
 
     def checkpoint(self, number: int) -> Manifest:
         made = manifest(number, self.recovery.epoch)
@@ -146,7 +148,7 @@ def test_who_does_not_lead_changes_nothing_and_stops_in_the_middle(stage: Stage)
         if allowed < 0:
             raise NotLeader("another leads")
 
-    storage = PenstockStorages(fence=fence)(make_spec(), {})
+    storage = PenstockStorages(fence=fence)(make_spec(), KEYS)
     with pytest.raises(NotLeader):
         asyncio.run(storage.dispose_job(stage.root, JOB))
     assert 0 < len(list(stage.job.list_objects())) < objects, "the lease was lost while it deleted"

@@ -133,13 +133,14 @@ def failed_action(ctx: Context, *names: str) -> ActionResult | None:
     return last if last is not None and not last.ok and last.action in names else None
 
 
-REFUSALS = frozenset({"InvalidObject", "Denied", "QuotaExceeded"})
-"""Codes of actions that the API server has refused for what they ask: they fail again until something is changed."""
+REFUSALS = frozenset({"InvalidObject", "Denied", "QuotaExceeded", "NameTaken"})
+"""Codes of actions that cannot be done for what they ask: they fail again until something is changed."""
 
 REMEDIES = {
     "Denied": "The cluster refuses it: look at quota, admission policies and the operator's RBAC",
     "QuotaExceeded": QUOTA_REMEDY,
     "InvalidObject": "The API server rejects an object made from the spec: correct the field it names (podTemplate, resources, ingress, …)",
+    "NameTaken": "It is waited for; if it stays, remove or rename it, or give the FlinkJob another name",
     "KubernetesUnavailable": "It is tried again",
 }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.api.pod_template import MAIN_CONTAINER
 from penstock_operator.api.types import format_time
 from penstock_operator.ports import Ports
@@ -93,7 +94,7 @@ class World:
             self.cluster,
             lambda namespace, name, token: FakeEngineClient(self, name),
             self.storage,
-            settings=settings or Settings(),
+            settings=settings or Settings(own_identity=OwnIdentity(locations=("s3://bucket",))),
             now=self.now,
             monotonic=lambda: (self.time - START).total_seconds(),
         )
