@@ -69,7 +69,7 @@ async def no_pods(site: Site) -> bool:
 
 
 async def nothing_left(site: Site) -> bool:
-    kinds = "deploy,rs,pods,svc,cm,secret,sa,role,rolebinding,pdb,netpol,controllerrevisions"
+    kinds = "deploy,rs,pods,svc,cm,secret,sa,pdb,netpol,controllerrevisions"
     names = site.kubectl("get", kinds, "-l", "penstock.dev/job=weather", "-o", "name")
     return names.strip() == ""
 

@@ -77,6 +77,7 @@ class Site:
             "PENSTOCK_PORT": str(port),
             "PENSTOCK_REST_URL": f"http://127.0.0.1:{self.rest_port}/{{namespace}}/{{name}}",
             "PENSTOCK_WATCH_INTERVAL": "5s",
+            "PENSTOCK_STORAGE_LOCATIONS": f"file://{self.folder}",
             **env,
         }
         log = (self.folder / f"operator-{number}.log").open("wb")
