@@ -31,7 +31,7 @@ FLOWS: dict[str, tuple[StepName, ...]] = {
     "Redeploy": ("Verify", "Check", "Teardown", "Start", "Watch"),
     "Suspend": ("Stop", "Seal", "Teardown"),
     "Resume": ("Verify", "Check", "Start", "Watch"),
-    "Rollback": ("Teardown", "Start", "Watch"),
+    "Rollback": ("Teardown", "Check", "Start", "Watch"),
     "Recover": ("Seal", "Teardown", "Start", "Watch"),
     "Rescale": ("AddWorkers", "Rescale", "RemoveWorkers"),
     "Delete": ("Stop", "Seal", "Teardown", "Dispose"),

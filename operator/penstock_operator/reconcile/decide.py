@@ -164,7 +164,7 @@ def _out_of_date(ctx: Context) -> bool:
         return early and spec.job.state == "running"
     if op.kind in ("Recover", "Rollback", "Delete"):
         moved = spec.job.state == "suspended" or _restart_wanted(ctx)
-        return op.step == "Watch" and moved and not is_rejected(ctx)
+        return moved and (op.step == "Check" or (op.step == "Watch" and not is_rejected(ctx)))
     if not (early or op.step == "Watch"):
         return False
     return spec.job.state == "suspended" or _target_moved(ctx)

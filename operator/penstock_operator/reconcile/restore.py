@@ -1,18 +1,28 @@
-"""Where the next incarnation of a job gets its state from, for every path that starts a job.
+"""Where the next incarnation of a job gets its state from: the one function that every start passes (`origin`).
 
-The invariant: *a stateful job is never started empty by accident.* Empty is right only if the user said `stateless`,
-or if the job has never completed a checkpoint and was started empty in the first place. "No checkpoint yet" and
-"the checkpoint is lost" are different facts, and "storage does not answer" is a third.
+Sinks commit with checkpoints. So what a job has committed ends where the newest checkpoint of its last incarnation is, and
+whoever starts the job from anywhere before that repeats output. Two invariants: *a stateful job is never started empty by
+accident*, and *never from behind its committed end, unless a person names the place*. "No checkpoint yet" and "the
+checkpoint is lost" are different facts, and "storage does not answer" is a third: unknown is never absent.
 
-    1. a restore point that was pinned when the job was stopped (suspend, upgrade)         → that
-    2. storage does not answer                                                             → wait
-    3. the newest checkpoint of the incarnation, complete                                  → that
-    4. the newest one is torn, an older one is whole                                       → blocked: a person decides,
-       since sinks have committed what came between the two
-    5. none, but one was seen before                                                       → blocked: a person decides
-    6. none, and none was ever seen                                                        → what it started from itself
+    what starts                      the incarnation before it                      it starts from
+    ───────────────────────────────  ─────────────────────────────────────────────  ─────────────────────────────────────
+    Redeploy                         whatever it has done                           what the person has named
+    with upgradeMode stateless       whatever it has done                           empty state, as the person has said
+    Deploy, Resume                   none, or stopped and settled before            what is pinned
+    Upgrade, Recover, Suspend,       storage does not answer                        wait
+    Rollback                         its newest checkpoint, complete                that, or the savepoint that ended it,
+                                                                                    whichever is later
+                                     the newest one is torn                         blocked: a person decides, since sinks
+                                                                                    have committed what came after an
+                                                                                    older one; unless the savepoint that
+                                                                                    ended it is later and whole
+                                     none, but one was seen before                  blocked: a person decides
+                                     none, and none was ever seen                   what is pinned, or what it started from
 
-The checkpoints are read from storage, never asked of the engine: a job that is failing or gone is no obstacle.
+It is asked when nothing can write any more: the pods are gone and the incarnation is fenced off. A rollback that has to go on
+from a checkpoint of the revision that failed proves first that the old graph takes it (`steps.prove`). The checkpoints
+are read from storage, never asked of the engine: a job that is failing or gone is no obstacle.
 """
 
 from __future__ import annotations
@@ -39,6 +49,8 @@ class Lost:
     """There was state and it cannot be found; only a person can decide to go on without it."""
 
     message: str
+    checkpoint_id: int | None = None
+    """Of the newest checkpoint, if that is there and torn."""
 
 
 _BY_HAND = "Restore the files, or set job.initialSavepointPath to a snapshot and change job.savepointRedeployNonce"
@@ -53,7 +65,8 @@ def incarnation_restore(running: Running, storage: Storage) -> Choice:
     newest = storage.newest
     if newest is not None and newest.torn:
         other = f"The next older one is {newest.older}; what came after it would be repeated. " if newest.older else ""
-        return Lost(f"the newest checkpoint cannot be used: {newest.torn}. {other}{_BY_HAND}")
+        text = f"the newest checkpoint cannot be used: {newest.torn}. {other}{_BY_HAND}"
+        return Lost(text, newest.checkpoint_id)
     if newest is not None and newest.job_id in (None, running.job_id):
         return Restore(
             kind="Checkpoint",
@@ -75,6 +88,35 @@ def incarnation_restore(running: Running, storage: Storage) -> Choice:
 def from_savepoint(path: str, reason: str, checkpoint_id: int | None = None) -> Restore:
     """A restore point that was named or made as a savepoint."""
     return Restore(kind="Savepoint", path=path, checkpoint_id=checkpoint_id, reason=reason)
+
+
+def origin(pinned: Restore | None, *, named: bool, own: bool, running: Running | None, storage: Storage) -> Choice:
+    """What an operation starts its incarnation from; see the table.
+
+    Args:
+        pinned: what was settled on before the pods were stopped.
+        named: a person has named the place, or that there is none.
+        own: `pinned` is the savepoint that ended `running`, and shares its numbers.
+        running: the incarnation that has just been stopped.
+        storage: what was read after it was fenced off.
+    """
+    if pinned is not None and (named or running is None):
+        return pinned
+    if running is None:
+        return Lost(f"nothing says where the job is to start from. {_BY_HAND}")
+    end = incarnation_restore(running, storage)
+    if pinned is None or isinstance(end, Unknown):
+        return end
+    if isinstance(end, Lost):
+        return pinned if own and _reaches(pinned, end.checkpoint_id) else end
+    if end.kind != "Checkpoint" or end.path == running.restored_from.path:
+        return pinned
+    return pinned if own and _reaches(pinned, end.checkpoint_id) else end
+
+
+def _reaches(savepoint: Restore, checkpoint: int | None) -> bool:
+    """The savepoint that ended an incarnation is not before a checkpoint of it; with no number to compare it is the end."""
+    return checkpoint is None or savepoint.checkpoint_id is None or savepoint.checkpoint_id >= checkpoint
 
 
 FRESH_BY_WISH = Restore(kind="Fresh", reason="upgradeMode is stateless")

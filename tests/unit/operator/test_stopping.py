@@ -9,8 +9,7 @@ import pytest
 
 from penstock_operator.api.status import Restore
 from penstock_operator.reconcile.observation import Observation, Storage
-from penstock_operator.reconcile.restore import Choice, Lost, Unknown, incarnation_restore
-from penstock_operator.reconcile.steps.stop import _newer
+from penstock_operator.reconcile.restore import Choice, Lost, Unknown, incarnation_restore, origin
 from penstock_operator.reconcile.stopping import AtOnce, Blocked, Stop, Wait, WithSavepoint, choose_stop
 from tests.unit.operator.facts import (
     CHK,
@@ -188,20 +187,51 @@ def restore(kind: Any, path: str, number: int | None) -> Restore:
     return Restore(kind=kind, path=path, checkpoint_id=number)
 
 
+TORN = chk(checkpoint_id=10, torn="files are missing", older="chk-8")
+
+
 @pytest.mark.parametrize(
-    ("pinned", "newest", "own", "wins"),
+    ("pinned", "own", "seen", "expected"),
     [
-        (restore("Savepoint", "sp", 9), restore("Checkpoint", "chk", 8), True, "sp"),
-        (restore("Savepoint", "sp", 9), restore("Checkpoint", "chk", 9), True, "sp"),
-        (restore("Savepoint", "sp", 9), restore("Checkpoint", "chk", 10), True, "chk"),
-        (restore("Savepoint", "sp", None), restore("Checkpoint", "chk", 10), True, "sp"),
-        (restore("Savepoint", "foreign", 90), restore("Checkpoint", "chk", 1), False, "chk"),
-        (restore("Checkpoint", "chk-1", 1), restore("Checkpoint", "chk-2", 2), False, "chk-2"),
-        (restore("Savepoint", "sp", 9), Lost("gone"), True, "sp"),
-        (restore("Savepoint", "sp", 9), restore("Fresh", "x", None), True, "sp"),
+        (restore("Savepoint", "sp", 9), True, chk(path="chk", checkpoint_id=8), "sp"),
+        (restore("Savepoint", "sp", 9), True, chk(path="chk", checkpoint_id=9), "sp"),
+        (restore("Savepoint", "sp", 9), True, chk(path="chk", checkpoint_id=10), "chk"),
+        (restore("Savepoint", "sp", None), True, chk(path="chk", checkpoint_id=10), "sp"),
+        (restore("Savepoint", "foreign", 90), False, chk(path="chk", checkpoint_id=1), "chk"),
+        (restore("Checkpoint", "chk-1", 1), False, chk(path="chk-2", checkpoint_id=2), "chk-2"),
+        (restore("Savepoint", "sp", 9), True, None, "sp"),
+        (restore("Savepoint", "before", 9), False, None, Lost),
+        (restore("Checkpoint", "chk-8", 8), False, TORN, Lost),
+        (restore("Savepoint", "sp", 9), True, TORN, Lost),
+        (restore("Savepoint", "sp", 10), True, TORN, "sp"),
+        (None, False, TORN, Lost),
+        (None, False, chk(path="chk", checkpoint_id=3), "chk"),
     ],
 )
-def test_the_later_of_savepoint_and_checkpoint_wins(pinned: Restore, newest: Choice, own: bool, wins: str) -> None:
-    found = _newer(pinned, newest, own=own)
-    assert found is not None
-    assert found.path == wins
+@pytest.mark.parametrize("named", [False, True])
+def test_no_start_goes_behind_the_committed_end_unless_a_person_names_the_place(
+    pinned: Restore | None, own: bool, seen: Any, expected: Any, named: bool
+) -> None:
+    found = origin(pinned, named=named, own=own, running=make_running(), storage=stored(seen))
+    if named and pinned is not None:
+        assert found == pinned
+    elif isinstance(expected, str):
+        assert isinstance(found, Restore)
+        assert found.path == expected
+    else:
+        assert isinstance(found, expected)
+
+
+@pytest.mark.parametrize("storage", [Storage(), Storage(asked=True, error="away")])
+@pytest.mark.parametrize("own", [False, True])
+def test_storage_that_has_not_answered_is_waited_for(storage: Storage, own: bool) -> None:
+    pinned = restore("Savepoint", "sp", 9)
+    assert isinstance(origin(pinned, named=False, own=own, running=make_running(), storage=storage), Unknown)
+
+
+def test_an_incarnation_without_a_checkpoint_leaves_what_is_pinned() -> None:
+    running = make_running(had_checkpoint=False)
+    pinned = restore("Savepoint", "sp", 9)
+    assert origin(pinned, named=False, own=False, running=running, storage=stored(None)) == pinned
+    assert origin(pinned, named=False, own=False, running=None, storage=Storage()) == pinned
+    assert isinstance(origin(None, named=True, own=False, running=None, storage=Storage()), Lost)

@@ -18,6 +18,7 @@ from penstock_operator.reconcile.steps.shared import (
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.api.status import Operation
     from penstock_operator.reconcile.context import Context
     from penstock_operator.reconcile.observation import CheckPod, LeavingCheck
     from penstock_operator.reconcile.plan import Decision
@@ -33,7 +34,7 @@ _UNTIL_STARTED = frozenset({"ImagePullFailed", "ContainerConfigError"})
 """What keeps a check from starting; told, from pod to pod, until one starts."""
 _MOST_NAMED = 3
 """Places that an event names."""
-_UNTIL_JUDGED = frozenset({"StorageUnavailable", "CheckInterrupted"})
+_UNTIL_JUDGED = frozenset({"StorageUnavailable", "CheckInterrupted", "RollbackBlocked"})
 """Why a check is made again; told until it has ended."""
 
 
@@ -61,11 +62,13 @@ def check(ctx: Context) -> Decision:
     if spec is None:
         return ctx.wait(f"revision {op.target_revision} is not stored yet")
     proven = op.kind != "Redeploy" and op.target_revision == ctx.status.stable_revision
-    if proven:
+    if _goes_back_with_new_state(op):
+        pass
+    elif proven:
         return ctx.advance()
-    if not op.accepted:
+    elif not op.accepted:
         return _try_objects(ctx, spec)
-    if not spec.upgrade.check:
+    elif not spec.upgrade.check:
         return ctx.advance()
     pod = ctx.seen.check
     if pod is None:
@@ -73,6 +76,31 @@ def check(ctx: Context) -> Decision:
     if pod.operation != op.id:
         return ctx.act(DeleteCheck(pod.name))
     return _judge(ctx, pod)
+
+
+def _goes_back_with_new_state(op: Operation) -> bool:
+    """A rollback to a proven revision, from a checkpoint of the one that failed, which nobody has shown it yet."""
+    before = op.fallback_restore.path if op.fallback_restore is not None else None
+    return op.kind == "Rollback" and op.restore is not None and op.restore.path != before
+
+
+def _rollback_blocked(ctx: Context, pod: CheckPod, why: str) -> Decision:
+    """What the failed revision has committed cannot be taken over, and going behind it repeats output: a person decides."""
+    op = ctx.op
+    start = op.restore.path if op.restore is not None else None
+    before = op.fallback_restore.path if op.fallback_restore is not None else None
+    repeat = (
+        f"set job.initialSavepointPath to {before} and change job.savepointRedeployNonce, with the old program in the spec"
+        if before
+        else "start anew from empty state (job.upgradeMode stateless)"
+    )
+    text = (
+        f"the revision that failed has completed checkpoints, so its output up to {start} is committed, and "
+        f"{op.target_revision} does not take that state: {why}. Nothing runs and nothing is thrown away. Either stay: edit the "
+        f"spec so that it takes that state (or change job.restartNonce), and nothing is repeated. Or go back: {repeat}; output "
+        "since then comes again"
+    )
+    return _check_again(ctx, pod, "RollbackBlocked", text)
 
 
 def _try_objects(ctx: Context, spec: FlinkJobSpec) -> Decision:
@@ -141,6 +169,9 @@ def _judge(ctx: Context, pod: CheckPod) -> Decision:
         return _check_again(ctx, pod, "StorageUnavailable", f"{found}. {_ACCESS}")
     if pod.state == "Interrupted":
         return _check_again(ctx, pod, *_interrupted(ctx, pod))
+    if _goes_back_with_new_state(ctx.op) and pod.state in ("Refused", "Crashed", "Overdue"):
+        said = "; ".join(str(p) for p in pod.problems) or pod.output or "penstock check gave no verdict"
+        return _rollback_blocked(ctx, pod, said)
     if pod.state == "Refused":
         found = "; ".join(str(p) for p in pod.problems) or "penstock check gave no reason"
         named = _state_was_named(ctx) and any(p.code in _OF_THE_STATE for p in pod.problems)

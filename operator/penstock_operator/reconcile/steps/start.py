@@ -2,7 +2,9 @@
 
 An incarnation is *stable* when it is RUNNING and has completed a checkpoint of its own. Until then nothing it wrote
 is committed (sinks commit with checkpoints), so that going back to the state before it repeats nothing and loses
-nothing. RUNNING alone proves little: a job that cannot write its state runs as well.
+nothing. RUNNING alone proves little: a job that cannot write its state runs as well. Whether it has completed one is not
+always known here (its master does not answer, it completes one while its pods go): a rollback stops it, fences it
+off, and then asks storage what it starts from (`reconcile.restore`).
 """
 
 from __future__ import annotations
@@ -277,12 +279,14 @@ def _roll_back(ctx: Context, why: str) -> Decision:
         )
     ctx = ctx.failed("NotStable", why).end("Failed", why).with_status(rejected=rejected)
     source = op.fallback_restore.path if op.fallback_restore and op.fallback_restore.path else "empty state"
-    reason = f"{op.target_revision} is given up ({why}); back to {op.fallback_revision} from {source}"
+    where = f"{source}, or from a checkpoint that {op.target_revision} may have completed"
+    reason = f"{op.target_revision} is given up ({why}); back to {op.fallback_revision} from {where}"
     ctx = ctx.begin(
         "Rollback",
         reason,
         target_revision=op.fallback_revision,
         target_parallelism=op.fallback_parallelism,
         restore=op.fallback_restore,
+        take_newest=True,
     )
     return ctx.done()

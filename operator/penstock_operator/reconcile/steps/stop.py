@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock_operator.api.status import Checkpoint, Restore
 from penstock_operator.reconcile.ending import end_deadline, end_overdue
 from penstock_operator.reconcile.plan import FenceIncarnation, ForceDelete, ScaleDown, StopWithSavepoint
-from penstock_operator.reconcile.restore import Lost, Unknown, from_savepoint, incarnation_restore
+from penstock_operator.reconcile.restore import Lost, Unknown, from_savepoint, incarnation_restore, origin
 from penstock_operator.reconcile.steps.prove import storage_silent
 from penstock_operator.reconcile.steps.shared import effective_spec, explain, failed_action
 from penstock_operator.reconcile.stopping import AtOnce, Blocked, Wait, choose_stop
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.context import Context
     from penstock_operator.reconcile.observation import StoredSnapshot
     from penstock_operator.reconcile.plan import Decision
-    from penstock_operator.reconcile.restore import Choice
 
 
 def stop(ctx: Context) -> Decision:
@@ -229,21 +228,21 @@ def _fence(ctx: Context, job_id: str) -> Decision:
 
 def _settle(ctx: Context) -> Decision:
     """The pods are gone, nothing can write any more: fix what the successor and a rollback start from."""
-    op, running = ctx.op, ctx.status.running
-    newest: Choice | None = None
-    if running is not None and op.kind not in ("Rollback", "Delete"):
-        newest = incarnation_restore(running, ctx.seen.storage)
-        if isinstance(newest, Unknown):
-            return storage_silent(ctx, "reading the newest checkpoint")
-    if op.take_newest:
-        own = _made_by_this_stop(op)
-        before_it = own and running is not None and _started_from(newest, running.restored_from)
-        restore = _newer(op.restore, None if before_it else newest, own=own)
-        if restore is None:
-            return ctx.wait(newest.message if isinstance(newest, Lost) else "", blocked="StateLost")
-        ctx = ctx.with_op(restore=restore, fallback_restore=restore).with_status(next_restore=restore)
-    elif isinstance(newest, Restore):
-        ctx = ctx.with_op(fallback_restore=newest)
+    op, running, storage = ctx.op, ctx.status.running, ctx.seen.storage
+    if op.kind == "Delete":
+        return ctx.advance()
+    end = incarnation_restore(running, storage) if running is not None else None
+    if isinstance(end, Unknown):
+        return storage_silent(ctx, "reading the newest checkpoint")
+    start = origin(op.restore, named=not op.take_newest, own=_made_by_this_stop(op), running=running, storage=storage)
+    if isinstance(start, Unknown | Lost):
+        return ctx.wait(start.message, blocked="StateLost", after=ctx.settings.backoff_first)
+    if op.kind == "Rollback":
+        ctx = ctx.with_op(restore=start, fallback_restore=op.restore).with_status(next_restore=start)
+    elif op.take_newest:
+        ctx = ctx.with_op(restore=start, fallback_restore=start).with_status(next_restore=start)
+    elif isinstance(end, Restore):
+        ctx = ctx.with_op(fallback_restore=end)
     if op.kind == "Suspend" or (op.kind in ("Upgrade", "Recover") and _suspension_wanted(ctx)):
         return _suspended(ctx)
     return ctx.advance()
@@ -257,26 +256,6 @@ def _made_by_this_stop(op: Operation) -> bool:
     """The restore point is the savepoint of the incarnation that was stopped, and counts like its checkpoints."""
     path = op.restore.path if op.restore else None
     return bool(path and op.target_directory and path.startswith(f"{op.target_directory}/"))
-
-
-def _started_from(newest: Choice | None, source: Restore) -> bool:
-    """The incarnation has no checkpoint, so that what it started from stands for its newest one."""
-    return isinstance(newest, Restore) and newest.path == source.path
-
-
-def _newer(pinned: Restore | None, newest: Choice | None, *, own: bool) -> Restore | None:
-    """Of the restore point and the incarnation's newest checkpoint the later one.
-
-    Checkpoints and savepoints of one incarnation share their numbers; those of different ones have nothing in common,
-    and any checkpoint of the stopped incarnation is later than what it started from.
-    """
-    if not isinstance(newest, Restore) or newest.kind != "Checkpoint":
-        return pinned
-    if not own or pinned is None:
-        return newest
-    if pinned.checkpoint_id is None or newest.checkpoint_id is None:
-        return pinned
-    return newest if newest.checkpoint_id > pinned.checkpoint_id else pinned
 
 
 def _suspended(ctx: Context) -> Decision:

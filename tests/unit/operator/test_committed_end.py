@@ -1,0 +1,267 @@
+"""No start ever goes back behind what has been committed, unless a person says so; what is not known is never taken for absent."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.operator.world import Image, World, flinkjob
+from tests.unit.operator.world.scenario import at, running
+from tests.unit.operator.world.storage import Stored
+from tests.unit.operator.world.world import NAME
+
+if TYPE_CHECKING:
+    pass
+
+NEW = "job:2"
+REFUSES = Image(
+    check={"ok": False, "problems": [{"code": "RESTORE_REFUSED", "message": "uid 'new' has no operator", "remedy": ""}]}
+)
+
+
+async def upgraded(world: World, image: Image) -> None:
+    """A job that has run for a while, and an upgrade of it under way."""
+    world.images[NEW] = image
+    manifest = flinkjob()
+    manifest["spec"]["rollback"] = {"after": "40s"}
+    world.apply(manifest)
+    await world.until(lambda: running(world))
+    await world.run(30)
+    world.edit(image=NEW)
+
+
+def exactly_once(world: World) -> None:
+    assert not world.sink.lost, world.describe()
+    assert not world.sink.repeated, world.describe()
+    assert len(world.sink.empty_starts) == 1
+    assert not world.two_masters
+
+
+def checkpoints_of_the_failed(world: World) -> list[Stored]:
+    job_id = world.status()["running"]["jobId"]
+    return world.storage.of_job(job_id)
+
+
+def rest_away(world: World) -> None:
+    world.rest_down = True
+
+
+def nothing_answers(world: World) -> None:
+    world.rest_down, world.storage.down = True, "storage: connection refused"
+
+
+def all_is_back(world: World) -> None:
+    world.rest_down, world.storage.down = False, ""
+
+
+async def fails_unseen(world: World) -> None:
+    """Its master does not answer from its start on until it has completed checkpoints and failed."""
+    await world.until(lambda: at("Watch")(world))
+    rest_away(world)
+    await world.until(lambda: any(job.state == "FAILED" for job in world.jobs.values()))
+    all_is_back(world)
+
+
+def rolled_back(world: World) -> bool:
+    done = [h for h in world.status().get("history", ()) if h["kind"] == "Rollback" and h["outcome"] == "Succeeded"]
+    return bool(done) and "operation" not in world.status() and world.status()["running"]["image"] == "job:1"
+
+
+def test_a_first_checkpoint_two_seconds_before_the_failure_is_where_the_rollback_goes_on() -> None:
+    async def scenario() -> None:
+        world = World()
+        await upgraded(world, Image(fails_after=12))
+        await fails_unseen(world)
+        await world.until(lambda: rolled_back(world))
+        assert world.status()["running"]["restoredFrom"]["kind"] == "Checkpoint"
+        exactly_once(world)
+
+    asyncio.run(scenario())
+
+
+def test_with_rest_away_storage_is_asked() -> None:
+    async def scenario() -> None:
+        world = World()
+        await upgraded(world, Image())
+        await world.until(lambda: at("Watch")(world))
+        rest_away(world)
+        await world.until(lambda: at("Teardown")(world), within=200)
+        all_is_back(world)
+        await world.until(lambda: rolled_back(world))
+        exactly_once(world)
+
+    asyncio.run(scenario())
+
+
+def test_with_everything_silent_it_is_waited_for() -> None:
+    async def scenario() -> None:
+        world = World()
+        await upgraded(world, Image())
+        await world.until(lambda: at("Watch")(world))
+        nothing_answers(world)
+        await world.until(lambda: at("Teardown")(world), within=200)
+        await world.run(300)
+        assert world.condition("Stalled")["reason"] == "StorageUnavailable"
+        assert not world.cluster.select("Pod", None, {"penstock.dev/role": "master"})
+        all_is_back(world)
+        await world.until(lambda: rolled_back(world))
+        exactly_once(world)
+
+    asyncio.run(scenario())
+
+
+def test_a_first_checkpoint_while_the_pods_go_counts() -> None:
+    """Decided without one; the node of the master is cut off, and it completes one where nobody sees it."""
+
+    async def scenario() -> None:
+        world = World()
+        await upgraded(world, Image(checkpoints=False))
+        await world.until(lambda: at("Watch")(world))
+        await world.until(lambda: at("Teardown")(world), within=200)
+        job_id = world.status()["operation"].get("jobId") or world.status()["running"]["jobId"]
+        position = max(world.sink.ends[NAME], 1)
+        path = f"{world.storage.root}/{job_id}/chk-1"
+        world.storage.put(Stored(path, 1, job_id, position + 50, world.now()))
+        world.sink.commit(NAME, position, position + 50)
+        await world.until(lambda: rolled_back(world))
+        assert world.status()["running"]["restoredFrom"]["path"] == path
+        exactly_once(world)
+
+    asyncio.run(scenario())
+
+
+def test_without_a_checkpoint_of_the_failed_revision_the_savepoint_it_is() -> None:
+    async def scenario() -> None:
+        world = World()
+        await upgraded(world, Image(checkpoints=False))
+        await world.until(lambda: rolled_back(world))
+        assert world.status()["running"]["restoredFrom"]["path"] == world.savepoints[0]
+        exactly_once(world)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("check", [True, False], ids=["with-checks", "with-checks-switched-off"])
+def test_a_graph_that_does_not_take_the_state_blocks_the_rollback(check: bool) -> None:
+    async def scenario() -> None:
+        world = World()
+        await blocked(world, check=check)
+        stalled = world.condition("Stalled")
+        assert checkpoints_of_the_failed(world)[-1].path in stalled["message"]
+        assert "uid 'new' has no operator" in stalled["message"]
+        assert world.savepoints[0] in stalled["message"]
+        assert "job.savepointRedeployNonce" in stalled["message"]
+        assert [reason for reason, _ in world.events()].count("RollbackBlocked") == 1
+        exactly_once(world)
+
+    asyncio.run(scenario())
+
+
+async def blocked(world: World, *, check: bool = True) -> None:
+    await upgraded(world, Image(fails_after=12))
+    world.edit(upgrade={"check": check})
+    world.images["job:1"] = REFUSES
+    await fails_unseen(world)
+    await world.until(lambda: world.condition("Stalled").get("reason") == "RollbackBlocked", within=200)
+    await world.run(120)
+    assert world.condition("Stalled")["reason"] == "RollbackBlocked"
+    assert not world.cluster.select("Pod", None, {"penstock.dev/role": "master"})
+
+
+def test_then_a_person_may_mend_the_program_and_nothing_is_repeated() -> None:
+    async def scenario() -> None:
+        world = World()
+        await blocked(world)
+        world.edit(image="job:3")
+        await world.until(lambda: running(world, image="job:3"))
+        exactly_once(world)
+
+    asyncio.run(scenario())
+
+
+def test_or_go_back_to_the_savepoint_and_repeat() -> None:
+    async def scenario() -> None:
+        world = World()
+        await blocked(world)
+        world.images["job:1"] = Image()
+        world.edit(image="job:1", job={"initialSavepointPath": world.savepoints[0], "savepointRedeployNonce": 1})
+        await world.until(lambda: running(world, image="job:1"))
+        assert world.sink.repeated
+        assert not world.sink.lost
+        assert world.status()["running"]["restoredFrom"]["path"] == world.savepoints[0]
+
+    asyncio.run(scenario())
+
+
+def test_or_suspend_it_where_it_is() -> None:
+    async def scenario() -> None:
+        world = World()
+        await blocked(world)
+        newest = checkpoints_of_the_failed(world)[-1].path
+        world.edit(job={"state": "suspended"})
+        await world.until(lambda: world.status().get("phase") == "Suspended")
+        assert world.status()["nextRestore"]["path"] == newest
+        exactly_once(world)
+
+    asyncio.run(scenario())
+
+
+def test_checkpoints_of_the_failed_revision_that_are_gone_block_the_rollback() -> None:
+    async def scenario() -> None:
+        world = World()
+        await upgraded(world, Image(fails_after=25))
+        await world.until(lambda: at("Watch")(world))
+        rest_away(world)
+        await world.until(lambda: bool(checkpoints_of_the_failed(world)))
+        await world.run(20)
+        for stored in checkpoints_of_the_failed(world):
+            del world.storage.found[stored.path]
+        all_is_back(world)
+        await world.until(lambda: world.condition("Stalled").get("reason") == "StateLost", within=300)
+        assert not world.sink.repeated
+
+    asyncio.run(scenario())
+
+
+def test_a_torn_newest_checkpoint_is_never_replaced_by_an_older_one_without_a_word() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(flinkjob(upgradeMode="last-state"))
+        await world.until(lambda: running(world))
+        await world.run(30)
+        world.edit(image=NEW)
+        await world.until(lambda: at("Teardown")(world), within=600)
+        job_id = world.status()["running"]["jobId"]
+        newest = world.storage.of_job(job_id)[-1]
+        path = f"{world.storage.root}/{job_id}/chk-{newest.id + 1}"
+        world.storage.put(Stored(path, newest.id + 1, job_id, newest.position + 50, world.now()))
+        world.sink.commit(NAME, newest.position, newest.position + 50)
+        world.storage.torn.add(path)
+        await world.until(lambda: world.condition("Stalled").get("reason") == "StateLost", within=200)
+        assert path in world.condition("Stalled")["message"]
+        assert "would be repeated" in world.condition("Stalled")["message"]
+        assert "StateLost" in [reason for reason, _ in world.events()]
+        world.storage.torn.clear()
+        await world.until(lambda: running(world, image=NEW))
+        exactly_once(world)
+
+    asyncio.run(scenario())
+
+
+def test_a_torn_checkpoint_older_than_the_savepoint_harms_nobody() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        await world.run(30)
+        world.edit(image=NEW)
+        await world.until(lambda: at("Seal")(world), within=100)
+        for stored in world.storage.of_job(world.status()["running"]["jobId"]):
+            if stored.id < max(s.id for s in world.storage.found.values()):
+                world.storage.torn.add(stored.path)
+        await world.until(lambda: running(world, image=NEW))
+        exactly_once(world)
+
+    asyncio.run(scenario())
