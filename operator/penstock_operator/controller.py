@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from penstock_operator.errors import KubeError, NotLeader
 from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT
 from penstock_operator.reconcile.loop import JobLoop
+from penstock_operator.snapshot.decide import is_settled
 from penstock_operator.snapshot.loop import SnapshotLoop
 
 if TYPE_CHECKING:
@@ -43,8 +44,12 @@ STUCK = 600.0
 class Loop(Protocol):
     """Reconciles one object."""
 
+    @property
+    def job(self) -> str | None:
+        """The FlinkJob it belongs to, as far as that is known."""
+
     async def reconcile(self) -> timedelta | None:
-        """The time until the next look, or None if the object is gone."""
+        """The time until the next look, or None if nothing is to be done any more, whatever happens elsewhere."""
 
     def look_closer(self) -> None:
         """Something that is looked at only now and then has changed: look at everything next time."""
@@ -83,10 +88,10 @@ class Controller:
             runner.loop.look_closer()
         runner.wake.set()
 
-    def wake_snapshots(self, namespace: str) -> None:
-        """A FlinkJob changed: its snapshots may have waited for that."""
-        for kind, space, name in list(self._runners):
-            if kind == "FlinkSnapshot" and space == namespace:
+    def wake_snapshots(self, namespace: str, job: str) -> None:
+        """A FlinkJob changed: those of its snapshots that are not at their end may have waited for that."""
+        for (kind, space, name), runner in list(self._runners.items()):
+            if kind == "FlinkSnapshot" and space == namespace and runner.loop.job in (job, None):
                 self.wake(kind, space, name)
 
     async def resync(self) -> None:
@@ -96,6 +101,8 @@ class Controller:
                 for manifest in await self._ports.cluster.list(kind, namespace):
                     meta = manifest["metadata"]
                     key: tuple[ObjectKind, str, str] = (kind_name, meta["namespace"], meta["name"])  # type: ignore[assignment]
+                    if kind is FLINKSNAPSHOT and is_settled(manifest):
+                        continue
                     runner = self._runners.get(key)
                     generation = int(meta.get("generation", 1))
                     if runner is None or runner.generation != generation or "deletionTimestamp" in meta:

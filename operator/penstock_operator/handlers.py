@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import kopf
 
 from penstock_operator.resources.names import JOB
+from penstock_operator.snapshot.decide import is_settled
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,10 +39,11 @@ def build_registry(controller: Controller, credentials: Credentials) -> kopf.Ope
 
     async def on_flinkjob(namespace: str | None, name: str | None, **_: Any) -> None:
         controller.wake("FlinkJob", namespace or "", name or "")
-        controller.wake_snapshots(namespace or "")
+        controller.wake_snapshots(namespace or "", name or "")
 
-    async def on_flinksnapshot(namespace: str | None, name: str | None, labels: Any, **_: Any) -> None:
-        controller.wake("FlinkSnapshot", namespace or "", name or "")
+    async def on_flinksnapshot(namespace: str | None, name: str | None, labels: Any, body: Any, **_: Any) -> None:
+        if not is_settled(body):
+            controller.wake("FlinkSnapshot", namespace or "", name or "")
         if JOB in labels:
             controller.wake("FlinkJob", namespace or "", labels[JOB])
 

@@ -81,6 +81,11 @@ class JobLoop:
         self.memory = Memory()
         self._uid: str | None = None
 
+    @property
+    def job(self) -> str:
+        """Itself."""
+        return self.name
+
     async def reconcile(self) -> timedelta | None:
         """Take steps until there is nothing to do; the time until the next look, or None if the object is gone."""
         pause: timedelta | None = self._ports.settings.progress

@@ -25,6 +25,7 @@ from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec, FlinkSnapshot
 from penstock_operator.api.status import Condition
 from penstock_operator.reconcile.observation import Engine, Storage
 from penstock_operator.reconcile.plan import Event
+from penstock_operator.resources.names import FINALIZER, JOB
 from penstock_operator.settings import Settings
 from penstock_operator.snapshot.access import accesses, has_known_maker, own_access
 
@@ -135,6 +136,20 @@ class SnapshotDecision:
     action: SnapshotAction | None = None
     events: tuple[Event, ...] = ()
     requeue: timedelta | None = None
+
+
+def is_settled(manifest: Mapping[str, Any]) -> bool:
+    """Whether nothing is to be done for it any more until somebody deletes it, whatever becomes of its FlinkJob.
+
+    Said of the raw object, so that hundreds of them cost nothing: no task, no read. The conditions must have been written for
+    this generation; a finalizer of ours must be there, since its deletion is still to be done.
+    """
+    meta, status = manifest.get("metadata", {}), manifest.get("status") or {}
+    written = status.get("observedGeneration") == meta.get("generation")
+    ends = {c.get("type"): c.get("status") for c in status.get("conditions") or ()}
+    told = ends.get("Ready" if status.get("state") == "Completed" else "Stalled") == "True"
+    kept = FINALIZER in (meta.get("finalizers") or ()) and JOB in (meta.get("labels") or {})
+    return status.get("state") in FINAL and written and told and kept and "deletionTimestamp" not in meta
 
 
 def decide(ctx: SnapshotContext) -> SnapshotDecision:

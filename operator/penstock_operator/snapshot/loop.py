@@ -34,7 +34,6 @@ from penstock_operator.resources.names import REVISION as REVISION_NAME
 from penstock_operator.resources.records import kube_event
 from penstock_operator.snapshot.decide import (
     DISPOSAL_TIMEOUT,
-    FINAL,
     Dispose,
     JobFacts,
     Protect,
@@ -43,6 +42,7 @@ from penstock_operator.snapshot.decide import (
     SnapshotContext,
     TakeSnapshot,
     decide,
+    is_settled,
     unreadable,
 )
 from penstock_operator.snapshot.files import dispose_files, read_files
@@ -92,9 +92,11 @@ class SnapshotLoop:
         self.namespace, self.name = namespace, name
         self._ports, self._watch, self._complain = ports, watch, complain
         self._memory = _Memory()
+        self.job: str | None = None
+        """The FlinkJob it is of, once that was read."""
 
     async def reconcile(self) -> timedelta | None:
-        """Take steps until there is nothing to do; the time until the next look, or None if the object is gone."""
+        """Take steps until there is nothing to do; the time until the next look, or None if the object is gone or settled."""
         for _ in range(STEPS_PER_PASS):
             try:
                 pause, again = await self._step()
@@ -109,8 +111,9 @@ class SnapshotLoop:
 
     async def _step(self) -> tuple[timedelta | None, bool]:
         manifest = await self._ports.cluster.get(FLINKSNAPSHOT, self.namespace, self.name)
-        if manifest is None:
+        if manifest is None or is_settled(manifest):
             return None, False
+        self.job = str(((manifest.get("spec") or {}).get("jobRef") or {}).get("name"))
         try:
             ctx = await self._context(manifest)
             decision = decide(ctx)
@@ -170,8 +173,6 @@ class SnapshotLoop:
             disposed=self._memory.disposed,
             settings=self._ports.settings,
         )
-        if ctx.status.state in FINAL and ctx.deleting_since is None:
-            return replace(ctx, job=await self._job(spec.job_ref.name, revisions=False))
         ctx = replace(ctx, job=await self._job(spec.job_ref.name))
         if ctx.protected and ctx.deleting_since is not None:
             ctx = replace(ctx, needed=await self._needed(spec.job_ref.name))
@@ -179,7 +180,7 @@ class SnapshotLoop:
         storage, opened = await read_files(ctx, self._ports)
         return replace(ctx, storage=storage, opened=opened)
 
-    async def _job(self, name: str, *, revisions: bool = True) -> JobFacts | None:
+    async def _job(self, name: str) -> JobFacts | None:
         manifest = await self._ports.cluster.get(FLINKJOB, self.namespace, name)
         if manifest is None:
             return None
@@ -188,7 +189,7 @@ class SnapshotLoop:
             spec = FlinkJobSpec.model_validate(manifest.get("spec") or {})
         except ValidationError:
             spec = None
-        meta, stored = manifest["metadata"], await self._revisions(name) if revisions else {}
+        meta, stored = manifest["metadata"], await self._revisions(name)
         return JobFacts(meta["uid"], spec, status, "deletionTimestamp" in meta, stored)
 
     async def _revisions(self, name: str) -> dict[str, FlinkJobSpec]:

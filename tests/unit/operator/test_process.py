@@ -258,3 +258,57 @@ def test_a_process_that_does_not_lead_any_more_stops() -> None:
         await control.controller.close()
 
     asyncio.run(scenario())
+
+
+def finished_snapshot(number: int, *, job: str = "weather") -> dict[str, Any]:
+    manifest = flinksnapshot(f"s-{number:03}", job=job)
+    manifest["metadata"] |= {
+        "finalizers": ["penstock.dev/finalizer"],
+        "labels": {"penstock.dev/job": job},
+        "generation": 1,
+    }
+    ready = {"type": "Ready", "status": "True", "reason": "Completed", "lastTransitionTime": "2026-01-01T12:00:00Z"}
+    path = f"s3://bucket/savepoints/savepoint-{number:03}"
+    return manifest | {
+        "status": {"observedGeneration": 1, "state": "Completed", "path": path, "conditions": [ready]},
+    }
+
+
+def test_finished_snapshots_cost_nothing() -> None:
+    """Neither a task, nor a read when their FlinkJob changes or everything is listed; but their deletion is seen to."""
+
+    async def scenario() -> None:
+        control = Control()
+        world = control.world
+        for number in range(400):
+            world.cluster.put(finished_snapshot(number))
+        world.apply(flinksnapshot("waiting"))
+        world.apply(flinksnapshot("of-another", job="other"))
+        reads: list[str] = []
+        real = world.cluster.get
+
+        async def counted(kind: Any, namespace: str, name: str) -> Any:
+            reads.append(f"{kind.name} {name}")
+            return await real(kind, namespace, name)
+
+        world.cluster.get = counted  # type: ignore[method-assign]
+        await control.controller.resync()
+        await asyncio.sleep(0.3)
+        assert control.controller.size == 2
+        reads.clear()
+        for _ in range(5):
+            control.controller.wake_snapshots("default", "weather")
+            await asyncio.sleep(0.25)
+        assert "FlinkSnapshot waiting" in reads
+        assert not [r for r in reads if r.startswith("FlinkSnapshot s-")]
+        assert reads.count("FlinkSnapshot of-another") <= 1
+        world.cluster.remove("FlinkSnapshot", "default", "s-007")
+        await control.controller.resync()
+        for _ in range(50):
+            if world.cluster.one("FlinkSnapshot", "s-007") is None:
+                break
+            await asyncio.sleep(0.1)
+        assert world.cluster.one("FlinkSnapshot", "s-007") is None
+        await control.controller.close()
+
+    asyncio.run(scenario())

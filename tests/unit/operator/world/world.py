@@ -175,7 +175,8 @@ class World:
             loop = self.loops[kind, name] = job if kind == "FlinkJob" else snapshot
         before, pause = self.cluster.version, timedelta(0)
         try:
-            pause = await loop.reconcile() or pause
+            found = await loop.reconcile()
+            pause = timedelta(days=1) if found is None else found
         except Killed:
             self.deaths += 1
             self.loops.clear()
