@@ -9,7 +9,6 @@ from pydantic import Field, ValidationError
 from penstock_operator.api.status import Condition
 from penstock_operator.api.types import Api, Duration, StorageUri, Time
 
-SnapshotState = Literal["Pending", "InProgress", "Completed", "Failed", "Abandoned"]
 Trigger = Literal["manual", "nonce", "periodic", "upgrade"]
 
 
@@ -62,7 +61,7 @@ class FlinkSnapshotStatus(Api):
 
     observed_generation: int = 0
     """The generation that this status speaks of."""
-    state: SnapshotState = "Pending"
+    state: str = "Pending"
     """Pending, InProgress, Completed, Failed (gave up), or Abandoned (the job is gone)."""
     message: str = ""
     """What it waits for, or what went wrong."""
@@ -95,9 +94,15 @@ class FlinkSnapshotStatus(Api):
 
 
 def parse_snapshot_status(raw: object) -> FlinkSnapshotStatus:
-    """Read a status as well as it can be; what makes no sense counts as never written."""
+    """Read a status as well as it can be: a field that makes no sense is dropped, and the rest is kept.
+
+    >>> parse_snapshot_status({"failures": "many", "path": "s3://b/sp", "state": "Completed"}).path
+    's3://b/sp'
+    """
     fields: dict[str, Any] = dict(raw) if isinstance(raw, dict) else {}
-    try:
-        return FlinkSnapshotStatus.model_validate(fields)
-    except ValidationError:
-        return FlinkSnapshotStatus()
+    while True:
+        try:
+            return FlinkSnapshotStatus.model_validate(fields)
+        except ValidationError as error:
+            known = {str(e["loc"][0]) for e in error.errors() if e["loc"]} & fields.keys()
+            fields = {k: v for k, v in fields.items() if known and k not in known}

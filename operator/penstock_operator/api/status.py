@@ -34,7 +34,6 @@ OperationKind = Literal[
 StepName = Literal[
     "Verify", "Check", "Stop", "Seal", "Teardown", "Start", "Watch", "AddWorkers", "Rescale", "RemoveWorkers", "Dispose"
 ]
-RestoreKind = Literal["Fresh", "Savepoint", "Checkpoint", "Latest"]
 
 
 class Condition(Api):
@@ -42,8 +41,8 @@ class Condition(Api):
 
     type: str
     """Ready, Reconciling, Stalled, Progressing, Running or CheckpointHealthy."""
-    status: Literal["True", "False", "Unknown"]
-    """Whether it holds."""
+    status: str
+    """Whether it holds: True, False or Unknown."""
     reason: str
     """A stable word for programs."""
     message: str = ""
@@ -57,7 +56,7 @@ class Condition(Api):
 class Restore(Api):
     """Where an incarnation of the job gets its state from."""
 
-    kind: RestoreKind
+    kind: str
     """Fresh: empty. Savepoint or Checkpoint: path. Latest: the newest complete checkpoint of its own job id."""
     path: str | None = None
     """Savepoint or checkpoint."""
@@ -103,10 +102,10 @@ class Operation(Api):
 
     id: str
     """Identity; names, paths and trigger ids are derived from it."""
-    kind: OperationKind
-    """What is being done."""
-    step: StepName
-    """The step in progress."""
+    kind: str
+    """What is being done: Deploy, Upgrade, Redeploy, Suspend, Resume, Rollback, Recover, Rescale or Delete."""
+    step: str
+    """The step in progress: Verify, Check, Stop, Seal, Teardown, Start, Watch, AddWorkers, Rescale, RemoveWorkers or Dispose."""
     reason: str = ""
     """What caused it."""
     started_at: Time
@@ -205,10 +204,10 @@ class Rejected(Api):
 class HistoryEntry(Api):
     """An operation that ended."""
 
-    kind: OperationKind
+    kind: str
     """What was done."""
-    outcome: Literal["Succeeded", "Failed", "Abandoned"]
-    """How it ended."""
+    outcome: str
+    """How it ended: Succeeded, Failed or Abandoned."""
     revision: str | None = None
     """The revision it was for."""
     generation: int = 0
@@ -248,8 +247,8 @@ class FlinkJobStatus(Api):
 
     observed_generation: int = 0
     """The generation that this status speaks of."""
-    phase: Phase = "Pending"
-    """Where the job is in its life."""
+    phase: str = "Pending"
+    """Where the job is in its life: Pending, Starting, Running, Recovering, Rescaling, Upgrading, RollingBack, Suspending, Suspended, Finished, Failed or Deleting."""
     phase_since: Time | None = None
     """Since when."""
     message: str = ""
@@ -302,10 +301,26 @@ class FlinkJobStatus(Api):
         return next((c for c in self.conditions if c.type == kind), None)
 
 
-def parse_status(raw: object) -> FlinkJobStatus:
-    """Read a status as well as it can be: a field that makes no sense is dropped, never an error.
+MEMORY = ("running", "operation", "nextRestore", "nonces", "superseded", "stableRevision")
+"""The fields without which nothing may be decided: what runs, what is being done, and what was done before."""
 
-    Somebody may have edited it, or another version of the operator may have written it; deletion must still work.
+
+def unreadable(raw: object) -> dict[str, Any]:
+    """Of the operator's memory what cannot be read, as it is: nothing may be decided without it, or written over it.
+
+    >>> unreadable({"phase": 7, "operation": {"kind": "Upgrade"}})
+    {'operation': {'kind': 'Upgrade'}}
+    """
+    fields = raw if isinstance(raw, dict) else {}
+    read = parse_status(fields).to_manifest()
+    return {key: fields[key] for key in MEMORY if fields.get(key) and not read.get(key)}
+
+
+def parse_status(raw: object) -> FlinkJobStatus:
+    """Read a status as well as it can be: a field that makes no sense is dropped, never an error; see `unreadable`.
+
+    Somebody may have edited it, or another version of the operator may have written it; deletion must still work. Words that
+    stand for one of several are read whatever they are, since a later version knows more of them.
 
     >>> parse_status({"phase": 7, "observedGeneration": 3}).observed_generation
     3

@@ -19,6 +19,7 @@ from penstock_operator.reconcile.spec_diff import revision_hash
 from penstock_operator.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime, timedelta
 
     from penstock_operator.api.flinkjob import Deletion, FlinkJobSpec
@@ -73,6 +74,8 @@ class Context:
     now: datetime
     seen: Observation = field(default_factory=Observation)
     problems: tuple[Problem, ...] = ()
+    unreadable: Mapping[str, Any] = field(default_factory=dict)
+    """Of the status what cannot be read and nothing may be decided without."""
     deletion: Deletion | None = None
     """What the manifest says of deletion, also where something else in it is not valid."""
     settings: Settings = field(default_factory=Settings)

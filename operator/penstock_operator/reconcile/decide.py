@@ -18,6 +18,7 @@ but time, because the answer does not depend on memory, and because each action 
     3  no finalizer                         set it, before anything exists that it protects
     4  a check pod nobody wants             remove it
     5  objects of an earlier FlinkJob       wait until they are gone
+    5b what is remembered is lost           adopt what runs, or touch nothing (`adoption`)
     6  an operation that is out of date     abandon it, if it has not come to the point of no return
     7  an operation                         its step (`steps`)
     8  the desired revision is not stored   store it (ControllerRevision)
@@ -36,6 +37,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from penstock_operator.reconcile.adoption import recall
 from penstock_operator.reconcile.begin import next_operation, redeploy_wanted
 from penstock_operator.reconcile.plan import AddFinalizer, Decision, RecordRevision, RemoveFinalizer
 from penstock_operator.reconcile.report import report, unseen
@@ -74,6 +76,9 @@ def _next_step(ctx: Context) -> Decision:
         return ctx.done(stray)
     if ctx.seen.foreign:
         return ctx.done(after=ctx.settings.progress)
+    lost = recall(ctx)
+    if lost is not None:
+        return lost
     if ctx.status.operation is not None and _out_of_date(ctx):
         ctx = ctx.tell("Abandoned", f"{ctx.op.kind} is given up in step {ctx.op.step}: the spec has changed")
         ctx = ctx.end("Abandoned", "the spec has changed")

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock_operator.api.status import parse_status
+from penstock_operator.api.status import parse_status, unreadable
 from penstock_operator.api.validation import check_own_identity, parse_deletion, parse_spec
 from penstock_operator.errors import (
     AlreadyExists,
@@ -168,7 +168,17 @@ class JobLoop:
             problems = (Problem("spec", unexpected(error), remedy),)
         status = parse_status(manifest.get("status"))
         deletion = parse_deletion(manifest.get("spec"))
-        return Context(subject, spec, status, now, problems=problems, deletion=deletion, settings=self._ports.settings)
+        lost = unreadable(manifest.get("status"))
+        return Context(
+            subject,
+            spec,
+            status,
+            now,
+            problems=problems,
+            unreadable=lost,
+            deletion=deletion,
+            settings=self._ports.settings,
+        )
 
     async def _write(self, manifest: Manifest, ctx: Context, decision: Decision) -> None:
         pause, now = self._ports.settings.volatile_write, self._ports.now()
@@ -176,7 +186,7 @@ class JobLoop:
         due = write_due(ctx.status, decision.status, since=self.memory.written_at, now=now, pause=pause)
         if not (due or urgent or not manifest.get("status")):
             return
-        body = {**manifest, "status": decision.status.to_manifest()}
+        body = {**manifest, "status": {**decision.status.to_manifest(), **ctx.unreadable}}
         await self._ports.cluster.replace(body, subresource="status")
         self.memory.written_at = now
 

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from penstock_operator.api.status import Checkpoint, Condition, Restore
 from penstock_operator.api.types import format_duration, parse_duration
+from penstock_operator.reconcile.adoption import REASON as STATUS_LOST
+from penstock_operator.reconcile.adoption import is_lost
 from penstock_operator.reconcile.begin import redeploy_wanted
 from penstock_operator.reconcile.ending import end_overdue
 from penstock_operator.reconcile.steps.shared import REFUSALS, effective_spec, is_rejected
@@ -168,13 +170,13 @@ def _volatile(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
     return status.model_copy(update=updates)
 
 
-def _phase(ctx: Context, status: FlinkJobStatus) -> Phase:
+def _phase(ctx: Context, status: FlinkJobStatus) -> str:
     op, running = status.operation, status.running
     if ctx.subject.deleting:
         return "Deleting"
     if op is not None:
         first = op.kind == "Deploy" and op.step in ("Verify", "Check")
-        return "Pending" if first else _OPERATION_PHASE[op.kind]
+        return "Pending" if first else _OPERATION_PHASE.get(op.kind, status.phase)
     if running is None:
         return "Suspended" if ctx.spec is not None and ctx.spec.job.state == "suspended" else "Pending"
     if running.finished_at is not None:
@@ -188,6 +190,8 @@ def _stalled(ctx: Context, status: FlinkJobStatus) -> _Finding | None:
     op, seen = status.operation, ctx.seen
     if ctx.problems:
         return _Finding("True", "InvalidSpec", "; ".join(str(p) for p in ctx.problems[:5]))
+    if status.error is not None and status.error.reason == STATUS_LOST and is_lost(ctx):
+        return _Finding("True", STATUS_LOST, status.error.message)
     if op is not None:
         return _Finding("True", op.blocked, op.message) if op.blocked else None
     if is_rejected(ctx) and status.rejected is not None:
@@ -232,7 +236,7 @@ def _cannot_recover(ctx: Context, status: FlinkJobStatus) -> _Finding | None:
     return None
 
 
-def _ready(ctx: Context, status: FlinkJobStatus, phase: Phase, stalled: _Finding | None) -> _Finding:
+def _ready(ctx: Context, status: FlinkJobStatus, phase: str, stalled: _Finding | None) -> _Finding:
     if stalled is not None:
         return _Finding("False", stalled.reason, stalled.message)
     op = status.operation
@@ -257,7 +261,7 @@ def _resumes_from(status: FlinkJobStatus) -> str:
     return f"resumes from {restore.path}" if restore and restore.path else "will start empty"
 
 
-def _reconciling(status: FlinkJobStatus, phase: Phase, stalled: _Finding | None) -> _Finding:
+def _reconciling(status: FlinkJobStatus, phase: str, stalled: _Finding | None) -> _Finding:
     op = status.operation
     if stalled is not None:
         return _Finding("False", "Stalled")

@@ -185,6 +185,9 @@ def _next(ctx: SnapshotContext) -> SnapshotDecision:
         return _end(ctx, "Abandoned", f"FlinkJob {ctx.spec.job_ref.name} is being deleted")
     if ctx.spec.savepoint is not None and ctx.spec.savepoint.path is not None:
         return _register(ctx, ctx.spec.savepoint.path)
+    if ctx.status.state not in ("Pending", "InProgress"):
+        text = f"the state {ctx.status.state} is of another version of the operator; nothing is done"
+        return _wait(ctx, text, after=ctx.settings.resync)
     return _pending(ctx) if ctx.status.state == "Pending" else _in_progress(ctx)
 
 

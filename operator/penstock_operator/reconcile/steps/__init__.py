@@ -17,11 +17,10 @@ from penstock_operator.reconcile.steps.stop import seal, stop, teardown
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock_operator.api.status import StepName
     from penstock_operator.reconcile.context import Context
     from penstock_operator.reconcile.plan import Decision
 
-STEPS: Mapping[StepName, Callable[[Context], Decision]] = {
+STEPS: Mapping[str, Callable[[Context], Decision]] = {
     "Verify": verify,
     "Check": check,
     "Stop": stop,
