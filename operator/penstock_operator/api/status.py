@@ -142,6 +142,8 @@ class Operation(Api):
     """The incarnation that was stopped cannot complete a checkpoint any more, even if a pod of it lives on somewhere."""
     take_newest: bool = False
     """Once the pods are gone, a checkpoint newer than `restore` is taken instead of it."""
+    never_started: bool = False
+    """Rollback: no container of the revision that is given up has ever run, so that it has committed nothing."""
     fallback_revision: str | None = None
     """The revision to go back to."""
     fallback_restore: Restore | None = None

@@ -15,7 +15,7 @@ from penstock_operator.api.crds import all_crds
 from penstock_operator.api.flinkjob import FlinkJobSpec, workers_for
 from penstock_operator.api.generate import SIZE_LIMIT, main, outputs
 from penstock_operator.api.pod_template import check_pod_template
-from penstock_operator.api.status import FlinkJobStatus, parse_status
+from penstock_operator.api.status import FlinkJobStatus, parse_status, unreadable
 from penstock_operator.api.types import DURATION_PATTERN, format_duration, format_time, parse_duration
 from penstock_operator.api.validation import OWNED_KEYS, parse_spec, quantity
 from penstock_operator.errors import SpecError
@@ -112,10 +112,26 @@ def test_any_status_can_be_read(raw: Any) -> None:
 
 
 def test_a_status_with_one_bad_field_keeps_the_others() -> None:
-    status = parse_status({"phase": "Nonsense", "stableRevision": "weather-1", "running": {"revision": 3}})
+    raw = {"phase": 7, "stableRevision": "weather-1", "running": {"revision": 3}, "workers": "many"}
+    status = parse_status(raw)
     assert status.stable_revision == "weather-1"
     assert status.running is None
     assert status.phase == "Pending"
+    assert unreadable(raw) == {"running": {"revision": 3}}
+
+
+def test_words_of_a_later_version_are_read() -> None:
+    operation = {
+        "id": "a",
+        "kind": "BlueGreen",
+        "step": "Mirror",
+        "startedAt": "2026-01-01T12:00:00Z",
+        "stepSince": "2026-01-01T12:00:00Z",
+    }
+    raw = {"phase": "Mirroring", "operation": operation}
+    status = parse_status(raw)
+    assert (status.phase, status.operation and status.operation.kind) == ("Mirroring", "BlueGreen")
+    assert unreadable(raw) == {}
 
 
 @pytest.mark.parametrize(

@@ -265,6 +265,14 @@ def _may_go_back(ctx: Context) -> bool:
     return bool(known) and spec is not None and spec.rollback.enabled
 
 
+def _has_never_started(ctx: Context) -> bool:
+    """Its Secret or image is missing, or no node takes it: then storage need not be asked, which may need that Secret, too."""
+    running, masters = ctx.status.running, [p for p in ctx.seen.pods if p.role == "master"]
+    if running is None or running.had_checkpoint or not (masters or ctx.seen.refusal):
+        return False
+    return not any(p.started for p in masters)
+
+
 def _roll_back(ctx: Context, why: str) -> Decision:
     op = ctx.op
     rejected = None
@@ -288,5 +296,6 @@ def _roll_back(ctx: Context, why: str) -> Decision:
         target_parallelism=op.fallback_parallelism,
         restore=op.fallback_restore,
         take_newest=True,
+        never_started=_has_never_started(ctx),
     )
     return ctx.done()

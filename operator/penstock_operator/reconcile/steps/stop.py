@@ -232,9 +232,11 @@ def _settle(ctx: Context) -> Decision:
     if op.kind == "Delete":
         return ctx.advance()
     end = incarnation_restore(running, storage) if running is not None else None
-    if isinstance(end, Unknown):
+    nothing_to_know = isinstance(end, Unknown) and op.kind == "Rollback" and op.never_started
+    if isinstance(end, Unknown) and not nothing_to_know:
         return storage_silent(ctx, "reading the newest checkpoint")
-    start = origin(op.restore, named=not op.take_newest, own=_made_by_this_stop(op), running=running, storage=storage)
+    named = not op.take_newest or nothing_to_know
+    start = origin(op.restore, named=named, own=_made_by_this_stop(op), running=running, storage=storage)
     if isinstance(start, Unknown | Lost):
         return ctx.wait(start.message, blocked="StateLost", after=ctx.settings.backoff_first)
     if op.kind == "Rollback":

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.loop import Transition
     from penstock_operator.snapshot.loop import SnapshotTransition
 
+MEANT = OwnIdentity(locations=("s3://bucket", "s3://elsewhere"), endpoints=("http://elsewhere:9000",))
+"""Jobs need no Secret, where that is not what a test is about."""
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 NAME = "weather"
 
@@ -94,7 +96,7 @@ class World:
             self.cluster,
             lambda namespace, name, token: FakeEngineClient(self, name),
             self.storage,
-            settings=settings or Settings(own_identity=OwnIdentity(locations=("s3://bucket",))),
+            settings=settings or Settings(own_identity=MEANT),
             now=self.now,
             monotonic=lambda: (self.time - START).total_seconds(),
         )
