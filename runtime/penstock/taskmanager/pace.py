@@ -4,8 +4,9 @@ Between two batches a task looks at what else there is to do: the JobManager's c
 must not take long, and nobody knows beforehand how long a function of the user's takes, or how large its records are. A
 `Pace` begins with one record; each batch may have as many as fit into the time at the pace of the one before, but no more
 than eight times as many. So fast functions are at full batches after half a dozen of them, and one that was kept waiting by
-other processes of the machine gets small batches for a moment only. The time is of processing alone: what it takes to hand
-a batch over is the same for a small one, and would make them ever smaller.
+other processes of the machine gets small batches for a moment only. What a batch takes whatever it has, a request to an
+object store, is no reason to make it small: that would make a source ever slower. Two batches that have not the same number
+of records tell that part from the one of the records, so where all are of one record a second is tried.
 
 What it cannot know is that a function which was fast is slow from now on: the batch in which that happens takes as long as it
 takes, and the ones after it are small.
@@ -34,11 +35,15 @@ class Pace:
     2
     """
 
-    __slots__ = ("_most", "_most_bytes", "records")
+    __slots__ = ("_last", "_most", "_most_bytes", "_other", "records")
 
     def __init__(self, most: int, most_bytes: int = 0) -> None:
         self._most = most
         self._most_bytes = most_bytes
+        self._last = (0, 0.0)
+        """Records and seconds of the batch before."""
+        self._other = (0, 0.0)
+        """The same of the last one that had not as many records as the one before."""
         self.records = 1
         """How many the next batch may have."""
 
@@ -46,11 +51,22 @@ class Pace:
         """So many records, of so many bytes, were a batch and took so long."""
         if records <= 0:
             return
+        last, self._last = self._last, (records, seconds)
+        if last[0] != records:
+            self._other = last
         fitting = int(records * LONGEST_S / max(seconds, 1e-6))
-        if fitting < self.records or records >= self.records:
+        if seconds > LONGEST_S / 2 and (last[0] == records == 1 or _is_fixed(self._other, self._last)):
+            limit = 2 * records
+        elif fitting < self.records or records >= self.records:
             limit = min(fitting, _GROWTH * self.records)
         else:
             limit = self.records
         if self._most_bytes and size > 0:
             limit = min(limit, self._most_bytes * records // size)
         self.records = max(1, min(limit, self._most))
+
+
+def _is_fixed(one: tuple[int, float], other: tuple[int, float]) -> bool:
+    """Whether most of what the larger of two batches took was not for its records."""
+    (few, less_s), (many, more_s) = sorted((one, other))
+    return 0 < few < many and (more_s - less_s) / (many - few) * many < more_s / 2

@@ -113,6 +113,25 @@ def test_an_epoch_ends_with_its_records_or_its_bytes(clock: SimpleNamespace) -> 
     assert 50 <= sum(large.read(0)) <= 200
 
 
+@pytest.mark.parametrize("fixed_s", [0.01, 0.15, 0.5, 3.0])
+def test_what_a_batch_takes_whatever_it_has_does_not_make_it_small(fixed_s: float) -> None:
+    """A request to an object store, the hand-over of its output."""
+    pace = Pace(10_000)
+    for _ in range(30):
+        pace.took(pace.records, fixed_s + 1e-6 * pace.records)
+    assert pace.records > 5_000
+
+
+@pytest.mark.parametrize("record_s", [0.001, 0.05, 0.3, 2.0])
+def test_slow_records_make_small_batches_all_the_same(record_s: float) -> None:
+    pace = Pace(10_000)
+    took = []
+    for _ in range(40):
+        took.append(0.1 + record_s * pace.records)
+        pace.took(pace.records, took[-1])
+    assert max(took[10:]) <= 0.11 + 2 * max(LONGEST_S, record_s)
+
+
 def test_a_pace_never_comes_to_nothing() -> None:
     pace = Pace(10, most_bytes=100)
     for seconds, size in ((100.0, 10**9), (0.0, 0), (0.0, 10**9)):
