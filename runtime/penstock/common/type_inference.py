@@ -241,6 +241,8 @@ def type_of_value(value: Any) -> TypeInformation | None:
     """
     if value is None:
         return None
+    if type(value) is datetime.datetime and not isinstance(value.tzinfo, datetime.timezone | None):
+        return None  # state keeps the zone of a value without a declared type only
     if type(value) in _BASIC:
         return _BASIC[type(value)]()
     if isinstance(value, Row):

@@ -182,7 +182,7 @@ def test_sequential_keys_spread_evenly() -> None:
 
 
 scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary(), st.decimals(allow_nan=False),
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.binary(), st.decimals(allow_nan=False),
     st.dates(), st.datetimes(), st.times(), st.timedeltas(), st.uuids(),
 )  # fmt: skip
 keys_strategy = st.recursive(scalars, lambda s: st.lists(s, max_size=4).map(tuple), max_leaves=6)
@@ -216,8 +216,8 @@ ARROW = {
     pa.int64(): st.integers(-(2**63), 2**63 - 1),
     pa.uint64(): st.integers(0, 2**64 - 1),
     pa.bool_(): st.booleans(),
-    pa.float32(): st.floats(width=32),
-    pa.float64(): st.floats(),
+    pa.float32(): st.floats(width=32, allow_nan=False),
+    pa.float64(): st.floats(allow_nan=False),
     pa.date32(): st.dates(),
     pa.timestamp("us"): st.datetimes(),
     pa.timestamp("us", "UTC"): st.datetimes(timezones=st.just(dt.UTC)),
@@ -233,6 +233,19 @@ def test_columns_hash_as_their_cells(kind: pa.DataType, data: st.DataObject) -> 
     column = pa.array(values, kind)
     assert column_key_groups(column, 128).tolist() == [key_group(key, 128) for key in column.to_pylist()]
     assert column_key_groups(column[1:], 128).tolist() == [key_group(key, 128) for key in column.to_pylist()[1:]]
+
+
+def test_nan_is_refused_in_columns_as_it_is_alone() -> None:
+    nan = float("nan")
+    for refused in (
+        lambda: key_group(nan, 128),
+        lambda: key_group(("a", nan), 128),
+        lambda: keys_key_groups([1.5, nan], 128),
+        lambda: column_key_groups(pa.array([1.5, None, nan]), 128),
+        lambda: column_key_groups(pa.array([nan], pa.float32()), 128),
+    ):
+        with pytest.raises(StateTypeError, match="nan cannot be a key"):
+            refused()
 
 
 def test_a_chunked_column_hashes_as_its_cells() -> None:

@@ -9,6 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from tests import travels
 from tests.in_process import InProcess, environment
 from tests.integration.engine.refusals import Refused, refused
 from tests.sameness import difference
-from tests.strategies import SAMPLES, Color, Level
+from tests.strategies import SAMPLES, Color, Level, Reading
 
 NO_RESTART = {"restart-strategy.type": "none"}
 
@@ -63,6 +64,28 @@ def test_sums_of_numpy_numbers_behind_an_exchange(tmp_path: Path, parallelism: i
 
     got = collected(tmp_path, sums, [("k", np.float64(1.5)), ("k", np.float64(2.0))], parallelism)
     assert difference(("k", np.float64(3.5)), max(got)) is None
+
+
+ZONED = datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"), fold=1)
+ALIKE = [
+    np.int64(3),
+    ("k", np.float64(1.5)),
+    Level.LOW,
+    ZONED,
+    ("k", ZONED),
+    [np.str_("a")],
+    Reading("s", np.float32(1)),
+    2**70,
+]
+
+
+@pytest.mark.parametrize("record", ALIKE, ids=repr)
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_records_of_one_type_in_state_whose_type_is_inferred(tmp_path: Path, backend: str, record: Any) -> None:
+    env = environment(tmp_path, **NO_RESTART, **{"state.backend.type": backend})
+    kept = env.from_collection([record, record]).key_by(lambda r: 0).reduce(lambda old, new: old)
+    with executing_on(Session(InProcess())), kept.execute_and_collect() as results:
+        assert difference([record, record], list(results)) is None
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
