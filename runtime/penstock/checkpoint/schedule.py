@@ -21,12 +21,15 @@ class Schedule:
     >>> schedule.triggered(1000).ended(1900).due_at()
     2200
 
-    What is not periodic (the checkpoint a bounded job ends with, or one that was asked for) is tried again after a failure
-    when a pause is over that grows from `FIRST_BACKOFF_MS` to `LONGEST_BACKOFF_MS`, and is no shorter than `min_pause_ms`:
+    After a failure the next one waits until a pause is over that grows from `FIRST_BACKOFF_MS` to `LONGEST_BACKOFF_MS`, and is no
+    shorter than `min_pause_ms`; also what is not periodic (the checkpoint a bounded job ends with, one that was asked for).
+    Only savepoints are tried at once:
 
     >>> failed = Schedule(interval_ms=None).failed(5000)
     >>> failed.may_retry_at(), failed.failed(5100).may_retry_at(), failed.failed(5100).succeeded(6000).may_retry_at()
     (5100, 5300, 0)
+    >>> Schedule(interval_ms=20).failed(5000).failed(5100).due_at()
+    5300
     """
 
     interval_ms: int | None
@@ -44,7 +47,7 @@ class Schedule:
         if self.interval_ms is None:
             return None
         at = self.last_trigger + self.interval_ms
-        return at if self.last_end is None else max(at, self.last_end + self.min_pause_ms)
+        return at if self.last_end is None else max(at, self.last_end + self.min_pause_ms, self.may_retry_at())
 
     def is_due(self, now: int) -> bool:
         at = self.due_at()
@@ -63,7 +66,7 @@ class Schedule:
         return replace(self, last_end=now, failures=self.failures + 1)
 
     def may_retry_at(self) -> int:
-        """When a checkpoint that is not periodic may be triggered."""
+        """When a checkpoint may be triggered as far as failures are concerned."""
         if not self.failures or self.last_end is None:
             return 0
         backoff = min(FIRST_BACKOFF_MS << min(self.failures - 1, 30), LONGEST_BACKOFF_MS)

@@ -51,6 +51,8 @@ class TriggerSituation:
         'WAITING_FOR_COMMITS'
         >>> TriggerSituation(now=10, due_at=10, uncommitted=1, savepoint_waits=True).judge().name
         'DUE'
+        >>> TriggerSituation(now=10, due_at=12, may_retry_at=11).judge().name
+        'WAITING_AFTER_FAILURE'
         """
         if not self.has_attempt:
             return TriggerState.NO_ATTEMPT
@@ -66,6 +68,6 @@ class TriggerSituation:
             return TriggerState.DUE
         if self.due_at is not None and self.now >= self.due_at:
             return TriggerState.WAITING_FOR_COMMITS if self.uncommitted >= self.most_uncommitted else TriggerState.DUE
-        if self.is_asked_for:
-            return TriggerState.WAITING_AFTER_FAILURE
-        return TriggerState.NOT_PERIODIC if self.due_at is None else TriggerState.WAITING_FOR_INTERVAL
+        if self.due_at is None and not self.is_asked_for:
+            return TriggerState.NOT_PERIODIC
+        return TriggerState.WAITING_AFTER_FAILURE if self.now < self.may_retry_at else TriggerState.WAITING_FOR_INTERVAL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,7 +104,7 @@ class TestFailure:
             bench.faulty.inject(
                 operation, fault, match="chk-" if operation == "put" else "leader", skip=skip, times=10**9
             )
-            bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"a"))
+            bench.answer(bench.trigger(after=20_000), keyed=handle(bench.storage, (0, 127), b"a"))
             events = bench.settle()
             assert any(isinstance(event, JobMustFail) for event in events) is (number == MOST_DOUBTS)
         error = only(events, JobMustFail).error
@@ -157,6 +158,23 @@ class TestFailure:
             assert only(bench.settle(), JobMustFail).error.code == code
             bench.coordinator.end_attempt("failed", bench.now)
             bench.begin(candidate=bench.recovery.leadership.candidate)
+
+    def test_periodic_ones_that_fail_again_and_again_are_taken_less_often(self, tmp_path: Path) -> None:
+        """Each leaves commits that the next manifest must name."""
+        bench = bench_with(tmp_path, tolerable_failures=10**6, interval_ms=10)
+        bench.faulty.inject("put", Fault.DENIED, match="chk-", times=10**9)
+        taken = []
+        for _ in range(6_000):
+            bench.now += 10
+            request = bench.coordinator.next_trigger(bench.now)
+            if request is not None:
+                taken.append(bench.now)
+                bench.answer(request)
+                bench.settle()
+        pauses = [after - before for before, after in itertools.pairwise(taken)]
+        assert pauses == [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000, 10_000, 10_000]
+        told = bench.coordinator.history.overview()["trigger"]["state"]
+        assert told == "WAITING_AFTER_FAILURE"
 
     def test_what_was_asked_for_and_failed_is_not_asked_for_again_at_once(self, tmp_path: Path) -> None:
         """Slots that came back ask for a checkpoint with each epoch."""
