@@ -21,7 +21,7 @@ from tests.integration.engine.selfcheck.main import REST
 from tests.integration.engine.selfcheck.masters import Master
 from tools.s3server import S3Server
 
-STUCK_S = 300.0
+STUCK_S = 400.0
 """A job that has not come further for that long does not make progress any more."""
 _MARGIN_S = 20.0
 """The end of the input is that far ahead when it is made known."""
@@ -70,7 +70,7 @@ class RunningJob:
             "s3.endpoint": proxy.endpoint_url,
             "rest.port": "0",
             "execution.checkpointing.interval": "300 ms",
-            "execution.checkpointing.timeout": "12 s",
+            "execution.checkpointing.timeout": "30 s",
             "execution.checkpointing.tolerable-failed-checkpoints": "1",
             "restart-strategy.fixed-delay.attempts": "1000000",
             "restart-strategy.fixed-delay.delay": "50 ms",
