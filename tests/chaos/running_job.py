@@ -49,7 +49,15 @@ class RunningJob:
     """
 
     def __init__(
-        self, plan: SoakPlan, runner: str, backend: str, job_id: str, folder: Path, s3: S3Server, proxy: StorageProxy
+        self,
+        plan: SoakPlan,
+        runner: str,
+        backend: str,
+        job_id: str,
+        folder: Path,
+        s3: S3Server,
+        proxy: StorageProxy,
+        checkpoint_timeout_s: int,
     ) -> None:
         self.plan = plan
         self.job_id = job_id
@@ -70,7 +78,7 @@ class RunningJob:
             "s3.endpoint": proxy.endpoint_url,
             "rest.port": "0",
             "execution.checkpointing.interval": "300 ms",
-            "execution.checkpointing.timeout": "30 s",
+            "execution.checkpointing.timeout": f"{checkpoint_timeout_s} s",
             "execution.checkpointing.tolerable-failed-checkpoints": "1",
             "restart-strategy.fixed-delay.attempts": "1000000",
             "restart-strategy.fixed-delay.delay": "50 ms",

@@ -63,6 +63,8 @@ class Soak:
         once: every kind once, and then the end.
         wanted: the end after so many faults; None: when the time is over.
         kinds: names of those that are done; None: all but those in `without`.
+        checkpoint_timeout_s: after two that took longer, one after the other, a function is taken to hang. On a machine so
+            busy that an attempt takes as long to start, a job never comes out of its restarts.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Soak:
         wanted: int | None = None,
         kinds: set[str] | None = None,
         without: Collection[str] = (),
+        checkpoint_timeout_s: int = 30,
     ) -> None:
         self.random = random.Random(seed)
         self.seconds = seconds
@@ -88,7 +91,7 @@ class Soak:
         orders.mkdir(parents=True)
         self.plan = SoakPlan(int(RATE * (seconds + _SLACK_S)) // KEYS, str(orders), RATE, KEYS)
         job_id = uuid.UUID(int=self.random.getrandbits(128)).hex
-        self.job = RunningJob(self.plan, runner, backend, job_id, folder, s3, proxy)
+        self.job = RunningJob(self.plan, runner, backend, job_id, folder, s3, proxy, checkpoint_timeout_s)
         self.faults = Faults(self.job, random.Random(self.random.getrandbits(64)), without)
         self.kinds = [
             fault for fault in self.faults.faults if fault.name in (kinds or {fault.name}) and fault.name not in without
@@ -252,6 +255,7 @@ def main() -> int:
     arguments.add_argument("--faults", type=int, default=None, help="the end of a run after so many")
     arguments.add_argument("--kind", action="append", help="only these kinds of faults")
     arguments.add_argument("--without", action="append", default=[], help="not these kinds of faults")
+    arguments.add_argument("--checkpoint-timeout", type=int, default=30, metavar="SECONDS")
     arguments.add_argument("--json", type=Path, default=None, help="file for the figures")
     told = arguments.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without its JobManagers
@@ -272,6 +276,7 @@ def main() -> int:
                 wanted=told.faults,
                 kinds=set(told.kind) if told.kind else None,
                 without=set(told.without),
+                checkpoint_timeout_s=told.checkpoint_timeout,
             )
             report = soak.run()
         reports.append(report)

@@ -33,7 +33,18 @@ def proxy(s3: S3Server) -> Iterator[StorageProxy]:
 
 def test_every_kind_of_fault(runner: str, tmp_path: Path, s3: S3Server, proxy: StorageProxy) -> None:
     seed = random.randrange(1 << 32)
-    report = Soak(runner, BACKEND_OF[runner], seed, SECONDS, tmp_path, s3, proxy, once=True, without=WITHOUT).run()
+    report = Soak(
+        runner,
+        BACKEND_OF[runner],
+        seed,
+        SECONDS,
+        tmp_path,
+        s3,
+        proxy,
+        once=True,
+        without=WITHOUT,
+        checkpoint_timeout_s=15,
+    ).run()
     print(dumps(report.to_json()))
     assert not report.problems, str(report)
     assert report.details["kinds not done"] == [], str(report)
