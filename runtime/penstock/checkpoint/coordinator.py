@@ -65,6 +65,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
     def begin(self, recovery: Recovery, job: JobDescription, now: int) -> None:
         """An attempt starts from what was recovered; `recovery.begin()` and the commits of its snapshot are done."""
         with self._lock:
+            self._settle_drained(recovery.snapshot.manifest if recovery.snapshot is not None else None)
             cleaner = Cleaner(self.storage, self._executor, recovery.leadership.check)
             self._attempt = Attempt(recovery, job, cleaner, self.settings.retained)
             if self._started_from is None:
@@ -98,6 +99,8 @@ class CheckpointCoordinator(CheckpointOutcomes):
             if attempt.pending is not None:
                 self.history.failed(attempt.pending.id, now, reason)
                 requests = (*attempt.pending.requests, *requests)
+                if attempt.pending.is_storing:
+                    self._withdraw(attempt.pending, is_sure=False)
                 self._fail_savepoint(attempt.pending.savepoint, EpochFailed(reason))
             if requests:
                 id = attempt.pending.id if attempt.pending is not None else 0

@@ -85,3 +85,5 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=False):
     penstock_version: str = ""
     is_final: bool = False
     """Taken after the last record of a bounded job or by stop --drain: nothing is left to process."""
+    is_drained: bool = False
+    """By stop --drain: windows have fired at the final watermark. Whoever takes over completes the stop, and goes on with nothing."""

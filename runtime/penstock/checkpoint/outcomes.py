@@ -6,6 +6,7 @@ docs/checkpoint-protocol.md); the other half (`coordinator`) takes triggers and 
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from penstock.checkpoint.events import (
 from penstock.checkpoint.fencing import PublishOutcome
 from penstock.checkpoint.layout import checkpoint_folder
 from penstock.checkpoint.publisher import ManifestPublisher
+from penstock.checkpoint.savepoint import dispose
 from penstock.checkpoint.savepoint_exports import Copied, SavepointExports
 from penstock.checkpoint.schedule import Schedule
 from penstock.checkpoint.statistics import CheckpointHistory
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
 
 MOST_DOUBTS = 16
 """So many manifests may be in doubt. Then the attempt ends: the base of the next one says which of them count."""
+
+logger = logging.getLogger(__name__)
 
 
 class CheckpointOutcomes:
@@ -78,6 +82,8 @@ class CheckpointOutcomes:
         """Committables of the snapshot that the first attempt started from."""
         self._savepoints = SavepointExports(storage, settings.savepoint_directory, executor)
         self._publisher = ManifestPublisher(storage, executor)
+        self._undecided: tuple[Manifest, str] | None = None
+        """A drained checkpoint that may be stored, and its savepoint."""
         self._events: list[Event] = []
         self._requests: list[str] = []
         self._failures_in_a_row = 0
@@ -89,11 +95,12 @@ class CheckpointOutcomes:
         with self._lock:
             for stored in self._publisher.take():
                 self._on_stored(stored, now)
+            self._savepoints.expire(now, self.settings.timeout_ms)
             self._take_copied(now)
             attempt = self._attempt
             if attempt is not None:
                 pending = attempt.pending
-                if pending is not None and not pending.is_storing:
+                if pending is not None and not pending.is_at_work:
                     if pending.is_ready and not attempt.owed:
                         self._store(attempt, pending, now)
                     elif now - pending.request.timestamp >= self.settings.timeout_ms:
@@ -111,8 +118,16 @@ class CheckpointOutcomes:
         return message
 
     def _store(self, attempt: Attempt, pending: PendingCheckpoint, now: int) -> None:
-        pending.is_storing = True
         manifest = pending.manifest(attempt.recovery.epoch, now, self._ledger.for_manifest(pending.id), __version__)
+        if pending.savepoint is not None and pending.request.drain:
+            # Nothing may go on from a drained state, so its manifest is stored when nothing else of the stop can fail.
+            pending.drained = manifest
+            self._savepoints.copy(pending.savepoint, manifest, attempt.completed.registry, now)
+            return
+        self._publish(attempt, pending, manifest)
+
+    def _publish(self, attempt: Attempt, pending: PendingCheckpoint, manifest: Manifest) -> None:
+        pending.is_storing = True
         self._publisher.publish(attempt.recovery.leadership, manifest)
 
     def _on_stored(self, stored: Stored, now: int) -> None:
@@ -171,8 +186,11 @@ class CheckpointOutcomes:
         self._note_commits_left()
         if pending.savepoint is None:
             self.history.completed(pending.id, now, self.storage.url_of(checkpoint_folder(pending.id)))
+        elif pending.exported:
+            self.history.completed(pending.id, now, pending.exported)
+            self._events.append(SavepointCompleted(pending.savepoint.request_id, pending.id, pending.exported, True))
         else:
-            self._savepoints.copy(pending.savepoint, manifest, attempt.completed.registry)
+            self._savepoints.copy(pending.savepoint, manifest, attempt.completed.registry, now)
         if is_first:
             attempt.cleaner.find_leftovers(attempt.recovery, pending.id, attempt.completed.registry)
 
@@ -199,6 +217,7 @@ class CheckpointOutcomes:
         code: str = "",
     ) -> None:
         pending = attempt.abandon(keep_files=keep_files, will_answer=will_answer)
+        self._withdraw(pending, is_sure=not keep_files)
         self._schedule = self._schedule.failed(now) if counts else self._schedule.ended(now)
         self.history.failed(pending.id, now, reason)
         self._events.append(CheckpointAborted(pending.id, reason, pending.requests))
@@ -232,9 +251,54 @@ class CheckpointOutcomes:
     def _note_commits_left(self) -> None:
         self.history.commits_left(self._ledger.uncommitted, len(self._ledger.promised))
 
-    def _take_copied(self, now: int) -> None:
+    def _withdraw(self, pending: PendingCheckpoint, *, is_sure: bool) -> None:
+        """The stop of a drained savepoint has failed: what the savepoint names to be committed will be removed.
+
+        Not if the manifest may be stored for all that: the next attempt knows (`_settle_drained`).
+        """
+        if pending.exported and is_sure:
+            self._dispose(pending.exported)
+        elif pending.exported and pending.drained is not None:
+            self._undecided = (pending.drained, pending.exported)
+
+    def _settle_drained(self, restored: Manifest | None) -> None:
+        """A new attempt begins: whether the drained checkpoint that was in doubt is what it starts from."""
+        undecided, self._undecided = self._undecided, None
+        if undecided is not None:
+            drained, url = undecided
+            if restored is None or restored.checkpoint_id != drained.checkpoint_id:
+                self._dispose(url)
+
+    def _dispose(self, url: str) -> None:
+        def work() -> None:
+            try:
+                dispose(url, stores=self.storage.stores)
+            except PenstockError as error:
+                logger.warning("the savepoint %s is of a stop that failed and cannot be removed: %s", url, error)
+
+        self._executor.submit(work)
+
+    def _take_copied(self, now: int, *, ends: bool = False) -> None:
         for copied in self._savepoints.take_copied():
-            self._on_copied(copied, now)
+            pending = self._attempt.pending if self._attempt is not None else None
+            if self._attempt is not None and pending is not None and pending.savepoint is copied.request:
+                self._on_drained(self._attempt, pending, copied, now, ends=ends)
+            else:
+                self._on_copied(copied, now)
+
+    def _on_drained(
+        self, attempt: Attempt, pending: PendingCheckpoint, copied: Copied, now: int, *, ends: bool
+    ) -> None:
+        assert pending.drained is not None
+        attempt.cleaner.discard_files(copied.garbage)
+        if copied.error is not None:
+            self._abandon(attempt, f"its savepoint cannot be written: {copied.error.message}", now, counts=False)
+            return
+        pending.exported = copied.url
+        if ends:
+            self._withdraw(pending, is_sure=True)
+        else:
+            self._publish(attempt, pending, pending.drained)
 
     def _on_copied(self, copied: Copied, now: int) -> None:
         request = copied.request

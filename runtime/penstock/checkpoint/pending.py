@@ -28,12 +28,21 @@ class PendingCheckpoint:
     acks: dict[SubtaskKey, Ack] = field(default_factory=dict)
     answered: set[SubtaskKey] = field(default_factory=set)
     is_storing: bool = False
+    drained: Manifest | None = None
+    """Of a drain: what is stored once its savepoint is complete."""
+    exported: str = ""
+    """URL of that savepoint."""
     is_handed_out: bool = False
     """Its barrier was given to an epoch; until then no subtask knows of it."""
 
     @property
     def id(self) -> int:
         return self.request.checkpoint_id
+
+    @property
+    def is_at_work(self) -> bool:
+        """Something of it goes on in the background that has a limit of its own."""
+        return self.is_storing or self.drained is not None
 
     @property
     def holder(self) -> str:
@@ -100,6 +109,7 @@ class PendingCheckpoint:
             uploaded_bytes=sum(ack.bytes_uploaded for ack in self.acks.values()),
             penstock_version=version,
             is_final=self.request.is_final,
+            is_drained=self.request.drain,
         )
 
     def _state_of(self, info: OperatorInfo) -> OperatorState:

@@ -59,6 +59,12 @@ class Recovery:
         """The snapshot's files do not belong to this job's folder: no later checkpoint may refer to them."""
         return self.snapshot is not None and self.snapshot.base_url != self.storage.url
 
+    @property
+    def is_drained(self) -> bool:
+        """The job's own newest checkpoint is that of a `stop --drain`: the stop is complete but for its commits."""
+        snapshot = self.snapshot
+        return snapshot is not None and not self.is_foreign and snapshot.manifest.is_drained
+
     def begin(self) -> None:
         """Write the base; only after this the new attempt may change anything outside of its own memory.
 

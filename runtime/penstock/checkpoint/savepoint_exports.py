@@ -43,6 +43,7 @@ class _Copying:
     request: SavepointRequest
     checkpoint_id: int
     registry: SharedStateRegistry
+    since: int
 
 
 class SavepointExports:
@@ -98,10 +99,10 @@ class SavepointExports:
         """Its checkpoint must be taken once more; nobody need know."""
         self._waiting.insert(0, request)
 
-    def copy(self, request: SavepointRequest, manifest: Manifest, registry: SharedStateRegistry) -> None:
-        """Its checkpoint is complete."""
+    def copy(self, request: SavepointRequest, manifest: Manifest, registry: SharedStateRegistry, now: int) -> None:
+        """All that its checkpoint names is durable."""
         registry.register(_holder(request), objects_of(manifest))
-        self._copying[request.request_id] = _Copying(request, manifest.checkpoint_id, registry)
+        self._copying[request.request_id] = _Copying(request, manifest.checkpoint_id, registry, now)
         self.commits = manifest.commits  # also if the copy fails or is cancelled: it may be complete for all that
         self._executor.submit(self._copy_in_background, request, manifest)
 
@@ -123,6 +124,17 @@ class SavepointExports:
         except Exception as error:
             failure = StorageError(f"the savepoint cannot be written to {request.target_directory}: {error!r}")
             self._done.put(Copied(request, id, error=failure))
+
+    def expire(self, now: int, timeout_ms: int) -> None:
+        """Give up copies that have taken too long."""
+        for copying in self._copying.values():
+            if now - copying.since >= timeout_ms and not copying.request.is_cancelled:
+                copying.request.is_cancelled = True
+                error = StorageError(
+                    f"the savepoint is not copied to {copying.request.target_directory} after {timeout_ms} ms",
+                    remedy="raise execution.checkpointing.timeout, or look at why the store is slow",
+                )
+                self._done.put(Copied(copying.request, copying.checkpoint_id, error=error))
 
     def take_copied(self) -> list[Copied]:
         """Copies that have ended since the last call; their statuses are set."""

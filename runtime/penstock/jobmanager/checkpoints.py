@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -29,6 +30,8 @@ from penstock.jobmanager.settings import JobSettings
 from penstock.taskmanager.protocol import RestoreCommand, SubtaskRestore
 
 BACKGROUND_THREADS = 4
+CLOSE_PATIENCE_S = 10.0
+"""How long the end of a job waits for what it still has under way in storage; a copy that does not return is left alone."""
 
 
 class JobCheckpoints:
@@ -189,7 +192,9 @@ class JobCheckpoints:
         elif status is JobStatus.FAILED:
             state = "FAILED"
         report = self.coordinator.shutdown(state, now_ms)
-        self._pool.shutdown(wait=True)
+        closing = threading.Thread(target=self._pool.shutdown, name="penstock-checkpoint-end", daemon=True)
+        closing.start()
+        closing.join(CLOSE_PATIENCE_S)
         if self._temporary:
             shutil.rmtree(self._temporary, ignore_errors=True)
         return replace(report, unconfirmed=report.unconfirmed or self._unconfirmed)

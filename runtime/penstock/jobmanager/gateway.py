@@ -214,6 +214,7 @@ def _describe(job: JobMaster) -> facts.Job:
         attempt=job.attempt,
         restarts=history.restarts,
         start_step=job.parts.steps.step,
+        end_step=job.end_step,
         timestamps=dict(times),
         vertices=[_vertex(job, stage.id) for stage in job.graph.stages],
         progress=facts.Progress(

@@ -56,7 +56,8 @@ class InProcessRunner:
         self.lost = False
         """Set by tests: the next epoch fails as if a worker had been killed."""
         self.hung = False
-        """Set by tests: the next epoch ends only by force, as if a function did not return; a manual clock goes on."""
+        """Set by tests: the next epoch, but not an attempt's first, ends only by force, as if a function did not return. A manual
+        clock goes on meanwhile."""
         self._killed = threading.Event()
 
     @property
@@ -87,7 +88,7 @@ class InProcessRunner:
             self.lost = False
             self._slots.clear()
             raise EpochFailed("a worker was killed")
-        if self.hung:
+        if self.hung and not commands[0].is_first:
             self._hang(watch)
         rows: dict[int, list[bytes]] = {
             slot: [_COMMAND_PREFIX + encode_command(command)] for slot, command in enumerate(commands)

@@ -169,6 +169,11 @@ class JobMaster:
         return self.history.timestamps.get(self.history.status.value, 0) if self.is_done else 0
 
     @property
+    def end_step(self) -> str:
+        """What ends the attempt, and how far that has come; empty: nothing does. From any thread."""
+        return self._requests.state.describe()
+
+    @property
     def restart_strategy(self) -> str:
         """In words."""
         return self._restart.describe()
@@ -384,6 +389,9 @@ class JobMaster:
         )
         self.parts.commits.abort(self.checkpoints.take_unconfirmed(), referenced)
         self.checkpoints.begin_attempt(recovery, graph, self._now())
+        if recovery.is_drained:
+            self._tell("the job was stopped with --drain: what that promised is committed, nothing is left to do")
+            raise Stopped(JobStatus.FINISHED)
         steps.begin(BEGINNING_SOURCES)
         self._begin_sources(graph, self.checkpoints.source_states(), restored_root)
         settings = self.settings

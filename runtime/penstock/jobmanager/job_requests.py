@@ -169,8 +169,10 @@ class JobRequests:
             refusal = str(error)
         if operation.is_done:
             del self._operations[operation.id]
-        else:
-            self.feed(attempt_end.Requested(request, refusal))
+            return
+        if request.drain and not refusal and not self._parts.settings.checkpointing:
+            self._take(Operation("checkpoint"))  # what to go back to if the stop fails
+        self.feed(attempt_end.Requested(request, refusal))
 
     def _refusal(self, operation: Operation) -> str:
         """Why it cannot be, in what the machine does not know of; a rescale that changes nothing is done at once."""

@@ -154,6 +154,8 @@ class Job:
     end: int = NOT_YET
     attempt: int = 0
     restarts: int = 0
+    end_step: str = ""
+    """In words: what ends the attempt, and how far that has come; empty: nothing does."""
     start_step: str = ""
     """What it is doing, while it is not RUNNING yet."""
     timestamps: Mapping[str, int] = field(default_factory=dict)

@@ -48,7 +48,7 @@ class JobDriver:
         self._checkpoints = checkpoints
         self._journal: Journal
         self._master: JobMaster | None = None
-        self._loop: EpochLoop
+        self._loop: EpochLoop | None = None
 
     @property
     def has_started(self) -> bool:
@@ -115,7 +115,12 @@ class JobDriver:
     def advance(self, target: int) -> None:
         """Move the clock to `target` (ms), with a stop wherever something is due."""
         self.run()
-        while self.status is None and (due := self._loop.next_due()) is not None and due <= target:
+        while (
+            self.status is None
+            and self._loop is not None
+            and (due := self._loop.next_due()) is not None
+            and due <= target
+        ):
             self.clock.set(due)
             self.run()
         self.clock.set(target)
@@ -143,23 +148,25 @@ class JobDriver:
         self._begin_attempt()
 
     def _has_work(self) -> bool:
-        if self._journal.has_unread or not self._loop.is_settled:
+        if self._loop is None or self._journal.has_unread or not self._loop.is_settled:
             return True
         due = self._loop.next_due()
         return (due is not None and due <= self.clock.now_ms()) or self._journal.move_horizon()
 
     def _begin_attempt(self) -> None:
-        self._journal.begin_attempt()
-        self._loop = self.master.begin_attempt()
+        self._loop = None
         self._step()
 
     def _step(self) -> None:
         master = self.master
         try:
+            if self._loop is None:
+                self._journal.begin_attempt()
+                self._loop = master.begin_attempt()
             master.step(self._loop)
         except BegunAnew as anew:
             master.begin_anew(anew)
-            self._begin_attempt()
+            self._loop = None
         except Stopped as stopped:
             self.end(stopped.status)
         except Exception as error:
@@ -179,4 +186,4 @@ class JobDriver:
             raise failure_of(error) from error
         self.restarts += 1
         self.clock.set(self.clock.now_ms() + delay)
-        self._begin_attempt()
+        self._loop = None

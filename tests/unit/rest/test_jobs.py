@@ -36,7 +36,7 @@ def test_job_details(client: AsgiClient) -> None:
     job = client.get(f"/jobs/{JOB_ID}").json()
     assert set(job) == {
         "jid", "name", "isStoppable", "state", "job-type", "start-time", "end-time", "duration", "maxParallelism",
-        "now", "timestamps", "vertices", "status-counts", "plan", "start-step",
+        "now", "timestamps", "vertices", "status-counts", "plan", "start-step", "end-step",
     }  # fmt: skip
     assert job["isStoppable"] is True
     assert job["timestamps"]["RUNNING"] == START + 900

@@ -133,6 +133,7 @@ class JobProgress(Dashed):
     name: str
     state: str
     start_step: str = ""
+    end_step: str = ""
     now: int
     start_time: int
     end_time: int

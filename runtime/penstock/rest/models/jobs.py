@@ -113,13 +113,15 @@ class JobPlan(Shape):
 
 
 class JobDetails(Dashed):
-    """`GET /jobs/:id`. `start_step`, ours: what a job that is not RUNNING yet is doing; empty once it runs."""
+    """`GET /jobs/:id`. `start_step`, ours: what a job that is not RUNNING yet is doing; empty once it runs. `end_step`:
+    what ends the attempt, and how far that has come (`stop: copying the savepoint`); empty if nothing does."""
 
     jid: str
     name: str
     is_stoppable: bool = Field(validation_alias="isStoppable", serialization_alias="isStoppable")
     state: str
     start_step: str = ""
+    end_step: str = ""
     job_type: str = "STREAMING"
     start_time: int
     end_time: int

@@ -44,6 +44,7 @@ def job_details(job: facts.Job, metrics: MetricStore, now: int) -> models.JobDet
         is_stoppable=job.state not in ENDED,
         state=job.state,
         start_step=job.start_step,
+        end_step=job.end_step,
         start_time=job.start,
         end_time=job.end,
         duration=duration(job.start, job.end, now),

@@ -26,6 +26,7 @@ def job_progress(
         name=job.name,
         state=job.state,
         start_step=job.start_step,
+        end_step=job.end_step,
         now=now,
         start_time=job.start,
         end_time=job.end,
