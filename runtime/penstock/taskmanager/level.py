@@ -176,14 +176,14 @@ class LevelTask:
         if self.failure is not None:
             return False
         started = time.perf_counter()
-        self._watchdog.begin()
+        self._watchdog.since = started
         try:
             return next(reader, None) is not None
         except BaseException as error:
             self._fail(error)
             return False
         finally:
-            self._watchdog.end()
+            self._watchdog.since = 0.0
             subtask.metrics.busy_ms += (time.perf_counter() - started) * 1e3
 
     @property
@@ -225,14 +225,14 @@ class LevelTask:
     def _timed(self, subtask: Subtask, steps: Iterator[None]) -> Iterator[None]:
         while self.failure is None:
             started = time.perf_counter()
-            self._watchdog.begin()
+            self._watchdog.since = started
             try:
                 if next(steps, _END) is _END:
                     break
             except BaseException as error:
                 self._fail(error)
             finally:
-                self._watchdog.end()
+                self._watchdog.since = 0.0
                 subtask.metrics.busy_ms += (time.perf_counter() - started) * 1e3
             yield
 
@@ -324,17 +324,22 @@ class LevelTask:
 
     def _guard(self, step: Callable[..., None], *arguments: Any) -> None:
         if self.failure is None:
-            self._watchdog.begin()
+            self._watchdog.since = time.perf_counter()
             try:
                 step(*arguments)
             except BaseException as error:  # `sys.exit` in a function, too, is an error of that function
                 self._fail(error)
             finally:
-                self._watchdog.end()
+                self._watchdog.since = 0.0
 
     def _fail(self, error: BaseException) -> None:
         self._out = []
         self.failure = failure_of(error)
+
+    def terminate(self, command: EpochCommand) -> None:
+        """The attempt is over with this command, which does nothing else: its ack has what could not be closed."""
+        self._epoch = command.epoch
+        self.close()
 
     def close(self) -> None:
         """Close every function, once. What one raises is the task's failure, if it had none before."""

@@ -180,7 +180,7 @@ class StreamTask:
         task = self._task
         self._waits = False
         if command.terminate:
-            task.close()
+            task.terminate(command)
         else:
             task.begin(command)
             for row in early:

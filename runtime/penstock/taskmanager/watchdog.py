@@ -50,12 +50,11 @@ GRACE_S = 3.0
 class Unwatched:
     """Nobody looks: the task runs in a process of somebody else's, a test's."""
 
+    since = 0.0
+    """When the step at hand began (`time.perf_counter`, s); 0: none is. A task sets it around every batch."""
+
     def step(self, name: str, operator: str = "", location: str = "") -> AbstractContextManager[None]:
         return nullcontext()
-
-    def begin(self) -> None: ...
-
-    def end(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -72,8 +71,7 @@ class Watchdog(Unwatched):
         self.tell = tell
         self._limits = limits
         self._thread_id = threading.get_ident()
-        self._step = ""
-        self._since = 0.0
+        self._step = PROCESSING
         self._operator = self._location = ""
         self._told_at = 0.0
         self._has_failed = False
@@ -88,25 +86,18 @@ class Watchdog(Unwatched):
         self._start()
         limit = self._limits.get(name)
         dump = _dump_file() if limit else None
-        before = self._step, self._since
-        self._operator, self._location, self._step, self._since = operator, location, name, time.monotonic()
+        before = self._step, self.since
+        self._operator, self._location, self._step, self.since = operator, location, name, time.perf_counter()
         if limit and dump is not None:
             faulthandler.dump_traceback_later(limit + GRACE_S, exit=True, file=dump)
         try:
             yield
         finally:
-            self._step, self._since = before
+            self._step, self.since = before
             self._operator = self._location = ""
             if dump is not None:
                 faulthandler.cancel_dump_traceback_later()
                 dump.close()
-
-    def begin(self) -> None:
-        """A batch, a command: `end` follows soon, unless something hangs."""
-        self._step, self._since = PROCESSING, time.monotonic()
-
-    def end(self) -> None:
-        self._since = 0.0
 
     def _start(self) -> None:
         if self._thread is None:
@@ -120,8 +111,8 @@ class Watchdog(Unwatched):
 
     def _run(self) -> None:
         while not self._ended.wait(LOOK_S):
-            since, step = self._since, self._step
-            seconds = time.monotonic() - since
+            since, step = self.since, self._step
+            seconds = time.perf_counter() - since
             if not since or seconds < min(SLOW_S, self._limits.get(step, SLOW_S)):
                 self._told_at = 0.0
                 continue
@@ -129,8 +120,8 @@ class Watchdog(Unwatched):
             if limit is not None and seconds >= limit and not self._has_failed:
                 self._has_failed = True
                 self._send(self._failure(step, limit))
-            elif time.monotonic() - self._told_at >= TELL_EVERY_S:
-                self._told_at = time.monotonic()
+            elif time.perf_counter() - self._told_at >= TELL_EVERY_S:
+                self._told_at = time.perf_counter()
                 self._send(self.look(step, seconds))
 
     def _send(self, what: Whereabouts | TaskFailure) -> None:

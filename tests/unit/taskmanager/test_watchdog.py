@@ -65,9 +65,9 @@ def test_a_step_past_its_limit_is_a_failure_with_the_line(listener: Listener, wa
 def test_a_batch_that_takes_long_is_told_and_no_failure(listener: Listener, watchdog: Watchdog) -> None:
     with watchdog.step("starts the watchdog"):
         pass
-    watchdog.begin()
+    watchdog.since = time.perf_counter()
     listener.users_function_that_waits()
-    watchdog.end()
+    watchdog.since = 0.0
     where = cast("Whereabouts", listener.heard[0])
     assert where.step == PROCESSING
     assert where.seconds >= 0.05
@@ -75,7 +75,7 @@ def test_a_batch_that_takes_long_is_told_and_no_failure(listener: Listener, watc
 
 
 def test_a_step_within_a_batch_leaves_the_batch_as_it_was(listener: Listener, watchdog: Watchdog) -> None:
-    watchdog.begin()
+    watchdog.since = time.perf_counter()
     with watchdog.step("a short one", "lookup"):
         pass
     listener.users_function_that_waits()
@@ -87,9 +87,9 @@ def test_nothing_is_said_of_what_comes_back_in_time(listener: Listener, watchdog
     with watchdog.step(OPENING):
         pass
     for _ in range(20):
-        watchdog.begin()
+        watchdog.since = time.perf_counter()
         time.sleep(0.01)
-        watchdog.end()
+        watchdog.since = 0.0
     assert not listener.heard
 
 
