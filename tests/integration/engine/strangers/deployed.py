@@ -1,0 +1,90 @@
+"""A master and a worker as they are deployed, each a process of its own, and the program they run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO
+
+import psutil
+import yaml
+
+from tests.integration.engine.selfcheck.driver import ROOT
+from tests.integration.engine.selfcheck.job import Plan
+
+PROGRAM = """
+import json, sys
+from penstock.datastream import StreamExecutionEnvironment
+from tests.integration.engine.selfcheck.job import Plan, build
+told = json.loads(sys.argv[1])
+env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+build(env, Plan(**told["plan"]), told["output"])
+env.execute("self-verifying")
+"""
+
+
+class Deployed:
+    """Use as a context manager: it ends what is left of them."""
+
+    def __init__(self, folder: Path, settings: dict[str, str], plan: Plan, output: str, job_id: str) -> None:
+        self._folder = folder
+        (folder / "penstock.yaml").write_text(yaml.safe_dump(settings))
+        (folder / "program.py").write_text(PROGRAM)
+        told = json.dumps({"plan": asdict(plan), "output": output})
+        self._logs: list[IO[bytes]] = []
+        self._commands = {
+            "master": ["master", "--entry", "program.py", "--fresh", "--job-id", job_id, "--", told],
+            "worker": [
+                "worker",
+                "--master",
+                f"{settings['jobmanager.rpc.address']}:{settings['jobmanager.rpc.port']}",
+                "--slots",
+                "2",
+            ],
+        }
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Deployed:
+        path = os.pathsep.join([str(ROOT / "runtime"), str(ROOT)])
+        for role, command in self._commands.items():
+            log = (self._folder / f"{role}.log").open("ab")
+            self._logs.append(log)
+            self.processes[role] = subprocess.Popen(
+                [sys.executable, "-m", "penstock.cli", *command],
+                cwd=self._folder,
+                env={**os.environ, "PYTHONPATH": path, "PENSTOCK_CONF_DIR": str(self._folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        below = [
+            process
+            for started in self.processes.values()
+            if started.poll() is None
+            for process in psutil.Process(started.pid).children(recursive=True)
+        ]
+        for started in self.processes.values():
+            started.kill()
+            started.wait()
+        for process in below:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        for log in self._logs:
+            log.close()
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self.processes.values()]
+
+    def told(self) -> str:
+        return "\n".join((self._folder / f"{role}.log").read_text(errors="replace")[-6_000:] for role in self.processes)
