@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.chaos, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
-WITHOUT = ("request: stop with drain that fails",)
-"""It leaves the watermark at its end."""
 SECONDS = 600.0
 """At most; it ends when every kind was done."""
 BACKEND_OF = {"pipelined": "rocksdb", "batched": "hashmap"}
@@ -42,7 +40,6 @@ def test_every_kind_of_fault(runner: str, tmp_path: Path, s3: S3Server, proxy: S
         s3,
         proxy,
         once=True,
-        without=WITHOUT,
         checkpoint_timeout_s=15,
     ).run()
     print(dumps(report.to_json()))
