@@ -175,10 +175,11 @@ class SparkCluster:
         }
 
     def _shared_conf(self) -> dict[str, str]:
-        """Of driver, executors and Master."""
+        """Of driver, executors and Master; stronger than settings of a job."""
         return {
             "spark.python.unix.domain.socket.enabled": "true",
             "spark.ui.killEnabled": "false",
+            "spark.shuffle.manager.incremental": "penstock.SealedShuffleManager",
             "spark.authenticate.secret": self.credentials.secret,
             **self.credentials.spark_conf(),
         }
@@ -226,7 +227,6 @@ class SparkCluster:
             "spark.python.daemon.module": "penstock.jobmanager.python_daemon",
             "spark.python.worker.faulthandler.enabled": "true",
             "spark.cleaner.periodicGC.interval": "10min",
-            "spark.shuffle.manager.incremental": "penstock.SealedShuffleManager",
             "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
             "spark.shuffle.streaming.networkBufferSize": str(2 * SEGMENT_BYTES),
             "spark.shuffle.streaming.writerMaxMemory": str(EXCHANGE_BYTES),

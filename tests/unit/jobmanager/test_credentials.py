@@ -108,9 +108,11 @@ class TestSecrets:
 
     def test_settings_of_a_job_do_not_switch_it_off(self, tmp_path: Path) -> None:
         off = {"spark.authenticate": "false", "spark.ssl.rpc.enabled": "false", "spark.authenticate.secret": "mine"}
+        off["spark.shuffle.manager.incremental"] = "streaming"
         conf = SparkCluster(ClusterConfig(local_dir=str(tmp_path), extra_conf=off))._conf()
         assert conf["spark.authenticate"] == conf["spark.ssl.rpc.enabled"] == "true"
         assert conf["spark.authenticate.secret"] != "mine"
+        assert conf["spark.shuffle.manager.incremental"] == "penstock.SealedShuffleManager"
 
     @pytest.mark.parametrize(("content", "why"), [("", "0 characters"), ("short\n", "5 characters")])
     def test_one_that_can_be_guessed_is_refused(self, tmp_path: Path, content: str, why: str) -> None:
