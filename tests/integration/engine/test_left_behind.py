@@ -1,4 +1,4 @@
-"""What jobs and clusters leave behind: nothing on the disk after the end, also of killed processes; no job's code in memory."""
+"""What clusters leave behind on the disk: nothing after their end, also of processes that were killed."""
 
 from __future__ import annotations
 
@@ -76,19 +76,3 @@ def test_state_of_killed_processes_is_swept_and_none_is_left_at_the_end(
     executor.stop()
     assert state_folders(tmp_path) == []
     assert not [*(tmp_path / "tmp").glob("penstock-cluster-*"), *(tmp_path / "tmp").glob("penstock-driver-*")]
-
-
-def test_code_of_former_attempts_and_jobs_is_destroyed(executor: EmbeddedExecutor, tmp_path: Path) -> None:
-    """The driver keeps a broadcast as long as nobody destroys it, and as a file until it ends."""
-    master = start(executor, tmp_path)
-    until(lambda: master.history.status.value == "RUNNING", master)
-    cluster = executor.provider.cluster
-    assert cluster is not None
-    for _ in range(ATTEMPTS):
-        attempt = master.attempt
-        master.runner.cancel()
-        until(lambda attempt=attempt: master.attempt > attempt and master.history.status.value == "RUNNING", master)  # type: ignore[misc]
-    folder = Path(cluster.spark.context._temp_dir)
-    assert len([path for path in folder.iterdir() if path.is_file()]) == 1
-    end(master)
-    assert not [path for path in folder.iterdir() if path.is_file()]
