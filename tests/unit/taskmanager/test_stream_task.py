@@ -210,6 +210,6 @@ def test_a_source_that_may_read_no_more_asks_for_the_next_epoch_once() -> None:
         (0, True, True),
         (1, False, False),
         (1, True, True),
-        (1, False, False),
+        (2, False, False),
     ]
     assert len(lines) == 50
