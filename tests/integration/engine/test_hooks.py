@@ -30,6 +30,7 @@ pytestmark = pytest.mark.spark
 IN_SECONDS = {
     "penstock.start.load-timeout": "3 s",
     "penstock.start.open-timeout": "3 s",
+    "penstock.start.first-epoch-timeout": "10 s",
     "task.cancellation.timeout": "3 s",
     "execution.checkpointing.timeout": "8 s",
 }
