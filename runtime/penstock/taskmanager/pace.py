@@ -57,7 +57,7 @@ class Pace:
         fitting = int(records * LONGEST_S / max(seconds, 1e-6))
         if seconds > LONGEST_S / 2 and (last[0] == records == 1 or _is_fixed(self._other, self._last)):
             limit = 2 * records
-        elif fitting < self.records or records >= self.records:
+        elif fitting < self.records or 2 * records >= self.records:  # readers give about what they are asked for
             limit = min(fitting, _GROWTH * self.records)
         else:
             limit = self.records

@@ -122,6 +122,13 @@ def test_what_a_batch_takes_whatever_it_has_does_not_make_it_small(fixed_s: floa
     assert pace.records > 5_000
 
 
+def test_a_reader_that_gives_a_little_less_than_it_may_gets_full_batches() -> None:
+    pace = Pace(10_000)
+    for _ in range(20):
+        pace.took(max(1, int(0.9 * pace.records)), 1e-6 * pace.records)
+    assert pace.records == 10_000
+
+
 @pytest.mark.parametrize("record_s", [0.001, 0.05, 0.3, 2.0])
 def test_slow_records_make_small_batches_all_the_same(record_s: float) -> None:
     pace = Pace(10_000)

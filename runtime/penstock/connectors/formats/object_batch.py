@@ -96,6 +96,10 @@ class ObjectBatch(ColumnBatch):
     def __len__(self) -> int:
         return len(self._objects)
 
+    def approximate_bytes(self) -> int:
+        """Of the objects: making columns only to look at their size would be most of the work."""
+        return RowBatch(self._objects).approximate_bytes()
+
     def rows(self) -> RowBatch:
         if self._rows is None:
             timestamps = None if self.timestamps is None else self.timestamps.tolist()
