@@ -17,9 +17,11 @@ import pytest
 from penstock.common.errors import PenstockError
 from penstock.common.executor import executing_on
 from penstock.common.job_status import JobStatus
+from penstock.jobmanager.requests import Operation
 from tests.hooks.act import Act
 from tests.hooks.programs import HOOKS, build
 from tests.hooks.told import check_told
+from tests.hooks.unimportable import unchanged
 from tests.integration.engine.selfcheck.driver import configuration, environment
 
 if TYPE_CHECKING:
@@ -102,6 +104,34 @@ def test_the_author_is_told_his_line(
     executor: EmbeddedExecutor, runner: str, tmp_path: Path, hook: str, way: str, later: bool, deeper: bool
 ) -> None:
     run(executor, runner, tmp_path, hook, way, later=later, deeper=deeper)
+
+
+def test_a_module_that_a_worker_cannot_import(executor: EmbeddedExecutor, runner: str, tmp_path: Path) -> None:
+    env = environment(configuration(runner, f"file://{tmp_path}") | {"restart-strategy.type": "none"}, 2)
+    env.from_collection([1, 2]).rebalance().map(unchanged).add_sink(str)
+    with executing_on(executor), pytest.raises(PenstockError) as caught:
+        env.execute("cannot be imported")
+    assert "the job cannot be loaded by a worker" in caught.value.message
+    assert "tests/hooks/unimportable.py" in caught.value.message
+    assert "RuntimeError: out of order" in str(caught.value)
+
+
+def test_an_attempt_that_follows_another_fails_as_the_first_one(
+    executor: EmbeddedExecutor, runner: str, tmp_path: Path
+) -> None:
+    """Its `open` raises, in the attempt that a rescale begins."""
+    act = Act("open", "raise", since=str(tmp_path / "now"))
+    env = environment(configuration(runner, f"file://{tmp_path}") | {"restart-strategy.type": "none"}, 1)
+    with executing_on(executor):
+        build(env, act).execute_async("misbehaves later")
+    master = executor.session.dispatcher.jobs()[-1]
+    deadline = time.monotonic() + ENDS_S
+    while master.history.status is not JobStatus.RUNNING and time.monotonic() < deadline:
+        time.sleep(0.05)
+    Path(act.since).touch()
+    master.request(Operation("rescale", {"parallelism": 2}))
+    assert master.wait(ENDS_S) is JobStatus.FAILED
+    assert "Maps.open raised RuntimeError: out of order" in str(master.history.failures[-1].message)
 
 
 def _all() -> list[Any]:

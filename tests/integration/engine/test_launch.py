@@ -44,21 +44,34 @@ numbers.map(lambda n: (n % 3, n)).key_by(0).sum(1).print()
 env.execute("endless")
 """
 
+ENDS_ITS_PROCESS = """
+import sys
+
+from penstock.common import WatermarkStrategy
+from penstock.common.configuration import Configuration
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors.datagen import DataGeneratorSource
+
+env = StreamExecutionEnvironment.get_execution_environment(Configuration({"rest.port": "-1"}))
+numbers = env.from_source(DataGeneratorSource(int, None, 100.0), WatermarkStrategy.no_watermarks(), "numbers")
+numbers.key_by(lambda n: n % 3).map(lambda n: sys.exit(3) if n == 7 else n).name("exits").print()
+env.execute("exits")
+"""
 
 RUNTIME = Path(__file__).parents[3] / "runtime"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(RUNTIME)}
 
 
-def launched(command: list[str], folder: Path) -> str:
-    """What it printed, when it has ended well and left no process behind."""
+def launched(command: list[str], folder: Path, code: int = 0) -> str:
+    """What it printed, when it has ended so and left no process behind."""
     log = folder / "printed"
     with log.open("w") as output:
         process = subprocess.Popen(
             command, cwd=folder, env=ENVIRONMENT, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
-    code = process.wait(180)
+    found = process.wait(180)
     printed = log.read_text()
-    assert code == 0, printed[-3000:]
+    assert found == code, printed[-3000:]
     until(lambda: not members(process.pid), "processes are left")
     return printed
 
@@ -83,11 +96,22 @@ def sums(printed: str) -> dict[int, int]:
     return found
 
 
+def test_a_function_that_ends_its_process_is_told_with_its_line_and_nothing_of_java(tmp_path: Path) -> None:
+    script = tmp_path / "exits.py"
+    script.write_text(ENDS_ITS_PROCESS)
+    printed = launched([sys.executable, str(script)], tmp_path, code=1)
+    assert f"SystemExit: 3 (at {script}:11 in <lambda>)" in printed
+    assert "operator: exits" in printed
+    assert "java." not in printed
+    assert "Exception in thread" not in printed
+
+
 @pytest.mark.parametrize("way", [["job.py"], ["-m", "penstock.cli", "run", "job.py"]], ids=["python", "penstock-run"])
 def test_a_program_runs_and_leaves_nothing_behind(way: list[str], tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(PROGRAM)
     printed = launched([sys.executable, *way, "3000"], tmp_path)
     assert sums(printed) == {key: sum(n for n in range(1, 3001) if n % 3 == key) for key in range(3)}, printed[-2000:]
+    assert "java." not in printed
 
 
 @pytest.fixture
