@@ -16,7 +16,7 @@ from tools.images.wheels import REPOSITORY
 if TYPE_CHECKING:
     from pathlib import Path
 
-EXTRAS = {"base": ("runtime", "kafka"), "operator": ("operator",)}
+EXTRAS = {"base": ("runtime",), "operator": ("operator",)}
 """Which of Penstock's extras an image has."""
 ARCHIVE = (
     "penstock/__init__.py",

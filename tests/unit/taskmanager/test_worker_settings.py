@@ -12,7 +12,7 @@ from penstock.datastream.functions import MapFunction, RuntimeContext
 from penstock.datastream.process_functions import KeyedProcessFunction
 from penstock.jobmanager.settings import JobSettings
 from penstock.metrics.metricbase import MetricGroup
-from penstock.taskmanager.worker import TaskSettings, _local_folder
+from penstock.taskmanager.local_folders import new_state_folder
 from tests.in_process import environment, run
 
 IDENTIFIERS: list[str] = []
@@ -61,12 +61,12 @@ def test_a_format_with_an_unknown_variable_is_refused_before_the_job_starts() ->
 
 
 @pytest.mark.parametrize(
-    ("localdir", "folders"),
-    [("/ssd", ["/ssd", "/ssd", "/ssd"]), ("/a, /b", ["/a", "/b", "/a"]), ("", ["/tmp/p", "/tmp/p", "/tmp/p"])],
+    ("disks", "places"), [(["ssd"], ["ssd"] * 3), (["a", "b"], ["a", "b", "a"]), ([], ["work"] * 3)]
 )
-def test_rocksdb_files_go_where_localdir_says(localdir: str, folders: list[str]) -> None:
-    settings = TaskSettings("id", "job", 0, backend_options={"localdir": localdir}, work_dir="/tmp/p")
-    assert [_local_folder(settings, slot) for slot in range(3)] == folders
+def test_rocksdb_files_go_where_localdir_says(disks: list[str], places: list[str], tmp_path: Path) -> None:
+    options = {"localdir": ", ".join(str(tmp_path / disk) for disk in disks)}
+    made = [new_state_folder(options, str(tmp_path / "work"), slot, f"slot-{slot}") for slot in range(3)]
+    assert [Path(folder.path).parent for folder in made] == [tmp_path / place for place in places]
 
 
 def test_rocksdb_of_a_job_lies_there(tmp_path: Path) -> None:
