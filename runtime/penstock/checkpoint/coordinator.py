@@ -87,7 +87,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
         confirmed, by uid: the next recovery's manifest says what of it must be committed; the rest will never be.
         """
         with self._lock:
-            self._take_copied(now)
+            self._take_copied(now, ends=True)
             self.history.trigger_is(TriggerState.NO_ATTEMPT, now)
             attempt, self._attempt = self._attempt, None
             self._events = [event for event in self._events if isinstance(event, SavepointCompleted | SavepointFailed)]

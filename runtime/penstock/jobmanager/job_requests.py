@@ -96,7 +96,7 @@ class JobRequests:
         try:
             if self._scheduler.refuse_graph(parallelism) is None:
                 self.runner.ensure_slots(parallelism)
-        except PenstockError as error:
+        except Exception as error:  # the cluster may be gone; whoever asks gets an answer all the same
             operation.fail(str(error))
             return
         self._enqueue(operation)
@@ -165,7 +165,7 @@ class JobRequests:
         self._operations[operation.id] = operation
         try:
             refusal = self._refusal(operation)
-        except PenstockError as error:
+        except Exception as error:  # as above
             refusal = str(error)
         if operation.is_done:
             del self._operations[operation.id]

@@ -110,7 +110,7 @@ class PipelinedRunner(SparkRunner):
             if item.failure is not None:
                 return [item]
             if item.where is not None:
-                self._whereabouts[item.slot, item.level] = item.where
+                self._whereabouts[item.slot, item.level] = time.monotonic(), item.where
             elif item.is_brief:
                 self._uploaded += item.snapshots
             elif item.epoch == self._epoch:

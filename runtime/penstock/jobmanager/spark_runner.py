@@ -42,6 +42,8 @@ LOOK_S = 0.5
 """How often the executors of a running Spark job are looked at."""
 KILL_PATIENCE_S = 30.0
 """How long an epoch that nobody waits for any more may take to end, once its Spark job is cancelled."""
+WHEREABOUTS_S = 12.0
+"""What a task said longer ago than that, and did not say again, is over: it says so every five seconds."""
 CRASH_S = 1.5
 """How long Spark may take to tell what a Python worker died of."""
 CLOSING_GRACE_S = 5.0
@@ -87,7 +89,7 @@ class SparkRunner:
             "report_address": self._server.address,
             "control_token": self._server.token,
         }
-        self._whereabouts: dict[tuple[int, int], Whereabouts] = {}
+        self._whereabouts: dict[tuple[int, int], tuple[float, Whereabouts]] = {}
         self._failed: LevelAck | None = None
         """A task that says so before the end of its epoch: it hangs."""
         self._holds_tasks = False
@@ -198,6 +200,7 @@ class SparkRunner:
             self._cluster.cancel(self._group)
             wait([epoch], 1.0)
         if not epoch.done():
+            self._work.close()
             self._work = WorkThread("penstock-epoch")
 
     def unanswered(self) -> list[tuple[int, int]]:
@@ -207,7 +210,7 @@ class SparkRunner:
         """A task that has not come back for a while says where it is, or that it has been there too long."""
         ack = decode_ack(frame)
         if ack.where is not None:
-            self._whereabouts[ack.slot, ack.level] = ack.where
+            self._whereabouts[ack.slot, ack.level] = time.monotonic(), ack.where
         elif ack.failure is not None:
             self._failed = ack
 
@@ -215,7 +218,8 @@ class SparkRunner:
         """It has said what it had to say."""
 
     def whereabouts(self) -> dict[tuple[int, int], Whereabouts]:
-        return dict(self._whereabouts)
+        oldest = time.monotonic() - WHEREABOUTS_S
+        return {task: where for task, (at, where) in list(self._whereabouts.items()) if at > oldest}
 
     def _check_placement(self) -> None:
         """Fail at once for an executor that is known to be gone; Spark would wait for its return first."""

@@ -72,7 +72,7 @@ class StartSteps:
             return
         if self.step != FIRST_EPOCH:
             self.begin(FIRST_EPOCH)
-        if self._clock() - self._still_since <= self._timeout_s:
+        if not self._timeout_s or self._clock() - self._still_since <= self._timeout_s:
             return
         seen = f"the first epoch has not ended within {self._timeout_s:g} s"
         if where:

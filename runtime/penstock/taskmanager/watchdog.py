@@ -64,12 +64,12 @@ class Watchdog(Unwatched):
 
     Args:
         tell: takes what is to be told; called from the watchdog's thread.
-        limits: of steps, s; a step without one may take for ever.
+        limits: of steps, s; a step without one, or with 0, may take for ever.
     """
 
     def __init__(self, tell: Callable[[Whereabouts | TaskFailure], None], limits: Mapping[str, float]) -> None:
         self.tell = tell
-        self._limits = limits
+        self._limits = {step: limit for step, limit in limits.items() if limit}
         self._thread_id = threading.get_ident()
         self._step = PROCESSING
         self._operator = self._location = ""

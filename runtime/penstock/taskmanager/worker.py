@@ -267,6 +267,8 @@ def run_level(
     try:
         held = _Slot(program, settings, slot, clock or SystemClock(), watchdog)
     except BaseException as error:  # imports of the user's modules, his `__setstate__`
+        if watchdog is not None:
+            watchdog.close()
         return _failed_start(error, settings, level, slot, control, received)
     registry[job_id, slot] = held
     if slots is None:

@@ -73,3 +73,10 @@ def test_a_job_that_runs_has_no_step() -> None:
     assert start.steps.step == SENDING
     start.steps.end()
     assert start.steps.step == ""
+
+
+def test_a_limit_of_0_is_none() -> None:
+    steps = StartSteps(lambda step: None, 0.0, iter(range(0, 10**9, 10**6)).__next__)
+    steps.begin(FIRST_EPOCH)
+    for _ in range(5):
+        steps.look({}, list)

@@ -62,6 +62,15 @@ def test_a_step_past_its_limit_is_a_failure_with_the_line(listener: Listener, wa
     assert "penstock/taskmanager" not in failure.traceback
 
 
+def test_a_limit_of_0_is_none(listener: Listener) -> None:
+    watchdog = Watchdog(listener, {OPENING: 0.0})
+    listener.waits_for = TaskFailure
+    with watchdog.step(OPENING):
+        assert not listener.go_on.wait(1.5)
+    watchdog.close()
+    assert not [said for said in listener.heard if isinstance(said, TaskFailure)]
+
+
 def test_a_batch_that_takes_long_is_told_and_no_failure(listener: Listener, watchdog: Watchdog) -> None:
     with watchdog.step("starts the watchdog"):
         pass
