@@ -93,8 +93,7 @@ class PenstockStorages:
         options = driver_options(spec, secret)
         key = repr(sorted(options.items(), key=str))
         if key not in self._open:
-            limits = None if "key" in options else self._own_identity
-            self._open[key] = PenstockStorage(options, self._pool, self._fence, limits)
+            self._open[key] = PenstockStorage(options, self._pool, self._fence, self._own_identity)
         return self._open[key]
 
     def close(self) -> None:
@@ -110,7 +109,7 @@ class PenstockStorage:
     pool: ThreadPoolExecutor
     guard: Fence = no_fence
     limits: OwnIdentity | None = None
-    """What may be reached; None: whatever the job's own keys open."""
+    """What may be reached with the operator's own identity, or lies on its own file system; None: everything."""
     _stores: Any = None
 
     async def newest_complete(self, root: str, job_id: str) -> StoredSnapshot | None:
@@ -138,8 +137,9 @@ class PenstockStorage:
         await self._run(root, lambda: self._dispose_job(root, job_id))
 
     async def _run(self, location: str, call: Callable[[], T]) -> T:
-        if self.limits is not None:
-            self.limits.check(location, self.options.get("endpoint_url"))
+        is_local = location.startswith("file://")
+        if self.limits is not None and (is_local or "key" not in self.options):
+            self.limits.check(location, None if is_local else self.options.get("endpoint_url"))
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CALL_TIMEOUT):

@@ -57,11 +57,11 @@ def parse_spec(raw: object) -> FlinkJobSpec:
 
 def check_own_identity(spec: FlinkJobSpec, limits: OwnIdentity) -> tuple[Problem, ...]:
     """What a job without keys of its own asks for that the platform has not opened to such jobs."""
-    if spec.storage.secret_name is not None:
-        return ()
-    named = (spec.storage.checkpoints, spec.storage.savepoints, spec.job.initial_savepoint_path)
-    endpoint = spec.configuration.get("s3.endpoint")
-    found = limits.problems(str(endpoint) if endpoint else None, *(location for location in named if location))
+    paths = (spec.storage.checkpoints, spec.storage.savepoints, spec.job.initial_savepoint_path)
+    named, endpoint = [path for path in paths if path], spec.configuration.get("s3.endpoint")
+    if spec.storage.secret_name is not None:  # keys open object stores, never the operator's own file system
+        named, endpoint = [path for path in named if path.startswith("file://")], None
+    found = limits.problems(str(endpoint) if endpoint else None, *named)
     return tuple(Problem("spec.storage.secretName", str(problem), f"{problem.remedy}.") for problem in found)
 
 

@@ -178,6 +178,8 @@ class Actor:
             return
         pods = await self._ports.cluster.list(POD, self._owner.namespace, {JOB: self._owner.name, ROLE: "worker"})
         for pod in pods:
+            if not views.is_made_for(self._owner, pod):
+                continue
             name, ip = pod["metadata"]["name"], pod.get("status", {}).get("podIP")
             cost = "100" if any(_is_at(b, name, ip) for b in busy) else "0"
             if views.annotations_of(pod).get(DELETION_COST) != cost:

@@ -156,13 +156,19 @@ def _quiet(ctx: Context) -> timedelta:
     return pause
 
 
+_PERSON_DECIDES = frozenset({("Teardown", "StateLost"), ("Seal", "SnapshotTorn")})
+"""Where an operation waits for a person although the job was stopped: what is decided then is another operation."""
+
+
 def _out_of_date(ctx: Context) -> bool:
     """The operation is not what the spec asks for now, and can still be given up without harm."""
     op, spec = ctx.op, ctx.spec
     early = op.step in ("Verify", "Check", "AddWorkers") or (op.step in ("Stop", "Rescale") and op.trigger_id is None)
     early = early or (op.step == "Start" and op.kind in ("Deploy", "Resume", "Redeploy") and op.blocked in REFUSALS)
     if spec is None:
-        return op.step in ("Verify", "Check") and op.kind != "Recover"
+        return op.step in ("Verify", "Check") and op.kind not in ("Recover", "Rollback")
+    if (op.step, op.blocked) in _PERSON_DECIDES and op.kind != "Delete":
+        return not is_rejected(ctx) and (redeploy_wanted(ctx) or spec.job.upgrade_mode == "stateless")
     if op.kind == "Rescale":
         return early and (spec.job.state == "suspended" or _restart_wanted(ctx))
     if op.kind == "Suspend":

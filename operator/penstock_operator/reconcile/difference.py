@@ -33,7 +33,7 @@ difference.
 """
 
 _DEFAULTS = {"protocol": "TCP"}
-_EMPTY: tuple[object, ...] = (None, "", False, {}, [])
+_EMPTY: tuple[object, ...] = (None, "", False, 0, {}, [])
 
 
 def difference(wanted: Any, live: Any, path: str = "") -> str | None:

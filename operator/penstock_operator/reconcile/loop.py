@@ -186,7 +186,10 @@ class JobLoop:
         due = write_due(ctx.status, decision.status, since=self.memory.written_at, now=now, pause=pause)
         if not (due or urgent or not manifest.get("status")):
             return
-        body = {**manifest, "status": {**decision.status.to_manifest(), **ctx.unreadable}}
+        decided, kept = decision.status.to_manifest(), dict(ctx.unreadable)
+        if "operation" in decided:  # of a deletion, which is begun whatever was going on
+            kept.pop("operation", None)
+        body = {**manifest, "status": {**decided, **kept}}
         await self._ports.cluster.replace(body, subresource="status")
         self.memory.written_at = now
 

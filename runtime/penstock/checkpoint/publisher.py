@@ -56,6 +56,7 @@ class ManifestPublisher:
             stored = Stored(leadership, manifest, error=error)
         except Exception as error:
             failure = StorageError(f"the manifest of checkpoint {manifest.checkpoint_id} cannot be stored: {error!r}")
+            failure.outcome_unknown = True
             stored = Stored(leadership, manifest, error=failure)
         self._ended.put(stored)
         if stored.outcome is PublishOutcome.COMPLETE:

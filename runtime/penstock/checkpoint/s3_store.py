@@ -49,7 +49,16 @@ _TRANSIENT = {
     "ExpiredToken",
 }
 _BEYOND_THE_END = {"InvalidRange", "416"}
-_NOT_THERE = {"NotImplemented", "MethodNotAllowed", "501", "405"}
+_NO_SUCH_REQUEST = {
+    "NotImplemented",
+    "MethodNotAllowed",
+    "501",
+    "405",
+    "MissingContentMD5",
+    "InvalidRequest",
+    "InvalidDigest",
+}
+"""What stores answer that have no DeleteObjects, or want a header with it that is not sent any more (Content-MD5)."""
 _TRANSIENT_STATUS = {408, 409, 425, 429, 500, 502, 503, 504}
 
 
@@ -85,11 +94,16 @@ class S3Store(FsspecStore):
             with self._failures(urls[0]):
                 answer = self._call("call_s3", "delete_objects", Bucket=bucket, Delete=asked)
         except PermanentFailure as failure:
-            if _code_of(failure.__cause__) not in _NOT_THERE:
+            if _code_of(failure.__cause__) not in _NO_SUCH_REQUEST:
                 raise
             self._has_delete_objects = False
             return super().delete_many(urls)
-        failures = (_failed_delete(by_key.get(error.get("Key", ""), ""), error) for error in answer.get("Errors", ()))
+        failures = [
+            _failed_delete(url, error)
+            for error in answer.get("Errors", ())
+            # A key in another spelling: it is one of these, and asking again for all of them does no harm.
+            for url in ([by_key[error["Key"]]] if error.get("Key") in by_key else urls)
+        ]
         return {failure.url: failure for failure in failures if not isinstance(failure, ObjectMissing)}
 
     def _open(self) -> Any:

@@ -8,7 +8,7 @@ places by what comes back, and leaves everything else to msgspec.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from operator import attrgetter
 from typing import Any
 
@@ -65,7 +65,13 @@ def _with_offset(value: Any) -> Any:
             value,
             f"a declared datetime keeps no {type_name(type(value.tzinfo))}: store value.astimezone(UTC), or declare no type",
         )
-    return value.isoformat() if value.utcoffset() else value
+    offset = value.utcoffset()
+    if offset and offset % timedelta(minutes=1):
+        raise Unencodable(
+            value,
+            "a declared datetime keeps offsets of whole minutes only: store value.astimezone(UTC), or declare no type",
+        )
+    return value.isoformat() if offset else value
 
 
 def _unchanged(value: Any) -> Any:

@@ -215,12 +215,19 @@ class TestS3DeleteObjects:
         assert "AccessDenied" in failed[self.URLS[0]].reason
         assert asked == ["delete_objects"]
 
-    def test_a_server_without_it_is_asked_one_by_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_key_in_another_spelling_may_be_any_of_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        errors = [{"Key": "job%2Fshared%2Fa", "Code": "InternalError", "Message": "later"}]
+        store, _ = self.store(monkeypatch, lambda _: {"Errors": errors})
+        failed = store.delete_many(self.URLS)
+        assert {url: type(failure) for url, failure in failed.items()} == dict.fromkeys(self.URLS, TransientFailure)
+
+    @pytest.mark.parametrize(("code", "status"), [("NotImplemented", 501), ("MissingContentMD5", 400)])
+    def test_a_server_without_it_is_asked_one_by_one(
+        self, monkeypatch: pytest.MonkeyPatch, code: str, status: int
+    ) -> None:
         def answer(name: str) -> Any:
             if name == "delete_objects":
-                raise ClientError(
-                    {"Error": {"Code": "NotImplemented"}, "ResponseMetadata": {"HTTPStatusCode": 501}}, name
-                )  # type: ignore[typeddict-item]
+                raise ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, name)  # type: ignore[typeddict-item]
             return None
 
         store, asked = self.store(monkeypatch, answer)

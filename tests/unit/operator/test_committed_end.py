@@ -265,3 +265,34 @@ def test_a_torn_checkpoint_older_than_the_savepoint_harms_nobody() -> None:
         exactly_once(world)
 
     asyncio.run(scenario())
+
+
+def test_an_edit_that_is_not_valid_does_not_bring_the_failed_revision_back() -> None:
+    async def scenario() -> None:
+        world = World()
+        await blocked(world)
+        world.edit(job={"parallelism": 100_000})
+        await world.run(120)
+        assert not world.cluster.select("Pod", None, {"penstock.dev/role": "master"})
+        assert "RollbackAbandoned" not in [reason for reason, _ in world.events()]
+        exactly_once(world)
+
+    asyncio.run(scenario())
+
+
+def test_a_person_can_go_on_from_another_snapshot_where_the_state_is_lost() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(flinkjob(upgradeMode="last-state"))
+        await world.until(lambda: running(world))
+        await world.run(30)
+        world.edit(image=NEW)
+        await world.until(lambda: at("Teardown")(world), within=600)
+        found = world.storage.of_job(world.status()["running"]["jobId"])
+        world.storage.torn.add(found[-1].path)
+        await world.until(lambda: world.condition("Stalled").get("reason") == "StateLost", within=200)
+        world.edit(job={"initialSavepointPath": found[0].path, "savepointRedeployNonce": 1})
+        await world.until(lambda: running(world, image=NEW))
+        assert world.status()["running"]["restoredFrom"]["path"] == found[0].path
+
+    asyncio.run(scenario())

@@ -184,6 +184,8 @@ def test_a_second_master_is_taken_away() -> None:
             None,
         ),
         ({"tolerations": []}, {"tolerations": None}, None),
+        ({"initialDelaySeconds": 0}, {}, None),
+        ({"replicas": 1}, {"replicas": 0}, "replicas"),
         ({"limits": {"memory": "1Gi"}}, {"limits": {"memory": "1024Mi"}}, None),
     ],
 )

@@ -184,12 +184,13 @@ def test_memory_that_cannot_be_read_stays_as_it_is(field: str) -> None:
     asyncio.run(scenario())
 
 
-def test_it_can_be_deleted_all_the_same() -> None:
+@pytest.mark.parametrize("field", ["running", "operation", "nonces"])
+def test_it_can_be_deleted_all_the_same(field: str) -> None:
     async def scenario() -> None:
         world = World()
         world.apply(flinkjob())
         await world.until(lambda: running(world))
-        change_status(world, lambda s: s.update(running="?"))
+        change_status(world, lambda s: s.update({field: "?"}))
         await world.run(30)
         world.delete()
         await world.until(lambda: gone(world))

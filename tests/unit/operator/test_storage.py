@@ -16,6 +16,7 @@ from penstock.checkpoint.retrying_store import Stores
 from penstock.checkpoint.savepoint import write_savepoint
 from penstock.checkpoint.storage import CheckpointStorage
 from penstock.common.errors import Fenced
+from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.errors import NotLeader, StorageError
 from penstock_operator.storage import PenstockStorages, driver_options
 from tests.unit.operator.facts import make_spec
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 JOB = "d" * 32
-KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
-"""Of the job: what they open is its own affair."""
+LOCAL = OwnIdentity(locations=("file:///",))
 
 
 def manifest(number: int, epoch: int) -> Manifest:
@@ -58,7 +58,7 @@ class Stage:
         self.job = CheckpointStorage(self.root, JOB)
         self.recovery = take_over(self.job, name="test")
         self.recovery.begin()
-        self.storage = PenstockStorages()(make_spec(), KEYS)
+        self.storage = PenstockStorages(own_identity=LOCAL)(make_spec(), {})
 
     def checkpoint(self, number: int) -> Manifest:
         made = manifest(number, self.recovery.epoch)
@@ -148,7 +148,7 @@ def test_who_does_not_lead_changes_nothing_and_stops_in_the_middle(stage: Stage)
         if allowed < 0:
             raise NotLeader("another leads")
 
-    storage = PenstockStorages(fence=fence)(make_spec(), KEYS)
+    storage = PenstockStorages(fence=fence, own_identity=LOCAL)(make_spec(), {})
     with pytest.raises(NotLeader):
         asyncio.run(storage.dispose_job(stage.root, JOB))
     assert 0 < len(list(stage.job.list_objects())) < objects, "the lease was lost while it deleted"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock_operator.api.own_identity import OwnIdentity
+from penstock_operator.api.validation import check_own_identity
 from penstock_operator.errors import StorageError
 from penstock_operator.settings import Settings
 from penstock_operator.storage import PenstockStorages
@@ -209,11 +210,18 @@ def test_the_operator_is_nobodys_deputy(call: str, tmp_path: Path) -> None:
     async def ask(secret: dict[str, str]) -> None:
         await getattr(storage_of(tmp_path, secret), call)(f"file://{tmp_path}", *more)
 
-    for secret in ({}, {"AWS_REGION": "eu-1"}, {"AWS_SECRET_ACCESS_KEY": "x"}):
+    keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+    for secret in ({}, {"AWS_REGION": "eu-1"}, {"AWS_SECRET_ACCESS_KEY": "x"}, keys):
         with pytest.raises(StorageError, match="not open to jobs without keys"):
             asyncio.run(ask(secret))
     assert [p.name for p in tmp_path.iterdir()] == ["theirs"]
-    asyncio.run(ask({"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}))
+
+
+def test_keys_open_object_stores_and_never_the_operators_own_files() -> None:
+    local = make_spec(storage={"checkpoints": "file:///x", "savepoints": "s3://any/x", "secretName": "keys"})
+    assert [p.message.split()[0] for p in check_own_identity(local, MEANT)] == ["file:///x"]
+    remote = make_spec(storage={"checkpoints": "s3://any/x", "savepoints": "s3://any/y", "secretName": "keys"})
+    assert check_own_identity(remote, OwnIdentity()) == ()
 
 
 def test_a_job_without_keys_is_told_before_anything_runs() -> None:

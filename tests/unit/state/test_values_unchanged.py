@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from msgspec.inspect import type_info
 
 from penstock.common.errors import StateTypeError
 from penstock.datastream.state import (
@@ -20,6 +21,8 @@ from penstock.datastream.state import (
 )
 from penstock.state.operator_state import OperatorStateStore
 from penstock.state.serializers import codec_for
+from penstock.state.tagged import Unencodable
+from penstock.state.typed_tags import compile_tagger
 from tests.sameness import difference
 from tests.strategies import (
     DATETIMES,
@@ -260,3 +263,12 @@ def test_operator_state_and_broadcast_state(value: Any) -> None:
     own, everybodys, rules = states(restored)
     for got in (own[0], everybodys[0], rules.get("rule")):
         assert difference(value, got) is None
+
+
+def test_a_declared_datetime_with_an_odd_offset_is_refused_as_it_is_written() -> None:
+    """The text of its offset could not be read again, and the checkpoint with it."""
+    odd = timezone(timedelta(hours=5, minutes=53, seconds=28))
+    tagger = compile_tagger(type_info(datetime))
+    assert tagger is not None
+    with pytest.raises(Unencodable, match="whole minutes"):
+        tagger(datetime(2026, 1, 1, tzinfo=odd))

@@ -270,7 +270,7 @@ def _has_never_started(ctx: Context) -> bool:
     running, masters = ctx.status.running, [p for p in ctx.seen.pods if p.role == "master"]
     if running is None or running.had_checkpoint or not (masters or ctx.seen.refusal):
         return False
-    return not any(p.started for p in masters)
+    return not any(p.started for p in ctx.seen.pods)
 
 
 def _roll_back(ctx: Context, why: str) -> Decision:
