@@ -96,9 +96,8 @@ def test_a_function_that_hangs_is_noticed_by_its_checkpoints(
     reached = tmp_path / "reached"
 
     def hang_once(value: int) -> int:
-        if (
-            value % 1_000 == 900 and not reached.exists()
-        ):  # late in whichever split comes first, so not in the first epoch
+        # Late in whichever split it is, and so behind the first epoch, which has a limit of its own.
+        if value % 1_000 == 900 and not reached.exists():
             reached.touch()
             time.sleep(3600)
         return value
