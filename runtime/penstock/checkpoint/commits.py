@@ -69,9 +69,13 @@ class CommitLedger:
         self._entries = []
 
     @property
-    def promised(self) -> list[Any]:
-        """What completed checkpoints promise and is not confirmed."""
-        return [item for entry in self._entries if entry.handed_out_with is not None for item in entry.committables]
+    def promised(self) -> dict[int, list[Any]]:
+        """What completed checkpoints promise and is not confirmed, by the checkpoint that it was handed out with."""
+        found: dict[int, list[Any]] = {}
+        for entry in self._entries:
+            if entry.handed_out_with is not None:
+                found.setdefault(entry.handed_out_with, []).extend(entry.committables)
+        return found
 
     @property
     def uncommitted(self) -> int:

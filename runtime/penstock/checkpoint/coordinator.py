@@ -93,7 +93,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
             self._events = [event for event in self._events if isinstance(event, SavepointCompleted | SavepointFailed)]
             if attempt is None:
                 return {}
-            self._ended, self._promised = attempt, len(self._ledger.promised)
+            self._ended, self._promised = attempt, self._ledger.promised
             attempt.cleaner.close()
             requests = tuple(self._requests)
             if attempt.pending is not None:
@@ -314,6 +314,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
         """The commits that came with this checkpoint (or with the restored one) have been carried out."""
         with self._lock:
             committed = self._ledger.confirm(checkpoint_id)
+            self._promised.pop(checkpoint_id, None)
             self._note_commits_left()
             if self._attempt is not None:
                 for file in staged_files(committed):
@@ -372,8 +373,9 @@ class CheckpointCoordinator(CheckpointOutcomes):
         needed = None if state == "SUSPENDED" or attempt.has_doubts else self._named_by(*kept)
         if self.settings.keeps_checkpoints(state):
             return ShutdownReport(kept=True, reason=f"retained: {self.settings.retention}, {state}", needed=needed)
-        if self._promised:
-            reason = f"{self._promised} commits of sinks were not confirmed"
+        promised = sum(map(len, self._promised.values()))
+        if promised:
+            reason = f"{promised} commits of sinks were not confirmed"
             return ShutdownReport(kept=True, reason=reason, needed=needed)
         report = delete_checkpoints(self.storage, attempt.recovery.leadership, attempt.next_id, self._executor)
         return report if report.kept else replace(report, needed=self._named_by())

@@ -76,7 +76,8 @@ class CheckpointOutcomes:
         self._attempt: Attempt | None = None
         self._ended: Attempt | None = None
         """The one before, or the last."""
-        self._promised = 0
+        self._promised: dict[int, list[Any]] = {}
+        """What the attempt that has ended had promised to commit, until that is confirmed."""
         """How many commits it had promised that were not confirmed."""
         self._started_from: dict[str, list[Any]] | None = None
         """Committables of the snapshot that the first attempt started from."""
@@ -249,7 +250,7 @@ class CheckpointOutcomes:
         self._events.append(JobMustFail(EpochFailed(told, remedy=remedy)))
 
     def _note_commits_left(self) -> None:
-        self.history.commits_left(self._ledger.uncommitted, len(self._ledger.promised))
+        self.history.commits_left(self._ledger.uncommitted, sum(map(len, self._ledger.promised.values())))
 
     def _withdraw(self, pending: PendingCheckpoint, *, is_sure: bool) -> None:
         """The stop of a drained savepoint has failed: what the savepoint names to be committed will be removed.

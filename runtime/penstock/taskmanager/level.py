@@ -344,7 +344,7 @@ class LevelTask:
     def close(self) -> None:
         """Close every function, once. What one raises is the task's failure, if it had none before."""
         self._uploads.shutdown(wait=False, cancel_futures=True)
-        self._pending = []  # nobody waits for those that were not begun
+        self._pending = [future for future in self._pending if not future.cancelled()]
         subtasks, self._subtasks = self._subtasks, []
         for subtask in subtasks:
             try:
