@@ -56,6 +56,7 @@ class StreamTask:
         self._ticked = self._flushed
         self._reported = False
         self._waits = False
+        self._reads = True
         self._idle_s = _IDLE_S
         self._direct = {e.id for e in task.graph.exchanges if task.graph.stages[e.source_stage].level == task.level - 1}
         """Exchanges whose buffers come straight from their sender; the others were passed on by this slot."""
@@ -82,6 +83,8 @@ class StreamTask:
             yield from self._end_epoch(command)
             if command.terminate:
                 return
+            # Behind the last barrier of a stop or a rescale the job stands still: what was read here would be read again.
+            self._reads = command.max_ms > 0
             received: bytes | None = None
             while received is None:
                 received = yield from self._read_until_command()
@@ -90,7 +93,7 @@ class StreamTask:
     def _read_until_command(self) -> Generator[Row, None, bytes | None]:
         """Read what is there, look for a command after every batch; returns the command or None."""
         task = self._task
-        readers = task.readers(_FAR)
+        readers = task.readers(_FAR) if self._reads else []
         while True:
             readers = [entry for entry in readers if task.read_step(*entry)]
             if readers:

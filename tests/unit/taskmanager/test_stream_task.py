@@ -186,7 +186,8 @@ def test_a_source_rests_no_shorter_than_until_a_buffer_may_go(
     assert found == pauses
 
 
-def test_a_source_that_may_read_no_more_asks_for_the_next_epoch_once() -> None:
+def run_numbers(*commands: EpochCommand) -> tuple[list[LevelAck], list[str]]:
+    """The source task of a job that prints 0..99: a pause of 50 looks before each command after the first."""
     env = StreamExecutionEnvironment.get_execution_environment()
     env.from_source(NumberSequenceSource(0, 99), WatermarkStrategy.no_watermarks(), "numbers").print()
     job = JobGraphBuilder(env.get_program().transformations, name="numbers", parallelism=1, max_parallelism=8).build()
@@ -195,17 +196,20 @@ def test_a_source_that_may_read_no_more_asks_for_the_next_epoch_once() -> None:
     control: Any = Control()
     [uid] = [node.uid for node in job.operators if node.source is not None]
     split = job.operators[0].source.create_enumerator().discover()[0]  # type: ignore[union-attr]
-    commands = [
-        EpochCommand(1, 0, is_first=True, assignments={uid: [SplitAssignment(split.id, split.properties)]}),
-        EpochCommand(1, 1, max_records=30),
-        EpochCommand(1, 2, terminate=True),
-    ]
-    commands[0].max_records = 20
-    frames = iter([*[None] * 50, encode_command(commands[1]), *[None] * 50, encode_command(commands[2])])
+    first = commands[0]
+    first.is_first, first.assignments = True, {uid: [SplitAssignment(split.id, split.properties)]}
+    frames = iter([frame for command in commands[1:] for frame in (*[None] * 50, encode_command(command))])
     control.poll = lambda timeout_s: next(frames)
-    for _ in StreamTask(LevelTask(job, 0, 0, environment), control).run(iter([b"\0" + encode_command(commands[0])])):
+    for _ in StreamTask(LevelTask(job, 0, 0, environment), control).run(iter([b"\0" + encode_command(first)])):
         pass
-    assert [(ack.epoch, ack.is_brief, ack.waits) for ack in control.acks] == [
+    return control.acks, lines
+
+
+def test_a_source_that_may_read_no_more_asks_for_the_next_epoch_once() -> None:
+    acks, lines = run_numbers(
+        EpochCommand(1, 0, max_records=20), EpochCommand(1, 1, max_records=30), EpochCommand(1, 2, terminate=True)
+    )
+    assert [(ack.epoch, ack.is_brief, ack.waits) for ack in acks] == [
         (0, False, False),
         (0, True, True),
         (1, False, False),
@@ -213,3 +217,13 @@ def test_a_source_that_may_read_no_more_asks_for_the_next_epoch_once() -> None:
         (2, False, False),
     ]
     assert len(lines) == 50
+
+
+def test_nothing_is_read_behind_a_barrier_that_says_so_until_the_next_one() -> None:
+    """A stop or a rescale reads it again; if it fails, the next epoch reads on."""
+    last, on = EpochCommand(1, 1, max_ms=0), EpochCommand(1, 2, max_records=10)
+    acks, lines = run_numbers(EpochCommand(1, 0, max_records=20), last, EpochCommand(1, 2, terminate=True))
+    assert len(lines) == 20
+    assert not any(ack.waits for ack in acks[2:])
+    _, lines = run_numbers(EpochCommand(1, 0, max_records=20), last, on, EpochCommand(1, 3, terminate=True))
+    assert len(lines) == 30
