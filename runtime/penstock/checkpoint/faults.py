@@ -26,6 +26,7 @@ from penstock.checkpoint.object_store import (
     Refused,
     StoreFailure,
     TransientFailure,
+    delete_each,
 )
 
 if TYPE_CHECKING:
@@ -158,13 +159,7 @@ class FaultyStore:
 
     def delete_many(self, urls: Sequence[str]) -> dict[str, StoreFailure]:
         """Faults hit single objects, as in the answer to S3's DeleteObjects."""
-        failed: dict[str, StoreFailure] = {}
-        for url in urls:
-            try:
-                self.delete(url)
-            except StoreFailure as failure:
-                failed[url] = failure
-        return failed
+        return delete_each(self.delete, urls)
 
     def copy(self, source_url: str, target_url: str) -> None:
         self._run("copy", source_url, lambda: self.inner.copy(source_url, target_url))

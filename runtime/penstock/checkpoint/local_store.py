@@ -21,6 +21,7 @@ from penstock.checkpoint.object_store import (
     Refused,
     StoreFailure,
     TransientFailure,
+    delete_each,
     join_url,
 )
 
@@ -139,13 +140,7 @@ class LocalStore:
             pass
 
     def delete_many(self, urls: Sequence[str]) -> dict[str, StoreFailure]:
-        failed: dict[str, StoreFailure] = {}
-        for url in urls:
-            try:
-                self.delete(url)
-            except StoreFailure as failure:
-                failed[url] = failure
-        return failed
+        return delete_each(self.delete, urls)
 
     def copy(self, source_url: str, target_url: str) -> None:
         """A hard link where the file system has them (objects are never changed in place), else a copy."""

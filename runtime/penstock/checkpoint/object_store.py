@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from penstock.common.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 DELETES_AT_ONCE = 1000
@@ -109,6 +109,17 @@ class ObjectStore(Protocol):
     def copy(self, source_url: str, target_url: str) -> None:
         """Within the store, without the bytes passing through this process."""
         ...
+
+
+def delete_each(delete: Callable[[str], None], urls: Sequence[str]) -> dict[str, StoreFailure]:
+    """`ObjectStore.delete_many` of a store that has no request for many."""
+    failed: dict[str, StoreFailure] = {}
+    for url in urls:
+        try:
+            delete(url)
+        except StoreFailure as failure:
+            failed[url] = failure
+    return failed
 
 
 def normalize_url(url: str) -> str:

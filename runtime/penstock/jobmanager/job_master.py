@@ -394,43 +394,34 @@ class JobMaster:
             raise Stopped(JobStatus.FINISHED)
         steps.begin(BEGINNING_SOURCES)
         self._begin_sources(graph, self.checkpoints.source_states(), restored_root)
-        settings = self.settings
         steps.begin(SENDING)
-        payload = encode_payload(
-            graph,
-            TaskSettings(
-                job_id=self.job_id,
-                job_name=graph.name,
-                attempt=self.attempt,
-                backend=settings.backend,
-                backend_options=settings.backend_options,
-                object_store_options=settings.object_store_options,
-                merged_file_bytes=settings.merged_file_bytes,
-                work_dir=settings.work_dir,
-                metric_scopes=settings.metric_scopes,
-                buffer_timeout_s=settings.buffer_timeout_s,
-                collect_lines=self.options.sink.on_line is not None,
-                task_managers=self.runner.task_managers,
-                step_limits=settings.step_limits,
-                **self.runner.task_settings,
-            ),
-        )
+        payload = encode_payload(graph, self._task_settings(graph))
+        closing_s = self.settings.cancellation_timeout_ms / 1e3
         self.runner.on_wait = self.parts.wake.set
-        self.runner.start(
-            Attempt(
-                self.job_id,
-                self.attempt,
-                payload,
-                graph.slots,
-                graph.levels,
-                graph,
-                settings.cancellation_timeout_ms / 1e3,
-            )
-        )
+        self.runner.start(Attempt(self.job_id, self.attempt, payload, graph.slots, graph.levels, graph, closing_s))
         steps.begin(FIRST_EPOCH)
         self.metrics.begin_attempt(graph, self.attempt, self.runner.task_managers)
         self._requests.feed(attempt_end.AttemptBegun())
         return EpochLoop(self.parts, self._requests, self.runner, graph, self.attempt, plans)
+
+    def _task_settings(self, graph: JobGraph) -> TaskSettings:
+        settings = self.settings
+        return TaskSettings(
+            job_id=self.job_id,
+            job_name=graph.name,
+            attempt=self.attempt,
+            backend=settings.backend,
+            backend_options=settings.backend_options,
+            object_store_options=settings.object_store_options,
+            merged_file_bytes=settings.merged_file_bytes,
+            work_dir=settings.work_dir,
+            metric_scopes=settings.metric_scopes,
+            buffer_timeout_s=settings.buffer_timeout_s,
+            collect_lines=self.options.sink.on_line is not None,
+            task_managers=self.runner.task_managers,
+            step_limits=settings.step_limits,
+            **self.runner.task_settings,
+        )
 
     def step(self, loop: EpochLoop) -> None:
         """Take in what was asked for and run one epoch.

@@ -24,7 +24,7 @@ from penstock.checkpoint.codec import encode_manifest
 from penstock.checkpoint.coordinator import CheckpointCoordinator
 from penstock.checkpoint.events import CheckpointCompleted, JobMustFail
 from penstock.checkpoint.manifest import SourceState, SplitPosition
-from penstock.checkpoint.object_store import ObjectInfo, StoreFailure, TransientFailure
+from penstock.checkpoint.object_store import ObjectInfo, StoreFailure, TransientFailure, delete_each
 from penstock.checkpoint.recovery import Recovery, take_over
 from penstock.checkpoint.retrying_store import RetryingStore, RetryPolicy, Stores
 from penstock.checkpoint.settings import CheckpointSettings
@@ -120,13 +120,7 @@ class SteppedStore:
 
     def delete_many(self, urls: Sequence[str]) -> dict[str, StoreFailure]:
         """One step for each: some of them may be gone when the sender dies, or when there is no answer."""
-        failed: dict[str, StoreFailure] = {}
-        for url in urls:
-            try:
-                self.delete(url)
-            except StoreFailure as failure:
-                failed[url] = failure
-        return failed
+        return delete_each(self.delete, urls)
 
     def get_range(self, url: str, offset: int, size: int) -> bytes:
         return self.actor.step(f"get {url}", lambda: self.inner.get_range(url, offset, size))
