@@ -2,9 +2,10 @@
 
 All that was read before a barrier must be processed before it is through, and a source cannot know how fast the operators
 levels away are. So the budget follows what epochs took: the next one may read what takes `LONGEST_S` at the pace of the last.
-The first is small; with fast operators the third is bounded by nothing but the job's settings. What the buffers on the way
-hold is bounded in bytes, but small records behind a slow sink would be minutes of work even so; with a budget it is
-seconds. (Flink's answer to the same is to make buffers smaller, "buffer debloating".)
+The first is small, for it has a limit (`start_steps`) that a slow function must not run into; with fast operators the fourth
+is bounded by nothing but the job's settings. What the buffers on the way hold is bounded in bytes, but small records behind a
+slow sink would be minutes of work even so; with a budget it is seconds. (Flink's answer to the same is to make buffers
+smaller, "buffer debloating".)
 
 Not all that an epoch takes is its records': a Spark job has to be started, on a busy machine or a large cluster that takes
 seconds, too. What did not get shorter with fewer records, or longer with more, is not made shorter by reading less: then a
@@ -15,8 +16,8 @@ from __future__ import annotations
 
 LONGEST_S = 4.0
 """What an epoch of the batched runner, or a barrier of the pipelined one, should take at most."""
-FIRST_RECORDS = 1_000
-"""Of the first epoch, when nobody knows how slow the operators are."""
+FIRST_RECORDS = 64
+"""Of the first epoch, when nobody knows how slow the operators are: nine seconds each still fit into its ten minutes."""
 
 
 class EpochBudget:

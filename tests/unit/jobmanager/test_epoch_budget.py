@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.common import options
 from penstock.jobmanager.epoch_budget import LONGEST_S, EpochBudget
 
 MOST = 1_000_000
@@ -28,9 +29,16 @@ def test_epochs_of_slow_operators_are_short_after_the_first(rate: float) -> None
     assert budget.is_bound
 
 
-def test_fast_operators_are_bound_by_nothing_from_the_third_epoch_on() -> None:
+def test_the_first_epoch_is_over_in_time_however_slow_the_operators_are() -> None:
+    """A second for each record, or sixteen subtasks before a sink of 25 records a second."""
+    limit_s = options.FIRST_EPOCH_TIMEOUT.default.total_seconds()
+    for rate in (1.0, 25 / 16):
+        assert epochs(EpochBudget(MOST), rate, 1)[0] < limit_s / 2
+
+
+def test_fast_operators_are_bound_by_nothing_from_the_fourth_epoch_on() -> None:
     budget = EpochBudget(MOST)
-    epochs(budget, 2_000_000, 2)
+    epochs(budget, 2_000_000, 3)
     assert not budget.is_bound
 
 
