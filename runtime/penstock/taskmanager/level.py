@@ -291,6 +291,13 @@ class LevelTask:
     def has_uploaded(self) -> bool:
         return any(future.done() for future in self._pending)
 
+    def answer_uploads(self, ack: LevelAck) -> None:
+        """Put the answers of uploads that have ended into an ack; what one of them ended with is the task's failure."""
+        self._guard(self._put_uploads, ack)
+
+    def _put_uploads(self, ack: LevelAck) -> None:
+        ack.snapshots = self.take_uploaded()
+
     def take_uploaded(self) -> list[SnapshotAck]:
         """Answers to snapshots whose files are written."""
         done = [future for future in self._pending if future.done()]

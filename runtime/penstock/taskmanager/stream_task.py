@@ -218,5 +218,6 @@ class StreamTask:
             self._control.send(encode_ack(task.brief_ack()))
         elif task.has_uploaded:
             ack = task.brief_ack()
-            ack.snapshots = task.take_uploaded()
-            self._control.send(encode_ack(ack))
+            task.answer_uploads(ack)
+            if task.failure is None:
+                self._control.send(encode_ack(ack))

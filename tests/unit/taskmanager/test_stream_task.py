@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -227,3 +228,16 @@ def test_nothing_is_read_behind_a_barrier_that_says_so_until_the_next_one() -> N
     assert not any(ack.waits for ack in acks[2:])
     _, lines = run_numbers(EpochCommand(1, 0, max_records=20), last, on, EpochCommand(1, 3, terminate=True))
     assert len(lines) == 30
+
+
+def test_an_upload_that_ends_with_an_error_is_the_tasks_failure_and_ends_no_process() -> None:
+    task, control = LevelTask(graph(), 0, 0, TaskEnvironment("job", "sums", 1, ManualClock())), Control()
+    upload: Future[Any] = Future()
+    upload.set_exception(ValueError("the content of a staged file"))
+    task._pending.append(upload)
+    stream = StreamTask(task, cast("Any", control))
+    stream._send_news()
+    stream._send_news()
+    [told] = [ack.failure for ack in control.acks]
+    assert told is not None
+    assert "the content of a staged file" in told.message
