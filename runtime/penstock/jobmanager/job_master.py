@@ -396,7 +396,7 @@ class JobMaster:
         self._begin_sources(graph, self.checkpoints.source_states(), restored_root)
         steps.begin(SENDING)
         payload = encode_payload(graph, self._task_settings(graph))
-        closing_s = self.settings.cancellation_timeout_ms / 1e3
+        closing_s = self.settings.cancellation_timeout_ms / 1e3 * len(graph.operators)
         self.runner.on_wait = self.parts.wake.set
         self.runner.start(Attempt(self.job_id, self.attempt, payload, graph.slots, graph.levels, graph, closing_s))
         steps.begin(FIRST_EPOCH)

@@ -32,7 +32,8 @@ class Attempt:
     graph: JobGraph | None = None
     """To name the operators of a worker that cannot name them any more."""
     closing_s: float = 10.0
-    """How long its tasks may take to close their functions in the end."""
+    """How long its tasks may take to close all their functions in the end, s: levels and operators close one after the other.
+    A single function that takes too long is found out by its task (`taskmanager.watchdog`)."""
 
 
 class Runner(Protocol):

@@ -121,3 +121,31 @@ def test_a_function_that_hangs_is_noticed_by_its_checkpoints(
     assert expired
     assert all("has not come to its end in slot" in message for message in expired)
     assert any("hangs" in message.split("has run for")[1] for message in expired)
+
+
+class ClosesInItsTime(MapFunction):
+    """Flushes something in the end, well within the time it has for that."""
+
+    def __init__(self, closed: Path) -> None:
+        self.closed = closed
+
+    def map(self, value: int) -> int:
+        return value
+
+    def close(self) -> None:
+        time.sleep(0.8)
+        self.closed.touch()
+
+
+@pytest.mark.slow
+def test_functions_that_close_one_after_the_other_are_all_given_their_time(
+    executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
+) -> None:
+    env = environment(settings | {"task.cancellation.timeout": "1 s"}, 1)
+    stream = env.from_source(NumberSequenceSource(1, 10), None, "numbers")
+    for number in range(9):
+        stream = stream.map(ClosesInItsTime(tmp_path / f"closed-{number}"))
+    with executing_on(executor), stream.execute_and_collect() as found:
+        assert sorted(found) == list(range(1, 11))
+    executor.session.dispatcher.jobs()[-1].wait(60)
+    assert len(list(tmp_path.glob("closed-*"))) == 9
