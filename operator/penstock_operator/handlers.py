@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import kopf
 
+from penstock_operator.api.version import GROUP, VERSION
 from penstock_operator.resources.names import JOB
 from penstock_operator.snapshot.decide import is_settled
 
@@ -51,8 +52,8 @@ def build_registry(controller: Controller, credentials: Credentials) -> kopf.Ope
         controller.wake("FlinkJob", namespace or "", labels[JOB], closer=resource.plural == "services")
 
     kopf.on.login(registry=registry)(login)
-    kopf.on.event("penstock.dev", "v1", "flinkjobs", registry=registry)(on_flinkjob)
-    kopf.on.event("penstock.dev", "v1", "flinksnapshots", registry=registry)(on_flinksnapshot)
+    kopf.on.event(GROUP, VERSION, "flinkjobs", registry=registry)(on_flinkjob)
+    kopf.on.event(GROUP, VERSION, "flinksnapshots", registry=registry)(on_flinksnapshot)
     for group, version, plural in _CHILDREN:
         kopf.on.event(group, version, plural, labels={JOB: kopf.PRESENT}, registry=registry, id=plural)(on_child)
     return registry

@@ -40,7 +40,7 @@ class Job:
         self.folder = f"s3://{BUCKET}/{name}-{time.time_ns():x}"
         self.output = Output(plan, f"{self.folder}/output", stack.s3.storage_options())
         self.manifest: dict[str, Any] = {
-            "apiVersion": "penstock.dev/v1",
+            "apiVersion": "penstock.dev/v1beta1",
             "kind": "FlinkJob",
             "metadata": {"name": name},
             "spec": {

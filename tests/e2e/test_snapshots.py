@@ -29,7 +29,7 @@ def job(deploy: Callable[..., Job]) -> Job:
 
 def snapshot(stack: Stack, name: str, job: str, **spec: Any) -> None:
     body = {"jobRef": {"name": job}, **spec}
-    manifest = {"apiVersion": "penstock.dev/v1", "kind": "FlinkSnapshot", "metadata": {"name": name}, "spec": body}
+    manifest = {"apiVersion": "penstock.dev/v1beta1", "kind": "FlinkSnapshot", "metadata": {"name": name}, "spec": body}
     stack.cluster.apply(json.dumps(manifest))
 
 

@@ -8,12 +8,11 @@ from penstock_operator.api.flinkjob import FlinkJobSpec
 from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec, FlinkSnapshotStatus
 from penstock_operator.api.schema import structural_schema
 from penstock_operator.api.status import FlinkJobStatus
+from penstock_operator.api.version import GROUP, VERSION
 
 if TYPE_CHECKING:
     from penstock_operator.api.types import Api
 
-GROUP = "penstock.dev"
-VERSION = "v1"
 MAX_NAME = 45
 """Names of children add a suffix and must stay below 63."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock_operator.api.version import API_VERSION
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -27,8 +29,8 @@ class Kind:
         return f"{root}{scope}/{self.plural}" + (f"/{name}" if name else "")
 
 
-FLINKJOB = Kind("penstock.dev/v1", "FlinkJob", "flinkjobs")
-FLINKSNAPSHOT = Kind("penstock.dev/v1", "FlinkSnapshot", "flinksnapshots")
+FLINKJOB = Kind(API_VERSION, "FlinkJob", "flinkjobs")
+FLINKSNAPSHOT = Kind(API_VERSION, "FlinkSnapshot", "flinksnapshots")
 DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
 REVISION = Kind("apps/v1", "ControllerRevision", "controllerrevisions")
 POD = Kind("v1", "Pod", "pods")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from penstock_operator.api.crds import GROUP, VERSION
+from penstock_operator.api.version import API_VERSION, GROUP
 
 MANAGER = "penstock-operator"
 
@@ -102,7 +102,7 @@ class Owner:
     def reference(self) -> dict[str, Any]:
         """Makes Kubernetes remove the child with the FlinkJob."""
         return {
-            "apiVersion": f"{GROUP}/{VERSION}",
+            "apiVersion": API_VERSION,
             "kind": "FlinkJob",
             "name": self.name,
             "uid": self.uid,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.api.crds import GROUP, VERSION
 from penstock_operator.api.types import format_time
+from penstock_operator.api.version import API_VERSION
 from penstock_operator.resources.names import FINALIZER, JOB, MANAGER, REVISION, SNAPSHOT_TYPE, TRIGGER, Owner
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.reconcile.plan import CreateSnapshot, Event
-
-API_VERSION = f"{GROUP}/{VERSION}"
 
 
 def controller_revision(owner: Owner, name: str, spec: FlinkJobSpec, generation: int) -> dict[str, Any]:

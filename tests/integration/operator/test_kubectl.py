@@ -42,12 +42,12 @@ def flinkjob(name: str = NAME, **parts: Any) -> dict[str, Any]:
     }
     for key, value in parts.items():
         spec[key] = {**spec.get(key, {}), **value} if isinstance(value, dict) else value
-    return {"apiVersion": "penstock.dev/v1", "kind": "FlinkJob", "metadata": {"name": name}, "spec": spec}
+    return {"apiVersion": "penstock.dev/v1beta1", "kind": "FlinkJob", "metadata": {"name": name}, "spec": spec}
 
 
 def flinksnapshot(name: str, **spec: Any) -> dict[str, Any]:
     return {
-        "apiVersion": "penstock.dev/v1",
+        "apiVersion": "penstock.dev/v1beta1",
         "kind": "FlinkSnapshot",
         "metadata": {"name": name},
         "spec": {"jobRef": {"name": NAME}, **spec},
@@ -190,7 +190,7 @@ def test_apply_wait_scale_and_apply_again(play: Play) -> None:
 
 
 def scale_path(site: Site) -> str:
-    return f"/apis/penstock.dev/v1/namespaces/{site.namespace}/flinkjobs/{NAME}/scale"
+    return f"/apis/penstock.dev/v1beta1/namespaces/{site.namespace}/flinkjobs/{NAME}/scale"
 
 
 def named(site: Site, name: str) -> dict[str, Any]:

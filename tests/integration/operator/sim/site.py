@@ -90,7 +90,7 @@ class Site:
     def manifest(self, name: str = NAME, *, image: str = "job:1", **job: Any) -> Manifest:
         root = f"file://{self.folder}/storage"
         return {
-            "apiVersion": "penstock.dev/v1",
+            "apiVersion": "penstock.dev/v1beta1",
             "kind": "FlinkJob",
             "metadata": {"name": name, "namespace": self.namespace},
             "spec": {

@@ -42,7 +42,7 @@ NAME = "weather"
 def flinkjob(name: str = NAME, *, image: str = "job:1", **job: Any) -> Manifest:
     """A FlinkJob as the API server stores it, with parallelism 2."""
     return {
-        "apiVersion": "penstock.dev/v1",
+        "apiVersion": "penstock.dev/v1beta1",
         "kind": "FlinkJob",
         "metadata": {"name": name, "namespace": "default"},
         "spec": {
@@ -58,7 +58,7 @@ def flinksnapshot(name: str, *, job: str = NAME, **spec: Any) -> Manifest:
     """A FlinkSnapshot that takes a savepoint, unless told otherwise."""
     body = spec if "checkpoint" in spec else {"savepoint": {"disposeOnDelete": True}, **spec}
     return {
-        "apiVersion": "penstock.dev/v1",
+        "apiVersion": "penstock.dev/v1beta1",
         "kind": "FlinkSnapshot",
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"jobRef": {"name": job}, **body},
