@@ -41,6 +41,24 @@ def needs_adapting(old: Schema, new: Schema) -> bool:
     return isinstance(old.get("of"), dict) and needs_adapting(old["of"], new["of"])
 
 
+def has_records_as_keys(schema: Schema) -> bool:
+    """Whether a key of a dictionary, at any depth, is stored as a map, which nothing that decodes without types can take for a key."""
+    if schema["type"] == "dict" and _holds_map(schema["key"]):
+        return True
+    return any(map(has_records_as_keys, _parts(schema)))
+
+
+def _holds_map(schema: Schema) -> bool:
+    return schema.get("layout") == "map" or any(map(_holds_map, _parts(schema)))
+
+
+def _parts(schema: Schema) -> list[Schema]:
+    of = schema.get("of", [])
+    parts = [of] if isinstance(of, dict) else list(of)
+    parts += [schema[part] for part in ("key", "value") if part in schema]
+    return parts + [field["schema"] for field in schema.get("fields", [])]
+
+
 def adapt(raw: Any, old: Schema, info: mi.Type) -> Any:
     """A value decoded without types, laid out for the new type.
 

@@ -12,13 +12,13 @@ from msgspec import Raw
 from msgspec import inspect as mi
 from msgspec.msgpack import Decoder, Encoder, Ext
 
-from penstock.common.errors import StateTypeError
+from penstock.common.errors import StateSchemaIncompatible, StateTypeError
 from penstock.state import adapt
 from penstock.state.codec import NATIVE, Codec, are_frozen, join_column, split_column
 from penstock.state.key_hash import is_model
 from penstock.state.schema import Schema, UnknownType, describe, without_names
 from penstock.state.tagged import MODEL, Unencodable, pack, plain_scalar, tag, type_name, unpack, untag
-from penstock.state.typed_tags import compile_tagger
+from penstock.state.typed_tags import TaggedKey, compile_tagger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -133,15 +133,27 @@ class TypedCodec(Codec):
         return self
 
 
+_decode_raw = Decoder(ext_hook=lambda code, data: TaggedKey(Ext(code, bytes(data)))).decode
+"""Without types. An extension may be a key, and is written again as it was."""
+
+
 class _AdaptingCodec(TypedCodec):
     """Decodes records stored as arrays under an older schema."""
 
     def __init__(self, target: TypedCodec, old: Schema) -> None:
         super().__init__(target._annotation, target.state, target.operator, conversion=target._conversion)
         self._old = old
+        if adapt.has_records_as_keys(old):
+            raise StateSchemaIncompatible(
+                f"state {self.state!r} cannot be read as the program declares it: the fields of a NamedTuple or array-like struct changed, and "
+                "the value also holds a dictionary whose keys are dataclasses or structs",
+                remedy="keep the fields as they were, in their order, and add new ones at the end of another class; or use a new state name "
+                "for the new type, and move the values over in the function",
+                operator=self.operator,
+            )
 
     def decode(self, data: bytes | memoryview) -> Any:
-        return super().decode(self._encode(adapt.adapt(msgspec.msgpack.decode(data), self._old, self._info)))
+        return super().decode(self._encode(adapt.adapt(_decode_raw(data), self._old, self._info)))
 
     def decode_column(self, code: int, data: bytes | memoryview) -> list[Any]:
         return list(map(self.decode, split_column(code, data)))
@@ -217,6 +229,8 @@ def _is_substitute(value: Any) -> bool:
 
 
 def _enc_hook(value: Any) -> Any:
+    if type(value) is TaggedKey:
+        return value.tagged
     if is_model(type(value)):
         return Ext(MODEL, pack(_dumped(value)))
     return tag(plain_scalar(value))

@@ -1,8 +1,9 @@
 """Values of a declared type that holds `Any` or a datetime somewhere: `dict[str, Any]`, a dataclass with a bare `list` field.
 
 msgspec writes the declared parts by itself, but at an `Any` it would write a tuple as an array and read it as a list, and
-it writes an aware datetime as a moment and reads it in UTC. `compile_tagger` makes a function that replaces what lies at such
-places by what comes back, and leaves everything else to msgspec.
+it writes an aware datetime as a moment and reads it in UTC, and a Decimal, a UUID or an enum member as text or number. `compile_tagger`
+makes a function that replaces what lies at such places, keys of dictionaries among them, by what comes back, and leaves everything else
+to msgspec.
 """
 
 from __future__ import annotations
@@ -47,13 +48,33 @@ def _compile(info: mi.Type, outer: tuple[type, ...]) -> Tagger | None:
             return None
         return lambda value: [item(part) for item, part in zip(items, value, strict=True)]
     if isinstance(info, mi.DictType):
-        of_value = _compile(info.value_type, outer)
-        return None if of_value is None else lambda value: {key: of_value(part) for key, part in value.items()}
+        return _compile_dict(_compile(info.key_type, outer), _compile(info.value_type, outer))
     if isinstance(info, mi.UnionType):
         return _compile_optional(info, outer)
     if isinstance(info, mi.StructType | mi.DataclassType | mi.TypedDictType | mi.NamedTupleType):
         return _compile_record(info, outer)
     return None
+
+
+class TaggedKey:
+    """Stands for a key whose replacement has no hash; whoever encodes writes what it holds (`tagged`)."""
+
+    __slots__ = ("tagged",)
+
+    def __init__(self, tagged: Any) -> None:
+        self.tagged = tagged
+
+
+def _compile_dict(of_key: Tagger | None, of_value: Tagger | None) -> Tagger | None:
+    if of_key is None:
+        return None if of_value is None else lambda value: {key: of_value(part) for key, part in value.items()}
+    tag_value = of_value or _unchanged
+
+    def tag_key(key: Any) -> Any:
+        tagged = of_key(key)
+        return key if tagged is key else TaggedKey(tagged)
+
+    return lambda value: {tag_key(key): tag_value(part) for key, part in value.items()}
 
 
 def _with_offset(value: Any) -> Any:

@@ -87,17 +87,24 @@ class Watchdog(Unwatched):
         limit = self._limits.get(name)
         dump = _dump_file() if limit else None
         before = self._step, self.since
-        self._operator, self._location, self._step, self.since = operator, location, name, time.perf_counter()
+        self._operator, self._location = operator, location
+        self._begin(name, time.perf_counter())
         if limit and dump is not None:
             faulthandler.dump_traceback_later(limit + GRACE_S, exit=True, file=dump)
         try:
             yield
         finally:
-            self._step, self.since = before
+            self._begin(*before)
             self._operator = self._location = ""
             if dump is not None:
                 faulthandler.cancel_dump_traceback_later()
                 dump.close()
+
+    def _begin(self, step: str, since: float) -> None:
+        """In this order: the thread beside must not take the time of one step for that of another with a limit."""
+        self.since = 0.0
+        self._step = step
+        self.since = since
 
     def _start(self) -> None:
         if self._thread is None:
@@ -111,7 +118,10 @@ class Watchdog(Unwatched):
 
     def _run(self) -> None:
         while not self._ended.wait(LOOK_S):
-            since, step = self.since, self._step
+            step = self._step
+            since = self.since
+            if step is not self._step:
+                continue
             seconds = time.perf_counter() - since
             if not since or seconds < min(SLOW_S, self._limits.get(step, SLOW_S)):
                 self._told_at = 0.0

@@ -71,6 +71,31 @@ class HolderV2:
     other: PairV2 | None = None
 
 
+class KeyedV1(NamedTuple):
+    counts: dict[Any, int]
+    text: str
+
+
+class KeyedV2(NamedTuple):
+    text: str
+    counts: dict[Any, int]
+
+
+@dataclass(frozen=True)
+class Position:
+    x: int
+
+
+class ByRecordV1(NamedTuple):
+    a: int
+    b: list[dict[Position, int]]
+
+
+class ByRecordV2(NamedTuple):
+    b: list[dict[Position, int]]
+    a: int
+
+
 class ModelV1(BaseModel):
     a: int
     b: str
@@ -119,6 +144,10 @@ COMPATIBLE: list[tuple[Any, Any, Any, str]] = [
         HolderV1, HolderV2, HolderV1({"k": PairV1(1, "x", 2.5)}, PairV1(2, "y", 3.5)),
         "HolderV2(pairs={'k': PairV2(c=2.5, a=1, d='new')}, other=PairV2(c=3.5, a=2, d='new'))",
     ),
+    (
+        KeyedV1, KeyedV2, KeyedV1({Decimal("1.50"): 1, (1, 2): 2}, "x"),
+        "KeyedV2(text='x', counts={Decimal('1.50'): 1, (1, 2): 2})",
+    ),
     (ModelV1, ModelV2, ModelV1(a=1, b="x"), "ModelV2(a=1.0, c=5)"),
     (Types.INT(), Types.DOUBLE(), 1, "1.0"),
     (int, Types.LONG(), 1, "1"),
@@ -155,6 +184,14 @@ def test_other_changes_are_refused_with_both_schemas(old: Any, new: Any, says: s
     assert json.dumps(writer.schema) in caught.value.message
     assert json.dumps(reader.schema) in caught.value.message
     assert "'totals'" in caught.value.message
+    assert caught.value.operator == "sum"
+    assert caught.value.remedy
+
+
+def test_records_as_keys_beside_fields_that_moved_are_refused() -> None:
+    writer, reader = codec_for(ByRecordV1, state="totals"), codec_for(ByRecordV2, state="totals", operator="sum")
+    with pytest.raises(StateSchemaIncompatible, match="dictionary whose keys are dataclasses") as caught:
+        reader.reader_of(writer.schema)
     assert caught.value.operator == "sum"
     assert caught.value.remedy
 

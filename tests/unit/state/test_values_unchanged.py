@@ -26,6 +26,7 @@ from penstock.state.typed_tags import compile_tagger
 from tests.sameness import difference
 from tests.strategies import (
     DATETIMES,
+    HASHABLE,
     LEAVES,
     PLAIN_VALUES,
     VALUES,
@@ -121,6 +122,29 @@ HOLDERS: dict[str, tuple[Any, Any]] = {
 def test_values_at_an_any_of_a_declared_type(value: Any) -> None:
     for declared, holding in HOLDERS.values():
         unchanged_or_refused(declared, holding(value))
+
+
+KEYED: dict[str, tuple[Any, Any]] = {
+    "any": (dict[Any, int], lambda k: {k: 1}),
+    "bare": (dict, lambda k: {k: [k]}),
+    "tuple": (dict[tuple[int, Any], str], lambda k: {(1, k): "v"}),
+    "named tuple": (dict[Reading, int], lambda k: {Reading("s", k): 1}),
+    "frozen dataclass": (dict[Frozen, int], lambda k: {Frozen(k): 1}),
+    "in a list": (list[dict[Any, Any]], lambda k: [{k: k}]),
+}
+
+
+@given(HASHABLE)
+def test_keys_at_an_any_of_a_declared_dict(key: Any) -> None:
+    for declared, holding in KEYED.values():
+        unchanged_or_refused(declared, holding(key))
+
+
+@pytest.mark.parametrize("declared", [dict[datetime, int], dict[datetime | None, int], dict[tuple[datetime, int], int]])
+def test_a_declared_key_keeps_its_offset(declared: Any) -> None:
+    moment = datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    value = {(moment, 1) if "tuple" in str(declared) else moment: 1}
+    assert [repr(got) for got in stored(declared, value)] == [repr(value)] * 3
 
 
 @given(DATETIMES)

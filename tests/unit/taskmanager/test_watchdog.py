@@ -122,3 +122,23 @@ def test_code_that_keeps_the_interpreters_lock_is_ended_with_its_stack(tmp_path:
     dump = (tmp_path / str(process.pid)).read_text()
     assert "Timeout" in dump
     assert f'File "{script}", line 7' in dump
+
+
+def test_no_step_ever_stands_with_the_time_of_another(listener: Listener) -> None:
+    """A batch of a minute must not become, for a moment, a minute of opening functions."""
+    seen: list[tuple[str, float]] = []
+
+    class Recorded(Watchdog):
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            if name in {"_step", "since"} and "_step" in self.__dict__:
+                seen.append((self._step, self.since))
+
+    watchdog = Recorded(listener, {OPENING: 0.1})
+    watchdog.since = long_ago = time.perf_counter() - 60
+    with watchdog.step(OPENING, "lookup"):
+        pass
+    watchdog.close()
+    assert (PROCESSING, long_ago) in seen[-3:]
+    assert not [since for step, since in seen if step == OPENING and 0 < since <= long_ago]
+    assert not listener.heard
