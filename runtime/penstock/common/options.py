@@ -368,6 +368,11 @@ FIRST_EPOCH_TIMEOUT = duration_option(
     timedelta(minutes=10),
     "How long the first epoch of an attempt may take without any of its tasks loading, restoring or opening.",
 )
+ENUMERATOR_TIMEOUT = duration_option(
+    "penstock.source.enumerator-timeout",
+    timedelta(minutes=10),
+    "How long a call of a source's enumerator may take, for example to find what there is to be read; 0: for ever.",
+)
 S3_ENDPOINT = text_option("s3.endpoint", None, "URL of an S3 server other than Amazon's.")
 S3_ACCESS_KEY = text_option("s3.access-key", None, "Access key; not set: the environment's or the pod's identity.")
 S3_SECRET_KEY = text_option("s3.secret-key", None, "Secret key that belongs to s3.access-key.")

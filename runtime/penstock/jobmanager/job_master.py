@@ -296,9 +296,12 @@ class JobMaster:
             if status is JobStatus.FINISHED and self._requests.is_at_end_of_input:
                 # Its output is complete, but not what its functions had still to do.
                 self.error, status = error, JobStatus.FAILED
+        for source in self.parts.sources.values():
+            try:
+                source.close(self.settings.cancellation_timeout_ms / 1e3)
+            except Exception as error:
+                self._record_failure(error)
         try:
-            for source in self.parts.sources.values():
-                source.close()
             self._settle_commits(status)
             if self.options.keep_result and status in (JobStatus.FINISHED, JobStatus.CANCELED):
                 self._keep_result(status)
@@ -474,6 +477,7 @@ class JobMaster:
                         name=node.name,
                         location=node.user_location,
                         alignment=getattr(node.operator, "alignment", None),
+                        call_limit_s=self.settings.enumerator_timeout_s,
                     )
                 storage, holds = self.checkpoints.storage, self.checkpoints.coordinator
                 context = EnumeratorContext(node.uid, storage, holds, self.runner.spark)

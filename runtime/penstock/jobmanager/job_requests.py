@@ -139,6 +139,8 @@ class JobRequests:
         elif commits.committing:
             committing = f"; the commit of sink {commits.committing!r} is given up"
             commits.give_up()
+        for source in list(self._parts.sources.values()):
+            source.give_up()
         logger.warning(
             "job %s has not ended, %d ms after it was told to: its tasks are killed%s",
             self._job_id,

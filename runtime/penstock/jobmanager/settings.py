@@ -62,6 +62,7 @@ class JobSettings:
     step_limits: dict[str, float] = field(default_factory=dict)
     """Seconds that steps of a task may take (`taskmanager.watchdog`)."""
     first_epoch_timeout_s: float = 600.0
+    enumerator_timeout_s: float = 600.0
     slot_timeout_s: float = 300.0
     python_path: list[str] = field(default_factory=list)
     """Folders and files that the program's own modules are in; for the Python workers."""
@@ -121,6 +122,7 @@ class JobSettings:
                 CLOSING: conf.get(options.TASK_CANCELLATION_TIMEOUT).total_seconds(),
             },
             first_epoch_timeout_s=conf.get(options.FIRST_EPOCH_TIMEOUT).total_seconds(),
+            enumerator_timeout_s=conf.get(options.ENUMERATOR_TIMEOUT).total_seconds(),
             slot_timeout_s=conf.get(options.SLOT_REQUEST_TIMEOUT).total_seconds(),
             python_path=[os.path.abspath(path) for path in conf.get(options.PYTHON_FILES)],
         )

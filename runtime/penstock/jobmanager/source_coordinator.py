@@ -10,8 +10,8 @@ itself (`SplitEnumerator.forgets_finished`): of such a split the id is kept. No 
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heapify, heapreplace
 from typing import Any
 
@@ -19,12 +19,18 @@ from penstock.checkpoint.layout import new_shared_path
 from penstock.checkpoint.manifest import SourceState, SplitPosition
 from penstock.checkpoint.object_store import join_url
 from penstock.checkpoint.storage import CheckpointStorage
-from penstock.common.user_frames import naming
 from penstock.common.watermark_strategy import WatermarkAlignment
 from penstock.connectors.source import EnumeratorContext, Source, Split, SplitEnumerator
 from penstock.jobmanager.alignment import AlignedSource
+from penstock.jobmanager.enumerator_calls import EnumeratorCalls
 from penstock.taskmanager.batch import MIN_TIMESTAMP
 from penstock.taskmanager.protocol import SourceProgress, SplitAssignment
+
+BEGINNING = "beginning"
+DISCOVERING = "discovering splits"
+NOTING = "noting a split that is finished"
+SNAPSHOTTING = "taking a snapshot"
+CLOSING = "closing"
 
 
 @dataclass
@@ -42,7 +48,11 @@ class _Tracked:
 
 
 class SourceCoordinator:
-    """One per source of the job; called from the JobMaster's thread."""
+    """One per source of the job; called from the JobMaster's thread.
+
+    Args:
+        call_limit_s: how long a call of the enumerator may take, s; 0: for ever.
+    """
 
     def __init__(
         self,
@@ -53,14 +63,13 @@ class SourceCoordinator:
         name: str = "",
         location: str = "",
         alignment: WatermarkAlignment | None = None,
+        call_limit_s: float = 0.0,
     ) -> None:
         self.uid = uid
         self._alignment = alignment
-        self._name = name
-        self._location = location
+        self._call = EnumeratorCalls(name, location, call_limit_s)
         self.source = source.with_object_store_options(object_store_options or {})
-        with self._named():
-            self._enumerator: SplitEnumerator = self.source.create_enumerator()
+        self._enumerator: SplitEnumerator = self._call(self.source.create_enumerator, BEGINNING)
         self._splits: dict[str, _Tracked] = {}
         """Those not read to their end."""
         self._unassigned: list[_Tracked] = []
@@ -94,17 +103,13 @@ class SourceCoordinator:
         self._unassigned = []
         self._finished = {}
         self._discovered_at = None
-        with self._named():
-            self._enumerator.close()
-            self._enumerator = self.source.create_enumerator()
-            self._enumerator.parallelism = parallelism
-            if context is not None:
-                self._enumerator.start(context)
+        if not self._call.is_stuck:
+            self._call(self._enumerator.close, CLOSING)
+        self._enumerator = self._call(lambda: self._new_enumerator(context), BEGINNING)
         if restored is None:
             return
         enumerator = restored.enumerator or {}
-        with self._named():
-            self._enumerator.restore(enumerator.get("state"))
+        self._call(lambda: self._enumerator.restore(enumerator.get("state")), BEGINNING)
         if enumerator.get("discovered"):
             self._discovered_at = 0
         for position in restored.splits:
@@ -122,6 +127,13 @@ class SourceCoordinator:
                 tracked.files = _adopted(position.files, context.storage, restored_root)
             self._track(tracked)
 
+    def _new_enumerator(self, context: EnumeratorContext | None) -> SplitEnumerator:
+        enumerator = self.source.create_enumerator()
+        enumerator.parallelism = self._parallelism
+        if context is not None:
+            enumerator.start(context)
+        return enumerator
+
     def _track(self, tracked: _Tracked) -> None:
         self._splits[tracked.split.id] = tracked
         self._unassigned.append(tracked)
@@ -135,9 +147,7 @@ class SourceCoordinator:
         interval = self._enumerator.discovery_interval_ms
         if self._discovered_at is not None and (interval is None or now_ms < self._discovered_at + interval):
             return
-        with self._named():
-            found = self._enumerator.discover()
-        for split in found:
+        for split in self._call(self._enumerator.discover, DISCOVERING):
             if split.id not in self._splits and split.id not in self._finished:
                 self._track(_Tracked(split, files=split.files))
         self._discovered_at = now_ms
@@ -192,8 +202,7 @@ class SourceCoordinator:
             finished = self._splits.pop(split_id)
             self._load[subtask] -= finished.load
             self._remember_finished(split_id)
-            with self._named():
-                self._enumerator.on_split_finished(split_id)
+            self._call(partial(self._enumerator.on_split_finished, split_id), NOTING)
 
     def aligned(self) -> AlignedSource | None:
         """What its group must know of it; None: it is in none."""
@@ -224,8 +233,7 @@ class SourceCoordinator:
 
     def snapshot(self) -> SourceState:
         """As of the last epoch's acks."""
-        with self._named():
-            enumerator = self._enumerator.snapshot()
+        enumerator = self._call(self._enumerator.snapshot, SNAPSHOTTING)
         return SourceState(
             splits=[
                 SplitPosition(
@@ -243,13 +251,19 @@ class SourceCoordinator:
             enumerator={"state": enumerator, "discovered": self._discovered_at is not None},
         )
 
-    def close(self) -> None:
-        with self._named():
-            self._enumerator.close()
+    def give_up(self) -> None:
+        """Wait for the enumerator no longer: the job must end (from another thread)."""
+        self._call.give_up()
 
-    def _named(self) -> AbstractContextManager[None]:
-        """The enumerator may be the user's, and run by the JobManager."""
-        return naming(self._name, self._location)
+    def close(self, limit_s: float | None = None) -> None:
+        """An enumerator that hangs is left behind.
+
+        Args:
+            limit_s: for the enumerator to close; None: that of all its calls.
+        """
+        if not self._call.is_stuck:
+            self._call(self._enumerator.close, CLOSING, limit_s)
+        self._call.close()
 
 
 def _adopted(files: list[dict[str, Any]], storage: CheckpointStorage, root: str) -> list[dict[str, Any]]:

@@ -24,6 +24,11 @@ class WorkThread:
         self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
+    @property
+    def ident(self) -> int:
+        """0: it has not started."""
+        return 0 if self._thread is None else self._thread.ident or 0
+
     def submit(self, work: Callable[[], T]) -> Future[T]:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)

@@ -39,6 +39,7 @@ OPENING = "opening functions"
 PROCESSING = "processing"
 CLOSING = "closing functions"
 
+_REMEDY = "see why this line does not return; a step that needs longer is given more time in the configuration"
 LOOK_S = 0.5
 SLOW_S = 2.0
 """A step that takes longer is told of."""
@@ -129,7 +130,7 @@ class Watchdog(Unwatched):
             limit = self._limits.get(step)
             if limit is not None and seconds >= limit and not self._has_failed:
                 self._has_failed = True
-                self._send(self._failure(step, limit))
+                self._send(timeout_failure(self.look(step, limit), limit, _REMEDY))
             elif time.perf_counter() - self._told_at >= TELL_EVERY_S:
                 self._told_at = time.perf_counter()
                 self._send(self.look(step, seconds))
@@ -140,34 +141,44 @@ class Watchdog(Unwatched):
 
     def look(self, step: str, seconds: float) -> Whereabouts:
         """Where the task's thread is now."""
-        frames = _stack(self._thread_id)
-        context = context_of(frames)
-        summary = traceback.StackSummary.extract(((frame, frame.f_lineno) for frame in frames), lookup_lines=False)
-        first = next((i for i, frame in enumerate(summary) if is_user(frame.filename)), 0)
-        line = user_frame(summary)
-        linecache.checkcache()
-        return Whereabouts(
-            step=step,
-            seconds=seconds,
-            operator=self._operator if context is None else context.name,
-            location=self._location if context is None else context.user_location,
-            line="" if line is None else f"{line.filename}:{line.lineno} in {line.name}",
-            stack="".join(traceback.format_list(summary[first:])),
-        )
+        return whereabouts(self._thread_id, step, seconds, self._operator, self._location)
 
-    def _failure(self, step: str, limit: float) -> TaskFailure:
-        where = self.look(step, limit)
-        detail = f"{step} has not ended within {limit:g} s{f' (at {where.line})' if where.line else ''}"
-        return TaskFailure(
-            kind=STEP_TIMEOUT,
-            message=detail,
-            detail=detail,
-            traceback=f"Traceback (most recent call last):\n{where.stack}{detail}\n",
-            name=where.operator,
-            location=where.location,
-            code="USER_CODE",
-            remedy="see why this line does not return; a step that needs longer is given more time in the configuration",
-        )
+
+def whereabouts(thread_id: int, step: str, seconds: float, operator: str, location: str) -> Whereabouts:
+    """Where a thread of this process is now.
+
+    Args:
+        operator: what to name, with its line, if no operator's frame is on the stack.
+    """
+    frames = _stack(thread_id)
+    context = context_of(frames)
+    summary = traceback.StackSummary.extract(((frame, frame.f_lineno) for frame in frames), lookup_lines=False)
+    first = next((i for i, frame in enumerate(summary) if is_user(frame.filename)), 0)
+    line = user_frame(summary)
+    linecache.checkcache()
+    return Whereabouts(
+        step=step,
+        seconds=seconds,
+        operator=operator if context is None else context.name,
+        location=location if context is None else context.user_location,
+        line="" if line is None else f"{line.filename}:{line.lineno} in {line.name}",
+        stack="".join(traceback.format_list(summary[first:])),
+    )
+
+
+def timeout_failure(where: Whereabouts, limit: float, remedy: str) -> TaskFailure:
+    """A step has taken longer than `limit` s."""
+    detail = f"{where.step} has not ended within {limit:g} s{f' (at {where.line})' if where.line else ''}"
+    return TaskFailure(
+        kind=STEP_TIMEOUT,
+        message=detail,
+        detail=detail,
+        traceback=f"Traceback (most recent call last):\n{where.stack}{detail}\n",
+        name=where.operator,
+        location=where.location,
+        code="USER_CODE",
+        remedy=remedy,
+    )
 
 
 def _stack(thread_id: int) -> list[FrameType]:

@@ -34,6 +34,7 @@ IN_SECONDS = {
     "penstock.start.open-timeout": "3 s",
     "penstock.start.first-epoch-timeout": "10 s",
     "task.cancellation.timeout": "3 s",
+    "penstock.source.enumerator-timeout": "3 s",
     "execution.checkpointing.timeout": "8 s",
 }
 """For what hangs; a busy machine takes as long for what does not."""
@@ -96,6 +97,7 @@ PAIRS: list[tuple[str, str, bool, bool]] = [
     ("close", "raise", False, False),
     ("close", "hang", False, True),
     ("discover", "exit", True, False),
+    ("discover", "hang", True, False),
 ]
 
 
