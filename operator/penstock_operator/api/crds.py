@@ -56,7 +56,12 @@ def flinkjob() -> dict[str, Any]:
             _column("Ready", _READY, about="The job is in the state that its spec asks for."),
             _column("Parallelism", ".status.parallelism", "integer"),
             _column("Checkpoint", ".status.lastCheckpoint.time", "date", about="Age of the newest checkpoint."),
-            _column("Restarts", ".status.restarts", "integer", about="Failovers of the running incarnation."),
+            _column(
+                "Restarts",
+                ".status.restarts",
+                "integer",
+                about="Failovers of the running incarnation, and restarts of its containers.",
+            ),
             _column("Age", ".metadata.creationTimestamp", "date"),
             _column("Restored-From", ".status.running.restoredFrom.path", wide=True),
             _column("Image", ".status.running.image", wide=True),

@@ -173,6 +173,35 @@ class Checkpoint(Api):
     """The FlinkSnapshot that stands for it."""
 
 
+class Termination(Api):
+    """How a container of the job was ended last, without anybody having asked for it."""
+
+    pod: str
+    """The pod, which may be gone."""
+    role: str
+    """master or worker."""
+    container: str = ""
+    """Empty: the whole pod."""
+    reason: str
+    """OOMKilled, ContainerFailed, Evicted, …"""
+    exit_code: int | None = None
+    """The container's."""
+    memory_limit: str | None = None
+    """The container's."""
+    message: str
+    """In words."""
+    remedy: str = ""
+    """What to do."""
+    job_id: str
+    """The incarnation it was part of."""
+    time: Time
+    """When it ended."""
+    count: int = 1
+    """How often the like of it has ended so since then."""
+    since: Time
+    """When that began."""
+
+
 class Superseded(Api):
     """An incarnation whose checkpoints are removed once the one that runs has proved itself."""
 
@@ -268,7 +297,9 @@ class FlinkJobStatus(Api):
     workers: int = 0
     """Worker pods that are ready."""
     restarts: int = 0
-    """Failovers of the running incarnation."""
+    """Failovers of the running incarnation, and restarts of its master's container; of its workers' containers, if those are more."""
+    last_termination: Termination | None = None
+    """How a container of the job was ended last, without anybody having asked for it."""
     running: Running | None = None
     """What runs, or ran last."""
     stable_revision: str | None = None

@@ -6,6 +6,7 @@ handed back is whether the call was refused, and why.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from penstock_operator.kube.cluster import DEPLOYMENT, FLINKJOB, FLINKSNAPSHOT, 
 from penstock_operator.reconcile import plan, views
 from penstock_operator.reconcile.observation import ActionResult
 from penstock_operator.reconcile.observe import ask_storage, owner_of
+from penstock_operator.reconcile.steps.dispose import time_left
 from penstock_operator.reconcile.steps.shared import disposal_specs, storage_specs
 from penstock_operator.resources import children as parts
 from penstock_operator.resources.configuration import config_map
@@ -132,7 +134,7 @@ class Actor:
             live = await cluster.get(KINDS[kind], owner.namespace, name)
             if live is not None and views.is_made_for(owner, live):
                 await cluster.delete(KINDS[kind], owner.namespace, name)
-        self._memory.dependents_at = None
+        self._memory.dependents_at, self._memory.applied_for = None, self._ctx.subject.generation
 
     async def apply_pods(self, action: plan.ApplyPods) -> None:
         """First what the pods need, then the workers, and the master last: it is what makes a job."""
@@ -279,7 +281,13 @@ class Actor:
             msg = "no valid revision says where the storage is"
             raise StorageError(msg)
         root, namespace = specs[0].storage.checkpoints, self._owner.namespace
-        await ask_storage(self._ports, namespace, specs, lambda storage, _: storage.dispose_job(root, action.job_id))
+        left = time_left(self._ctx)
+        try:
+            async with asyncio.timeout(None if left is None else max(left.total_seconds(), 1.0)):
+                await ask_storage(self._ports, namespace, specs, lambda s, _: s.dispose_job(root, action.job_id))
+        except TimeoutError as error:
+            msg = "checkpoint storage did not answer in the time that the deletion has"
+            raise StorageError(msg) from error
 
 
 def _is_at(worker: str, name: str, ip: str | None) -> bool:

@@ -33,6 +33,7 @@ from penstock_operator.reconcile.restore import (
 )
 from penstock_operator.reconcile.spec_diff import Effect, diff
 from penstock_operator.reconcile.steps.shared import effective_spec, is_rejected, revision_spec, running_workers
+from penstock_operator.reconcile.terminations import cause
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
@@ -178,7 +179,8 @@ def _recover_failed(ctx: Context, running: Running) -> Context | None:
     since = ctx.status.phase_since if ctx.status.phase == "Failed" else None
     if since is None or ctx.now - since < ctx.settings.backoff(_failures(ctx, running) + 1):
         return None
-    why = f"the engine gave the job up: {ctx.seen.engine.exception or ctx.seen.engine.state}"
+    said = ctx.seen.engine.exception or ctx.seen.engine.state
+    why = f"the engine gave the job up: {said}{'; ' + cause(ctx) if cause(ctx) else ''}"
     return _recover_from_newest(ctx, running, why)
 
 

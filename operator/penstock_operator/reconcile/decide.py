@@ -50,6 +50,7 @@ from penstock_operator.reconcile.steps.shared import (
     is_rejected,
     revision_spec,
 )
+from penstock_operator.reconcile.terminations import noted
 from penstock_operator.reconcile.upkeep import next_due, stray_check, upkeep
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def decide(ctx: Context) -> Decision:
 def _next_step(ctx: Context) -> Decision:
     if ctx.seen.failure:
         return _unseen(ctx)
+    ctx = noted(ctx)
     if ctx.subject.deleting:
         return _deleting(ctx)
     if not ctx.subject.finalizer:

@@ -28,6 +28,8 @@ class Memory:
     """When Services, ConfigMap and so on were last compared."""
     dependents_for: tuple[str, int] = ("", 0)
     """Job id and generation they were compared for."""
+    applied_for: int | None = None
+    """The generation that they were as it asks for."""
     missing: tuple[str, ...] = ()
     """What was found then."""
     written_at: datetime | None = None

@@ -45,6 +45,22 @@ class Deployment:
 
 
 @dataclass(frozen=True)
+class Terminated:
+    """How a container of a pod has ended last, or the pod itself, without anybody having asked for it."""
+
+    pod: str
+    role: str
+    container: str
+    """Empty: the whole pod."""
+    trouble: Trouble
+    """Cause and remedy."""
+    at: datetime | None
+    exit_code: int | None = None
+    memory_limit: str = ""
+    """Of the container; empty if it has none."""
+
+
+@dataclass(frozen=True)
 class Pod:
     """One of the job's pods."""
 
@@ -61,6 +77,8 @@ class Pod:
     restarts: int = 0
     ip: str = ""
     trouble: Trouble | None = None
+    terminations: tuple[Terminated, ...] = ()
+    """What has ended in it, also if it runs again."""
 
 
 @dataclass(frozen=True)
@@ -289,6 +307,8 @@ class Observation:
     """Objects of the same name that belong to an earlier FlinkJob and are still being removed."""
     missing: tuple[str, ...] = ()
     """Services, ConfigMap and so on that are missing or changed, each with where."""
+    edited: bool = False
+    """They are so since the spec was edited, and nobody has touched them."""
     repairs: Mapping[Repaired, Repair] = field(default_factory=dict)
     """What apply does not mend: somebody changes it back."""
     engine: Engine = field(default_factory=Engine)

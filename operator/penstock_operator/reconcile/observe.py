@@ -28,6 +28,7 @@ from penstock_operator.reconcile.observation import (
     Verdict,
 )
 from penstock_operator.reconcile.questions import engine_questions, storage_questions
+from penstock_operator.reconcile.steps.dispose import time_left
 from penstock_operator.reconcile.steps.shared import (
     effective_spec,
     running_incarnation,
@@ -81,6 +82,10 @@ async def observe(ctx: Context, ports: Ports, memory: Memory) -> Observation:
     seen = replace(seen, engine=engine)
     seen = replace(seen, storage=await _storage(replace(ctx, seen=seen), ports))
     seen = replace(seen, missing=await _dependents(replace(ctx, seen=seen), ports, memory))
+    generation = ctx.subject.generation
+    seen = replace(
+        seen, edited=generation != ctx.status.observed_generation or memory.applied_for not in (None, generation)
+    )
     return replace(seen, repairs=memory.still_due(seen))
 
 
@@ -133,7 +138,9 @@ async def _engine(ctx: Context, ports: Ports, memory: Memory) -> Engine:
         if memory.token is None:
             memory.token = await _token(owner_of(ctx), ports)
         client = ports.engines(ctx.subject.namespace, ctx.subject.name, memory.token)
-        engine = await _ask(client, running.job_id, engine_questions(ctx.status))
+        restarted = ctx.status.restarts > 0 or any(p.restarts for p in seen.left)
+        async with asyncio.timeout(_limit(ctx)):
+            engine = await _ask(client, running.job_id, engine_questions(ctx.status), restarted=restarted)
     except Exception as error:  # a master that says what nobody understands is no reason to leave its job alone
         if isinstance(error, EngineError) and error.status == 401:
             memory.token = None
@@ -144,7 +151,7 @@ async def _engine(ctx: Context, ports: Ports, memory: Memory) -> Engine:
     return engine
 
 
-async def _ask(client: EngineClient, job_id: str, questions: Questions) -> Engine:
+async def _ask(client: EngineClient, job_id: str, questions: Questions, *, restarted: bool) -> Engine:
     jobs = await client.jobs()
     job = next((j for j in jobs if j.id == job_id), None)
     if job is None:
@@ -159,7 +166,7 @@ async def _ask(client: EngineClient, job_id: str, questions: Questions) -> Engin
             parallelism=await client.parallelism(job_id),
             busy_workers=await _told(client.busy_workers(), frozenset()),
         )
-    if points.restored or questions.workers:
+    if restarted or engine.state != "RUNNING" or points.restored or questions.workers:
         progress = await _told(client.progress(job_id), Progress())
         engine = replace(engine, restarts=progress.restarts, rescaled=progress.rescaled)
     if questions.request:
@@ -247,9 +254,18 @@ async def _storage(ctx: Context, ports: Ports) -> Storage:
         return found
 
     try:
-        return await ask_storage(ports, ctx.subject.namespace, specs, read)
+        async with asyncio.timeout(_limit(ctx)):
+            return await ask_storage(ports, ctx.subject.namespace, specs, read)
     except StorageError as error:
         return Storage(asked=True, error=str(error))
+    except TimeoutError:
+        return Storage(asked=True, error="checkpoint storage did not answer in the time that the deletion has")
+
+
+def _limit(ctx: Context) -> float | None:
+    """Seconds that an answer may take: what deletion has left, but so much that there can be one."""
+    left = time_left(ctx)
+    return None if left is None else max(left.total_seconds(), 1.0)
 
 
 async def _read(storage: StoragePort, root: str, questions: Questions) -> Storage:
@@ -295,6 +311,8 @@ async def _dependents(ctx: Context, ports: Ports, memory: Memory) -> tuple[str, 
     absent = [f"Secret {owner.secrets} ({_lack(secret)})"] if _lack(secret) else []
     memory.missing = tuple(n for n in [*found, *extra, *absent] if n)
     memory.dependents_at, memory.dependents_for = now, key
+    if not memory.missing:
+        memory.applied_for = ctx.subject.generation
     return memory.missing
 
 

@@ -27,6 +27,7 @@ from penstock_operator.reconcile.adoption import is_lost
 from penstock_operator.reconcile.begin import redeploy_wanted
 from penstock_operator.reconcile.ending import end_overdue
 from penstock_operator.reconcile.steps.shared import REFUSALS, effective_spec, is_rejected
+from penstock_operator.reconcile.terminations import cause, in_words, last_of_running
 from penstock_operator.resources.configuration import DEFAULTS
 
 if TYPE_CHECKING:
@@ -139,14 +140,12 @@ def _volatile(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
         else (ctx.spec.job.parallelism if ctx.spec else status.parallelism),
         "label_selector": f"penstock.dev/job={ctx.subject.name},penstock.dev/role=worker",
         "workers": sum(p.ready and not p.terminating for p in ctx.seen.pods_of("worker")),
-        "restarts": status.restarts if running else 0,
+        "restarts": max(status.restarts, _counted(ctx, running)) if running else 0,
         "job_state": status.job_state if running else None,
         "job_state_since": status.job_state_since if running else None,
     }
     if running is not None and engine.reachable and engine.job_id == running.job_id:
         points = engine.checkpoints
-        pods = max((p.restarts for p in ctx.seen.pods_of("master")), default=0)
-        updates["restarts"] = engine.restarts + pods
         updates["job_state"] = engine.state
         if points.completed and not running.had_checkpoint:
             updates["running"] = running.model_copy(update={"had_checkpoint": True})
@@ -168,6 +167,15 @@ def _volatile(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
     if updates["job_state"] != status.job_state:
         updates["job_state_since"] = ctx.now if updates["job_state"] else None
     return status.model_copy(update=updates)
+
+
+def _counted(ctx: Context, running: Running) -> int:
+    """Failovers by the engine's account and restarts of the master's container; a worker's container that is restarted makes
+    a failover, unless the job has not come so far. What a pod that is gone had counted stays."""
+    engine, pods = ctx.seen.engine, [p for p in ctx.seen.left if p.job_id == running.job_id]
+    failovers = engine.restarts if engine.reachable and engine.job_id == running.job_id else 0
+    masters = max((p.restarts for p in pods if p.role == "master"), default=0)
+    return max(failovers, sum(p.restarts for p in pods if p.role == "worker")) + masters
 
 
 def _phase(ctx: Context, status: FlinkJobStatus) -> str:
@@ -231,7 +239,7 @@ def _cannot_recover(ctx: Context, status: FlinkJobStatus) -> _Finding | None:
     if isinstance(point, Unknown):
         return _Finding("True", "StorageUnavailable", point.message)
     if status.job_state == "FAILED" and not spec.recovery.restart_failed:
-        why = ctx.seen.engine.exception or "the engine gave the job up"
+        why = _with_cause(ctx, ctx.seen.engine.exception or "the engine gave the job up")
         return _Finding("True", "JobFailed", f"{why}. Correct the job, or change job.restartNonce to start it again")
     return None
 
@@ -250,10 +258,17 @@ def _ready(ctx: Context, status: FlinkJobStatus, phase: str, stalled: _Finding |
     if running is not None and phase == "Running":
         return _Finding("True", "Running", f"{running.revision} runs with parallelism {running.parallelism}")
     if phase == "Failed":
-        return _Finding("False", "Failed", ctx.seen.engine.exception or "the engine gave the job up")
+        return _Finding("False", "Failed", _with_cause(ctx, ctx.seen.engine.exception or "the engine gave the job up"))
     if ctx.seen.foreign:
         return _Finding("False", "NameTaken", f"waiting for {ctx.seen.foreign[0]} of an earlier FlinkJob to be removed")
-    return _Finding("False", phase, f"the job is {status.job_state or 'without an answer from its master'}")
+    return _Finding(
+        "False", phase, _with_cause(ctx, f"the job is {status.job_state or 'without an answer from its master'}")
+    )
+
+
+def _with_cause(ctx: Context, text: str) -> str:
+    why = cause(ctx)
+    return f"{text}: {why}" if why and text else why or text
 
 
 def _resumes_from(status: FlinkJobStatus) -> str:
@@ -284,12 +299,13 @@ def _progressing(status: FlinkJobStatus, stalled: _Finding | None) -> _Finding:
 
 def _running(ctx: Context, status: FlinkJobStatus) -> _Finding:
     if status.job_state == "RUNNING":
-        return _Finding("True", "RUNNING")
+        last = last_of_running(ctx)
+        return _Finding("True", status.job_state, f"it runs again; before, {in_words(last)}" if last else "")
     if status.job_state:
-        return _Finding("False", status.job_state, ctx.seen.engine.exception)
+        return _Finding("False", status.job_state, _with_cause(ctx, ctx.seen.engine.exception))
     if status.running is None or status.running.finished_at is not None:
         return _Finding("False", "NoJob")
-    return _Finding("False", "NoAnswer", ctx.seen.engine.error)
+    return _Finding("False", "NoAnswer", _with_cause(ctx, ctx.seen.engine.error))
 
 
 def _checkpoints(ctx: Context, status: FlinkJobStatus) -> _Finding:

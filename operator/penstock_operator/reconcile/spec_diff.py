@@ -87,7 +87,8 @@ class Change:
     effect: Effect
 
     def __str__(self) -> str:
-        return f"{self.path}: {_short(self.before)} → {_short(self.after)}"
+        before, after = _excerpts(_text(self.before), _text(self.after))
+        return f"{self.path}: {before} → {after}"
 
 
 def effect_of(path: str) -> Effect:
@@ -184,6 +185,29 @@ def _digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:10]
 
 
-def _short(value: object) -> str:
-    text = "unset" if value is None else json.dumps(value, sort_keys=True)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+_SHOWN = 60
+_CONTEXT = 15
+"""Characters shown of what both sides have in common before they differ."""
+
+
+def _text(value: object) -> str:
+    return "unset" if value is None else json.dumps(value, sort_keys=True)
+
+
+def _excerpts(before: str, after: str) -> tuple[str, str]:
+    """Both texts, cut to where they differ.
+
+    >>> _excerpts("x" * 100 + "1", "x" * 100 + "2")
+    ('…xxxxxxxxxxxxxxx1', '…xxxxxxxxxxxxxxx2')
+    """
+    shared = next(
+        (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(map(len, (before, after)))
+    )
+    fits = max(len(before), len(after)) <= _SHOWN
+    start = 0 if fits or shared < _SHOWN - _CONTEXT else shared - _CONTEXT
+    return _cut(before, start), _cut(after, start)
+
+
+def _cut(text: str, start: int) -> str:
+    head, tail = "…" if start else "", "…" if len(text) - start > _SHOWN else ""
+    return f"{head}{text[start : start + _SHOWN]}{tail}"

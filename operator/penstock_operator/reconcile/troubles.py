@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock_operator.api.pod_template import MAIN_CONTAINER
 from penstock_operator.reconcile.observation import Trouble
+from penstock_operator.reconcile.terminations import EXIT_FENCED, how, memory_limit, memory_remedy, terminations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,8 +23,6 @@ _UNSEEN = "ContainerStatusUnknown"
 """What the kubelet says of a container that it never started, or whose end it did not see."""
 _KILLED = frozenset({137, 143})
 """Exit codes after SIGKILL and SIGTERM."""
-EXIT_FENCED = 75
-"""Exit code of a master that another one has taken over from (`penstock.jobmanager.master_process`)."""
 _FAIR = timedelta(minutes=5)
 """A check that was given less than this before its pod's deadline had no fair chance: its image came late."""
 QUOTA_REMEDY = "Raise the quota of the namespace, or lower the resources or the parallelism"
@@ -39,7 +38,7 @@ def pod_trouble(pod: Mapping[str, Any]) -> Trouble | None:
 def _pod(pod: Mapping[str, Any]) -> Iterator[Trouble]:
     status = pod.get("status", {})
     for container in _containers(pod):
-        yield from _container(container)
+        yield from _container(pod, container)
     for condition in status.get("conditions", ()):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             yield Trouble(
@@ -79,7 +78,7 @@ def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
-def _container(container: Mapping[str, Any]) -> Iterator[Trouble]:
+def _container(pod: Mapping[str, Any], container: Mapping[str, Any]) -> Iterator[Trouble]:
     waiting = container.get("state", {}).get("waiting", {})
     reason = waiting.get("reason", "")
     image = container.get("image", "")
@@ -104,10 +103,17 @@ def _container(container: Mapping[str, Any]) -> Iterator[Trouble]:
             "Only one may run under a job id. Look for a `penstock master` that was started by hand, a FlinkJob elsewhere with "
             "the same job id and checkpoint directory, or a pod on a node that is cut off; when it is gone, the job goes on",
         )
+    elif reason == "CrashLoopBackOff" and (killed := _killed_for_memory(pod, container)):
+        yield killed
     elif reason == "CrashLoopBackOff":
         yield Trouble(
             "CrashLoopBackOff", f"the container ends again and again: {last_words(container)}", "Look at its log"
         )
+
+
+def _killed_for_memory(pod: Mapping[str, Any], container: Mapping[str, Any]) -> Trouble | None:
+    ends = [t for t in terminations(pod) if t.container == container.get("name") and t.trouble.reason == "OOMKilled"]
+    return ends[0].trouble if ends else None
 
 
 def interruption(pod: Mapping[str, Any]) -> Trouble | None:
@@ -124,7 +130,7 @@ def interruption(pod: Mapping[str, Any]) -> Trouble | None:
         reason, status = _UNSEEN, ended
     if not reason or (reason == "DeadlineExceeded" and _had_its_time(state)):
         return None
-    waits = [trouble for container in _containers(pod) for trouble in _container(container)]
+    waits = [trouble for container in _containers(pod) for trouble in _container(pod, container)]
     said = f"Kubernetes ended the check pod ({reason}): {_text(status)}"
     return waits[0] if waits else Trouble("CheckInterrupted", said, "It is checked again")
 
@@ -156,7 +162,7 @@ def first_failure(pod: Mapping[str, Any]) -> str:
     """Which container made a pod fail whose own one never ran, and how it ended."""
     for container in _containers(pod):
         if container.get("state", {}).get("terminated", {}).get("exitCode"):
-            return f"the container {container.get('name')} failed: {last_words(container)}"
+            return f"the container {container.get('name')} failed: {last_words(container, pod)}"
     return "the check's container never ran"
 
 
@@ -165,14 +171,14 @@ def _exit_code(container: Mapping[str, Any]) -> int | None:
     return None if code is None else int(code)
 
 
-def last_words(container: Mapping[str, Any]) -> str:
-    """How a container ended, and what it said last."""
+def last_words(container: Mapping[str, Any], pod: Mapping[str, Any] | None = None) -> str:
+    """How a container ended, and what it said last; with its pod, also what to raise if it was killed for memory."""
     ended = container.get("lastState", {}).get("terminated") or container.get("state", {}).get("terminated") or {}
     message = str(ended.get("message", "")).strip()[-_MESSAGE:]
-    reason = ended.get("reason", "unknown reason")
-    code = f"exit code {ended['exitCode']}" if "exitCode" in ended else "no exit code"
-    hint = " (more memory is needed: spec.master/worker.resources)" if reason == "OOMKilled" else ""
-    return f"{reason}, {code}{hint}{': ' + message if message else ''}"
+    if ended.get("reason") != "OOMKilled" or pod is None:
+        return f"{how(ended)}{': ' + message if message else ''}"
+    name, limit = str(container.get("name", "")), memory_limit(pod, str(container.get("name", "")))
+    return f"{how(ended, limit)}{': ' + message if message else ''}. {memory_remedy('master', name, limit)}"
 
 
 def deployment_trouble(deployment: Mapping[str, Any]) -> Trouble | None:

@@ -127,6 +127,8 @@ def _apply_again(ctx: Context, thing: Repaired, incarnation: Incarnation, desire
             f"left as it is, and applied again at most every {ctx.settings.backoff_limit}"
         )
         ctx = ctx.tell("RepairFruitless", text, warning=True, key=f"{incarnation.job_id}/{thing}/{flaw}")
+    elif thing == "children" and ctx.seen.edited:
+        ctx = ctx.tell("Applied", f"{what}: applied as the spec has it now")
     elif not _is_refused(ctx):
         ctx = ctx.tell("Repaired", f"{what} was missing or changed, and is applied again")
     if thing == "children":

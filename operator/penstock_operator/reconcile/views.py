@@ -18,6 +18,7 @@ from penstock_operator.reconcile.observation import (
     Role,
     SnapshotObject,
 )
+from penstock_operator.reconcile.terminations import terminations
 from penstock_operator.reconcile.troubles import (
     deployment_trouble,
     ended_by_itself,
@@ -103,6 +104,7 @@ def pod(manifest: Manifest) -> Pod:
         restarts=restarts,
         ip=status.get("podIP", ""),
         trouble=lost or pod_trouble(manifest),
+        terminations=terminations(manifest),
     )
 
 
@@ -127,7 +129,7 @@ def check_pod(manifest: Manifest, log: str | None) -> CheckPod:
     name = manifest.get("metadata", {}).get("name", "")
     operation = annotations_of(manifest).get(OPERATION, "")
     container = main_container(manifest)
-    state, words = container.get("state", {}), last_words(container)
+    state, words = container.get("state", {}), last_words(container, manifest)
     succeeded = state.get("terminated", {}).get("exitCode") == 0
     report = read_report(log if log is not None else words)
     if report is None and succeeded and log is None:

@@ -309,13 +309,15 @@ def test_storage_that_cannot_be_deleted_does_not_hold_deletion_up() -> None:
     spec = make_spec(deletion={"storage": "Delete"})
     failed = ActionResult("DisposeJobStorage", ok=False, code="StorageUnavailable", message="away")
     op = make_op("Delete", "Dispose", deadline=NOW + DISPOSE_TIMEOUT)
+    overdue = make_op("Delete", "Dispose", deadline=NOW)
     waiting = tuple(Superseded(job_id=letter * 32, revision=revision(), failures=2) for letter in "bcde")
     status: dict[str, Any] = {"operation": op, "running": None, "superseded": waiting}
-    for number in range(4):
+    for number in range(8):
+        status["operation"] = overdue if number == 7 else op
         ctx = make_context(spec, seen=up(last=failed), subject={"deleting": True}, **status)
         decision = decide(ctx)
         status["superseded"] = decision.status.superseded
-        assert action(decision) == ("RemoveFinalizer" if number == 3 else ""), "each has its attempts"
+        assert action(decision) == ("RemoveFinalizer" if number == 7 else ""), "all of its time is used"
     assert [e.message for e in decision.events] == [
         "checkpoints in "
         + ", ".join(f"s3://bucket/checkpoints/{letter * 32}" for letter in "bcd")

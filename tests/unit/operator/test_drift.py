@@ -11,6 +11,7 @@ from penstock_operator.reconcile.difference import difference
 from tests.unit.operator.world import World, flinkjob
 from tests.unit.operator.world.managed_fields import applied
 from tests.unit.operator.world.scenario import running
+from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -210,3 +211,41 @@ def test_difference(wanted: Any, live: Any, where: str | None) -> None:
 )
 def test_the_world_applies_as_a_server_does(live: Any, before: Any, wanted: Any, expected: Any) -> None:
     assert applied(live, before, wanted) == expected
+
+
+def test_a_users_own_edit_is_applied_and_a_strangers_is_repaired() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        await world.run(25)
+        for ingress in ({"host": "a.example"}, {"host": "b.example"}, None):
+            world.edit(ingress=ingress)
+            await world.until(lambda: running(world))
+            await world.run(30)
+        reasons = [reason for reason, _ in world.events()]
+        assert (reasons.count("Applied"), reasons.count("Repaired")) == (3, 0), world.events()
+        told = [text for reason, text in world.events() if reason == "Applied"]
+        assert all("Ingress weather-rest" in text for text in told), told
+        world.cluster.remove("NetworkPolicy", "default", NAME)
+        world.loops.clear()
+        await world.until(lambda: "Repaired" in dict(world.events()))
+        assert [reason for reason, _ in world.events()].count("Applied") == 3
+
+    asyncio.run(scenario())
+
+
+def test_an_edit_that_could_not_be_applied_at_once_is_no_repair_later() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        await world.run(25)
+        world.cluster.denied["Ingress"] = "the webhook does not answer"
+        world.edit(ingress={"host": "a.example"})
+        await world.run(40)
+        world.cluster.denied.clear()
+        await world.until(lambda: world.cluster.select("Ingress", None, {}) != [])
+        assert "Repaired" not in dict(world.events()), world.events()
+
+    asyncio.run(scenario())

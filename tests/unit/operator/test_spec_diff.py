@@ -111,3 +111,21 @@ def test_a_rejected_spec_is_tried_again_when_this_changes(changes: dict[str, Any
 )
 def test_a_rejected_spec_stays_rejected_when_that_changes(changes: dict[str, Any]) -> None:
     assert fingerprint(spec()) == fingerprint(spec(**changes))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["--input", "s3://bucket/a/very/long/path/to/the/input", "--window", "10 s"],) * 2,
+        (["x" * 300, "1"], ["x" * 300, "2"]),
+        (["x" * 300], ["x" * 300, "y"]),
+        (["a" * 100 + "b" * 100], ["a" * 100 + "c" * 100]),
+        ([], ["y" * 200]),
+    ],
+)
+def test_two_sides_of_a_change_never_read_alike(before: list[str], after: list[str]) -> None:
+    after = [*after[:-1], after[-1].replace("10 s", "20 s")]
+    [change] = diff(spec(job={"args": before}), spec(job={"args": after}))
+    left, right = str(change).removeprefix("job.args: ").split(" → ")
+    assert left != right
+    assert max(len(left), len(right)) <= 64

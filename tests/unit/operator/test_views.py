@@ -29,7 +29,7 @@ def pod(waiting: dict[str, Any] | None = None, **status: Any) -> dict[str, Any]:
         (pod({"reason": "ImagePullBackOff"}), "ImagePullFailed", "job:1"),
         (pod({"reason": "ErrImageNeverPull"}), "ImagePullFailed", "spec.image"),
         (pod({"reason": "CreateContainerConfigError", "message": 'secret "s3" not found'}), "ContainerConfigError", 's3'),
-        (pod({"reason": "CrashLoopBackOff"}), "CrashLoopBackOff", "more memory"),
+        (pod({"reason": "CrashLoopBackOff"}), "OOMKilled", "no memory limit"),
         (
             pod(conditions=[{"type": "PodScheduled", "status": "False", "message": "Insufficient cpu"}]),
             "Unschedulable",
@@ -237,7 +237,7 @@ def test_the_jobs_own_container_is_judged_whatever_stands_beside_it() -> None:
     beside = {"name": "logs", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
     own = {"name": "penstock", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
     found = views.check_pod({"status": {"phase": "Failed", "containerStatuses": [beside, own]}}, "")
-    assert (found.state, "more memory" in found.output) == ("Crashed", True)
+    assert (found.state, "spec.master.resources" in found.output) == ("Crashed", True)
 
 
 def test_a_check_whose_init_container_fails_names_it() -> None:

@@ -1,4 +1,5 @@
-"""Deletion. It always ends: whatever it waits for has a deadline, after which it is said in an event and left.
+"""Deletion. It always ends: whatever it waits for has a deadline, after which it is said in an event and left. No pause, and no
+question that is not answered, goes beyond it (`time_left`).
 
 A savepoint is taken only if the spec asks for it and the job runs. The pods are waited for, because a new FlinkJob of
 the same name must not meet them. Then the object goes, and Kubernetes removes what it owned.
@@ -9,6 +10,7 @@ said by the revisions that wrote what is there.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.plan import Decision
 
 DISPOSE_TIMEOUT = timedelta(minutes=2)
-ATTEMPTS = 3
 DELETING = "deleting checkpoints"
 NAMED = 3
 """So many folders are named in an event."""
@@ -35,8 +36,24 @@ def deletion_policy(ctx: Context) -> Deletion:
     return ctx.deletion or (spec.deletion if spec is not None else Deletion())
 
 
+def time_left(ctx: Context) -> timedelta | None:
+    """Until what deletion does now is given up, never negative; None if nothing is being deleted."""
+    op = ctx.status.operation
+    if op is None or op.kind != "Delete":
+        return None
+    until = op.deadline if op.step == "Dispose" else op.started_at + deletion_policy(ctx).timeout
+    return max((until or ctx.now + DISPOSE_TIMEOUT) - ctx.now, timedelta(0))
+
+
 def delete(ctx: Context) -> Decision:
-    """One pass over a FlinkJob that is being deleted."""
+    """One pass over a FlinkJob that is being deleted; the next one is not after the time there is."""
+    decision, left = _delete(ctx), time_left(ctx)
+    if decision.requeue is None or not left:
+        return decision
+    return replace(decision, requeue=min(decision.requeue, left))
+
+
+def _delete(ctx: Context) -> Decision:
     op = ctx.op
     overdue = ctx.now - op.started_at >= deletion_policy(ctx).timeout
     if op.step in ("Stop", "Seal") and overdue:
@@ -71,12 +88,13 @@ def dispose(ctx: Context) -> Decision:
     ctx = ctx.with_status(superseded=left, running=None)
     if not left:
         return ctx.act(RemoveFinalizer(), "letting the FlinkJob go")
-    if ctx.past_deadline or left[0].failures >= ATTEMPTS:
+    if ctx.past_deadline:
         why = failure or ctx.op.message.removeprefix(DELETING).removeprefix(": ") or "it took too long"
         ctx = ctx.tell("StorageKept", f"{_where(ctx, left)} could not be deleted and stay: {why}", warning=True)
         return ctx.act(RemoveFinalizer())
     if failure:
-        return ctx.wait(f"{DELETING}: {failure}")
+        untried = left[0].failures == 0
+        return ctx.wait(f"{DELETING}: {failure}", after=None if untried else ctx.settings.backoff_first)
     return ctx.act(DisposeJobStorage(left[0].job_id, left[0].revision), ctx.op.message or DELETING)
 
 

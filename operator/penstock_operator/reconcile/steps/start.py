@@ -22,6 +22,7 @@ from penstock_operator.reconcile.steps.shared import (
     revision_spec,
     worker_count,
 )
+from penstock_operator.reconcile.terminations import cause
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
@@ -170,7 +171,9 @@ def _started(ctx: Context, incarnation: Incarnation) -> Decision:
             nonces = nonces.model_copy(update=triggers)
     source = incarnation.restore.path or ("empty" if incarnation.restore.kind == "Fresh" else "its newest checkpoint")
     ctx = ctx.retire(successor=running.job_id)
-    ctx = ctx.with_status(running=running, nonces=nonces, next_restore=incarnation.restore)
+    same = before is not None and before.job_id == running.job_id
+    restarts = ctx.status.restarts if same else 0
+    ctx = ctx.with_status(running=running, nonces=nonces, next_restore=incarnation.restore, restarts=restarts)
     ctx = ctx.tell("Started", f"{running.revision} starts with parallelism {running.parallelism} from {source}")
     patience = (ctx.spec or spec).rollback.after
     if op.kind == "Rollback":
@@ -189,7 +192,8 @@ def watch(ctx: Context) -> Decision:
     if ours and (engine.state == "FINISHED" or (engine.running and completed)):
         return _stable(ctx, running)
     if ours and engine.state in ("FAILED", "CANCELED"):
-        return _unstable(ctx, f"the job is {engine.state}: {engine.exception or 'no exception was reported'}")
+        said = engine.exception or "no exception was reported"
+        return _unstable(ctx, _because(ctx, f"the job is {engine.state}: {said}"))
     crash = next(
         (p for p in ctx.seen.pods_of("master") if p.restarts >= ctx.settings.crash_restarts and not p.ready), None
     )
@@ -199,10 +203,10 @@ def watch(ctx: Context) -> Decision:
     if ctx.past_deadline:
         state = engine.state if ours else "without an answer from its master"
         checkpoint = _checkpoints(ctx, completed=completed)
-        troubles = "; ".join(str(t) for t in ctx.seen.troubles)
-        return _unstable(
-            ctx, f"not stable in time: the job is {state}, {checkpoint}{'; ' + troubles if troubles else ''}"
-        )
+        known = ctx.status.last_termination.reason if cause(ctx) and ctx.status.last_termination else None
+        troubles = "; ".join(str(t) for t in ctx.seen.troubles if t.reason != known)
+        said = f"not stable in time: the job is {state}, {checkpoint}{'; ' + troubles if troubles else ''}"
+        return _unstable(ctx, _because(ctx, said))
     if (
         ours
         and engine.running
@@ -217,6 +221,11 @@ def watch(ctx: Context) -> Decision:
     return ctx.wait(_waiting_for(ctx), blocked=op.blocked if op.blocked == f"{op.kind}Failed" else None)
 
 
+def _because(ctx: Context, why: str) -> str:
+    """What ended its containers comes first: the rest follows from it, and a long text is cut at its end."""
+    return f"{cause(ctx)}; {why}" if cause(ctx) else why
+
+
 def _checkpoints(ctx: Context, *, completed: bool) -> str:
     if completed:
         return "checkpoints complete"
@@ -228,6 +237,8 @@ def _waiting_for(ctx: Context) -> str:
     engine = ctx.seen.engine
     if ctx.seen.troubles and not engine.running:
         return str(ctx.seen.troubles[0])
+    if cause(ctx) and not engine.running:
+        return cause(ctx)
     if not engine.reachable:
         return "waiting for the master"
     if engine.state is None:

@@ -47,6 +47,7 @@ class FakeJob:
     checkpoint_id: int = 0
     completed: int = 0
     restored: int = 0
+    failovers: int = 0
     epoch: int = 0
     ran: float = 0.0
     next_checkpoint: float = INTERVAL
@@ -101,6 +102,7 @@ class FakeJob:
         self.position = self.committed = source.position if source else 0
         self.state, self.parallelism = "RUNNING", self.wanted
         self.restored += 1
+        self.failovers += 1
         for request in list(self.pending):
             self._finish(request, Request(request, "Failed", cause="the job failed over"))
 
@@ -217,7 +219,7 @@ class FakeEngineClient:
 
     async def progress(self, job_id: str) -> Progress:
         job = self._job()
-        return Progress(job.restored, job.rescaled)
+        return Progress(job.failovers, job.rescaled)
 
     async def exception(self, job_id: str) -> str:
         return self._job().failure

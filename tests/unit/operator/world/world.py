@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 MEANT = OwnIdentity(locations=("s3://bucket", "s3://elsewhere"), endpoints=("http://elsewhere:9000",))
 """Jobs need no Secret, where that is not what a test is about."""
+RESTART_PAUSE = timedelta(seconds=3)
+"""After that the kubelet starts a container again."""
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 NAME = "weather"
 
@@ -340,7 +342,7 @@ class World:
         if not running and len(others) >= self.node_capacity:
             unschedulable = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes: Insufficient cpu"}
             self._set(pod, {"phase": "Pending", "conditions": [unschedulable]})
-        elif not running:
+        elif not running or (not _is_up(pod) and self.time >= datetime.fromisoformat(pod["status"]["x-up-at"])):
             self._set(pod, _running(pod, ready=True))
 
     def _check(self, pod: Manifest, image: Image) -> None:
@@ -372,7 +374,8 @@ class World:
         job = self._start_job(pod, image)
         if not image.starts or drops(pod, image) or not job.take_over():
             crashed = {"waiting": {"reason": "CrashLoopBackOff"}}
-            last = {"terminated": {"exitCode": 1, "reason": "Error", "message": "the master refuses to start"}}
+            ended = {"exitCode": 1, "reason": "Error", "message": "the master refuses to start"}
+            last = {"terminated": {**ended, "finishedAt": format_time(self.time)}}
             statuses = [
                 {
                     "name": MAIN_CONTAINER,
@@ -426,14 +429,33 @@ class World:
         self.jobs.pop(pod["metadata"]["uid"], None)
         self.cluster.drop("Pod", "default", pod["metadata"]["name"])
 
+    def kill_container(self, role: str, reason: str = "OOMKilled", name: str = NAME) -> bool:
+        """The kernel kills the container of a pod, and the kubelet starts it again a moment later; False: none is up."""
+        pods = [p for p in self.cluster.select("Pod", None, {JOB: name, ROLE: role}) if _is_up(p)]
+        if not pods or "deletionTimestamp" in pods[0]["metadata"]:
+            return False
+        pod, restarts = pods[0], pods[0]["status"].get("x-restarts", 0) + 1
+        ended = {"exitCode": 137, "reason": reason, "finishedAt": format_time(self.time)}
+        own = {
+            "name": MAIN_CONTAINER,
+            "restartCount": restarts,
+            "state": {"waiting": {"reason": "PodInitializing"}},
+            "lastState": {"terminated": ended},
+        }
+        self.jobs.pop(pod["metadata"]["uid"], None)
+        status = {**pod["status"], "conditions": [], "containerStatuses": [own], "x-restarts": restarts}
+        self._set(pod, {**status, "x-up-at": (self.time + RESTART_PAUSE).isoformat()})
+        return True
+
     def evict(self, role: str, name: str = NAME) -> None:
         """The kubelet ends a pod, which stays as a record of that."""
         pod = self.cluster.select("Pod", None, {JOB: name, ROLE: role})[0]
         self.jobs.pop(pod["metadata"]["uid"], None)
-        ended = {"terminated": {"exitCode": 137, "reason": "Error"}}
+        ended = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": format_time(self.time)}}
         own = {"name": MAIN_CONTAINER, "restartCount": 0, "state": ended}
-        failed = {"phase": "Failed", "reason": "Evicted", "podIP": "10.0.0.1", "containerStatuses": [own]}
-        self._set(pod, failed)
+        text = f"The node was low on resource: memory. Container {MAIN_CONTAINER} was using 700Mi, request is 0."
+        failed = {"phase": "Failed", "reason": "Evicted", "message": text, "podIP": "10.0.0.1"}
+        self._set(pod, {**failed, "containerStatuses": [own]})
 
     def end_pod(self, role: str, reason: str, message: str, name: str = NAME) -> None:
         """The kubelet ends a pod for a reason of its own; of a container that it never started it knows nothing."""
@@ -460,7 +482,7 @@ class World:
 
     def slots(self, name: str, job_id: str) -> int:
         pods = self.cluster.select("Pod", None, {JOB: name, ROLE: "worker", INCARNATION: job_id})
-        return sum(p["status"].get("phase") == "Running" and "deletionTimestamp" not in p["metadata"] for p in pods)
+        return sum(_is_up(p) and "deletionTimestamp" not in p["metadata"] for p in pods)
 
     def _watch_masters(self) -> None:
         """Two jobs of one FlinkJob that both process records are the worst that can happen."""
@@ -482,6 +504,12 @@ def drops(pod: Manifest, image: Image) -> bool:
     return bool(image.without) and restores and image.without not in args
 
 
+def _is_up(pod: Manifest) -> bool:
+    """Its container runs."""
+    states = [c["state"] for c in pod["status"].get("containerStatuses", ())]
+    return pod["status"].get("phase") == "Running" and all("running" in state for state in states)
+
+
 def role_of(manifest: Manifest) -> str:
     """Master or worker."""
     return str(labels_of(manifest)[ROLE])
@@ -489,6 +517,8 @@ def role_of(manifest: Manifest) -> str:
 
 def _running(pod: Manifest, *, ready: bool) -> dict[str, Any]:
     own = {"name": MAIN_CONTAINER, "restartCount": pod["status"].get("x-restarts", 0), "state": {"running": {}}}
+    for before in pod["status"].get("containerStatuses", ()):
+        own |= {"lastState": before.get("lastState", {})}
     return {
         "phase": "Running",
         "podIP": "10.0.0.1",

@@ -1,0 +1,120 @@
+"""Deletion takes the time it was given: all of it for what is to be done, and none beyond."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.operator.world import Image, World, flinkjob
+from tests.unit.operator.world.scenario import gone, running
+from tests.unit.operator.world.world import START
+
+if TYPE_CHECKING:
+    from penstock_operator.reconcile.observation import StoredSnapshot
+
+DISPOSE = "penstock_operator.reconcile.steps.dispose"
+
+
+def doomed(**deletion: Any) -> dict[str, Any]:
+    manifest = flinkjob()
+    manifest["spec"]["deletion"] = deletion
+    return manifest
+
+
+async def deleted(world: World, *, within: float = 900) -> float:
+    """Seconds it took."""
+    began = world.now()
+    world.delete()
+    await world.until(lambda: gone(world), within=within)
+    return (world.now() - began).total_seconds()
+
+
+async def deployed(world: World, manifest: dict[str, Any]) -> None:
+    world.apply(manifest)
+    await world.until(lambda: running(world))
+    await world.run(25)
+
+
+@pytest.mark.parametrize("timeout", [45, 100])
+def test_a_savepoint_that_fails_again_and_again_takes_no_more_than_the_timeout(timeout: int) -> None:
+    """The pauses between attempts grow, and the last one ends with the time there is."""
+
+    async def scenario() -> None:
+        world = World()
+        world.images["job:1"] = Image(savepoints=False)
+        await deployed(world, doomed(savepoint=True, timeout=f"{timeout}s"))
+        assert timeout <= await deleted(world) <= timeout + 10
+
+    asyncio.run(scenario())
+
+
+def test_storage_that_hangs_takes_no_more_than_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        world = World()
+        world.images["job:1"] = Image(savepoints=False)
+        await deployed(world, doomed(savepoint=True, timeout="2s"))
+        asked: list[str] = []
+
+        async def hang(directory: str) -> list[StoredSnapshot]:
+            asked.append(directory)
+            await asyncio.sleep(3600)
+            return []
+
+        monkeypatch.setattr(world.storage, "savepoints", hang)
+        async with asyncio.timeout(30):
+            assert await deleted(world) <= 10
+        assert asked
+
+    asyncio.run(scenario())
+
+
+def test_checkpoints_that_cannot_be_deleted_are_tried_for_two_minutes() -> None:
+    async def scenario() -> None:
+        world = World()
+        await deployed(world, doomed(storage="Delete"))
+        world.storage.disposable = False
+        assert 120 <= await deleted(world) <= 135
+        assert "AccessDenied" in dict(world.events())["StorageKept"]
+
+    asyncio.run(scenario())
+
+
+def test_storage_that_comes_back_within_two_minutes_is_emptied() -> None:
+    async def scenario() -> None:
+        world = World()
+        await deployed(world, doomed(storage="Delete"))
+        job_id, began = world.status()["jobId"], world.now()
+        world.storage.down = "503 SlowDown"
+
+        async def is_mended() -> None:
+            if (world.now() - began).total_seconds() > 100:
+                world.storage.down = ""
+
+        world.delete()
+        await world.until(lambda: gone(world), also=is_mended)
+        assert not world.storage.of_job(job_id)
+        assert "StorageKept" not in dict(world.events())
+        assert world.now() > START
+
+    asyncio.run(scenario())
+
+
+def test_a_call_that_hangs_while_checkpoints_are_deleted_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        world = World()
+        await deployed(world, doomed(storage="Delete"))
+        monkeypatch.setattr(import_module(DISPOSE), "DISPOSE_TIMEOUT", timedelta(seconds=2))
+
+        async def hang(root: str, job_id: str) -> None:
+            await asyncio.sleep(3600)
+
+        monkeypatch.setattr(world.storage, "dispose_job", hang)
+        async with asyncio.timeout(30):
+            await deleted(world)
+        assert "StorageKept" in dict(world.events())
+
+    asyncio.run(scenario())

@@ -1,0 +1,223 @@
+"""What ends a container is told with cause, limit and remedy, and stays told when its pod is long gone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from penstock_operator.reconcile.views import pod as read_pod
+from tests.unit.operator.world import World, flinkjob
+from tests.unit.operator.world.images import Image
+from tests.unit.operator.world.scenario import running
+from tests.unit.operator.world.world import NAME
+
+REMEDY = "Raise spec.worker.resources.limits.memory"
+
+
+def small(**job: Any) -> dict[str, Any]:
+    """A job whose workers have a memory limit, and little time to become stable."""
+    manifest = flinkjob(**job)
+    manifest["spec"]["worker"] = {"resources": {"limits": {"memory": "256Mi"}}}
+    manifest["spec"]["rollback"] = {"after": "60s"}
+    return manifest
+
+
+def told(world: World, reason: str) -> list[str]:
+    return [message for found, message in world.events() if found == reason]
+
+
+def names_the_cause(text: str) -> bool:
+    return all(word in text for word in ("penstock", "worker", "OOMKilled", "137", "256Mi", REMEDY))
+
+
+class Killer:
+    """Kills the container of a worker whenever all are up, at most so many times."""
+
+    def __init__(self, world: World, times: int = 1000, role: str = "worker") -> None:
+        self.world, self.left, self.role = world, times, role
+
+    async def __call__(self) -> None:
+        if self.left and self.world.kill_container(self.role):
+            self.left -= 1
+
+
+def test_a_deployment_that_dies_of_memory_says_so_in_condition_event_and_column() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(small())
+        await world.until(lambda: world.stalled(), also=Killer(world))
+        stalled = world.condition("Stalled")
+        assert stalled["reason"] == "DeployFailed"
+        assert names_the_cause(stalled["message"]), stalled
+        assert names_the_cause(told(world, "OOMKilled")[0])
+        assert names_the_cause(told(world, "DeployFailed")[0])
+        await world.run(61)
+        assert world.status()["restarts"] >= 4
+        assert world.status()["lastTermination"]["count"] >= 4
+
+    asyncio.run(scenario())
+
+
+def test_a_rejected_revision_names_what_killed_it_although_its_pods_are_gone() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(small())
+        await world.until(lambda: running(world))
+        await world.run(25)
+        world.edit(image="job:2")
+        await world.until(lambda: (world.status().get("operation") or {}).get("step") == "Watch")
+        killer = Killer(world)
+
+        async def replaced_as_well() -> None:
+            if world.status().get("running", {}).get("image") == "job:2":
+                await killer()
+                if world.status().get("lastTermination") and killer.left > 990:
+                    world.kill_pod("worker")
+
+        await world.until(lambda: "rejected" in world.status() and world.stalled(), also=replaced_as_well)
+        assert names_the_cause(world.status()["rejected"]["message"]), world.status()["rejected"]
+        assert names_the_cause(world.condition("Stalled")["message"])
+        assert names_the_cause(told(world, "RollbackStarted")[0])
+        assert world.status()["running"]["image"] == "job:1"
+
+    asyncio.run(scenario())
+
+
+def test_a_running_job_that_lost_a_worker_to_memory_keeps_the_cause_in_its_conditions() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(small())
+        await world.until(lambda: running(world))
+        await world.run(25)
+        killer = Killer(world, times=1)
+        await world.until(lambda: world.condition("Running").get("status") == "False", also=killer)
+        assert names_the_cause(world.condition("Running")["message"])
+        assert names_the_cause(world.condition("Ready")["message"])
+        world.kill_pod("worker")
+        await world.until(lambda: running(world))
+        assert names_the_cause(world.condition("Running")["message"]), "it is known also with its pod gone"
+        assert len(told(world, "OOMKilled")) == 1
+        await world.run(90)
+        assert world.status()["restarts"] == 1
+        assert len(told(world, "OOMKilled")) == 1, "once, however often it is looked at"
+
+    asyncio.run(scenario())
+
+
+def test_deaths_without_end_are_told_ever_more_rarely() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(small())
+        await world.run(600, also=Killer(world))
+        count = world.status()["lastTermination"]["count"]
+        assert count > 32
+        assert len(told(world, "OOMKilled")) == count.bit_length()
+
+    asyncio.run(scenario())
+
+
+def test_the_next_incarnation_begins_to_count_anew() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(small())
+        await world.until(lambda: running(world))
+        await world.run(25)
+        await world.run(30, also=Killer(world, times=2))
+        await world.until(lambda: running(world))
+        assert world.status()["restarts"] == 2
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, image="job:2"))
+        assert world.status()["restarts"] == 0
+        assert world.condition("Running").get("message", "") == ""
+
+    asyncio.run(scenario())
+
+
+def test_a_master_that_is_killed_counts_also_while_it_does_not_answer() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(small())
+        await world.until(lambda: running(world))
+        await world.run(25)
+        world.images["job:1"] = Image(starts=False)
+        world.crash_master()
+        await world.run(90)
+        assert world.status()["restarts"] >= 3
+        assert "the master refuses to start" in told(world, "ContainerFailed")[0]
+
+    asyncio.run(scenario())
+
+
+def terminated(role: str = "worker", **changes: Any) -> dict[str, Any]:
+    """A pod whose container was ended and runs again."""
+    ended = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-01-01T12:00:00Z", **changes.pop("ended", {})}
+    container = {"name": "penstock", "restartCount": 1, "state": {"running": {}}, "lastState": {"terminated": ended}}
+    container |= changes.pop("status", {})
+    limits = changes.pop("limits", {"memory": "256Mi"})
+    return {
+        "metadata": {"name": "p", "labels": {"penstock.dev/role": role}, **changes.pop("metadata", {})},
+        "spec": {"containers": [{"name": container["name"], "resources": {"limits": limits}}]},
+        "status": {"phase": "Running", "containerStatuses": [container], **changes},
+    }
+
+
+@pytest.mark.parametrize(
+    ("manifest", "reason", "words"),
+    [
+        (terminated(), "OOMKilled", "memory limit 256Mi"),
+        (terminated("master"), "OOMKilled", "Raise spec.master.resources.limits.memory"),
+        (terminated(limits={}), "OOMKilled", "no memory limit"),
+        (terminated(limits={}), "OOMKilled", "spec.worker.resources.requests.memory"),
+        (terminated(status={"name": "sidecar"}), "OOMKilled", "container sidecar in spec.worker.podTemplate"),
+        (terminated(ended={"reason": "Error", "exitCode": 1, "message": "boom"}), "ContainerFailed", "boom"),
+        (terminated(ended={"reason": "Error", "exitCode": 137}), "ContainerFailed", "SIGKILL"),
+        (terminated(ended={"reason": "Error", "exitCode": 139}), "ContainerFailed", "SIGSEGV"),
+        (terminated(ended={"reason": "Error", "exitCode": 0, "signal": 9}), "ContainerFailed", "SIGKILL"),
+    ],
+)
+def test_how_a_container_ended_is_said_with_what_to_do(manifest: dict[str, Any], reason: str, words: str) -> None:
+    (found,) = read_pod(manifest).terminations
+    assert found.trouble.reason == reason
+    assert words in str(found.trouble)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        terminated(ended={"exitCode": 0, "reason": "Completed"}),
+        terminated(ended={"exitCode": 75, "reason": "Error"}),
+        terminated(
+            status={"lastState": {}, "state": {"terminated": {"exitCode": 143, "reason": "Error"}}},
+            metadata={"name": "p", "deletionTimestamp": "2026-01-01T12:00:00Z"},
+        ),
+    ],
+    ids=["completed", "fenced, which is told as that", "stopped"],
+)
+def test_what_ended_as_it_should_is_no_death(manifest: dict[str, Any]) -> None:
+    assert read_pod(manifest).terminations == ()
+
+
+def test_an_evicted_pod_names_the_resource() -> None:
+    text = "The node was low on resource: ephemeral-storage. Container penstock was using 5Gi, request is 0."
+    manifest = terminated(phase="Failed", reason="Evicted", message=text)
+    manifest["status"]["containerStatuses"] = []
+    (found,) = read_pod(manifest).terminations
+    assert (found.trouble.reason, "ephemeral-storage" in found.trouble.remedy) == ("Evicted", True)
+
+
+def test_an_eviction_is_told_with_its_cause() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(small())
+        await world.until(lambda: running(world))
+        await world.run(25)
+        world.evict("worker")
+        await world.run(5)
+        assert "The node was low on resource: memory" in told(world, "Evicted")[0]
+        assert "requests.memory" in told(world, "Evicted")[0]
+        await world.until(lambda: running(world))
+        assert world.status(NAME)["lastTermination"]["reason"] == "Evicted"
+
+    asyncio.run(scenario())
