@@ -136,6 +136,14 @@ def test_what_is_running_and_how_it_is(master: Master) -> None:
     points = master.ask(lambda e: e.checkpoints(master.job_id))
     assert points.latest_path is not None
     assert points.latest_path.startswith(f"file://{master.folder}/checkpoints/{master.job_id}/chk-")
+    glance = master.ask(lambda e: e.glance(master.job_id))
+    assert glance is not None
+    assert (glance.job.id, glance.job.state, glance.job.parallelism) == (master.job_id, "RUNNING", 2)
+    assert (glance.progress, glance.exception) == (Progress(), "")
+    assert glance.checkpoints.completed >= points.completed
+    assert glance.checkpoints.latest_at is not None
+    assert str(glance.checkpoints.latest_path).rpartition("/")[0] == points.latest_path.rpartition("/")[0]
+    assert master.ask(lambda e: e.glance("0" * 32)) is None
     newest = asyncio.run(storage(master).newest_complete(f"file://{master.folder}/checkpoints", master.job_id))
     assert newest.job_id == master.job_id
     assert not newest.torn

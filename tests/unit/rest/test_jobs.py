@@ -191,3 +191,17 @@ def test_errors_are_lists_with_the_right_status(client: AsgiClient, path: str, s
 
 def test_a_wrong_method_is_405(client: AsgiClient) -> None:
     assert client.post("/overview").status_code == 405
+
+
+def test_the_summary_is_small_and_has_what_a_program_asks_often(client: AsgiClient, gateway: FakeGateway) -> None:
+    answer = client.get(f"/jobs/{JOB_ID}/summary").json()
+    assert (answer["jid"], answer["state"], answer["parallelism"], answer["restarts"]) == (JOB_ID, "RUNNING", 2, 1)
+    points = answer["checkpoints"]
+    assert (points["completed"], points["last"]["id"], points["failure"]) == (10, 2, "storage away")
+    assert points["last"]["external-path"].endswith("chk-2")
+    assert (answer["last-rescale"]["new-parallelism"], answer["last-rescale"]["duration"]) == (2, 2100)
+    assert answer["exception"] == "", "it is RUNNING"
+    gateway.all_jobs[JOB_ID] = replace(RUNNING, state="RESTARTING")
+    failing = client.get(f"/jobs/{JOB_ID}/summary")
+    assert failing.json()["exception"].startswith("ClusterError")
+    assert client.get("/jobs/unknown/summary").status_code == 404

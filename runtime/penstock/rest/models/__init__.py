@@ -46,6 +46,7 @@ from penstock.rest.models.insight import (
     ExceptionHistory,
     JobAccumulators,
     JobExceptions,
+    JobGlance,
     JobProgress,
     Metric,
     OlderException,
@@ -54,6 +55,8 @@ from penstock.rest.models.insight import (
     ProgressEvent,
     ProgressRescale,
     ProgressVertex,
+    SummaryCheckpoint,
+    SummaryCheckpoints,
     UserAccumulator,
 )
 from penstock.rest.models.jobs import (
@@ -135,6 +138,7 @@ __all__ = [
     "JobConfig",
     "JobDetails",
     "JobExceptions",
+    "JobGlance",
     "JobId",
     "JobIds",
     "JobPlan",
@@ -172,6 +176,8 @@ __all__ = [
     "SubtaskCheckpointTimes",
     "SubtaskTime",
     "SubtaskTimes",
+    "SummaryCheckpoint",
+    "SummaryCheckpoints",
     "TaskCheckpoint",
     "TaskCheckpointDetails",
     "TaskCheckpointSummary",

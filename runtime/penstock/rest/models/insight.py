@@ -155,3 +155,36 @@ class JobProgress(Dashed):
     slots_available: int
     taskmanagers: int
     last_exception: str | None = None
+
+
+class SummaryCheckpoint(Dashed):
+    """`time`: when it was complete."""
+
+    id: int
+    external_path: str
+    time: int
+
+
+class SummaryCheckpoints(Dashed):
+    """`last`: the newest completed checkpoint, savepoints left out; `failure`: why the last one that failed did."""
+
+    completed: int = 0
+    failed: int = 0
+    restored: int = 0
+    last: SummaryCheckpoint | None = None
+    failure: str = ""
+
+
+class JobGlance(Dashed):
+    """`GET /jobs/:id/summary`: what a program asks every few seconds, in a few hundred bytes. Not a path of Flink's.
+
+    `last_rescale`: the last that was completed. `exception`: the last failure, while the job is not RUNNING.
+    """
+
+    jid: str
+    state: str
+    parallelism: int
+    restarts: int
+    checkpoints: SummaryCheckpoints
+    last_rescale: ProgressRescale | None = None
+    exception: str = ""

@@ -12,7 +12,7 @@ from penstock.rest.errors import Gone
 from penstock.rest.routes.clock import now_ms
 from penstock.rest.routes.metric_facts import refresh_metrics
 from penstock.rest.views import insight, jobs, metrics
-from penstock.rest.views.progress import job_progress
+from penstock.rest.views.progress import job_glance, job_progress
 
 if TYPE_CHECKING:
     from penstock.rest.gateway import ClusterGateway
@@ -103,3 +103,8 @@ def _add_results(router: APIRouter, gateway: ClusterGateway) -> None:
         """What a live view needs, in one answer. Not a path of Flink's."""
         job = gateway.job(job_id)
         return job_progress(job, gateway.checkpoints(job_id), gateway.cluster(), gateway.metrics, now_ms())
+
+    @router.get("/{job_id}/summary", response_model=models.JobGlance)
+    def summary(job_id: str) -> models.JobGlance:
+        """State, restarts and newest checkpoint, small. Not a path of Flink's."""
+        return job_glance(gateway.job(job_id), gateway.checkpoints(job_id))

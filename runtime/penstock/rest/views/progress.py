@@ -1,4 +1,4 @@
-"""All a live view needs, in one answer."""
+"""All a live view needs, in one answer; and the little that is enough for a program that asks often."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.rest import facts, models
 from penstock.rest.views.checkpoints import last_completed
 from penstock.rest.views.ids import vertex_id
+from penstock.rest.views.insight import stacktrace
 from penstock.rest.views.io import number, subtask_values
 from penstock.rest.views.states import vertex_state
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from penstock.metrics.store import MetricStore
 
 SHOWN_EVENTS = 50
+SHOWN_CHARACTERS = 2000
+"""Of a failure, in the summary."""
 
 
 def job_progress(
@@ -43,21 +46,22 @@ def job_progress(
         checkpoints=_checkpoints(checkpoints),
         vertices=[_vertex(job, vertex, metrics) for vertex in job.vertices],
         events=[models.ProgressEvent(timestamp=e.timestamp, text=e.text) for e in job.events][-SHOWN_EVENTS:],
-        rescales=[
-            models.ProgressRescale(
-                timestamp=r.timestamp,
-                old_parallelism=r.old_parallelism,
-                new_parallelism=r.new_parallelism,
-                trigger=r.trigger,
-                duration=r.duration_ms,
-                outcome=r.outcome,
-            )
-            for r in job.rescales
-        ],
+        rescales=[_rescale(r) for r in job.rescales],
         slots_total=cluster.slots_total,
         slots_available=cluster.slots_available,
         taskmanagers=len(cluster.task_managers),
         last_exception=None if newest is None else f"{newest.name}: {newest.message}",
+    )
+
+
+def _rescale(rescale: facts.Rescale) -> models.ProgressRescale:
+    return models.ProgressRescale(
+        timestamp=rescale.timestamp,
+        old_parallelism=rescale.old_parallelism,
+        new_parallelism=rescale.new_parallelism,
+        trigger=rescale.trigger,
+        duration=rescale.duration_ms,
+        outcome=rescale.outcome,
     )
 
 
@@ -95,4 +99,29 @@ def _vertex(job: facts.Job, vertex: facts.Vertex, metrics: MetricStore) -> model
         records_out_per_second=sum(number(v.get("numRecordsOutPerSecond")) for v in values),
         busy=min(1.0, max((number(v.get("busyTimeMsPerSecond")) for v in values), default=0.0) / 1000),
         watermark=min(marks, default=None),
+    )
+
+
+def job_glance(job: facts.Job, checkpoints: models.CheckpointingStatistics) -> models.JobGlance:
+    last, failed = checkpoints.latest.completed, checkpoints.latest.failed
+    rescaled = [r for r in job.rescales if r.outcome == "COMPLETED"]
+    failure = stacktrace(job.failures[-1]) if job.failures and job.state != "RUNNING" else ""
+    return models.JobGlance(
+        jid=job.id,
+        state=job.state,
+        parallelism=job.parallelism,
+        restarts=job.restarts,
+        checkpoints=models.SummaryCheckpoints(
+            completed=checkpoints.counts.completed,
+            failed=checkpoints.counts.failed,
+            restored=checkpoints.counts.restored,
+            last=None
+            if last is None
+            else models.SummaryCheckpoint(
+                id=last.id, external_path=last.external_path or "", time=last.latest_ack_timestamp
+            ),
+            failure=((failed.failure_message if failed is not None else None) or "")[:SHOWN_CHARACTERS],
+        ),
+        last_rescale=_rescale(rescaled[-1]) if rescaled else None,
+        exception=failure[:SHOWN_CHARACTERS],
     )
