@@ -1,13 +1,15 @@
 """One asyncio task per object, woken by events, by its own clock, and by a resync.
 
 A wake-up carries no information beyond "look": what has happened is found out by looking. So events may be lost,
-merged or repeated without harm. Passes over one object never overlap; over different objects they run side by side,
+merged or repeated without harm. What they tell goes into a copy (`kube/watched.py`), which may be believed as far as
+`reconcile/rest.py` says; fresh lists correct it. Passes over one object never overlap; over different objects they run side by side,
 up to a limit that keeps the API server and this process from being overrun after a restart.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import time
@@ -15,8 +17,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from penstock_operator.errors import KubeError, NotLeader
-from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT
+from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, SERVICE
+from penstock_operator.kube.watched import WATCHED, list_again
 from penstock_operator.reconcile.loop import JobLoop
+from penstock_operator.reconcile.views import labels_of
+from penstock_operator.resources.names import JOB
 from penstock_operator.snapshot.decide import is_settled
 from penstock_operator.snapshot.loop import SnapshotLoop
 
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
+    from penstock_operator.kube.cluster import Kind, Manifest
     from penstock_operator.metrics import Metrics
     from penstock_operator.ports import Ports
 
@@ -37,6 +43,8 @@ PASS_TIMEOUT = 180.0
 """Seconds after which a pass is given up; every call in it has a shorter timeout of its own."""
 SETTLE = 0.1
 """Seconds to gather further events before a pass."""
+RELISTED = 5.0
+"""Seconds after the first sign of a watch that began anew in which it has told of all there is."""
 STUCK = 600.0
 """Seconds without a finished pass after which an object counts as stuck."""
 
@@ -53,6 +61,9 @@ class Loop(Protocol):
 
     def look_closer(self) -> None:
         """Something that is looked at only now and then has changed: look at everything next time."""
+
+    def is_echo(self, version: str) -> bool:
+        """Whether the object in this resourceVersion is what the loop wrote last."""
 
 
 @dataclass
@@ -71,9 +82,43 @@ class Controller:
         self._ports, self._metrics, self._namespaces = ports, metrics, tuple(namespaces)
         self._runners: dict[tuple[ObjectKind, str, str], _Runner] = {}
         self._gate = asyncio.Semaphore(CONCURRENT_PASSES)
+        self._listed: dict[str, set[str]] = {}
+        """Kind → uids that its watch has told of."""
+        self._doubt = asyncio.Event()
+        """A watch has begun anew."""
         self.closed = False
         """Nothing is begun any more."""
         self.fatal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def hear(self, kind: Kind, manifest: Manifest, *, gone: bool = False, listed: bool = False) -> None:
+        """An event of a watch, or an entry of the list that it begins with: note it, and wake whom it concerns."""
+        meta, labels, watched = manifest["metadata"], labels_of(manifest), self._ports.watched
+        self._note_list(kind, str(meta.get("uid")), gone=gone, listed=listed)
+        namespace, name, news = meta.get("namespace", ""), meta["name"], kind not in WATCHED
+        if not news:
+            news = watched.hear(kind, manifest, gone=gone)
+        job = name if kind is FLINKJOB else labels.get(JOB)
+        if kind is FLINKSNAPSHOT and not is_settled(manifest):
+            self.wake("FlinkSnapshot", namespace, name)
+        if kind is FLINKJOB and news:
+            self.wake_snapshots(namespace, name)
+        if job is None or not (news or ("FlinkJob", namespace, job) not in self._runners):
+            return
+        runner = self._runners.get(("FlinkJob", namespace, job))
+        if kind is FLINKJOB and runner is not None and runner.loop.is_echo(str(meta.get("resourceVersion"))):
+            return
+        self.wake("FlinkJob", namespace, job, closer=kind is SERVICE)
+
+    def _note_list(self, kind: Kind, uid: str, *, gone: bool, listed: bool) -> None:
+        """A watch that lists an object a second time was broken, and what is gone since it does not tell."""
+        known = self._listed.setdefault(kind.name, set())
+        if listed and uid in known:
+            known.clear()
+            self._doubt.set()
+        if gone:
+            known.discard(uid)
+        elif kind in WATCHED:
+            known.add(uid)
 
     def wake(self, kind: ObjectKind, namespace: str, name: str, *, closer: bool = False) -> None:
         """Something about the object may have changed: look at it soon, with `closer` at all that belongs to it."""
@@ -95,10 +140,10 @@ class Controller:
                 self.wake(kind, space, name)
 
     async def resync(self) -> None:
-        """List everything once: finds objects whose event was never seen."""
+        """List FlinkJobs and FlinkSnapshots: finds those whose event was never seen."""
         for kind_name, kind in _KINDS.items():
             for namespace in self._namespaces or (None,):
-                for manifest in await self._ports.cluster.list(kind, namespace):
+                for manifest in await self._list(kind, namespace):
                     meta = manifest["metadata"]
                     key: tuple[ObjectKind, str, str] = (kind_name, meta["namespace"], meta["name"])  # type: ignore[assignment]
                     if kind is FLINKSNAPSHOT and is_settled(manifest):
@@ -109,14 +154,40 @@ class Controller:
                         self.wake(*key)
                         self._runners[key].generation = generation
 
+    async def correct(self) -> None:
+        """List everything else that is copied."""
+        for kind in WATCHED:
+            for namespace in self._namespaces or (None,):
+                if kind.name not in _KINDS:
+                    await self._list(kind, namespace)
+
+    async def _list(self, kind: Kind, namespace: str | None) -> list[Manifest]:
+        labels = {} if kind.name in _KINDS else {JOB: None}
+        found, wrong = await list_again(self._ports.cluster, self._ports.watched, kind, namespace, labels)
+        for space, job in wrong:
+            self.wake("FlinkJob", space, job)
+        return found
+
     async def keep_synced(self) -> None:
-        """Resync for ever."""
+        """Resync for ever; when a watch began anew, at once and everything: what is gone since no event has told."""
+        settings, corrected = self._ports.settings, time.monotonic()
         while True:
+            begun, doubted = time.monotonic(), self._doubt.is_set()
+            self._doubt.clear()
             try:
                 await self.resync()
+                if doubted or begun - corrected > settings.dependents_resync.total_seconds():
+                    await self.correct()
+                    corrected = begun
             except KubeError as error:
                 log.warning("resync: %s", error)
-            await asyncio.sleep(self._ports.settings.resync.total_seconds())
+                if doubted:
+                    self._doubt.set()
+                    await asyncio.sleep(RELISTED)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(settings.resync.total_seconds()):
+                    await self._doubt.wait()
+                    await asyncio.sleep(RELISTED)
 
     def stuck(self) -> list[str]:
         """Objects whose loop has not finished a pass for too long; there should never be any."""

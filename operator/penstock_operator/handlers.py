@@ -1,4 +1,4 @@
-"""The only module that knows kopf: it watches, and wakes the controller.
+"""The only module that knows kopf: it watches, and tells the controller.
 
 Nothing of kopf's edge-triggered machinery is used: no create/update/delete handlers, no daemons, timers, finalizers or
 annotations of its own, no peering. What is used is what is hard to write: watch streams that start again, survive
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import kopf
 
 from penstock_operator.api.version import GROUP, VERSION
+from penstock_operator.kube.cluster import KINDS
 from penstock_operator.resources.names import JOB
-from penstock_operator.snapshot.decide import is_settled
 
 if TYPE_CHECKING:
     import asyncio
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_CHILDREN = (("apps", "v1", "deployments"), ("", "v1", "pods"), ("", "v1", "services"))
+_CHILDREN = {"deployments": "apps", "controllerrevisions": "apps", "pods": "", "services": ""}
+"""Plural → API group of what belongs to FlinkJobs."""
+_KINDS = {kind.plural: kind for kind in KINDS.values()}
 
 
 def build_registry(controller: Controller, credentials: Credentials) -> kopf.OperatorRegistry:
@@ -38,31 +40,23 @@ def build_registry(controller: Controller, credentials: Credentials) -> kopf.Ope
             return kopf.login_with_service_account(settings=settings, **kwargs)
         return kopf.login_with_kubeconfig(settings=settings, **kwargs)
 
-    async def on_flinkjob(namespace: str | None, name: str | None, **_: Any) -> None:
-        controller.wake("FlinkJob", namespace or "", name or "")
-        controller.wake_snapshots(namespace or "", name or "")
-
-    async def on_flinksnapshot(namespace: str | None, name: str | None, labels: Any, body: Any, **_: Any) -> None:
-        if not is_settled(body):
-            controller.wake("FlinkSnapshot", namespace or "", name or "")
-        if JOB in labels:
-            controller.wake("FlinkJob", namespace or "", labels[JOB])
-
-    async def on_child(namespace: str | None, labels: Any, resource: Any, **_: Any) -> None:
-        controller.wake("FlinkJob", namespace or "", labels[JOB], closer=resource.plural == "services")
+    async def on_event(event: Any, resource: Any, **_: Any) -> None:
+        controller.hear(
+            _KINDS[resource.plural], event["object"], gone=event["type"] == "DELETED", listed=not event["type"]
+        )
 
     kopf.on.login(registry=registry)(login)
-    kopf.on.event(GROUP, VERSION, "flinkjobs", registry=registry)(on_flinkjob)
-    kopf.on.event(GROUP, VERSION, "flinksnapshots", registry=registry)(on_flinksnapshot)
-    for group, version, plural in _CHILDREN:
-        kopf.on.event(group, version, plural, labels={JOB: kopf.PRESENT}, registry=registry, id=plural)(on_child)
+    for plural in ("flinkjobs", "flinksnapshots"):
+        kopf.on.event(GROUP, VERSION, plural, registry=registry, id=plural)(on_event)
+    for plural, group in _CHILDREN.items():
+        kopf.on.event(group, "v1", plural, labels={JOB: kopf.PRESENT}, registry=registry, id=plural)(on_event)
     return registry
 
 
 def build_settings() -> kopf.OperatorSettings:
     """Watch only what carries our label, post nothing, store nothing, and never trust a silent stream."""
     settings = kopf.OperatorSettings()
-    for group, _version, plural in _CHILDREN:
+    for plural, group in _CHILDREN.items():
         settings.watching.label_selectors[group, plural] = JOB
     settings.posting.enabled = False
     settings.peering.standalone = True

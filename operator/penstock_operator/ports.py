@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
+from penstock_operator.kube.watched import WatchedObjects
 from penstock_operator.resources.children import OperatorIdentity
 from penstock_operator.settings import Settings
 
@@ -37,6 +38,8 @@ class Ports:
     cluster: Cluster
     engines: EngineDirectory
     storages: StorageFactory
+    watched: WatchedObjects = field(default_factory=WatchedObjects)
+    """What the watch streams feed; as long as that is nothing, all is read anew."""
     settings: Settings = field(default_factory=Settings)
     identity: OperatorIdentity = field(default_factory=OperatorIdentity)
     instance: str = "penstock-operator"

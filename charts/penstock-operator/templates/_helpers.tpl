@@ -63,7 +63,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   verbs: [get, list, watch, create, patch]
 - apiGroups: [apps]
   resources: [controllerrevisions]
-  verbs: [get, list, create, delete]
+  verbs: [get, list, watch, create, delete]
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, create, patch, delete]

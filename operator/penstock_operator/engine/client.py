@@ -28,8 +28,22 @@ class JobView:
     parallelism: int | None = None
 
 
+@dataclass(frozen=True)
+class Glance:
+    """All that is asked of a job that runs as it should."""
+
+    job: JobView
+    checkpoints: Checkpoints
+    progress: Progress
+    exception: str = ""
+    """The root cause of the last failure, while the job is not RUNNING."""
+
+
 class EngineClient(Protocol):
     """One job's master. Every method raises `EngineError`, or `EngineUnreachable` if nobody answers."""
+
+    async def glance(self, job_id: str) -> Glance | None:
+        """How the job is, in one request; None if the master does not know the job, or not the question."""
 
     async def jobs(self) -> list[JobView]:
         """All jobs of the master; an application has one."""
@@ -84,6 +98,17 @@ class HttpEngine:
         self._base = base_url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
+    async def glance(self, job_id: str) -> Glance | None:
+        """See `EngineClient`."""
+        try:
+            return read_summary(await self._call("GET", f"/jobs/{job_id}/summary"))
+        except EngineUnreachable:
+            raise
+        except EngineError as error:
+            if error.status == 404:
+                return None
+            raise
+
     async def jobs(self) -> list[JobView]:
         """See `EngineClient`."""
         body = await self._call("GET", "/jobs/overview")
@@ -104,14 +129,13 @@ class HttpEngine:
         counts = body.get("counts") or {}
         latest = body.get("latest") or {}
         newest, failed = latest.get("completed") or {}, latest.get("failed") or {}
-        at = newest.get("latest_ack_timestamp")
         return Checkpoints(
             completed=int(counts.get("completed", 0)),
             failed=int(counts.get("failed", 0)),
             restored=int(counts.get("restored", 0)),
             latest_id=newest.get("id"),
             latest_path=newest.get("external_path"),
-            latest_at=datetime.fromtimestamp(at / 1000, UTC).replace(microsecond=0) if at else None,
+            latest_at=_moment(newest.get("latest_ack_timestamp")),
             failure=first_lines(str(failed.get("failure_message") or "")),
         )
 
@@ -205,12 +229,41 @@ def read_progress(body: dict[str, Any]) -> Progress:
     Rescaled(parallelism=4, took=datetime.timedelta(seconds=2, microseconds=800000))
     """
     done = [r for r in body.get("rescales") or () if r.get("outcome", "COMPLETED") == "COMPLETED"]
-    newest = done[-1] if done else {}
-    parallelism, took = newest.get("new-parallelism"), newest.get("duration")
-    rescaled = None
+    return Progress(int(body.get("restarts", 0)), _rescaled(done[-1] if done else {}))
+
+
+def read_summary(body: dict[str, Any]) -> Glance:
+    """What `GET /jobs/:id/summary` says.
+
+    >>> read_summary({"jid": "a", "state": "RUNNING", "parallelism": 2, "checkpoints": {"completed": 3}}).checkpoints.completed
+    3
+    """
+    points, newest = body.get("checkpoints") or {}, (body.get("checkpoints") or {}).get("last") or {}
+    return Glance(
+        JobView(str(body.get("jid")), str(body.get("state")), body.get("parallelism")),
+        Checkpoints(
+            completed=int(points.get("completed", 0)),
+            failed=int(points.get("failed", 0)),
+            restored=int(points.get("restored", 0)),
+            latest_id=newest.get("id"),
+            latest_path=newest.get("external-path") or None,
+            latest_at=_moment(newest.get("time")),
+            failure=first_lines(str(points.get("failure") or "")),
+        ),
+        Progress(int(body.get("restarts", 0)), _rescaled(body.get("last-rescale") or {})),
+        first_lines(str(body.get("exception") or "")),
+    )
+
+
+def _rescaled(entry: dict[str, Any]) -> Rescaled | None:
+    parallelism, took = entry.get("new-parallelism"), entry.get("duration")
     if isinstance(parallelism, int) and isinstance(took, int):
-        rescaled = Rescaled(parallelism, timedelta(milliseconds=took))
-    return Progress(int(body.get("restarts", 0)), rescaled)
+        return Rescaled(parallelism, timedelta(milliseconds=took))
+    return None
+
+
+def _moment(millis: int | None) -> datetime | None:
+    return datetime.fromtimestamp(millis / 1000, UTC).replace(microsecond=0) if millis else None
 
 
 def read_request(request_id: str, body: dict[str, Any]) -> Request:

@@ -1,4 +1,4 @@
-"""`Cluster` over HTTP. No caches: a decision is made from what is there now."""
+"""`Cluster` over HTTP. Nothing is kept: what is read here is what is there now."""
 
 from __future__ import annotations
 
@@ -61,9 +61,11 @@ class HttpCluster:
         response = await self._send("GET", kind, kind.path(namespace, name))
         return None if response is None else response.json()
 
-    async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Manifest]:
+    async def list(
+        self, kind: Kind, namespace: str | None, labels: Mapping[str, str | None] | None = None
+    ) -> list[Manifest]:
         """See `Cluster`."""
-        selector = ",".join(f"{k}={v}" for k, v in (labels or {}).items())
+        selector = ",".join(k if v is None else f"{k}={v}" for k, v in (labels or {}).items())
         items: list[Manifest] = []
         params = {"limit": "500"} | ({"labelSelector": selector} if selector else {})
         while True:

@@ -1,5 +1,7 @@
 """One pass over one FlinkJob: read → observe → decide → tell → write the status → act; again while there is something to do.
 
+A job at rest is looked at in the copy that the watch streams feed, and no further: `penstock_operator.reconcile.rest`.
+
 The order is the whole point. The status with the intent is written before the action, under the resourceVersion it
 was decided on: if anybody wrote in between, the API server refuses, and the pass starts again from what is there now.
 So two processes can never act on the same decision, and a process that dies leaves behind what it was about to do.
@@ -24,6 +26,7 @@ from penstock_operator.errors import (
     unexpected,
 )
 from penstock_operator.kube.cluster import FLINKJOB
+from penstock_operator.reconcile import rest
 from penstock_operator.reconcile.act import Actor
 from penstock_operator.reconcile.context import Context, Subject
 from penstock_operator.reconcile.decide import decide
@@ -88,7 +91,9 @@ class JobLoop:
 
     async def reconcile(self) -> timedelta | None:
         """Take steps until there is nothing to do; the time until the next look, or None if the object is gone."""
-        pause: timedelta | None = self._ports.settings.progress
+        pause = await self._rest()
+        if pause is not None:
+            return pause
         for _ in range(STEPS_PER_PASS):
             try:
                 pause, again = await self._step()
@@ -102,9 +107,43 @@ class JobLoop:
 
     def look_closer(self) -> None:
         """Compare Services, ConfigMap and so on at the next pass."""
-        self.memory.dependents_at = None
+        self.memory.dependents_at, self.memory.rests = None, False
+
+    def is_echo(self, version: str) -> bool:
+        """Whether an event tells of nothing but our own last write."""
+        return version == self.memory.wrote
+
+    async def _rest(self) -> timedelta | None:
+        """The time until the next look, if the copy shows that there is nothing to do; None: look at what is there."""
+        ports, now = self._ports, self._ports.now()
+        if not rest.may_be_at_rest(self.memory, now, ports.settings.dependents_resync):
+            return None
+        self.memory.rests = False
+        manifest = await ports.watched.get(FLINKJOB, self.namespace, self.name)
+        if manifest is None or manifest["metadata"]["uid"] != self._uid or not rest.looks_at_rest(manifest):
+            return None
+        ctx, memory = self._context(manifest), self.memory.aside()
+        try:
+            ctx = replace(ctx, seen=await observe(ctx, ports, memory, ports.watched))
+            decision = decide(ctx)
+        except NotLeader:
+            raise
+        except Exception:  # the look that follows meets it again, and tells
+            log.debug("%s/%s: a look at the copy failed", self.namespace, self.name, exc_info=True)
+            return None
+        self.memory.token, self.memory.silent_since = memory.token, memory.silent_since
+        if not rest.is_at_rest(ctx, decision, self.memory.told):
+            return None
+        try:
+            await self._write(manifest, ctx, decision)
+        except Conflict:
+            return None
+        self.memory.rests = True
+        self._watch(Transition(self.namespace, self.name, ctx.status, decision.status, None, ctx.now, ctx.seen))
+        return decision.requeue
 
     async def _step(self) -> tuple[timedelta | None, bool]:
+        self.memory.rests = False
         manifest = await self._ports.cluster.get(FLINKJOB, self.namespace, self.name)
         if manifest is None:
             return None, False
@@ -121,6 +160,7 @@ class JobLoop:
             if ctx.status.operation is None and self.memory.last.ok:
                 self.memory.repaired(applied_again(decision.action), ctx.seen, ctx.now)
             return decision.requeue, decision.requeue is None
+        self.memory.rests = decision.requeue is not None and not ctx.seen.failure
         return decision.requeue, decision.requeue is None
 
     async def _observe(self, ctx: Context) -> Observation:
@@ -190,8 +230,8 @@ class JobLoop:
         if "operation" in decided:  # of a deletion, which is begun whatever was going on
             kept.pop("operation", None)
         body = {**manifest, "status": {**decided, **kept}}
-        await self._ports.cluster.replace(body, subresource="status")
-        self.memory.written_at = now
+        stored = await self._ports.cluster.replace(body, subresource="status")
+        self.memory.written_at, self.memory.wrote = now, str(stored["metadata"].get("resourceVersion"))
 
     async def _tell(self, ctx: Context, events: tuple[Event, ...]) -> None:
         """Before the status is written: an event told twice is one event, an event never told is lost."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.observation import Repair
@@ -20,6 +20,10 @@ class Memory:
 
     last: ActionResult | None = None
     """How the last action ended; shown to one decision."""
+    rests: bool = False
+    """The last look found nothing to do."""
+    wrote: str = ""
+    """The resourceVersion of the FlinkJob after our last write of its status."""
     token: str | None = None
     """The REST token, read once."""
     silent_since: datetime | None = None
@@ -38,6 +42,10 @@ class Memory:
     """Events told by this process: key → text."""
     repairs: dict[Repaired, Repair] = field(default_factory=dict)
     """What was applied again, until it is found to have helped."""
+
+    def aside(self) -> Memory:
+        """A copy for a look at what may be old: of what that finds only the master's answers are kept."""
+        return replace(self, repairs=dict(self.repairs))
 
     def repaired(self, things: Iterable[Repaired], seen: Observation, now: datetime) -> None:
         """These have just been applied again."""

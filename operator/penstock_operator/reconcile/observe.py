@@ -1,5 +1,7 @@
 """Look at everything a decision needs: cluster, then the job's master, then storage. Reads only.
 
+Which of the reads are fresh, and which may come from a copy, is said in `penstock_operator.reconcile.rest`.
+
 What does not answer is recorded as that, and the pass goes on: a master that hangs must not keep the operator from
 seeing that its node is gone.
 """
@@ -13,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock_operator.api.pod_template import MAIN_CONTAINER
+from penstock_operator.engine.client import Glance
 from penstock_operator.errors import EngineError, EngineUnreachable, KubeError, NotLeader, StorageError, in_words
 from penstock_operator.kube.cluster import DEPLOYMENT, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET, Manifest, kind_of
 from penstock_operator.reconcile import views
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.engine.client import EngineClient
+    from penstock_operator.kube.cluster import Cluster
+    from penstock_operator.kube.watched import WatchedObjects
     from penstock_operator.ports import Ports
     from penstock_operator.reconcile.context import Context
     from penstock_operator.reconcile.memory import Memory
@@ -56,22 +61,22 @@ LOG_BYTES = 256 * 1024
 OTHER_SETTINGS = "; and with the settings of another revision: "
 
 
-async def observe(ctx: Context, ports: Ports, memory: Memory) -> Observation:
-    """Everything that one decision is based on."""
-    owner = owner_of(ctx)
+async def observe(ctx: Context, ports: Ports, memory: Memory, copy: WatchedObjects | None = None) -> Observation:
+    """Everything that one decision is based on; with `copy` what is watched comes from there: see `reconcile.rest`."""
+    owner, source = owner_of(ctx), copy or ports.cluster
     mine = {JOB: owner.name}
     deployments, pods, revisions, snapshots = await asyncio.gather(
-        ports.cluster.list(DEPLOYMENT, owner.namespace, mine),
-        ports.cluster.list(POD, owner.namespace, mine),
-        ports.cluster.list(REVISION, owner.namespace, mine),
-        ports.cluster.list(FLINKSNAPSHOT, owner.namespace, mine),
+        source.list(DEPLOYMENT, owner.namespace, mine),
+        source.list(POD, owner.namespace, mine),
+        source.list(REVISION, owner.namespace, mine),
+        source.list(FLINKSNAPSHOT, owner.namespace, mine),
     )
     ours = [d for d in deployments if views.is_made_for(owner, d)]
     own_pods = [p for p in pods if views.is_made_for(owner, p)]
     seen = Observation(
         foreign=views.foreign([*deployments, *pods], owner.uid),
         pods=tuple(views.pod(p) for p in own_pods if views.labels_of(p).get(ROLE) in ("master", "worker")),
-        check=await _check(own_pods, owner, ports),
+        check=await _check(own_pods, owner, source),
         leaving=views.leaving_checks(own_pods),
         revisions=views.revisions([r for r in revisions if views.is_made_for(owner, r)]),
         snapshots=tuple(views.snapshot(s) for s in snapshots),
@@ -81,7 +86,8 @@ async def observe(ctx: Context, ports: Ports, memory: Memory) -> Observation:
     engine = await _engine(replace(ctx, seen=seen), ports, memory)
     seen = replace(seen, engine=engine)
     seen = replace(seen, storage=await _storage(replace(ctx, seen=seen), ports))
-    seen = replace(seen, missing=await _dependents(replace(ctx, seen=seen), ports, memory))
+    missing = memory.missing if copy is not None else await _dependents(replace(ctx, seen=seen), ports, memory)
+    seen = replace(seen, missing=missing)
     generation = ctx.subject.generation
     seen = replace(
         seen, edited=generation != ctx.status.observed_generation or memory.applied_for not in (None, generation)
@@ -117,14 +123,14 @@ def _judged(live: Manifest, wanted: Manifest | None) -> Deployment:
     return replace(view, drift=views.drift(wanted, live))
 
 
-async def _check(pods: list[Manifest], owner: Owner, ports: Ports) -> CheckPod | None:
+async def _check(pods: list[Manifest], owner: Owner, source: Cluster | WatchedObjects) -> CheckPod | None:
     found = [p for p in pods if views.labels_of(p).get(ROLE) == "check" and "deletionTimestamp" not in p["metadata"]]
     if not found:
         return None
     newest = max(found, key=lambda p: (p["metadata"].get("creationTimestamp", ""), p["metadata"]["name"]))
     if not views.check_has_ended(newest):
         return views.check_pod(newest, None)
-    log = await ports.cluster.log(owner.namespace, newest["metadata"]["name"], MAIN_CONTAINER, LOG_BYTES)
+    log = await source.log(owner.namespace, newest["metadata"]["name"], MAIN_CONTAINER, LOG_BYTES)
     return views.check_pod(newest, log)
 
 
@@ -138,9 +144,8 @@ async def _engine(ctx: Context, ports: Ports, memory: Memory) -> Engine:
         if memory.token is None:
             memory.token = await _token(owner_of(ctx), ports)
         client = ports.engines(ctx.subject.namespace, ctx.subject.name, memory.token)
-        restarted = ctx.status.restarts > 0 or any(p.restarts for p in seen.left)
         async with asyncio.timeout(_limit(ctx)):
-            engine = await _ask(client, running.job_id, engine_questions(ctx.status), restarted=restarted)
+            engine = await _ask(client, running.job_id, engine_questions(ctx.status))
     except Exception as error:  # a master that says what nobody understands is no reason to leave its job alone
         if isinstance(error, EngineError) and error.status == 401:
             memory.token = None
@@ -151,30 +156,44 @@ async def _engine(ctx: Context, ports: Ports, memory: Memory) -> Engine:
     return engine
 
 
-async def _ask(client: EngineClient, job_id: str, questions: Questions, *, restarted: bool) -> Engine:
+async def _ask(client: EngineClient, job_id: str, questions: Questions) -> Engine:
+    glance = await client.glance(job_id) or await _pieces(client, job_id)
+    if isinstance(glance, str):
+        return Engine(reachable=True, error=glance)
+    engine = Engine(
+        reachable=True,
+        job_id=job_id,
+        state=glance.job.state,
+        parallelism=glance.job.parallelism,
+        checkpoints=glance.checkpoints,
+        restarts=glance.progress.restarts,
+        rescaled=glance.progress.rescaled,
+        exception=glance.exception,
+    )
+    if questions.workers:
+        engine = replace(
+            engine,
+            slots_total=await client.slots(),
+            parallelism=await client.parallelism(job_id),
+            busy_workers=await _told(client.busy_workers(), frozenset()),
+        )
+    if questions.request:
+        request = await client.request(job_id, questions.request_kind, questions.request)
+        engine = replace(engine, request=request)
+    return engine
+
+
+async def _pieces(client: EngineClient, job_id: str) -> Glance | str:
+    """The same from a master of an earlier version; in words, if it does not know the job."""
     jobs = await client.jobs()
     job = next((j for j in jobs if j.id == job_id), None)
     if job is None:
         others = f"; it knows {', '.join(j.id for j in jobs[:3])}" if jobs else ""
-        return Engine(reachable=True, error=f"the master does not know job {job_id} (yet){others}")
-    engine = Engine(reachable=True, job_id=job.id, state=job.state, parallelism=job.parallelism)
+        return f"the master does not know job {job_id} (yet){others}"
     points = await client.checkpoints(job_id)
-    engine = replace(engine, checkpoints=points, slots_total=await client.slots() if questions.workers else 0)
-    if questions.workers:
-        engine = replace(
-            engine,
-            parallelism=await client.parallelism(job_id),
-            busy_workers=await _told(client.busy_workers(), frozenset()),
-        )
-    if restarted or engine.state != "RUNNING" or points.restored or questions.workers:
-        progress = await _told(client.progress(job_id), Progress())
-        engine = replace(engine, restarts=progress.restarts, rescaled=progress.rescaled)
-    if questions.request:
-        request = await client.request(job_id, questions.request_kind, questions.request)
-        engine = replace(engine, request=request)
-    if engine.state != "RUNNING":
-        engine = replace(engine, exception=await _told(client.exception(job_id), ""))
-    return engine
+    progress = await _told(client.progress(job_id), Progress())
+    exception = await _told(client.exception(job_id), "") if job.state != "RUNNING" else ""
+    return Glance(job, points, progress, exception)
 
 
 async def _told(answer: Awaitable[_T], otherwise: _T) -> _T:
@@ -295,6 +314,7 @@ async def _dependents(ctx: Context, ports: Ports, memory: Memory) -> tuple[str, 
     running = ctx.status.running
     incarnation = running_incarnation(ctx, running) if running is not None else None
     if running is None or incarnation is None or ctx.status.operation is not None or running.finished_at is not None:
+        memory.dependents_at = None
         return ()
     now, key = ports.now(), (running.job_id, ctx.subject.generation)
     fresh = memory.dependents_at is not None and now - memory.dependents_at < ports.settings.dependents_resync
@@ -310,10 +330,16 @@ async def _dependents(ctx: Context, ports: Ports, memory: Memory) -> tuple[str, 
     secret = await ports.cluster.get(SECRET, owner.namespace, owner.secrets)
     absent = [f"Secret {owner.secrets} ({_lack(secret)})"] if _lack(secret) else []
     memory.missing = tuple(n for n in [*found, *extra, *absent] if n)
-    memory.dependents_at, memory.dependents_for = now, key
+    memory.dependents_at = now if memory.dependents_for[0] else now - _share(ctx) * ports.settings.dependents_resync
+    memory.dependents_for = key
     if not memory.missing:
         memory.applied_for = ctx.subject.generation
     return memory.missing
+
+
+def _share(ctx: Context) -> float:
+    """From 0 to 1, another one for every job: what is due from time to time is not to be due for all of them at once."""
+    return int(ctx.digest("share", length=8), 16) / 16**8
 
 
 def _lack(secret: Manifest | None) -> str:

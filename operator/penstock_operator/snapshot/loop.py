@@ -109,6 +109,10 @@ class SnapshotLoop:
     def look_closer(self) -> None:
         """There is nothing that is not looked at in every pass."""
 
+    def is_echo(self, version: str) -> bool:
+        """Nothing is kept of what it wrote."""
+        return False
+
     async def _step(self) -> tuple[timedelta | None, bool]:
         manifest = await self._ports.cluster.get(FLINKSNAPSHOT, self.namespace, self.name)
         if manifest is None or is_settled(manifest):

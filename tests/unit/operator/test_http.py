@@ -110,6 +110,28 @@ def test_lists_are_read_page_by_page_and_carry_their_kind() -> None:
     assert [(f["kind"], f["metadata"]["name"]) for f in found] == [("Deployment", "d1"), ("Deployment", "d2")]
 
 
+def test_a_label_may_be_asked_for_whatever_its_value() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.params["labelSelector"])
+        return httpx.Response(200, json={"items": [], "metadata": {}})
+
+    asyncio.run(cluster(answer).list(POD, None, {"a": "b", "c": None}))
+    assert asked == ["a=b,c"]
+
+
+@pytest.mark.parametrize(("response", "known"), [(status(404), False), (httpx.Response(200, json={"jid": "j"}), True)])
+def test_a_master_that_does_not_know_the_job_or_the_question_is_told_apart(
+    response: httpx.Response, known: bool
+) -> None:
+    async def ask() -> bool:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(lambda _: response)) as http:
+            return await HttpEngine(http, "http://m", None).glance("j") is not None
+
+    assert asyncio.run(ask()) is known
+
+
 def test_what_is_gone_is_none_and_deleting_it_is_fine() -> None:
     gone = cluster(lambda _: status(404, "NotFound"))
 

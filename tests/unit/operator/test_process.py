@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from penstock_operator import controller as controller_module
 from penstock_operator.config import Config, ConfigError, from_environment
 from penstock_operator.controller import Controller
 from penstock_operator.errors import KubeError, NotLeader
+from penstock_operator.kube.cluster import FLINKJOB, POD
 from penstock_operator.kube.credentials import find_credentials, from_kubeconfig
 from penstock_operator.metrics import Histogram, Metric, Metrics
+from penstock_operator.reconcile.loop import JobLoop
 from tests.unit.operator.world import World, flinkjob, flinksnapshot
 from tests.unit.operator.world.scenario import play, running
 from tests.unit.operator.world.scenarios import SCENARIOS
@@ -310,5 +313,63 @@ def test_finished_snapshots_cost_nothing() -> None:
             await asyncio.sleep(0.1)
         assert world.cluster.one("FlinkSnapshot", "s-007") is None
         await control.controller.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_event_that_tells_of_our_own_write_wakes_nobody() -> None:
+    async def scenario() -> None:
+        control = Control()
+        world, controller = control.world, control.controller
+        world.apply(flinkjob())
+        controller.hear(FLINKJOB, world.job())
+        for _ in range(40):
+            await control.settle(10)
+            if running(world):
+                break
+        runner = next(iter(controller._runners.values()))
+        await asyncio.sleep(0.5)
+        assert isinstance(runner.loop, JobLoop)
+        assert not runner.wake.is_set()
+        before = world.polls
+        mine = {**world.job(), "metadata": {**world.job()["metadata"], "resourceVersion": "99999"}}
+        runner.loop.memory.wrote = "99999"
+        controller.hear(FLINKJOB, mine)
+        await asyncio.sleep(0.4)
+        assert world.polls == before
+        others = {**mine, "metadata": {**mine["metadata"], "resourceVersion": "100000"}}
+        controller.hear(FLINKJOB, others)
+        await asyncio.sleep(0.4)
+        assert world.polls > before
+        await controller.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_watch_that_lists_again_makes_the_operator_list_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that was deleted while the watch was broken is in no event."""
+    monkeypatch.setattr(controller_module, "RELISTED", 0.1)
+
+    async def scenario() -> None:
+        control = Control()
+        world, controller, watched = control.world, control.controller, control.world.ports.watched
+        meta = {"namespace": "default", "labels": {"penstock.dev/job": "weather"}}
+        for name in ("stays", "vanishes"):
+            world.cluster.put({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **meta}, "spec": {}})
+        pods = world.cluster.select("Pod", None, {})
+        syncing = asyncio.create_task(controller.keep_synced())
+        for pod in pods:
+            controller.hear(POD, pod, listed=True)
+        world.watching.break_off()
+        await asyncio.sleep(0.3)
+        world.cluster.drop("Pod", "default", "vanishes")
+        await asyncio.sleep(0.3)
+        labels = {"penstock.dev/job": "weather"}
+        assert len(await watched.list(POD, "default", labels)) == 2, "nobody has told"
+        controller.hear(POD, pods[0], listed=True)
+        await asyncio.sleep(0.5)
+        assert [p["metadata"]["name"] for p in await watched.list(POD, "default", labels)] == ["stays"]
+        syncing.cancel()
+        await controller.close()
 
     asyncio.run(scenario())

@@ -411,6 +411,7 @@ def test_a_master_of_an_older_version_does_not_know_every_question(monkeypatch: 
     monkeypatch.setattr(FakeEngineClient, "exception", unknown)
 
     async def scenario(world: World) -> None:
+        world.summaries = False
         await deployed(world)
         world.edit(image="job:2")
         await world.until(lambda: running(world, image="job:2"))

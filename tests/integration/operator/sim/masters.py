@@ -205,6 +205,7 @@ class Masters:
                 web.get(f"{base}/jobs/{{job}}/checkpoints", self._checkpoints),
                 web.get(f"{base}/jobs/{{job}}/exceptions", self._exceptions),
                 web.get(f"{base}/jobs/{{job}}/progress", self._progress),
+                web.get(f"{base}/jobs/{{job}}/summary", self._summary),
                 web.post(f"{base}/jobs/{{job}}/stop", self._stop),
                 web.post(f"{base}/jobs/{{job}}/savepoints", self._savepoint),
                 web.post(f"{base}/jobs/{{job}}/checkpoints", self._trigger),
@@ -252,6 +253,18 @@ class Masters:
     async def _progress(self, request: web.Request) -> web.Response:
         self._job(request)
         return web.json_response({"restarts": 0})
+
+    async def _summary(self, request: web.Request) -> web.Response:
+        job = self._job(request)
+        newest = job.completed[-1] if job.completed else None
+        last = (
+            {"id": newest[0], "external-path": newest[1], "time": int(time.time() * 1000)}
+            if newest is not None
+            else None
+        )
+        points = {"completed": len(job.completed), "failed": 0, "restored": int(job.recovery.snapshot is not None)}
+        state = {"jid": job.job_id, "state": job.state, "parallelism": job.parallelism, "restarts": 0}
+        return web.json_response({**state, "checkpoints": {**points, "last": last}, "exception": ""})
 
     async def _exceptions(self, request: web.Request) -> web.Response:
         self._job(request)

@@ -69,8 +69,9 @@ class FakeApi:
         if method == "GET" and name:
             found = await cluster.get(kind, namespace, name)
         elif method == "GET":
-            wanted = [part.split("=") for part in request.url.params.get("labelSelector", "").split(",") if part]
-            items = await cluster.list(kind, namespace or None, dict(wanted))
+            selector = request.url.params.get("labelSelector", "")
+            wanted = {part.partition("=")[0]: part.partition("=")[2] or None for part in selector.split(",") if part}
+            items = await cluster.list(kind, namespace or None, wanted)
             found = {"items": items, "metadata": {}}
         elif method == "POST":
             found = await cluster.create(body)

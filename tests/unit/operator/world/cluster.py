@@ -35,17 +35,24 @@ class FakeCluster:
         self._applied: dict[Key, Manifest] = {}
         """What the operator has applied: its managed fields."""
         self.writes: list[str] = []
+        self.reads = 0
         self.version = 0
         """Grows with every change."""
+        self.watcher: Callable[[Manifest, bool], None] = lambda manifest, gone: None
+        """Is told of every change, and whether the object is gone."""
         self._uids = 0
 
     # --- Cluster -----------------------------------------------------------------------------------------------------
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        self.reads += 1
         await asyncio.sleep(0)
         return clone(self.objects.get((kind.name, namespace, name)))
 
-    async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Manifest]:
+    async def list(
+        self, kind: Kind, namespace: str | None, labels: Mapping[str, str | None] | None = None
+    ) -> list[Manifest]:
+        self.reads += 1
         await asyncio.sleep(0)
         return [clone(m) for m in self.select(kind.name, namespace, labels or {})]
 
@@ -135,6 +142,7 @@ class FakeCluster:
         self.version += 1
         meta["resourceVersion"] = str(self.version)
         self.objects[key] = stored
+        self.watcher(stored, False)
         return stored
 
     def edit(self, kind: str, namespace: str, name: str, change: Callable[[Manifest], Any]) -> None:
@@ -163,6 +171,7 @@ class FakeCluster:
             return
         self._applied.pop((kind, namespace, name), None)
         self.version += 1
+        self.watcher(gone, True)
         uid = gone["metadata"]["uid"]
         for other, manifest in list(self.objects.items()):
             if any(o["uid"] == uid for o in manifest["metadata"].get("ownerReferences", ())):
@@ -171,13 +180,15 @@ class FakeCluster:
                 else:
                     self.drop(*other)
 
-    def select(self, kind: str, namespace: str | None, labels: Mapping[str, str]) -> list[Manifest]:
+    def select(self, kind: str, namespace: str | None, labels: Mapping[str, str | None]) -> list[Manifest]:
         return [
             m
             for (k, ns, _), m in sorted(self.objects.items())
             if k == kind
             and namespace in (None, ns)
-            and all((m["metadata"].get("labels") or {}).get(a) == b for a, b in labels.items())
+            and all(
+                a in (found := m["metadata"].get("labels") or {}) and b in (None, found[a]) for a, b in labels.items()
+            )
         ]
 
     def one(self, kind: str, name: str, namespace: str = "default") -> Manifest | None:
@@ -214,6 +225,7 @@ class FakeCluster:
         self.version += 1
         manifest["metadata"]["resourceVersion"] = str(self.version)
         self.objects[key] = manifest
+        self.watcher(manifest, False)
         return manifest
 
     def _finish_deletion(self, key: Key) -> None:

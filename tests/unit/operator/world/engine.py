@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from penstock_operator.engine.client import JobView, RequestKind
+from penstock_operator.engine.client import Glance, JobView, RequestKind
 from penstock_operator.errors import EngineError, EngineUnreachable
 from penstock_operator.reconcile.observation import Checkpoints, Progress, Request, Rescaled
 from tests.unit.operator.world.storage import Stored
@@ -197,6 +197,15 @@ class FakeEngineClient:
         if job is None or self.world.rest_down:
             raise EngineUnreachable("nobody answers")
         return job
+
+    async def glance(self, job_id: str) -> Glance | None:
+        self.world.polls += 1
+        job = self._job()
+        if not self.world.summaries or job.job_id != job_id:
+            return None
+        exception = await self.exception(job_id) if job.state != "RUNNING" else ""
+        progress = await self.progress(job_id)
+        return Glance(JobView(job_id, job.state), await self.checkpoints(job_id), progress, exception)
 
     async def jobs(self) -> list[JobView]:
         job = self._job()

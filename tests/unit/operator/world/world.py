@@ -25,6 +25,7 @@ from tests.unit.operator.world.faults import Fault, Killed
 from tests.unit.operator.world.images import Image
 from tests.unit.operator.world.sink import Sink
 from tests.unit.operator.world.storage import FakeStorage
+from tests.unit.operator.world.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -82,6 +83,10 @@ class World:
         self.savepoints: list[str] = []
         self.rescales: list[int] = []
         self.rest_down = False
+        self.summaries = True
+        """Masters know `/jobs/:id/summary`; those of earlier versions do not."""
+        self.polls = 0
+        """How often a master was asked how its job is."""
         self.node_capacity = 100
         self.quota: int | None = None
         """How many pods of Deployments there may be in all; None: any number."""
@@ -102,9 +107,10 @@ class World:
             now=self.now,
             monotonic=lambda: (self.time - START).total_seconds(),
         )
+        self.watching = Watch(self)
         self.loops: dict[tuple[str, str], JobLoop | SnapshotLoop] = {}
         self.due: dict[tuple[str, str], tuple[datetime, int]] = {}
-        """By kind and name: when the loop wants to look again, and the cluster's version when it last did."""
+        """By kind and name: when the loop wants to look again, and what the watches had told when it last did."""
 
     def now(self) -> datetime:
         return self.time
@@ -177,7 +183,7 @@ class World:
                 "default", name, self.ports, lambda transition: self.watch_snapshots(transition), complain
             )
             loop = self.loops[kind, name] = job if kind == "FlinkJob" else snapshot
-        before, pause = self.cluster.version, timedelta(0)
+        before, pause = self.watching.heard, timedelta(0)
         try:
             found = await loop.reconcile()
             pause = timedelta(days=1) if found is None else found
@@ -208,10 +214,11 @@ class World:
             await self._turn(also)
 
     async def _turn(self, also: Callable[[], Awaitable[None]] | None) -> None:
+        self.watching.deliver()
         for kind in ("FlinkJob", "FlinkSnapshot"):
             for name in [m["metadata"]["name"] for m in self.cluster.select(kind, None, {})]:
                 when, version = self.due.get((kind, name), (self.time, 0))
-                if self.time >= when or self.cluster.version != version:
+                if self.time >= when or self.watching.heard != version:
                     await self.operate(name, kind)
         if also is not None:
             await also()

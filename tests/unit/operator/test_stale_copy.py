@@ -1,0 +1,255 @@
+"""What the watch streams feed may be late, behind our own writes, or wrong: it delays, and never starts or loses anything."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock_operator.errors import Conflict
+from penstock_operator.kube.cluster import DEPLOYMENT, FLINKJOB, POD, Kind, Manifest
+from penstock_operator.kube.watched import WatchedObjects
+from penstock_operator.resources.names import JOB, ROLE
+from tests.unit.operator.world import World, flinkjob
+from tests.unit.operator.world.scenario import begin, go_on, judge, running
+from tests.unit.operator.world.scenarios import SCENARIOS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.unit.operator.world.scenario import Scenario
+
+LAG = timedelta(seconds=5)
+
+
+def play(story: Callable[[World], Awaitable[None]]) -> None:
+    asyncio.run(story(World()))
+
+
+async def deployed(world: World, manifest: Manifest | None = None) -> None:
+    world.apply(manifest or flinkjob())
+    await world.until(lambda: running(world))
+    await world.run(30)
+
+
+# --- what a job at rest costs ------------------------------------------------------------------------------------------
+
+
+def test_a_job_at_rest_is_looked_at_in_the_copy() -> None:
+    async def story(world: World) -> None:
+        await deployed(world)
+        await world.run(60)
+        reads, writes, polls = world.cluster.reads, len(world.cluster.writes), world.polls
+        await world.run(1200)
+        minutes = 1200 / 60
+        assert (world.cluster.reads - reads) / minutes <= 4
+        assert (len(world.cluster.writes) - writes) / minutes <= 1
+        assert 3 <= (world.polls - polls) / minutes <= 5, "one poll for an interval of 15 s, and one for our own write"
+        newest = world.storage.of_job(world.status()["jobId"])[-1]
+        assert newest.id - 8 <= world.status()["lastCheckpoint"]["id"] <= newest.id, "of the last 75 s"
+
+    play(story)
+
+
+def test_a_suspended_job_is_looked_at_in_the_copy() -> None:
+    async def story(world: World) -> None:
+        await deployed(world)
+        world.edit(job={"state": "suspended"})
+        await world.until(lambda: world.settled() and world.status()["phase"] == "Suspended")
+        await world.run(120)
+        reads = world.cluster.reads
+        await world.run(1200)
+        assert (world.cluster.reads - reads) / 20 <= 1
+
+    play(story)
+
+
+# --- late, behind, broken ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
+def test_every_flow_with_a_copy_that_is_late_and_behind(scenario: Scenario) -> None:
+    async def story(world: World) -> None:
+        await begin(scenario, world)
+        world.watching.lag, world.watching.behind = LAG, 1
+        await go_on(scenario, world)
+
+    play(story)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
+def test_every_flow_with_a_watch_that_breaks_and_begins_anew(scenario: Scenario) -> None:
+    async def story(world: World) -> None:
+        await begin(scenario, world)
+        world.watching.break_off()
+        since = world.time
+
+        async def mend() -> None:
+            if world.watching.broken and world.time - since >= timedelta(seconds=40):
+                await world.watching.begin_anew()
+
+        scenario.act(world)
+        for when, act in scenario.then:
+            await world.until(lambda when=when: when(world), also=mend)  # type: ignore[misc]
+            act(world)
+        await world.until(lambda: scenario.ended(world), also=mend)
+        await world.run(60, also=mend)
+        judge(scenario, world)
+
+    play(story)
+
+
+def test_a_flinkjob_that_was_deleted_and_made_again_meanwhile_is_another_one() -> None:
+    async def story(world: World) -> None:
+        await deployed(world)
+        first = world.job()["metadata"]["uid"]
+        world.watching.break_off()
+        world.cluster.edit("FlinkJob", "default", "weather", lambda m: m["metadata"].update(finalizers=[]))
+        world.cluster.drop("FlinkJob", "default", "weather")
+        world.tick(5)
+        world.jobs.clear()
+        again = flinkjob()
+        again["metadata"]["uid"] = "another"
+        world.apply(again)
+        await world.run(90)
+        if world.job().get("status") is None:
+            await world.watching.begin_anew()
+        await world.until(lambda: running(world))
+        owners = {m["metadata"]["ownerReferences"][0]["uid"] for m in world.cluster.select("Deployment", None, {})}
+        assert owners == {"another"} != {first}
+        assert not world.two_masters
+
+    play(story)
+
+
+def test_a_master_that_vanished_unseen_is_noticed_by_asking_it() -> None:
+    async def story(world: World) -> None:
+        await deployed(world)
+        world.watching.break_off()
+        world.cluster.remove("Deployment", "default", "weather-master")
+        world.kill_pod("master")
+        await world.until(lambda: world.cluster.one("Deployment", "weather-master") is not None, within=60)
+        await world.until(lambda: running(world), within=120)
+
+    play(story)
+
+
+def test_nothing_is_changed_because_of_what_stands_in_the_copy() -> None:
+    """The copy says that the master's Deployment is gone; it is there."""
+
+    async def story(world: World) -> None:
+        await deployed(world)
+        master = world.cluster.one("Deployment", "weather-master")
+        assert master is not None
+        world.watching.break_off()
+        world.ports.watched.hear(DEPLOYMENT, master, gone=True)
+        writes = len(world.cluster.writes)
+        await world.run(50)
+        assert [w for w in world.cluster.writes[writes:] if not w.startswith("replace status")] == []
+        assert ("Repaired") not in {reason for reason, _ in world.events()}
+
+    play(story)
+
+
+def test_the_newest_checkpoint_is_not_written_over_what_somebody_wrote_meanwhile() -> None:
+    async def story(world: World) -> None:
+        await deployed(world)
+        world.watching.break_off()
+        refused = 0
+        real = world.cluster.replace
+
+        async def replace(manifest: Manifest, *, subresource: str = "") -> Manifest:
+            nonlocal refused
+            try:
+                return await real(manifest, subresource=subresource)
+            except Conflict:
+                refused += 1
+                raise
+
+        world.cluster.replace = replace  # type: ignore[method-assign]
+        world.cluster.edit(
+            "FlinkJob", "default", "weather", lambda m: m["status"].update(nonces={"checkpointTrigger": 7})
+        )
+        await world.run(120)
+        assert refused >= 1
+        assert world.status()["nonces"] == {"checkpointTrigger": 7}
+
+    play(story)
+
+
+# --- the copy itself ----------------------------------------------------------------------------------------------------
+
+
+def thing(kind: Kind = POD, *, uid: str = "u", name: str = "p", version: int = 1, job: str | None = "j") -> Manifest:
+    labels = {JOB: job, ROLE: "worker"} if job else {}
+    meta = {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": str(version), "labels": labels}
+    return {"kind": kind.name, "metadata": meta | {"managedFields": [{"manager": "x"}]}}
+
+
+def names(watched: WatchedObjects, job: str = "j", kind: Kind = POD) -> list[tuple[str, str]]:
+    found = asyncio.run(watched.list(kind, "ns", {JOB: job}))
+    return [(m["metadata"]["uid"], m["metadata"]["resourceVersion"]) for m in found]
+
+
+def test_events_are_kept_by_uid_whatever_their_order() -> None:
+    watched = WatchedObjects()
+    assert watched.hear(POD, thing(uid="old"))
+    assert not watched.hear(POD, thing(uid="old")), "nothing new"
+    assert watched.hear(POD, thing(uid="new", version=7))
+    assert names(watched) == [("old", "1"), ("new", "7")]
+    assert watched.hear(POD, thing(uid="old", version=8), gone=True)
+    assert names(watched) == [("new", "7")]
+    assert not watched.hear(POD, thing(uid="old", version=8), gone=True)
+
+
+def test_readers_get_copies_without_managed_fields() -> None:
+    watched = WatchedObjects()
+    watched.hear(POD, thing())
+    (first,) = asyncio.run(watched.list(POD, "ns", {JOB: "j"}))
+    assert "managedFields" not in first["metadata"]
+    assert first["apiVersion"] == "v1"
+    first["metadata"]["name"] = "changed"
+    (second,) = asyncio.run(watched.list(POD, "ns", {JOB: "j"}))
+    assert second["metadata"]["name"] == "p"
+
+
+def test_what_loses_its_label_or_gets_another_moves() -> None:
+    watched = WatchedObjects()
+    watched.hear(POD, thing(version=1))
+    watched.hear(POD, thing(version=2, job="other"))
+    assert (names(watched), names(watched, "other")) == ([], [("u", "2")])
+    watched.hear(POD, thing(version=3, job=None))
+    assert names(watched, "other") == []
+    assert watched.size == 0
+
+
+def test_two_flinkjobs_of_one_name_are_none() -> None:
+    watched = WatchedObjects()
+    watched.hear(FLINKJOB, thing(FLINKJOB, name="j", uid="a"))
+    assert asyncio.run(watched.get(FLINKJOB, "ns", "j")) is not None
+    watched.hear(FLINKJOB, thing(FLINKJOB, name="j", uid="b"))
+    assert asyncio.run(watched.get(FLINKJOB, "ns", "j")) is None
+
+
+def test_a_list_corrects_what_is_older_than_itself_and_nothing_else() -> None:
+    watched = WatchedObjects()
+    for uid in ("vanished", "changed", "same"):
+        watched.hear(POD, thing(uid=uid))
+    asked = watched.clock
+    watched.hear(POD, thing(uid="later", version=9))
+    watched.hear(POD, thing(uid="gone-later", version=9))
+    watched.hear(POD, thing(uid="gone-later", version=9), gone=True)
+    watched.hear(POD, thing(uid="changed", version=5))
+    listed = [
+        thing(uid="same"),
+        thing(uid="changed", version=4),
+        thing(uid="gone-later"),
+        thing(uid="missed", version=3),
+    ]
+    assert watched.correct(POD, None, asked, listed) == {("ns", "j")}
+    assert sorted(names(watched)) == [("changed", "5"), ("later", "9"), ("missed", "3"), ("same", "1")]
+    assert watched.correct(POD, "other-namespace", watched.clock, []) == set()
+    assert watched.correct(DEPLOYMENT, None, watched.clock, []) == set()
+    assert len(names(watched)) == 4

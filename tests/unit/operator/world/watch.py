@@ -1,0 +1,70 @@
+"""The watch streams between the API server and the operator: they are late, they break, and they begin anew."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from penstock_operator.kube.cluster import KINDS
+from penstock_operator.kube.watched import WATCHED, list_again
+from penstock_operator.resources.names import JOB
+from tests.unit.operator.world.managed_fields import clone
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from penstock_operator.kube.cluster import Manifest
+    from tests.unit.operator.world.world import World
+
+
+class Watch:
+    """Feeds the operator's copy with what changes in a cluster."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.lag = timedelta(0)
+        """How late events are."""
+        self.behind = 0
+        """How many of the newest events are held back, however old they are."""
+        self.broken = False
+        """What happens meanwhile is never told."""
+        self.heard = 0
+        """Grows with every event that has come."""
+        self._waiting: list[tuple[datetime, Manifest, bool]] = []
+        world.cluster.watcher = self.note
+
+    def note(self, manifest: Manifest, gone: bool) -> None:
+        if self.broken:
+            return
+        if manifest["kind"] in {kind.name for kind in WATCHED}:
+            self._waiting.append((self.world.time, clone(manifest), gone))
+        else:
+            self.heard += 1
+        self.deliver()
+
+    def deliver(self) -> None:
+        """What is due."""
+        while len(self._waiting) > self.behind and self.world.time - self._waiting[0][0] >= self.lag:
+            _, manifest, gone = self._waiting.pop(0)
+            self.world.ports.watched.hear(KINDS[manifest["kind"]], manifest, gone=gone)
+            self.heard += 1
+
+    def break_off(self) -> None:
+        """And what has not come yet never comes."""
+        self.broken = True
+        self._waiting.clear()
+
+    async def begin_anew(self) -> None:
+        """A list of what there is now: of what is gone it says nothing. The operator then lists everything itself."""
+        self.broken = False
+        for kind in WATCHED:
+            for manifest in self.world.cluster.select(kind.name, None, {}):
+                self.world.ports.watched.hear(kind, manifest)
+        await self.correct()
+        self.heard += 1
+
+    async def correct(self) -> None:
+        """As `Controller.resync` and `Controller.correct` do."""
+        for kind in WATCHED:
+            labels = {} if kind.name.startswith("Flink") else {JOB: None}
+            await list_again(self.world.cluster, self.world.ports.watched, kind, None, labels)
