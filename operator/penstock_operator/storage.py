@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.errors import StorageError, StorageMissing
 from penstock_operator.fence import no_fence
-from penstock_operator.reconcile.observation import StoredSnapshot, Verdict
+from penstock_operator.reconcile.observation import Left, StoredSnapshot, Verdict
+from penstock_operator.resources.names import UID_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -44,6 +45,10 @@ class Storage(Protocol):
 
     async def savepoints(self, directory: str) -> list[StoredSnapshot]:
         """Complete savepoints directly in a folder, newest first."""
+
+    async def left_by(self, root: str, prefix: str, savepoints: str, folder: str) -> Left:
+        """What FlinkJobs of one name have left: incarnations below `root` whose id has the prefix, and savepoints below the
+        folders of `savepoints` that begin with `folder` and go on with a uid."""
 
     async def fence(self, root: str, job_id: str) -> None:
         """Make sure that no master of an incarnation can complete a checkpoint any more."""
@@ -124,6 +129,10 @@ class PenstockStorage:
         """See `Storage`."""
         return await self._run(directory, lambda: self._savepoints(directory))
 
+    async def left_by(self, root: str, prefix: str, savepoints: str, folder: str) -> Left:
+        """See `Storage`."""
+        return await self._run(root, lambda: self._left_by(root, prefix, savepoints, folder))
+
     async def fence(self, root: str, job_id: str) -> None:
         """See `Storage`."""
         await self._run(root, lambda: self._change(lambda: self._fence(root, job_id)))
@@ -168,8 +177,14 @@ class PenstockStorage:
         older = found.snapshot
         if torn:
             what = f"{torn[0].url}: {torn[0].problem}"
+            known = torn[0].complete_timestamp or (older.manifest.complete_timestamp if older else 0)
             return StoredSnapshot(
-                torn[0].url, torn[0].checkpoint_id, job_id, torn=what, older=older.url if older else None
+                torn[0].url,
+                torn[0].checkpoint_id,
+                job_id,
+                _moment(known),
+                torn=what,
+                older=older.url if older else None,
             )
         if older is None:
             return None
@@ -204,6 +219,31 @@ class PenstockStorage:
             StoredSnapshot(info.url, info.checkpoint_id, info.job_id, _moment(info.complete_timestamp))
             for info in found
             if info.is_usable
+        ]
+
+    def _left_by(self, root: str, prefix: str, savepoints: str, folder: str) -> Left:
+        made = self._savepoints_of(f"{savepoints}/{folder}")
+        store = self._shared().for_url(root)
+        makers = {snapshot.job_id for snapshot in made}
+        ids = tuple(name for name in store.list_folders(root) if name.startswith(prefix) or name in makers)
+        newest = [self._newest(root, job_id) for job_id in ids]
+        return Left(ids, (*(found for found in newest if found is not None), *made))
+
+    def _savepoints_of(self, beginning: str) -> list[StoredSnapshot]:
+        """Savepoints in the folders of one name, torn ones included; without a manifest one was never complete."""
+        from penstock.checkpoint.snapshots import list_savepoints
+
+        parent, _, start = beginning.rpartition("/")
+        store, found = self._shared().for_url(parent), []
+        for owner in store.list_folders(parent):
+            if not (owner.startswith(start) and len(owner) == len(start) + UID_SHOWN):
+                continue
+            for attempt in store.list_folders(f"{parent}/{owner}"):
+                listed = list_savepoints(f"{parent}/{owner}/{attempt}", stores=self._shared())
+                found += [info for info in listed if not info.problem.startswith("incomplete")]
+        return [
+            StoredSnapshot(s.url, s.checkpoint_id, s.job_id or None, _moment(s.complete_timestamp), torn=s.problem)
+            for s in found
         ]
 
     def _fence(self, root: str, job_id: str) -> None:

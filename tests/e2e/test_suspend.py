@@ -70,6 +70,37 @@ def test_delete_leaves_a_savepoint_that_another_job_goes_on_from_and_nothing_els
     goes_on_elsewhere_once(heir, path)
 
 
+def test_delete_and_apply_again_goes_on_from_the_latest_of_the_name(deploy: Callable[..., Job]) -> None:
+    """Exactly once: what the first one has committed does not come again, and nothing after it is missing."""
+    job = deploy("again", parallelism=1).running()
+    job.goes_on()
+    former = job.status["jobId"]
+    job.delete(wait=180)
+    job.manifest["spec"]["job"]["startFrom"] = "latest-of-name"
+    job.apply().running()
+    restored = job.status["running"]["restoredFrom"]
+    assert restored["path"].startswith(f"{job.folder}/checkpoints/{former}/chk-"), restored
+    job.goes_on()
+    assert any(e.startswith("StateTakenOver: ") and restored["path"] in e for e in job.events())
+
+
+def test_delete_and_apply_again_without_a_word_starts_empty_and_names_what_was_left(deploy: Callable[..., Job]) -> None:
+    job = deploy("again", parallelism=1).running()
+    former = job.status["jobId"]
+    job.delete(wait=180)
+    job.write_to("anew")
+    job.manifest["spec"]["job"].pop("startFrom", None)
+    job.manifest["spec"]["job"]["args"] = job.args()
+    job.apply().running()
+    restored = job.status["running"]["restoredFrom"]
+    left = restored["passedOver"]["path"]
+    assert (restored["kind"], left.startswith(f"{job.folder}/checkpoints/{former}/chk-")) == ("Fresh", True), restored
+    assert left in job.condition("Ready")["message"]
+    assert any(e.startswith("StateLeft: ") and left in e for e in job.events())
+    wait_until(lambda: job.output.count, lambda: job.told("output"), seconds=120)
+    job.output.verify()
+
+
 def goes_on_elsewhere_once(heir: Job, path: str) -> None:
     """A master that starts again has the savepoint in its arguments still; started from it, it would write all anew."""
     heir.running()

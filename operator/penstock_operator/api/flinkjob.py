@@ -14,6 +14,7 @@ from pydantic import Field
 from penstock_operator.api.types import Api, Duration, Quantities, Scalars, Schemaless, StorageUri
 
 UpgradeMode = Literal["savepoint", "last-state", "stateless"]
+StartFrom = Literal["empty", "latest-of-name"]
 
 
 class Job(Api):
@@ -46,6 +47,8 @@ class Job(Api):
     """Where the next incarnation gets its state from: `savepoint` stops the job with a savepoint; `last-state` takes the newest complete checkpoint; `stateless` starts empty and gives up all state."""
     initial_savepoint_path: StorageUri | None = None
     """Savepoint or checkpoint for the very first start, and for a redeploy asked for by savepointRedeployNonce. Never read at other times, so it can stay in the manifest."""
+    start_from: StartFrom | None = None
+    """Where the very first start gets its state from if initialSavepointPath names nothing, and earlier FlinkJobs of this name have left savepoints or checkpoints: `empty` ignores them; `latest-of-name` takes the newest, after their incarnations have been fenced off. Default: empty, with a warning that names the newest."""
     allow_non_restored_state: tuple[str, ...] = ()
     """uids whose state may be dropped because no operator in the new graph has them. Any other state without an operator refuses the start."""
     restart_nonce: int | None = None

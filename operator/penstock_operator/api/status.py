@@ -53,6 +53,23 @@ class Condition(Api):
     """When status last changed."""
 
 
+class Checkpoint(Api):
+    """A completed checkpoint or savepoint."""
+
+    path: str
+    """Where it is."""
+    id: int | None = None
+    """Its number."""
+    job_id: str | None = None
+    """The incarnation that made it."""
+    revision: str | None = None
+    """The revision that made it."""
+    time: Time | None = None
+    """When it was completed."""
+    snapshot: str | None = None
+    """The FlinkSnapshot that stands for it."""
+
+
 class Restore(Api):
     """Where an incarnation of the job gets its state from."""
 
@@ -66,6 +83,8 @@ class Restore(Api):
     """When the snapshot was taken."""
     reason: str = ""
     """Why this one."""
+    passed_over: Checkpoint | None = None
+    """The newest state that earlier FlinkJobs of this name had left, if the first start did not take it."""
 
 
 class Running(Api):
@@ -133,9 +152,13 @@ class Operation(Api):
     target_directory: str | None = None
     """Folder of the savepoint, chosen before it is triggered."""
     stop_job_id: str | None = None
-    """Job id of the incarnation that is being stopped."""
+    """Job id of the incarnation that is being stopped; of a Deploy, of the earlier FlinkJob's that it goes on from."""
     restore: Restore | None = None
     """What the started incarnation gets its state from."""
+    source: str | None = None
+    """Deploy: what the spec says of where to start: a path, empty, latest-of-name, or nothing."""
+    looked_back: bool = False
+    """Deploy: it is known what earlier FlinkJobs of this name have left in storage."""
     accepted: bool = False
     """The API server would take the objects of the revision that is being brought up."""
     fenced: bool = False
@@ -154,23 +177,6 @@ class Operation(Api):
     """What is being waited for."""
     blocked: str | None = None
     """Reason why it cannot go on without a person."""
-
-
-class Checkpoint(Api):
-    """A completed checkpoint or savepoint."""
-
-    path: str
-    """Where it is."""
-    id: int | None = None
-    """Its number."""
-    job_id: str | None = None
-    """The incarnation that made it."""
-    revision: str | None = None
-    """The revision that made it."""
-    time: Time | None = None
-    """When it was completed."""
-    snapshot: str | None = None
-    """The FlinkSnapshot that stands for it."""
 
 
 class Termination(Api):

@@ -274,6 +274,17 @@ class Actor:
 
         await ask_storage(self._ports, self._owner.namespace, specs, fence)
 
+    async def fence_predecessors(self, action: plan.FencePredecessors) -> None:
+        """They were found with the settings of the spec as it is, and there they write."""
+        specs = storage_specs(self._ctx)
+        for job_id in action.job_ids:
+            await ask_storage(
+                self._ports,
+                self._owner.namespace,
+                specs,
+                lambda storage, spec, job_id=job_id: storage.fence(spec.storage.checkpoints, job_id),  # type: ignore[misc]
+            )
+
     async def dispose_job_storage(self, action: plan.DisposeJobStorage) -> None:
         """All checkpoints of an incarnation, where it wrote them."""
         specs = disposal_specs(self._ctx, action.revision)
@@ -319,6 +330,7 @@ _HANDLERS: Mapping[type[Any], Callable[[Any, Any], Awaitable[str | None]]] = {
     plan.CreateSnapshot: Actor.create_snapshot,
     plan.DeleteSnapshot: Actor.delete_snapshot,
     plan.FenceIncarnation: Actor.fence_incarnation,
+    plan.FencePredecessors: Actor.fence_predecessors,
     plan.DisposeJobStorage: Actor.dispose_job_storage,
 }
 """Each handler takes the very action it is listed under, which the type of the table cannot say."""

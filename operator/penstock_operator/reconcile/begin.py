@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Restore
 from penstock_operator.reconcile.ending import end_overdue, is_down
+from penstock_operator.reconcile.predecessor import source_of
 from penstock_operator.reconcile.restore import (
     FRESH_BY_WISH,
     Lost,
@@ -78,7 +79,8 @@ def _from_nothing(ctx: Context) -> Context | None:
     target = ctx.desired_revision
     if status.next_restore is None:
         restore = _initial(spec)
-        return ctx.begin("Deploy", "first deployment", target_revision=target, restore=restore)
+        source = source_of(spec)
+        return ctx.begin("Deploy", "first deployment", target_revision=target, restore=restore, source=source)
     if redeploy_wanted(ctx):
         return _redeploy(ctx, spec, fallback=status.next_restore)
     restore = FRESH_BY_WISH if spec.job.upgrade_mode == "stateless" else status.next_restore

@@ -16,6 +16,7 @@ from penstock_operator.api.status import ErrorInfo, HistoryEntry, Operation, Sup
 from penstock_operator.reconcile.observation import Observation
 from penstock_operator.reconcile.plan import Action, Decision, Event
 from penstock_operator.reconcile.spec_diff import revision_hash
+from penstock_operator.resources.names import incarnation_prefix
 from penstock_operator.settings import Settings
 
 if TYPE_CHECKING:
@@ -103,6 +104,11 @@ class Context:
         """An id that is the same whenever it is computed from the same parts."""
         text = "|".join([self.subject.uid, *map(str, parts)])
         return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+    def new_job_id(self, operation: str) -> str:
+        """The job id of the incarnation that an operation starts; those of one name begin alike."""
+        prefix = incarnation_prefix(self.subject.namespace, self.subject.name)
+        return prefix + self.digest(operation, "job", length=32 - len(prefix))
 
     # --- building the next status -----------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING
 from penstock_operator.reconcile.adoption import recall
 from penstock_operator.reconcile.begin import next_operation, redeploy_wanted
 from penstock_operator.reconcile.plan import AddFinalizer, Decision, RecordRevision, RemoveFinalizer
+from penstock_operator.reconcile.predecessor import source_of
 from penstock_operator.reconcile.report import report, unseen
 from penstock_operator.reconcile.steps import STEPS
 from penstock_operator.reconcile.steps.dispose import delete, deletion_policy
@@ -191,6 +192,8 @@ def _target_moved(ctx: Context) -> bool:
         return True
     if op.kind in ("Upgrade", "Resume"):
         return redeploy_wanted(ctx)
+    if op.source is not None:
+        return op.step in ("Verify", "Check") and op.source != source_of(spec)
     other_source = op.restore is not None and spec.job.initial_savepoint_path != op.restore.path
     withdrawn = op.kind == "Redeploy" and not redeploy_wanted(ctx)
     return op.step in ("Verify", "Check") and (other_source or withdrawn)

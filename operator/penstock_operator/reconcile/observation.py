@@ -199,6 +199,16 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Left:
+    """What FlinkJobs of one name have in storage."""
+
+    incarnations: tuple[str, ...] = ()
+    """Job ids with a folder of checkpoints, whether there are any in it or not."""
+    snapshots: tuple[StoredSnapshot, ...] = ()
+    """The newest checkpoint of each incarnation, and all savepoints that were ever complete."""
+
+
+@dataclass(frozen=True)
 class Storage:
     """What checkpoint storage holds. Only what was asked for (`questions`) is filled in."""
 
@@ -209,6 +219,8 @@ class Storage:
     sealed: StoredSnapshot | None = None
     """Complete savepoint in the operation's target directory."""
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    left: Left | None = None
+    """What other FlinkJobs of this name have left; None: not asked."""
 
     def verdict(self, path: str) -> Verdict | None:
         """The verdict on `path`, if it was asked for and storage answered."""
@@ -266,6 +278,8 @@ class SnapshotObject:
     state: str
     path: str | None = None
     completed_at: datetime | None = None
+    made_by: str | None = None
+    """Job id of the incarnation that it is of, where that is known."""
     deleting: bool = False
 
 

@@ -24,6 +24,7 @@ from penstock_operator.reconcile.observation import (
     CheckPod,
     Deployment,
     Engine,
+    Left,
     Observation,
     Progress,
     Storage,
@@ -40,7 +41,15 @@ from penstock_operator.reconcile.steps.shared import (
 )
 from penstock_operator.resources.children import children, optional_children
 from penstock_operator.resources.deployments import master_deployment, worker_deployment
-from penstock_operator.resources.names import INCARNATION, JOB, ROLE, SECRET_KEYS, Owner
+from penstock_operator.resources.names import (
+    INCARNATION,
+    JOB,
+    ROLE,
+    SECRET_KEYS,
+    Owner,
+    incarnation_prefix,
+    savepoint_folder,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -257,7 +266,7 @@ async def ask_storage(
 
 async def _storage(ctx: Context, ports: Ports) -> Storage:
     questions = storage_questions(ctx.status, ctx.seen.engine, ctx.seen.master)
-    if not (questions.newest or questions.seal or questions.verify):
+    if not (questions.newest or questions.left or questions.seal or questions.verify):
         return Storage()
     specs = storage_specs(ctx)
     if ctx.status.operation is not None and ctx.status.operation.step == "Verify":
@@ -268,6 +277,8 @@ async def _storage(ctx: Context, ports: Ports) -> Storage:
 
     async def read(storage: StoragePort, spec: FlinkJobSpec) -> Storage:
         found = await _read(storage, own.storage.checkpoints, questions)
+        if questions.left:
+            found = replace(found, left=await _left(ctx, storage, spec))
         if spec is not own and not _has_it(found, questions):
             raise StorageError(f"{spec.storage.checkpoints} answers, but has nothing of the job that runs")
         return found
@@ -296,6 +307,35 @@ async def _read(storage: StoragePort, root: str, questions: Questions) -> Storag
         verdicts[path] = await storage.verify(path)
     sealed = (await storage.savepoints(questions.seal))[:1] if questions.seal else []
     return Storage(asked=True, newest=newest, sealed=sealed[0] if sealed else None, verdicts=verdicts)
+
+
+async def _left(ctx: Context, storage: StoragePort, spec: FlinkJobSpec) -> Left:
+    """What earlier FlinkJobs of the name have left: in the folders of the name, and wherever a FlinkSnapshot says."""
+    subject, places = ctx.subject, spec.storage
+    prefix = incarnation_prefix(subject.namespace, subject.name)
+    found = await storage.left_by(
+        places.checkpoints, prefix, places.savepoints, savepoint_folder(subject.namespace, subject.name)
+    )
+    running = ctx.status.running
+    own = {running.job_id} if running is not None else set()
+    known = {snapshot.path for snapshot in found.snapshots}
+    more = [
+        snapshot
+        for snapshot in ctx.seen.snapshots
+        if snapshot.kind == "savepoint" and snapshot.state == "Completed" and snapshot.path and not snapshot.deleting
+    ]
+    noted: list[StoredSnapshot] = []
+    for snapshot in more:
+        if snapshot.path is None or snapshot.path in known or (running is not None and snapshot.made_by in own):
+            continue
+        verdict = await storage.verify(snapshot.path)
+        torn = "" if verdict.ok else verdict.reason
+        time = verdict.time or snapshot.completed_at
+        noted.append(StoredSnapshot(snapshot.path, verdict.checkpoint_id, snapshot.made_by, time, torn=torn))
+    return Left(
+        tuple(job_id for job_id in found.incarnations if job_id not in own),
+        tuple(s for s in (*found.snapshots, *noted) if s.job_id not in own),
+    )
 
 
 def _has_it(found: Storage, questions: Questions) -> bool:

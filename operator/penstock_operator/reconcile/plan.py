@@ -194,6 +194,13 @@ class FenceIncarnation:
 
 
 @dataclass(frozen=True)
+class FencePredecessors:
+    """The same for all incarnations that earlier FlinkJobs of the name have left."""
+
+    job_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class DisposeJobStorage:
     """Delete the checkpoints of an incarnation."""
 
@@ -222,6 +229,7 @@ Action = (
     | CreateSnapshot
     | DeleteSnapshot
     | FenceIncarnation
+    | FencePredecessors
     | DisposeJobStorage
 )
 
@@ -252,6 +260,8 @@ class Questions:
     """The newest complete checkpoint of the running incarnation, verified."""
     newest_of: str | None = None
     """Its job id."""
+    left: bool = False
+    """What earlier FlinkJobs of the name have left."""
     seal: str | None = None
     verify: tuple[str, ...] = ()
     request: str | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from penstock_operator.reconcile.plan import Questions
+from penstock_operator.reconcile.predecessor import EMPTY
 
 if TYPE_CHECKING:
     from penstock_operator.api.status import FlinkJobStatus, Operation
@@ -33,9 +34,12 @@ def storage_questions(status: FlinkJobStatus, engine: Engine, master: Deployment
     if op is not None and op.step in ("Verify", "Seal") and op.restore is not None and op.restore.path:
         verify = (op.restore.path,)
     seal = op.target_directory if op is not None and op.step == "Stop" and op.trigger_id is not None else None
+    first = op is not None and op.kind == "Deploy" and op.step in ("Verify", "Watch") and not op.looked_back
+    left = first and op is not None and op.source not in (None, EMPTY)
     over = running is None or (running.finished_at is not None and op is None)
     newest = not over and _wants_newest(op, engine, master)
-    return Questions(newest=newest, newest_of=running.job_id if newest and running else None, seal=seal, verify=verify)
+    newest_of = running.job_id if newest and running else None
+    return Questions(newest=newest, newest_of=newest_of, left=left, seal=seal, verify=verify)
 
 
 def _wants_newest(op: Operation | None, engine: Engine, master: Deployment | None) -> bool:

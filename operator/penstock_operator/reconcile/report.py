@@ -26,6 +26,7 @@ from penstock_operator.reconcile.adoption import REASON as STATUS_LOST
 from penstock_operator.reconcile.adoption import is_lost
 from penstock_operator.reconcile.begin import redeploy_wanted
 from penstock_operator.reconcile.ending import end_overdue
+from penstock_operator.reconcile.predecessor import Words
 from penstock_operator.reconcile.steps.shared import REFUSALS, effective_spec, is_rejected
 from penstock_operator.reconcile.terminations import cause, in_words, last_of_running
 from penstock_operator.resources.configuration import DEFAULTS
@@ -256,7 +257,9 @@ def _ready(ctx: Context, status: FlinkJobStatus, phase: str, stalled: _Finding |
     if running is not None and phase == "Finished":
         return _Finding("True", "Finished", "the job has ended by itself")
     if running is not None and phase == "Running":
-        return _Finding("True", "Running", f"{running.revision} runs with parallelism {running.parallelism}")
+        text = f"{running.revision} runs with parallelism {running.parallelism}"
+        left = running.restored_from.passed_over
+        return _Finding("True", "Running", f"{text}; {Words(left, running.restored_from)}" if left else text)
     if phase == "Failed":
         return _Finding("False", "Failed", _with_cause(ctx, ctx.seen.engine.exception or "the engine gave the job up"))
     if ctx.seen.foreign:

@@ -7,6 +7,11 @@ checkpoint is lost" are different facts, and "storage does not answer" is a thir
 
     what starts                      the incarnation before it                      it starts from
     ───────────────────────────────  ─────────────────────────────────────────────  ─────────────────────────────────────
+    Deploy, job.startFrom            of earlier FlinkJobs of this name (see `predecessor`)
+    latest-of-name                     storage does not answer                      wait
+                                       the newest of the last incarnation, whole    that
+                                       the same, torn                               blocked: a person decides
+                                       nothing                                      empty state
     Redeploy                         whatever it has done                           what the person has named
     with upgradeMode stateless       whatever it has done                           empty state, as the person has said
     Deploy, Resume                   none, or stopped and settled before            what is pinned
@@ -31,6 +36,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Restore
+from penstock_operator.reconcile.predecessor import newest_left
 
 if TYPE_CHECKING:
     from penstock_operator.api.status import Running
@@ -90,7 +96,15 @@ def from_savepoint(path: str, reason: str, checkpoint_id: int | None = None) -> 
     return Restore(kind="Savepoint", path=path, checkpoint_id=checkpoint_id, reason=reason)
 
 
-def origin(pinned: Restore | None, *, named: bool, own: bool, running: Running | None, storage: Storage) -> Choice:
+def origin(
+    pinned: Restore | None,
+    *,
+    named: bool,
+    own: bool,
+    running: Running | None,
+    storage: Storage,
+    of_name: bool = False,
+) -> Choice:
     """What an operation starts its incarnation from; see the table.
 
     Args:
@@ -99,7 +113,10 @@ def origin(pinned: Restore | None, *, named: bool, own: bool, running: Running |
         own: `pinned` is the savepoint that ended `running`, and shares its numbers.
         running: the incarnation that has just been stopped.
         storage: what was read after it was fenced off.
+        of_name: go on from where the last incarnation of an earlier FlinkJob of the name has ended; `pinned` if there was none.
     """
+    if of_name:
+        return _end_of_name(pinned, storage)
     if pinned is not None and (named or running is None):
         return pinned
     if running is None:
@@ -112,6 +129,29 @@ def origin(pinned: Restore | None, *, named: bool, own: bool, running: Running |
     if end.kind != "Checkpoint" or end.path == running.restored_from.path:
         return pinned
     return pinned if own and _reaches(pinned, end.checkpoint_id) else end
+
+
+def _end_of_name(pinned: Restore | None, storage: Storage) -> Choice:
+    if storage.error or storage.left is None:
+        return Unknown(storage.error or "storage has not been read yet")
+    newest = newest_left(storage.left.snapshots)
+    if newest is None:
+        return pinned or Restore(kind="Fresh", reason="earlier FlinkJobs of this name have left nothing")
+    if newest.torn:
+        other = f"The next older one is {newest.older}; what came after it would be repeated. " if newest.older else ""
+        text = (
+            f"the newest state of earlier FlinkJobs of this name cannot be used: {newest.path}: {newest.torn}. {other}"
+        )
+        return Lost(
+            f"{text}Restore the files, or set job.initialSavepointPath to a snapshot, or job.startFrom to empty"
+        )
+    return Restore(
+        kind="Savepoint" if "/savepoint-" in newest.path else "Checkpoint",
+        path=newest.path,
+        checkpoint_id=newest.checkpoint_id,
+        time=newest.time,
+        reason="job.startFrom: latest-of-name",
+    )
 
 
 def _reaches(savepoint: Restore, checkpoint: int | None) -> bool:

@@ -45,6 +45,7 @@ EFFECTS: Mapping[str, Effect] = {
     "job.state": Effect.STATE,
     "job.upgradeMode": Effect.NOTHING,
     "job.initialSavepointPath": Effect.NOTHING,
+    "job.startFrom": Effect.NOTHING,
     "job.allowNonRestoredState": Effect.NOTHING,
     "job.savepointTriggerNonce": Effect.NOTHING,
     "job.checkpointTriggerNonce": Effect.NOTHING,
@@ -155,6 +156,7 @@ def fingerprint(spec: FlinkJobSpec) -> str:
             "allowNonRestoredState": job.allow_non_restored_state,
             "redeploy": job.savepoint_redeploy_nonce,
             "initialSavepointPath": job.initial_savepoint_path,
+            **({"startFrom": job.start_from} if job.start_from else {}),
             "upgradeMode": job.upgrade_mode,
             "around": [
                 part.to_manifest() if part else None

@@ -228,6 +228,7 @@ def snapshot(manifest: Manifest) -> SnapshotObject:
         state=status.state,
         path=status.path or (spec.get("savepoint") or {}).get("path"),
         completed_at=status.completed_at,
+        made_by=status.job_id,
         deleting="deletionTimestamp" in meta,
     )
 

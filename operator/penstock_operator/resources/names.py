@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +30,25 @@ BLOCKS_PORT = 7079
 SECRET_KEYS = ("rest-token", "spark-secret")
 """What the job's own Secret holds."""
 
+UID_SHOWN = 8
+"""Characters of a FlinkJob's uid in the folder of its savepoints."""
+
 CONF_DIR = "/etc/penstock"
 WORK_DIR = "/var/lib/penstock"
+
+
+def incarnation_prefix(namespace: str, name: str) -> str:
+    """What the job ids of all incarnations of all FlinkJobs of one name begin with: their checkpoints are found by it.
+
+    >>> incarnation_prefix("default", "weather")
+    '1a5bbba81e62'
+    """
+    return hashlib.sha256(f"{namespace}/{name}".encode()).hexdigest()[:12]
+
+
+def savepoint_folder(namespace: str, name: str, uid: str = "") -> str:
+    """Where the savepoints of a FlinkJob lie below `storage.savepoints`; without a uid, how that begins for all of one name."""
+    return f"{namespace}/{name}-{uid[:UID_SHOWN]}"
 
 
 @dataclass(frozen=True)

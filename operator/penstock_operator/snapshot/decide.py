@@ -25,7 +25,7 @@ from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec, FlinkSnapshot
 from penstock_operator.api.status import Condition
 from penstock_operator.reconcile.observation import Engine, Storage
 from penstock_operator.reconcile.plan import Event
-from penstock_operator.resources.names import FINALIZER, JOB
+from penstock_operator.resources.names import FINALIZER, JOB, savepoint_folder
 from penstock_operator.settings import Settings
 from penstock_operator.snapshot.access import accesses, has_known_maker, own_access
 
@@ -213,7 +213,7 @@ def _pending(ctx: SnapshotContext) -> SnapshotDecision:
     if running is None or not ctx.engine.running:
         return _wait(ctx, f"a {ctx.kind} needs a RUNNING job, this one is {ctx.engine.state or job.status.phase}")
     trigger = hashlib.sha256(f"{ctx.uid}|{status.failures}".encode()).hexdigest()[:32]
-    folder = f"{ctx.namespace}/{ctx.spec.job_ref.name}-{job.uid[:8]}/{ctx.name}-{status.failures}"
+    folder = f"{savepoint_folder(ctx.namespace, ctx.spec.job_ref.name, job.uid)}/{ctx.name}-{status.failures}"
     directory = f"{job.spec.storage.savepoints}/{folder}"
     ctx = _with(
         ctx,

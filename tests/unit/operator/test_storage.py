@@ -190,3 +190,55 @@ def test_the_folder_can_be_moved(stage: Stage) -> None:
     path = stage.savepoint(4)
     shutil.move(path.removeprefix("file://"), stage.folder / "savepoint-dddddd-0123456789ab")
     assert asyncio.run(stage.storage.verify(f"file://{stage.folder}/savepoint-dddddd-0123456789ab")).ok
+
+
+NAME_ID = "ab" * 6
+FOLDER = "default/weather-"
+
+
+class Namesake(Stage):
+    """An incarnation of a FlinkJob called weather, and the folder of its savepoints."""
+
+    def __init__(self, folder: Path, job_id: str, uid: str) -> None:
+        self.job_id = job_id
+        super().__init__(folder)
+        self.savepoints = f"{self.savepoints}/default/weather-{uid}/op-1"
+
+    def checkpoint(self, number: int) -> Manifest:
+        made = msgspec.structs.replace(manifest(number, self.recovery.epoch), job_id=self.job_id)
+        self.recovery.leadership.publish(made)
+        return made
+
+
+def test_what_a_name_has_left_is_found_and_nothing_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def namesake(job_id: str, uid: str) -> Namesake:
+        monkeypatch.setattr("tests.unit.operator.test_storage.JOB", job_id)
+        return Namesake(tmp_path, job_id, uid)
+
+    first = namesake(NAME_ID + "0" * 20, "11111111")
+    first.checkpoint(1)
+    saved = first.savepoint(2)
+    second = namesake(NAME_ID + "1" * 20, "22222222")
+    second.checkpoint(5)
+    namesake(NAME_ID + "2" * 20, "33333333")
+    stranger = namesake("c" * 32, "2-44444444")
+    stranger.savepoint(3)
+    unfinished = tmp_path / "savepoints" / "default" / "weather-22222222" / "op-2" / "savepoint-ababab-0123456789ab"
+    unfinished.mkdir(parents=True)
+    (unfinished / "data").write_bytes(b"half")
+
+    async def ask() -> None:
+        root, savepoints = first.root, f"file://{tmp_path}/savepoints"
+        left = await first.storage.left_by(root, NAME_ID, savepoints, FOLDER)
+        assert left.incarnations == tuple(NAME_ID + digit * 20 for digit in "012")
+        found = {(s.job_id, s.checkpoint_id, "/savepoint-" in s.path, bool(s.torn)) for s in left.snapshots}
+        ends = {(NAME_ID + "0" * 20, 2, False, False), (NAME_ID + "1" * 20, 5, False, False)}
+        assert found == ends | {(NAME_ID + "0" * 20, 2, True, False)}
+        assert saved in {s.path for s in left.snapshots}
+        (tmp_path / saved.removeprefix(f"file://{tmp_path}/") / "_metadata").write_bytes(b"{")
+        again = await first.storage.left_by(root, NAME_ID, savepoints, FOLDER)
+        assert {s.path for s in again.snapshots if s.torn} == {saved}
+        nothing = await first.storage.left_by(root, "e" * 12, savepoints, "default/other-")
+        assert (nothing.incarnations, nothing.snapshots) == ((), ())
+
+    asyncio.run(ask())

@@ -6,13 +6,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Restore
-from penstock_operator.reconcile.plan import DeleteCheck, Incarnation, RunCheck, TryObjects
+from penstock_operator.reconcile.plan import Decision, DeleteCheck, Incarnation, RunCheck, TryObjects
+from penstock_operator.reconcile.predecessor import LATEST
+from penstock_operator.reconcile.steps.look_back import look_back
 from penstock_operator.reconcile.steps.shared import (
     REFUSALS,
     explain,
     failed_action,
     reject,
     revision_spec,
+    storage_silent,
     worker_count,
 )
 
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
     from penstock_operator.api.status import Operation
     from penstock_operator.reconcile.context import Context
     from penstock_operator.reconcile.observation import CheckPod, LeavingCheck
-    from penstock_operator.reconcile.plan import Decision
 
 CHECK_TIMEOUT = timedelta(minutes=10)
 CHECK_GONE_AFTER = timedelta(minutes=1)
@@ -40,7 +42,10 @@ _UNTIL_JUDGED = frozenset({"StorageUnavailable", "CheckInterrupted", "RollbackBl
 
 def verify(ctx: Context) -> Decision:
     """Read the snapshot that the job is to be started from."""
-    restore = ctx.op.restore
+    before = look_back(ctx)
+    if isinstance(before, Decision):
+        return before
+    ctx, restore = before, before.op.restore
     if restore is None or restore.path is None:
         return ctx.advance()
     verdict = ctx.seen.storage.verdict(restore.path)
@@ -49,6 +54,9 @@ def verify(ctx: Context) -> Decision:
     if verdict.ok:
         return ctx.advance()
     message = f"{restore.path} cannot be restored from: {verdict.reason}"
+    if ctx.op.source == LATEST:
+        remedy = "Restore the files, or set job.initialSavepointPath to another savepoint"
+        return ctx.wait(f"{message}. {remedy}", blocked="SavepointInvalid", after=ctx.settings.backoff_limit)
     if ctx.op.kind == "Resume":
         remedy = "Restore the files, or set job.initialSavepointPath to another savepoint and change job.savepointRedeployNonce"
         return ctx.wait(f"{message}. {remedy}", blocked="SavepointInvalid", after=ctx.settings.backoff_limit)
@@ -108,7 +116,7 @@ def _try_objects(ctx: Context, spec: FlinkJobSpec) -> Decision:
     op, last = ctx.op, ctx.seen.last
     if last is None or last.action != "TryObjects":
         desired = ctx.spec or spec
-        job_id = op.job_id or ctx.digest(op.id, "job")
+        job_id = op.job_id or ctx.new_job_id(op.id)
         incarnation = Incarnation(
             op.target_revision or "", spec, job_id, op.restore or _ANY_STATE, spec.job.parallelism
         )
@@ -175,7 +183,8 @@ def _judge(ctx: Context, pod: CheckPod) -> Decision:
     if pod.state == "Refused":
         found = "; ".join(str(p) for p in pod.problems) or "penstock check gave no reason"
         named = _state_was_named(ctx) and any(p.code in _OF_THE_STATE for p in pod.problems)
-        return reject(ctx, "CheckFailed", f"spec.job.initialSavepointPath: {found}" if named else found)
+        field = "spec.job.startFrom" if ctx.op.source == LATEST else "spec.job.initialSavepointPath"
+        return reject(ctx, "CheckFailed", f"{field}: {found}" if named else found)
     if pod.state == "Crashed":
         return reject(ctx, "CheckCrashed", f"penstock check ended without a verdict: {pod.output}")
     begun = max(ctx.op.step_since, pod.started or ctx.op.step_since)
@@ -228,12 +237,3 @@ def _check_again(ctx: Context, pod: CheckPod, reason: str, message: str) -> Deci
     if ctx.now < op.retry_at:
         return ctx.wait(op.message, blocked=op.blocked, after=op.retry_at - ctx.now)
     return ctx.with_op(retry_at=None, step_since=ctx.now).done(DeleteCheck(pod.name), after=ctx.settings.progress)
-
-
-def storage_silent(ctx: Context, doing: str) -> Decision:
-    """Storage has not answered: wait, and say so when it lasts."""
-    error = ctx.seen.storage.error
-    if not error:
-        return ctx.wait(doing)
-    remedy = "Look at the operator's access to it (storage.secretName or workload identity) and at s3.endpoint"
-    return ctx.wait(f"{doing}: {error}. {remedy}", blocked="StorageUnavailable", after=ctx.settings.backoff_first)

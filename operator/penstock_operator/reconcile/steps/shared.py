@@ -127,6 +127,15 @@ def reject(ctx: Context, reason: str, message: str) -> Decision:
     return ctx.done()
 
 
+def storage_silent(ctx: Context, doing: str) -> Decision:
+    """Storage has not answered: wait, and say so when it lasts."""
+    error = ctx.seen.storage.error
+    if not error:
+        return ctx.wait(doing)
+    remedy = "Look at the operator's access to it (storage.secretName or workload identity) and at s3.endpoint"
+    return ctx.wait(f"{doing}: {error}. {remedy}", blocked="StorageUnavailable", after=ctx.settings.backoff_first)
+
+
 def failed_action(ctx: Context, *names: str) -> ActionResult | None:
     """The result of the action just tried, if it was one of these and failed."""
     last = ctx.seen.last

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock_operator.api.status import Rejected, Running
+from penstock_operator.api.status import Rejected, Running, Superseded
 from penstock_operator.reconcile.plan import ApplyPods, Incarnation, RecordRevision, ScaleDown, TriggerCheckpoint
 from penstock_operator.reconcile.spec_diff import args_hash, fingerprint
+from penstock_operator.reconcile.steps.look_back import look_again, told_of_silence
 from penstock_operator.reconcile.steps.shared import (
     REFUSALS,
     explain,
@@ -46,7 +47,7 @@ def start(ctx: Context) -> Decision:
     if op.job_id is None:
         same = op.kind == "Recover" and op.restore.kind == "Latest"
         current = ctx.status.running.job_id if same and ctx.status.running else None
-        ctx = ctx.with_op(job_id=current or ctx.digest(op.id, "job"))
+        ctx = ctx.with_op(job_id=current or ctx.new_job_id(op.id))
         op = ctx.op
     strangers = [p for p in ctx.seen.left if p.job_id != op.job_id and not (p.terminating and p.node_lost)]
     if strangers and _left_behind(ctx):
@@ -170,7 +171,7 @@ def _started(ctx: Context, incarnation: Incarnation) -> Decision:
             }
             nonces = nonces.model_copy(update=triggers)
     source = incarnation.restore.path or ("empty" if incarnation.restore.kind == "Fresh" else "its newest checkpoint")
-    ctx = ctx.retire(successor=running.job_id)
+    ctx = _retire_predecessor(ctx.retire(successor=running.job_id))
     same = before is not None and before.job_id == running.job_id
     restarts = ctx.status.restarts if same else 0
     ctx = ctx.with_status(running=running, nonces=nonces, next_restore=incarnation.restore, restarts=restarts)
@@ -181,8 +182,17 @@ def _started(ctx: Context, incarnation: Incarnation) -> Decision:
     return ctx.advance(deadline=ctx.now + patience, job_id=op.job_id, restore=op.restore)
 
 
+def _retire_predecessor(ctx: Context) -> Context:
+    """The incarnation of an earlier FlinkJob that this one goes on from is treated like one of its own."""
+    op = ctx.op
+    if op.kind != "Deploy" or op.stop_job_id is None:
+        return ctx
+    return ctx.with_status(superseded=(*ctx.status.superseded, Superseded(job_id=op.stop_job_id)))
+
+
 def watch(ctx: Context) -> Decision:
     """Wait until the incarnation is stable; if it does not become so in time, go back."""
+    ctx = look_again(ctx)
     op, running, engine = ctx.op, ctx.status.running, ctx.seen.engine
     if running is None:
         return ctx.end("Abandoned", "what was watched is gone").done()
@@ -247,6 +257,7 @@ def _waiting_for(ctx: Context) -> str:
 
 
 def _stable(ctx: Context, running: Running) -> Decision:
+    ctx = told_of_silence(ctx)
     op = ctx.op
     finished = ctx.now if ctx.seen.engine.state == "FINISHED" else None
     stable = running.model_copy(update={"stable": True, "had_checkpoint": True, "finished_at": finished})

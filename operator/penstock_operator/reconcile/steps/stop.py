@@ -14,9 +14,9 @@ from penstock_operator.api.status import Checkpoint, Restore
 from penstock_operator.reconcile.ending import end_deadline, end_overdue
 from penstock_operator.reconcile.plan import FenceIncarnation, ForceDelete, ScaleDown, StopWithSavepoint
 from penstock_operator.reconcile.restore import Lost, Unknown, from_savepoint, incarnation_restore, origin
-from penstock_operator.reconcile.steps.prove import storage_silent
-from penstock_operator.reconcile.steps.shared import effective_spec, explain, failed_action
+from penstock_operator.reconcile.steps.shared import effective_spec, explain, failed_action, storage_silent
 from penstock_operator.reconcile.stopping import AtOnce, Blocked, Wait, choose_stop
+from penstock_operator.resources.names import savepoint_folder
 
 if TYPE_CHECKING:
     from penstock_operator.api.status import Operation
@@ -66,7 +66,8 @@ def ask_for_savepoint(ctx: Context) -> Decision:
         return ctx.wait("the job is gone")
     attempt = op.attempt + 1
     subject = ctx.subject
-    folder = f"{spec.storage.savepoints}/{subject.namespace}/{subject.name}-{subject.uid[:8]}/{op.id}-{attempt}"
+    own = savepoint_folder(subject.namespace, subject.name, subject.uid)
+    folder = f"{spec.storage.savepoints}/{own}/{op.id}-{attempt}"
     trigger = ctx.digest(op.id, "stop", attempt)
     ctx = ctx.with_op(
         attempt=attempt,

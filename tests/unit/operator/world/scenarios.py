@@ -393,6 +393,12 @@ SCENARIOS = [
         check=lambda w: equal(_checkpoints(w), []),
     ),
     Scenario(
+        "delete-and-apply-again-from-the-latest",
+        lambda w: w.delete(),
+        lambda w: not gone(w) and running(w) and len(w.sink.restores) > 0,
+        then=((gone, lambda w: w.apply(spec(job={"startFrom": "latest-of-name"}))),),
+    ),
+    Scenario(
         "finish",
         lambda w: None,
         lambda w: w.settled() and w.status()["phase"] == "Finished",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock_operator.errors import StorageError
-from penstock_operator.reconcile.observation import StoredSnapshot, Verdict
+from penstock_operator.reconcile.observation import Left, StoredSnapshot, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,6 +39,8 @@ class FakeStorage:
     found: dict[str, Stored] = field(default_factory=dict)
     torn: set[str] = field(default_factory=set)
     disposed: list[str] = field(default_factory=list)
+    listings: int = 0
+    """How often it was asked what a name has left."""
     leaders: dict[str, int] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
     """Job ids that came to a terminal state."""
@@ -88,6 +91,20 @@ class FakeStorage:
             s for s in self.found.values() if s.path.startswith(f"{directory}/savepoint-") and s.path not in self.torn
         ]
         return [StoredSnapshot(s.path, s.id, s.job_id, s.time) for s in sorted(inside, key=lambda s: -s.id)]
+
+    async def left_by(self, root: str, prefix: str, savepoints: str, folder: str) -> Left:
+        self._check()
+        self.listings += 1
+        pattern = re.compile(rf"{re.escape(savepoints)}/{re.escape(folder)}.{{8}}/[^/]+/savepoint-[^/]+")
+        made = [s for s in self.found.values() if pattern.fullmatch(s.path)]
+        ids = {s.path.split("/")[4] for s in self.found.values() if s.path.startswith(f"{self.root}/")}
+        ids = {i for i in ids | self.leaders.keys() if i.startswith(prefix) or i in {s.job_id for s in made}}
+        newest = [await self.newest_complete(root, job_id) for job_id in sorted(ids)]
+        torn = "files are missing"
+        savepoint = [
+            StoredSnapshot(s.path, s.id, s.job_id, s.time, torn=torn if s.path in self.torn else "") for s in made
+        ]
+        return Left(tuple(sorted(ids)), (*(s for s in newest if s is not None), *savepoint))
 
     async def fence(self, root: str, job_id: str) -> None:
         self._check()
