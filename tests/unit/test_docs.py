@@ -11,7 +11,7 @@ import pytest
 
 from penstock.common.options import OPTIONS, STATE_BACKEND
 from penstock.jobmanager.failures import _FATAL
-from penstock.state.rocksdb_database import DEFAULTS
+from penstock.state.rocksdb_options import DEFAULTS
 from penstock.testing import OperatorHarness
 
 ROOT = Path(__file__).parents[2]

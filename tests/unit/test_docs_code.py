@@ -21,7 +21,7 @@ from penstock.common.options import FORMER_KEYS, OPTIONS
 from penstock.jobmanager.session import Session
 from penstock.metrics.scope import ScopeKind
 from penstock.rest.app import create_app
-from penstock.state.rocksdb_database import DEFAULTS, PREFIX
+from penstock.state.rocksdb_options import DEFAULTS, PREFIX
 from tests.in_process import InProcess
 from tests.unit.rest.fake_gateway import FakeGateway
 from tests.unit.test_docs import PAGES, ROOT

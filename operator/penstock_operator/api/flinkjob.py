@@ -87,7 +87,7 @@ class Master(Api):
     )
     """1. More is refused: the engine does not wait for a Lease yet, so a second master would take the job from the first. A lost master is started again and goes on from its newest checkpoint."""
     resources: Resources = Field(default_factory=Resources)
-    """Resources of the master's container."""
+    """Resources of the master's container. The memory limit is shared out among JVM and Python; without requests or limits the least is requested."""
     pod_template: Schemaless = Field(default_factory=dict)
     """Laid over spec.podTemplate for the master. Lists merge by name."""
 
@@ -100,7 +100,7 @@ class Worker(Api):
     replicas: int | None = Field(default=None, ge=1, le=32768)
     """At least this many pods. More than the parallelism needs are spares, which shorten recovery from a lost pod."""
     resources: Resources = Field(default_factory=Resources)
-    """Resources of each worker's container."""
+    """Resources of each worker's container. The memory limit is shared out among its slots: JVM heap, RocksDB, Python; without requests or limits the least is requested."""
     pod_template: Schemaless = Field(default_factory=dict)
     """Laid over spec.podTemplate for workers. Lists merge by name."""
 
@@ -272,7 +272,7 @@ class FlinkJobSpec(Api):
     storage: Storage
     """Where checkpoints and savepoints are kept."""
     pod_template: Schemaless = Field(default_factory=dict)
-    """A pod template laid over the operator's for master and workers. The main container is called `penstock`. Fields that would weaken the pods' isolation are refused."""
+    """A pod template laid over the operator's for master and workers. The main container is called `penstock`. Volumes of the same name replace `work` and `tmp`; null removes a default. Fields that would weaken the pods' isolation are refused."""
     master: Master = Field(default_factory=Master)
     """The JobManager's pods."""
     worker: Worker = Field(default_factory=Worker)

@@ -5,7 +5,7 @@ nobody has looked at. The job's pods keep the *restricted* pod security profile,
 host namespaces or paths, no privileges, no other ServiceAccount, no root.
 
 Shapes are checked as well, since templates are merged before the API server sees them: a list where an object belongs
-would otherwise come to light only as the pods are built, in every pass. What is null is absent, as in Kubernetes.
+would otherwise come to light only as the pods are built, in every pass. What is null removes what it is laid over.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAIN_CONTAINER = "penstock"
+CONFIG_VOLUME = "config"
 
 _POD = {
     "affinity",
@@ -65,7 +66,16 @@ _CONTAINER = _MAIN | {
     "workingDir",
 }
 _CONTAINER_SECURITY = {"runAsUser", "runAsGroup", "runAsNonRoot", "readOnlyRootFilesystem", "allowPrivilegeEscalation"}
-_VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
+VOLUME_SOURCES = {
+    "configMap",
+    "csi",
+    "downwardAPI",
+    "emptyDir",
+    "ephemeral",
+    "persistentVolumeClaim",
+    "projected",
+    "secret",
+}
 _METADATA = {"annotations", "labels"}
 _RESERVED_ENV = "PENSTOCK_"
 _RESERVED_LABEL = "penstock.dev/"
@@ -119,7 +129,7 @@ _SHAPE = of_fields(
                 "volumes": list_of(
                     {
                         "name": STRING,
-                        **dict.fromkeys(_VOLUMES - {"projected"}, OBJECT),
+                        **dict.fromkeys(VOLUME_SOURCES - {"projected"}, OBJECT),
                         "projected": of_fields({"sources": OBJECTS}),
                     }
                 ),
@@ -180,7 +190,11 @@ def _container(container: Mapping[str, Any], field: str, allowed: set[str]) -> I
 
 
 def _volume(volume: Mapping[str, Any], field: str) -> Iterator[Problem]:
-    yield from _allowed(volume, _VOLUMES | {"name"}, field)
+    yield from _allowed(volume, VOLUME_SOURCES | {"name"}, field)
+    if volume.get("name") == CONFIG_VOLUME:
+        for source in VOLUME_SOURCES - {"projected"}:
+            if volume.get(source) is not None:
+                yield _refused(field, source, "this volume holds the job's configuration and secrets")
     for _, source in _list(_mapping(volume, "projected"), "sources"):
         if "serviceAccountToken" in source:
             yield _refused(f"{field}.projected", "serviceAccountToken", "jobs get no token for the Kubernetes API")

@@ -256,6 +256,8 @@ class CheckPod:
     """When its program began to run."""
     not_looked_at: tuple[str, ...] = ()
     """Where states may be declared that the check has not held against the snapshot."""
+    warnings: tuple[str, ...] = ()
+    """What it has found that is no reason to refuse the revision."""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from penstock_operator.reconcile.troubles import (
     node_trouble,
     pod_trouble,
 )
+from penstock_operator.resources.memory import LIMIT_OF
 from penstock_operator.resources.names import (
     APPLIED,
     INCARNATION,
@@ -163,6 +164,7 @@ def check_pod(manifest: Manifest, log: str | None) -> CheckPod:
             for unseen in report.get("not_looked_at", ())
             if isinstance(unseen, dict)
         ),
+        warnings=tuple(str(_problem(w)) for w in report.get("warnings", ()) if isinstance(w, dict)),
     )
 
 
@@ -181,6 +183,7 @@ _FIELDS = {
     "allow_non_restored_state=": "spec.job.allowNonRestoredState: ",
     "execution.checkpointing.dir = ": "spec.storage.checkpoints: ",
     "execution.checkpointing.savepoint-dir = ": "spec.storage.savepoints: ",
+    **LIMIT_OF,
 }
 """What the engine calls it → what it is in a FlinkJob."""
 

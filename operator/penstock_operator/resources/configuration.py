@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from penstock_operator.resources.memory import container_limits
 from penstock_operator.resources.names import (
     BLOCKS_PORT,
     CONF_DIR,
@@ -30,6 +31,7 @@ def configuration(spec: FlinkJobSpec, parallelism: int) -> dict[str, Any]:
     """Flat keys; what the operator sets wins (and `api.validation` has refused to let the user set it)."""
     return {
         **DEFAULTS,
+        **container_limits(spec),
         **spec.configuration,
         "parallelism.default": parallelism,
         "pipeline.max-parallelism": spec.job.max_parallelism,

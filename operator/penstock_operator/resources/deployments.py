@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from penstock_operator.resources.configuration import configuration, render
+from penstock_operator.resources.memory import master_resources, worker_resources
 from penstock_operator.resources.names import (
     APPLIED,
     BLOCKS_PORT,
@@ -56,7 +57,7 @@ def master_deployment(owner: Owner, incarnation: Incarnation, lost_node: timedel
     parts = PodParts(
         role="master",
         args=master_args(incarnation),
-        resources=spec.master.resources,
+        resources=master_resources(spec),
         template=spec.master.pod_template,
         config=_config_map_projection(owner),
         service_account=owner.master,
@@ -79,7 +80,7 @@ def worker_deployment(owner: Owner, incarnation: Incarnation, workers: int, lost
     parts = PodParts(
         role="worker",
         args=["worker", "--master", address, "--slots", str(spec.worker.slots)],
-        resources=spec.worker.resources,
+        resources=worker_resources(spec),
         template=spec.worker.pod_template,
         config=_config_map_projection(owner),
         service_account=owner.worker,
@@ -103,7 +104,7 @@ def check_pod(
             "check", "--entry", spec.job.entry, "--parallelism", str(spec.job.parallelism), *target,
             "--format", "json", "--", *spec.job.args,
         ],
-        resources=spec.master.resources,
+        resources=master_resources(spec),
         template=spec.master.pod_template,
         config={"downwardAPI": {"items": [{"path": "penstock.yaml", "fieldRef": {"fieldPath": _annotation(CONFIG)}}]}},
         service_account=owner.worker,

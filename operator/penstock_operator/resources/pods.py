@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.api.pod_template import MAIN_CONTAINER
+from penstock_operator.api.pod_template import MAIN_CONTAINER, VOLUME_SOURCES
 from penstock_operator.resources.names import CONF_DIR, INCARNATION, SECRET_KEYS, WORK_DIR, Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import timedelta
 
-    from penstock_operator.api.flinkjob import FlinkJobSpec, Resources
+    from penstock_operator.api.flinkjob import FlinkJobSpec
 
 FS_GROUP = 185
 """Group of the mounted files: the base image's own."""
@@ -28,7 +28,7 @@ class PodParts:
 
     role: str
     args: list[str]
-    resources: Resources
+    resources: dict[str, Any]
     template: Mapping[str, Any]
     config: dict[str, Any]
     """Projection that puts `penstock.yaml` in place."""
@@ -66,7 +66,7 @@ def _base(owner: Owner, spec: FlinkJobSpec, parts: PodParts, lost_node: timedelt
         "imagePullPolicy": spec.image_pull_policy,
         "args": parts.args,
         "env": _environment(),
-        "resources": parts.resources.to_manifest(),
+        "resources": parts.resources,
         "volumeMounts": [
             {"name": "config", "mountPath": CONF_DIR, "readOnly": True},
             {"name": "work", "mountPath": WORK_DIR},
@@ -143,20 +143,25 @@ def _container_security(container: Mapping[str, Any]) -> dict[str, Any]:
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Lay one template over another: maps by key, lists of named things by name, other lists one after the other.
 
-    Null is absent, as in Kubernetes: it takes nothing away from what it is laid over.
+    Null removes what it is laid over; of what pods cannot be built without it takes nothing away. A volume with a source of
+    another kind takes the place of the one of its name.
 
     >>> merge({"a": [{"name": "x", "v": 1}]}, {"a": [{"name": "x", "v": 2}, {"name": "y"}]})
     {'a': [{'name': 'x', 'v': 2}, {'name': 'y'}]}
+    >>> merge({"tolerations": [{"key": "t"}], "env": []}, {"tolerations": None, "env": None})
+    {'env': []}
     """
     out = dict(base)
     for key, value in over.items():
         mine = out.get(key)
         if value is None:
+            if key not in _KEPT:
+                out.pop(key, None)
             continue
         if isinstance(mine, dict) and isinstance(value, dict):
             out[key] = merge(mine, value)
         elif isinstance(mine, list) and isinstance(value, list):
-            out[key] = _merge_lists(mine, value)
+            out[key] = _merge_lists(mine, value, _volume if key == "volumes" else merge)
         else:
             out[key] = _copy(value)
     return out
@@ -169,12 +174,38 @@ def _copy(value: Any) -> Any:
     return [_copy(entry) for entry in value] if isinstance(value, list) else value
 
 
-def _merge_lists(base: list[Any], over: list[Any]) -> list[Any]:
+_KEPT = frozenset(
+    [
+        "annotations",
+        "containers",
+        "env",
+        "envFrom",
+        "labels",
+        "metadata",
+        "name",
+        "securityContext",
+        "spec",
+        "volumeMounts",
+        "volumes",
+    ]
+)
+"""What null does not remove."""
+
+
+def _volume(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """A volume has one source."""
+    given = {key for key in VOLUME_SOURCES if over.get(key) is not None}
+    return merge({key: value for key, value in base.items() if not given or key in {"name", *given}}, over)
+
+
+def _merge_lists(
+    base: list[Any], over: list[Any], laid_over: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
+) -> list[Any]:
     if not all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in [*base, *over]):
         return [*base, *(_copy(item) for item in over if item not in base)]
     named = {item["name"]: item for item in base}
     for item in over:
-        named[item["name"]] = merge(named.get(item["name"], {}), item)
+        named[item["name"]] = laid_over(named.get(item["name"], {}), item)
     return list(named.values())
 
 

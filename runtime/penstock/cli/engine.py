@@ -70,7 +70,8 @@ class Launcher(Protocol):
         `allow_non_restored_state`: uids whose state in the savepoint may be left behind; passed only when some are named.
 
         Returns {"ok": bool, "problems": [{"code", "message", "remedy", "operator"}], "graph": the plan or None,
-        "not_looked_at": [{"operator", "location", "statement"}]}: where states may be declared that were not held against it.
+        "not_looked_at": [{"operator", "location", "statement"}], "warnings": [{"code", "message", "remedy"}]}: where states
+        may be declared that were not held against it, and containers that are too small for the job.
         """
         ...
 

@@ -166,6 +166,7 @@ def _check(
         return {
             "ok": bool(found["ok"]),
             "problems": list(found["problems"]),
+            "warnings": list(found.get("warnings", ())),
             "not_looked_at": list(found.get("not_looked_at", ())),
             "graph": found.get("graph"),
         }
@@ -180,7 +181,7 @@ def _check(
 
 def _failed(code: str, message: str, remedy: str, operator: str) -> dict[str, Any]:
     problem = {"code": code, "message": message, "remedy": remedy, "operator": operator}
-    return {"ok": False, "problems": [problem], "not_looked_at": [], "graph": None}
+    return {"ok": False, "problems": [problem], "warnings": [], "not_looked_at": [], "graph": None}
 
 
 def _show(report: Mapping[str, Any]) -> None:
@@ -189,6 +190,9 @@ def _show(report: Mapping[str, Any]) -> None:
         typer.secho(f"{problem['code']}: {problem['message']}{where}", fg=typer.colors.RED)
         if problem.get("remedy"):
             typer.secho(f"  remedy: {problem['remedy']}", fg=typer.colors.YELLOW)
+    for warning in report.get("warnings", ()):
+        typer.secho(f"{warning['code']}: {warning['message']}", fg=typer.colors.YELLOW)
+        typer.secho(f"  remedy: {warning['remedy']}", fg=typer.colors.YELLOW)
     for unseen in report["not_looked_at"]:
         typer.secho(
             f"not looked at (operator {unseen['operator']}): states that {unseen['statement']} may declare",

@@ -105,11 +105,27 @@ def float_option(key: str, default: float, doc: str, *former_keys: str) -> Confi
     return ConfigOption(key, "a number", float, default, doc, former_keys)
 
 
+def fraction_option(key: str, default: float, doc: str, *former_keys: str) -> ConfigOption[float]:
+    """A share, between 0 and 1."""
+
+    def read(text: str) -> float:
+        value = float(text)
+        if not 0 < value < 1:
+            raise ValueError("it lies between 0 and 1")
+        return value
+
+    return ConfigOption(key, "a number between 0 and 1", read, default, doc, former_keys)
+
+
 def flag_option(key: str, default: bool, doc: str, *former_keys: str) -> ConfigOption[bool]:
     return ConfigOption(key, "true or false", read_flag, default, doc, former_keys)
 
 
-def size_option(key: str, default: int, doc: str, *former_keys: str, least: int = 0) -> ConfigOption[int]:
+@overload
+def size_option(key: str, default: int, doc: str, *former_keys: str, least: int = 0) -> ConfigOption[int]: ...
+@overload
+def size_option(key: str, default: None, doc: str, *former_keys: str, least: int = 0) -> ConfigOption[int | None]: ...
+def size_option(key: str, default: int | None, doc: str, *former_keys: str, least: int = 0) -> ConfigOption[Any]:
     """Bytes."""
 
     def read(text: str) -> int:

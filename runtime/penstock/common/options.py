@@ -18,6 +18,7 @@ from penstock.common.option import (
     duration_option,
     flag_option,
     float_option,
+    fraction_option,
     int_option,
     list_option,
     map_option,
@@ -193,6 +194,16 @@ ROCKSDB_PREDEFINED_OPTIONS = choice_option(
 ROCKSDB_TRANSFER_THREADS = int_option(
     "state.backend.rocksdb.checkpoint.transfer.thread.num", 4, "Threads that upload and download state files.", least=1
 )
+ROCKSDB_FIXED_PER_SLOT = size_option(
+    "state.backend.rocksdb.memory.fixed-per-slot",
+    None,
+    "RocksDB's memory in a slot, shared by all its operators; stronger than taskmanager.memory.managed.size.",
+)
+ROCKSDB_WRITE_BUFFER_RATIO = fraction_option(
+    "state.backend.rocksdb.memory.write-buffer-ratio",
+    0.5,
+    "Share of RocksDB's memory that is write buffers; the rest is block cache.",
+)
 CHANGELOG_STATE_BACKEND = flag_option(
     "state.changelog.enabled", False, "Kept for Flink's programs; the hashmap backend always writes a changelog."
 )
@@ -292,6 +303,42 @@ JOBSTORE_EXPIRATION = duration_option(
     "How long a JobManager tells about an ended job after others have come; of the last ones it tells until it ends.",
 )
 TASK_SLOTS = int_option("taskmanager.numberOfTaskSlots", 1, "Slots of one TaskManager.", least=1)
+JOBMANAGER_PROCESS_SIZE = size_option(
+    "jobmanager.memory.process.size",
+    None,
+    "What the JobManager's container may use; the operator sets it to the limit of the pod. The heap follows from it.",
+)
+JOBMANAGER_HEAP = size_option(
+    "jobmanager.memory.heap.size",
+    None,
+    "Heap of the JVM of Spark's driver, at least 480mb, which Spark asks for; not set: half of what Python (128mb) and JVM overhead leave of "
+    "jobmanager.memory.process.size, at most 640mb, which it is without that.",
+)
+TASKMANAGER_PROCESS_SIZE = size_option(
+    "taskmanager.memory.process.size",
+    None,
+    "What a TaskManager's container may use; the operator sets it to the limit of the pod. 264mb of it are the worker's own, "
+    "the rest is shared out equally among the slots.",
+)
+HEAP_FRACTION = fraction_option(
+    "penstock.memory.heap.fraction",
+    0.35,
+    "Share of a slot's memory that is meant for the heap of its JVM, at least 128mb and at most 512mb; penstock.executor.memory-mb says it outright.",
+)
+JVM_OVERHEAD = size_option(
+    "penstock.memory.jvm-overhead", 96 * 2**20, "What a JVM takes outside of its heap: classes, code, threads, buffers."
+)
+MANAGED_FRACTION = fraction_option(
+    "taskmanager.memory.managed.fraction",
+    0.4,
+    "Share that RocksDB gets (block caches and write buffers) of what the JVM leaves of a slot's memory; Python has the rest. "
+    "Counts with state.backend.type: rocksdb and taskmanager.memory.process.size.",
+)
+MANAGED_SIZE = size_option(
+    "taskmanager.memory.managed.size",
+    None,
+    "RocksDB's memory in a TaskManager, in equal parts for its slots; not set: by taskmanager.memory.managed.fraction.",
+)
 REST_PORT = int_option("rest.port", 8081, "Port of the REST API and the dashboard; -1 disables both.", least=-1)
 REST_ADDRESS = text_option(
     "rest.address", "localhost", "Kept for Flink's configurations; commands are told the address with --master."
@@ -406,7 +453,11 @@ EPOCH_MAX_BYTES = int_option(
     least=1,
 )
 EXECUTOR_MEMORY_MB = int_option(
-    "penstock.executor.memory-mb", 512, "Heap of the JVM of one slot, in MiB; Python's memory comes on top.", least=1
+    "penstock.executor.memory-mb",
+    None,
+    "Heap of the JVM of one slot, in MiB, at least 480, which Spark asks for; not set: by penstock.memory.heap.fraction, or 512 without "
+    "taskmanager.memory.process.size. Python's memory comes on top.",
+    least=1,
 )
 DRIVER_PORT = int_option("spark.driver.port", 7078, "Port of the JobManager's Spark driver.", least=1)
 DRIVER_BLOCKS_PORT = int_option(

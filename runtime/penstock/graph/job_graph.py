@@ -120,6 +120,11 @@ class JobGraph:
         return max(stage.parallelism for stage in self.stages)
 
     @property
+    def keyed_operators(self) -> int:
+        """Those with a state backend; a slot has at most one subtask of each."""
+        return sum(node.operator is not None and node.operator.is_keyed for node in self.operators)
+
+    @property
     def bounded(self) -> bool:
         return all(node.source.bounded for node in self.operators if node.source is not None)
 

@@ -12,6 +12,7 @@ from penstock.common import options
 from penstock.common.configuration import Configuration
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.memory import MIB, job_manager_memory, jvm_heap, task_manager_memory
 from penstock.graph.program import Program
 from penstock.jobmanager.local_cluster import LocalCluster
 from penstock.jobmanager.pipelined_runner import create_runner
@@ -37,7 +38,11 @@ class LocalClusterProvider:
         pipelined = settings.uses_pipelined(bounded=bounded)
         if self.cluster is None:
             conf = Configuration(settings.configuration)
-            config = ClusterConfig(python_path=settings.python_path)
+            config = ClusterConfig(
+                python_path=settings.python_path,
+                executor_memory_mb=jvm_heap(task_manager_memory(conf).heap_of_slot) // MIB,
+                driver_memory_mb=jvm_heap(job_manager_memory(conf).heap) // MIB,
+            )
             config.extra_conf = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
             self.cluster = LocalCluster(slots_per_worker=conf.get(options.TASK_SLOTS), config=config)
             self.cluster.start()

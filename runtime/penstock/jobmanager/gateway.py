@@ -10,6 +10,7 @@ from penstock.checkpoint.savepoint import dispose
 from penstock.common.configuration import Configuration
 from penstock.common.errors import PenstockError
 from penstock.common.job_status import JobStatus
+from penstock.common.memory import effective, task_manager_memory
 from penstock.jobmanager.dispatcher import Dispatcher
 from penstock.jobmanager.job_master import JobMaster
 from penstock.jobmanager.requests import Operation
@@ -63,10 +64,16 @@ class DispatcherGateway:
             workers = []
         uses = [use for job in self._dispatcher.jobs() if not job.is_done for use in _slots_of(job)]
         self._machines |= hardware_of(workers, uses)
-        return describe_cluster(workers, uses, self._machines)
+        memory = task_manager_memory(self._of_the_job()).as_configuration()
+        return describe_cluster(workers, uses, self._machines, memory)
 
     def configuration(self) -> Mapping[str, str]:
-        return self._configuration
+        return {**effective(Configuration(self._configuration)), **self._configuration}
+
+    def _of_the_job(self) -> Configuration:
+        """What the cluster's settings are with those of the first job that runs, which may have chosen the backend."""
+        live = next((job.settings.configuration for job in self._dispatcher.jobs() if not job.is_done), {})
+        return Configuration({**self._configuration, **live})
 
     def shut_down(self) -> None:
         threading.Thread(target=self._shut_down, name="shut-down", daemon=True).start()

@@ -414,7 +414,7 @@ class JobMaster:
             job_name=graph.name,
             attempt=self.attempt,
             backend=settings.backend,
-            backend_options=settings.backend_options,
+            backend_options=settings.backend_options_of(graph.keyed_operators),
             object_store_options=settings.object_store_options,
             merged_file_bytes=settings.merged_file_bytes,
             work_dir=settings.work_dir,

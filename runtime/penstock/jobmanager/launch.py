@@ -11,6 +11,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from penstock.common.executor import Executor, executing_on
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
+from penstock.common.memory import shortages
 from penstock.common.owned_folder import OwnedFolder
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
@@ -191,7 +193,7 @@ def check(
     The storage comes first: programs reach for it as they are built, with the same keys, and would fail in their own words.
     """
     collector = _Collector()
-    unseen: list[dict[str, str]] = []
+    beside = _Beside()
     try:
         settings = Configuration({**load_configuration().to_dict(), **configuration})
         stores = object_store_options(settings)
@@ -200,14 +202,28 @@ def check(
             run_script_on(collector, entry, args, command_line(configuration, parallelism))
             raise InvalidJob(f"{entry} never calls execute()", remedy="end the program with env.execute(...)")
     except _Built:
-        problem = _check_against(collector.graph, against, allow_non_restored_state, stores, unseen)
+        problem = _check_against(collector.graph, against, allow_non_restored_state, stores, beside)
     except PenstockError as error:
         problem = _problem(error)
     except Exception as error:
         problem = {"code": "USER_CODE", "message": f"{type(error).__name__}: {error}", "remedy": "", "operator": ""}
-    plan = None if collector.graph is None else collector.graph.to_json()
-    problems = [] if problem is None else [problem]
-    return {"ok": problem is None, "problems": problems, "not_looked_at": unseen, "graph": plan}
+    return {
+        "ok": problem is None,
+        "problems": [] if problem is None else [problem],
+        "warnings": _memory_warnings(collector, beside.state_bytes),
+        "not_looked_at": beside.unseen,
+        "graph": None if collector.graph is None else collector.graph.to_json(),
+    }
+
+
+@dataclass
+class _Beside:
+    """What is found while a snapshot is held against the graph, besides problems."""
+
+    unseen: list[dict[str, str]] = field(default_factory=list)
+    """Places where states may be declared that were not looked at."""
+    state_bytes: int = 0
+    """Of the snapshot."""
 
 
 def _check_against(
@@ -215,16 +231,17 @@ def _check_against(
     against: str | None,
     allowed: Sequence[str],
     stores: Mapping[str, Any],
-    unseen: list[dict[str, str]],
+    beside: _Beside,
 ) -> dict[str, str] | None:
-    """What keeps the snapshot from being restored into the graph; None: nothing that was looked at. `unseen` takes the rest."""
+    """What keeps the snapshot from being restored into the graph; None: nothing that was looked at. `beside` takes the rest."""
     if graph is None or against is None:
         return None
     try:
         manifest = _manifest(against, stores)
+        beside.state_bytes = manifest.state_bytes
         plan_restore(manifest, operator_infos(graph), list(allowed))
         check_stored_states(graph, manifest)
-        unseen += unseen_states(graph, manifest)
+        beside.unseen += unseen_states(graph, manifest)
     except PenstockError as error:
         return _problem(error)
     return None
@@ -268,6 +285,13 @@ def _problem(error: PenstockError) -> dict[str, str]:
     return {"code": code, "message": error.message, "remedy": error.remedy, "operator": error.operator}
 
 
+def _memory_warnings(collector: _Collector, state_bytes: int) -> list[dict[str, str]]:
+    """Containers that would be killed with this job; the limits are known where the operator has written them down."""
+    graph = collector.graph
+    found = [] if graph is None else shortages(collector.settings, graph.levels, state_bytes // graph.slots)
+    return [{"code": "MEMORY_TIGHT", "message": short.message, "remedy": short.remedy} for short in found]
+
+
 class _Built(BaseException):
     """The program has reached execute(): its graph is all that is wanted. Not an Exception: programs catch those."""
 
@@ -277,9 +301,10 @@ class _Collector:
 
     def __init__(self) -> None:
         self.graph: JobGraph | None = None
+        self.settings = Configuration()
 
     def _build(self, program: Program) -> None:
-        conf = program.settings()
+        conf = self.settings = program.settings()
         self.graph = JobGraphBuilder(
             program.transformations,
             name=program.name,

@@ -10,6 +10,7 @@ import threading
 from penstock.common import options
 from penstock.common.configuration import Configuration
 from penstock.common.errors import ClusterError
+from penstock.common.memory import MIB, job_manager_memory, jvm_heap, task_manager_memory
 from penstock.jobmanager.credentials import read_secret
 from penstock.jobmanager.pipelined_runner import create_runner
 from penstock.jobmanager.runner import Runner
@@ -19,8 +20,6 @@ from penstock.jobmanager.task_managers import Worker
 
 _DRIVER_LOST = 70
 """Exit code: EX_SOFTWARE of sysexits.h."""
-_LEAST_MEMORY_MB = 450
-"""Spark refuses an executor with less."""
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +42,7 @@ class MasterClusterProvider:
                     driver_port=conf.get(options.DRIVER_PORT),
                     block_manager_port=conf.get(options.DRIVER_BLOCKS_PORT),
                     executor_memory_mb=executor_memory_mb(conf),
+                    driver_memory_mb=jvm_heap(job_manager_memory(conf).heap) // MIB,
                     python_path=settings.python_path,
                     secret=spark_secret(conf),
                     extra_conf={k: v for k, v in settings.configuration.items() if k.startswith("spark.")},
@@ -74,8 +74,8 @@ class MasterClusterProvider:
 
 
 def executor_memory_mb(settings: Configuration) -> int:
-    """Heap of an executor, MB: master and workers must agree on it."""
-    return max(_LEAST_MEMORY_MB, settings.get(options.EXECUTOR_MEMORY_MB))
+    """Heap of an executor, MB: master and workers must agree on it, so it depends on nothing but what both read."""
+    return jvm_heap(task_manager_memory(settings).heap_of_slot) // MIB
 
 
 def spark_secret(settings: Configuration) -> str:

@@ -11,9 +11,11 @@ from typing import Any, Literal, cast
 
 from penstock.common import options
 from penstock.common.configuration import Configuration
+from penstock.common.memory import task_manager_memory
 from penstock.common.restart_strategy import restart_strategy_of
 from penstock.jobmanager.restart import RestartStrategy, create_restart_strategy
 from penstock.metrics.scope import ScopeFormats
+from penstock.state.rocksdb_options import MEMORY
 from penstock.taskmanager.watchdog import CLOSING, LOADING, OPENING, RESTORING
 
 
@@ -37,6 +39,8 @@ class JobSettings:
     savepoint_dir: str
     backend: str
     backend_options: dict[str, Any]
+    managed_memory: int | None
+    """Of the backend in a slot, bytes; None: not bounded."""
     scheduler: str
     runner: str
     """`batched`, `pipelined` or `auto`."""
@@ -91,7 +95,9 @@ class JobSettings:
                 key.removeprefix("state.backend.rocksdb."): value
                 for key, value in conf.to_dict().items()
                 if key.startswith("state.backend.rocksdb.")
-            },
+            }
+            | {"memory.write-buffer-ratio": conf.get(options.ROCKSDB_WRITE_BUFFER_RATIO)},
+            managed_memory=task_manager_memory(conf).managed_of_slot,
             scheduler=conf.get(options.SCHEDULER),
             runner=conf.get(options.RUNNER),
             epoch_target_ms=_ms(conf.get(options.EPOCH_TARGET)),
@@ -126,6 +132,12 @@ class JobSettings:
             slot_timeout_s=conf.get(options.SLOT_REQUEST_TIMEOUT).total_seconds(),
             python_path=[os.path.abspath(path) for path in conf.get(options.PYTHON_FILES)],
         )
+
+    def backend_options_of(self, databases: int) -> dict[str, Any]:
+        """With the part that each of so many operators of a slot has of the backend's memory."""
+        if self.managed_memory is None or not databases:
+            return self.backend_options
+        return {**self.backend_options, MEMORY: self.managed_memory // databases}
 
     def uses_pipelined(self, *, bounded: bool) -> bool:
         """`auto`: the pipelined runner for unbounded jobs, the batched one for bounded ones."""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.common.errors import ClusterError
+from penstock.common.memory import DEFAULT_DRIVER_HEAP, DEFAULT_HEAP, MIB
 from penstock.common.owned_folder import OwnedFolder
 from penstock.jobmanager import class_archive
 from penstock.jobmanager import jvm as jvm_package
@@ -32,8 +33,6 @@ from penstock.jobmanager.spark_sql import SparkSql
 from penstock.jobmanager.task_managers import Worker
 from penstock.taskmanager.segments import SEGMENT_BYTES
 
-EXECUTOR_MEMORY_MB = 512
-DRIVER_MEMORY_MB = 640
 MAX_PIPELINED_LEVELS = 16
 """Tasks that an executor, which is a slot, may run at once: the pipelined runner has one for each level."""
 EXCHANGE_BYTES = 2 * 2**20
@@ -52,8 +51,8 @@ class ClusterConfig:
     master_port: int = 0
     driver_port: int = 0
     block_manager_port: int = 0
-    executor_memory_mb: int = EXECUTOR_MEMORY_MB
-    driver_memory_mb: int = DRIVER_MEMORY_MB
+    executor_memory_mb: int = DEFAULT_HEAP // MIB
+    driver_memory_mb: int = DEFAULT_DRIVER_HEAP // MIB
     secret: str = field(default_factory=new_secret)
     """What the processes of the cluster prove to each other; see `credentials`."""
     local_dir: str = ""

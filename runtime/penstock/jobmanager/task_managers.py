@@ -55,12 +55,16 @@ def hardware_of(workers: Sequence[Worker], uses: Sequence[SlotUse]) -> dict[str,
 
 
 def describe_cluster(
-    workers: Sequence[Worker], uses: Sequence[SlotUse], machines: Mapping[str, Hardware]
+    workers: Sequence[Worker],
+    uses: Sequence[SlotUse],
+    machines: Mapping[str, Hardware],
+    memory: Mapping[str, int] | None = None,
 ) -> facts.Cluster:
     """
     Args:
         uses: the slots of all jobs; those in workers that are gone count for nothing.
         machines: hardware by host.
+        memory: how the memory of each worker is shared out.
 
     >>> workers = [Worker("w1", "10.0.0.1", 7079, ("0", "1")), Worker("w2", "10.0.0.2", 7079, ("2",))]
     >>> cluster = describe_cluster(workers, [SlotUse("a", "w1"), SlotUse("b", "w1")], {})
@@ -70,13 +74,15 @@ def describe_cluster(
     by_worker: dict[str, list[SlotUse]] = defaultdict(list)
     for use in uses:
         by_worker[use.task_manager].append(use)
-    managers = [_describe(worker, by_worker[worker.id], machines.get(worker.host)) for worker in workers]
+    managers = [_describe(worker, by_worker[worker.id], machines.get(worker.host), memory or {}) for worker in workers]
     return facts.Cluster(
         sum(manager.slots for manager in managers), sum(manager.free_slots for manager in managers), managers
     )
 
 
-def _describe(worker: Worker, uses: Sequence[SlotUse], machine: Hardware | None) -> facts.TaskManager:
+def _describe(
+    worker: Worker, uses: Sequence[SlotUse], machine: Hardware | None, memory: Mapping[str, int]
+) -> facts.TaskManager:
     machine = machine or Hardware()
     return facts.TaskManager(
         id=worker.id,
@@ -91,4 +97,5 @@ def _describe(worker: Worker, uses: Sequence[SlotUse], machine: Hardware | None)
         memory_used=sum(use.memory_used for use in uses),
         heap=worker.heap,
         slots_by_job=Counter(use.job_id for use in uses),
+        memory_configuration=memory,
     )

@@ -29,7 +29,8 @@ class TaskManager:
     """A worker with its slots. 0: not known (yet).
 
     `host` and `port`: of its RPC. `cpu_cores`, `memory`, `memory_free`: of its machine or container. `memory_used`: by the Python
-    processes of its slots. `heap`: of the JVMs of its slots. `slots_by_job`: job id -> slots in use.
+    processes of its slots. `heap`: of the JVMs of its slots. `slots_by_job`: job id -> slots in use. `memory_configuration`: how its
+    memory is shared out, by Flink's names (`common.memory`).
     """
 
     id: str
@@ -44,6 +45,7 @@ class TaskManager:
     memory_used: int = 0
     heap: int = 0
     slots_by_job: Mapping[str, int] = field(default_factory=dict)
+    memory_configuration: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

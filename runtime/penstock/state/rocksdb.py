@@ -19,8 +19,9 @@ from penstock.state.codec import EXPIRY
 from penstock.state.hashmap import TIMER_TABLES, check_key_schema, folded
 from penstock.state.keys import KeyCodec
 from penstock.state.registry import Registration, key_schema
-from penstock.state.rocksdb_database import Database, read_options, scan, scan_prefix
+from penstock.state.rocksdb_database import Database, scan, scan_prefix
 from penstock.state.rocksdb_handles import RocksDBListState, RocksDBMapState, RocksDBRawTable, RocksDBValueState
+from penstock.state.rocksdb_options import read_options
 from penstock.state.rocksdb_restore import Restore
 from penstock.state.rocksdb_rows import (
     Addresses,
@@ -53,7 +54,7 @@ class RocksDBStateBackend:
     Args:
         key_group_range: the groups this subtask owns.
         work_dir: directory of this backend alone, removed by `close`; empty: a temporary one.
-        options: `state.backend.rocksdb.*`, see `rocksdb_database.DEFAULTS`; others are ignored.
+        options: `state.backend.rocksdb.*`, see `rocksdb_options.DEFAULTS`; others are ignored.
         key_type: type of the keys, needed where they are structures.
     """
 

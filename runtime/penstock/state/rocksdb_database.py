@@ -22,83 +22,13 @@ from rocksdict import (
     WriteOptions,
 )
 
-from penstock.common.errors import InvalidJob
+from penstock.state.rocksdb_options import WRITES
 from penstock.state.rocksdb_rows import after
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-PREFIX = "state.backend.rocksdb."
-DEFAULTS: dict[str, Any] = {
-    "block.cache-size": "64mb",
-    "block.blocksize": "4kb",
-    "writebuffer.size": "32mb",
-    "thread.num": 2,
-    "compression": "lz4",
-    "checkpoint.transfer.thread.num": 4,
-}
-"""Options: cache of read blocks, size of a block, memory of unflushed writes per state, background threads, compression of
-files (`none`, `lz4`, `zstd`, `snappy`), threads that upload and download."""
-
-PREDEFINED: dict[str, dict[str, Any]] = {
-    "DEFAULT": {},
-    "SPINNING_DISK_OPTIMIZED": {"thread.num": 4},
-    "SPINNING_DISK_OPTIMIZED_HIGH_MEM": {
-        "thread.num": 4,
-        "block.cache-size": "256mb",
-        "block.blocksize": "128kb",
-        "writebuffer.size": "64mb",
-    },
-    "FLASH_SSD_OPTIMIZED": {"thread.num": 4},
-}
-"""Values of `predefined-options`: other defaults."""
-
-_UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
 BATCH_ROWS = 10_000
-
-
-def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that concern this backend, with their defaults.
-
-    Args:
-        options: with or without the prefix `state.backend.rocksdb.`; others are ignored.
-
-    Raises:
-        InvalidJob: a value makes no sense.
-
-    >>> read_options({"state.backend.rocksdb.writebuffer.size": "4mb"})["writebuffer.size"]
-    4194304
-    """
-    given = {name.removeprefix(PREFIX): value for name, value in options.items()}
-    predefined = given.get("predefined-options", "DEFAULT")
-    if predefined not in PREDEFINED:
-        raise InvalidJob(f"{PREFIX}predefined-options is {predefined!r}", remedy=f"choose from {', '.join(PREDEFINED)}")
-    known = {name: value for name, value in given.items() if name in DEFAULTS}
-    values = DEFAULTS | PREDEFINED[predefined] | known
-    for name in ("block.cache-size", "block.blocksize", "writebuffer.size"):
-        values[name] = _bytes(name, values[name])
-    for name in ("thread.num", "checkpoint.transfer.thread.num"):
-        values[name] = _count(name, values[name])
-    if not hasattr(DBCompressionType, str(values["compression"])):
-        raise InvalidJob(
-            f"there is no compression {values['compression']!r}", remedy="choose none, lz4, zstd or snappy"
-        )
-    return values
-
-
-def _count(name: str, value: Any) -> int:
-    if not str(value).isdigit() or not int(value):
-        raise InvalidJob(f"{PREFIX}{name} is {value!r}", remedy="write a number of threads, at least 1")
-    return int(value)
-
-
-def _bytes(name: str, value: Any) -> int:
-    text = str(value).strip().lower()
-    digits = text.rstrip("bgkm ")
-    unit = text[len(digits) :].strip()
-    if not digits.isdigit() or unit not in _UNITS:
-        raise InvalidJob(f"{PREFIX}{name} is {value!r}", remedy="write a size such as 64mb")
-    return int(digits) * _UNITS[unit]
 
 
 class Database:
@@ -106,7 +36,7 @@ class Database:
 
     Args:
         path: directory; opened if there is a database, made otherwise.
-        options: what `read_options` gave.
+        options: what `rocksdb_options.read_options` gave.
         read_only: opens what a restore reads.
     """
 
@@ -131,6 +61,8 @@ class Database:
         options.create_if_missing(True)
         options.create_missing_column_families(True)
         options.set_write_buffer_size(settings["writebuffer.size"])
+        if settings[WRITES]:
+            options.set_db_write_buffer_size(settings[WRITES])
         options.set_max_background_jobs(settings["thread.num"])
         options.set_compression_type(getattr(DBCompressionType, settings["compression"])())
         options.set_keep_log_file_num(1)
@@ -139,6 +71,9 @@ class Database:
         table.set_block_cache(self._cache)
         table.set_block_size(settings["block.blocksize"])
         table.set_bloom_filter(10, False)
+        if settings[WRITES]:  # else they lie beside the cache, and grow with the state
+            table.set_cache_index_and_filter_blocks(True)
+            table.set_pin_l0_filter_and_index_blocks_in_cache(True)
         options.set_block_based_table_factory(table)
         return options
 

@@ -15,7 +15,8 @@ from penstock.state.codec import Codec, EncodedCodec
 from penstock.state.hashmap import TIMER_INFO, TIMER_TABLES
 from penstock.state.keys import UNTYPED_KEYS
 from penstock.state.restoring import overlap
-from penstock.state.rocksdb_database import Database, read_options, scan
+from penstock.state.rocksdb_database import Database, scan
+from penstock.state.rocksdb_options import read_options
 from penstock.state.rocksdb_restore import download
 from penstock.state.rocksdb_rows import address_size, decode_namespace, family_name, group_prefix, split_row
 from penstock.state.rocksdb_timers import FAMILY, stored_timers

@@ -82,7 +82,7 @@ def check(offline: Terminal, *words: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_a_check_that_finds_nothing_is_json_and_exit_code_0(offline: Terminal, launch: FakeLaunch) -> None:
-    launch.report = {"ok": True, "problems": [], "not_looked_at": [], "graph": {"nodes": []}}
+    launch.report = {"ok": True, "problems": [], "warnings": [], "not_looked_at": [], "graph": {"nodes": []}}
     code, report = check(offline, "--against", "s3://b/sp", "--allow-non-restored-state", "old", "--", "a", "b")
     assert (code, report) == (0, launch.report)
     assert launch.calls == [
@@ -102,7 +102,7 @@ def test_a_check_that_finds_nothing_is_json_and_exit_code_0(offline: Terminal, l
 
 def test_problems_are_exit_code_1(offline: Terminal, launch: FakeLaunch) -> None:
     problem = {"code": "RESTORE_REFUSED", "message": "no operator 'old'", "remedy": "allow it", "operator": "old"}
-    launch.report = {"ok": False, "problems": [problem], "not_looked_at": [], "graph": None}
+    launch.report = {"ok": False, "problems": [problem], "warnings": [], "not_looked_at": [], "graph": None}
     assert check(offline) == (1, launch.report)
 
 

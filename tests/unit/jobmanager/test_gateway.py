@@ -62,6 +62,25 @@ def test_one_task_manager_with_the_slots_of_all_jobs(tmp_path: Path) -> None:
         session.stop()
 
 
+def test_how_memory_is_shared_out_can_be_read(tmp_path: Path) -> None:
+    session = Session(InProcess(slots=2))
+    settings = {"taskmanager.memory.process.size": "2gb", "taskmanager.numberOfTaskSlots": "2"}
+    gateway = DispatcherGateway(session.dispatcher, settings, session.cluster.task_managers, lambda: None)
+    try:
+        (before,) = gateway.cluster().task_managers
+        assert before.memory_configuration["managedMemory"] == 0
+        start(session, tmp_path, **{"state.backend.type": "rocksdb"})
+        (manager,) = gateway.cluster().task_managers
+        shares = {name: size >> 20 for name, size in manager.memory_configuration.items()}
+        assert shares["totalProcessMemory"] == 2048
+        assert (shares["taskHeap"], shares["managedMemory"]) == (624, 387)
+        assert abs(2048 - sum(size for name, size in shares.items() if name != "totalProcessMemory")) < 4
+        assert gateway.configuration()["penstock.executor.memory-mb"] == "480"
+        assert gateway.configuration()["jobmanager.memory.heap.size"] == "640mb"
+    finally:
+        session.stop()
+
+
 def test_a_cluster_that_is_going_down_has_no_task_managers(session: Session) -> None:
     def gone() -> list[Worker]:
         raise ConnectionError("the gateway is closed")

@@ -66,9 +66,11 @@ def test_kopf_is_known_to_one_module(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
-def test_the_engine_is_known_to_one_module(name: str) -> None:
-    knows = any(m.split(".")[0] == "penstock" for m in imports(MODULES[name], runtime=False))
-    assert knows is (name == "storage")
+def test_the_engine_is_known_to_one_module_and_its_memory_model_to_another(name: str) -> None:
+    known = {m for m in imports(MODULES[name], runtime=False) if m.split(".")[0] == "penstock"}
+    assert bool(known) is (name in ("storage", "resources/memory"))
+    if name == "resources/memory":
+        assert known == {"penstock.common.memory"}
 
 
 @pytest.mark.parametrize("name", sorted(PURE))

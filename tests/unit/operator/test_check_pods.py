@@ -119,6 +119,23 @@ def test_a_container_beside_the_check_does_not_keep_it_from_its_verdict(refused:
     play(scenario)
 
 
+def test_memory_that_is_too_little_is_told_with_numbers_and_the_field() -> None:
+    async def scenario(world: World) -> None:
+        warning = {
+            "code": "MEMORY_TIGHT",
+            "message": "a worker would be killed for memory: 2 slots need 1042Mi, and taskmanager.memory.process.size is 1024Mi",
+            "remedy": "raise taskmanager.memory.process.size to 1088Mi, or lower taskmanager.numberOfTaskSlots to 1",
+        }
+        world.images["job:1"] = Image(check={"ok": True, "problems": [], "warnings": [warning], "graph": {}})
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        (text,) = [text for reason, text in world.events() if reason == "MemoryTight"]
+        assert "2 slots need 1042Mi, and spec.worker.resources.limits.memory is 1024Mi" in text
+        assert "raise spec.worker.resources.limits.memory to 1088Mi, or lower spec.worker.slots to 1" in text
+
+    play(scenario)
+
+
 def test_a_check_that_does_not_end_is_given_up_once() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)

@@ -206,7 +206,7 @@ def test_pods_can_be_built_from_every_template_that_is_taken(job: dict[str, Any]
         pods(make_spec(podTemplate=job, master={"podTemplate": master}, imagePullSecrets=[{"name": "a"}]))
 
 
-def test_null_in_a_template_takes_nothing_away() -> None:
+def test_null_takes_nothing_away_that_pods_cannot_do_without() -> None:
     main = {"name": "penstock", "env": None, "volumeMounts": None}
     first = {"name": "wait", "image": "x", "securityContext": None}
     template = {
@@ -216,6 +216,97 @@ def test_null_in_a_template_takes_nothing_away() -> None:
     for plain, pod in zip(pods(make_spec()), pods(make_spec(podTemplate=template)), strict=True):
         assert pod["spec"].pop("initContainers")[0]["securityContext"]["runAsNonRoot"] is True
         assert pod == plain
+
+
+def main_container(pod: dict[str, Any]) -> dict[str, Any]:
+    return next(c for c in pod["spec"]["containers"] if c["name"] == "penstock")
+
+
+@pytest.mark.parametrize(
+    ("given", "requests"),
+    [
+        ({}, {"cpu": "150m", "memory": "648Mi"}),
+        ({"requests": {"cpu": "2"}}, {"cpu": "2", "memory": "648Mi"}),
+        ({"limits": {"memory": "2Gi"}}, {"cpu": "150m"}),
+        ({"requests": {"memory": "1Gi"}, "limits": {"cpu": "1", "memory": "2Gi"}}, {"memory": "1Gi"}),
+        ({"limits": {"cpu": "1", "memory": "2Gi"}}, None),
+    ],
+)
+def test_no_pod_is_best_effort(given: dict[str, Any], requests: dict[str, Any] | None) -> None:
+    """Where there is a limit and no request, Kubernetes requests the limit."""
+    for pod in pods(make_spec()):
+        assert main_container(pod)["resources"]["requests"].keys() == {"cpu", "memory"}
+    worker = pods(make_spec(worker={"resources": given}))[1]
+    assert main_container(worker)["resources"].get("requests") == requests
+    assert main_container(worker)["resources"].get("limits") == given.get("limits")
+
+
+def test_slots_are_counted_in_what_is_requested() -> None:
+    worker = pods(make_spec(worker={"slots": 4}))[1]
+    assert main_container(worker)["resources"] == {"requests": {"cpu": "450m", "memory": "1800Mi"}}
+
+
+def test_the_engine_is_told_the_limits_of_its_containers() -> None:
+    keys = configuration(
+        make_spec(worker={"resources": {"limits": {"memory": "1.5Gi"}}}, master={"resources": {"limits": {"cpu": 1}}}),
+        1,
+    )
+    assert keys["taskmanager.memory.process.size"] == f"{3 * 2**29}b"
+    assert "jobmanager.memory.process.size" not in keys
+    own = make_spec(
+        worker={"resources": {"limits": {"memory": "1Gi"}}},
+        configuration={"taskmanager.memory.process.size": "900mb"},
+    )
+    assert configuration(own, 1)["taskmanager.memory.process.size"] == "900mb", "room for what is beside the engine"
+
+
+CLAIM = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "50Gi"}}}}
+
+
+def volumes(pod: dict[str, Any]) -> dict[str, Any]:
+    return {volume.pop("name"): volume for volume in pod["spec"]["volumes"]}
+
+
+def test_a_volume_of_the_template_takes_the_place_of_the_operators() -> None:
+    ssd = {"name": "work", "ephemeral": {"volumeClaimTemplate": CLAIM}}
+    shared = {"name": "tmp", "persistentVolumeClaim": {"claimName": "scratch"}}
+    master, worker, check = pods(
+        make_spec(podTemplate={"spec": {"volumes": [shared]}}, worker={"podTemplate": {"spec": {"volumes": [ssd]}}})
+    )
+    assert volumes(worker) | {"config": None} == {
+        "config": None,
+        "work": {"ephemeral": {"volumeClaimTemplate": CLAIM}},
+        "tmp": {"persistentVolumeClaim": {"claimName": "scratch"}},
+    }
+    assert volumes(master)["work"] == {"emptyDir": {}}
+    assert volumes(check)["tmp"] == {"persistentVolumeClaim": {"claimName": "scratch"}}
+
+
+def test_a_volume_of_the_same_kind_is_changed() -> None:
+    small = {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}
+    memory = {"name": "tmp", "emptyDir": {"medium": "Memory"}}
+    worker = pods(
+        make_spec(podTemplate={"spec": {"volumes": [small]}}, worker={"podTemplate": {"spec": {"volumes": [memory]}}})
+    )[1]
+    assert volumes(worker)["tmp"] == {"emptyDir": {"sizeLimit": "1Gi", "medium": "Memory"}}
+
+
+def test_the_volume_with_the_configuration_stays_what_it_is() -> None:
+    template = {"spec": {"volumes": [{"name": "config", "emptyDir": {}}]}}
+    (problem,) = check_pod_template(template, "t")
+    assert str(problem).startswith("t.spec.volumes[0].emptyDir: not allowed: this volume holds the job's configuration")
+    more = {"spec": {"volumes": [{"name": "config", "projected": {"sources": [{"configMap": {"name": "ca"}}]}}]}}
+    assert not [*check_pod_template(more, "t")]
+    assert len(volumes(pods(make_spec(podTemplate=more))[1])["config"]["projected"]["sources"]) == 3
+
+
+def test_null_removes_a_default() -> None:
+    template = {"spec": {"tolerations": None, "nodeSelector": {"disk": None}, "enableServiceLinks": None}}
+    everywhere = {"spec": {"nodeSelector": {"disk": "ssd", "zone": "a"}}}
+    worker = pods(make_spec(podTemplate=everywhere, worker={"podTemplate": template}))[1]
+    assert "tolerations" not in worker["spec"]
+    assert "enableServiceLinks" not in worker["spec"]
+    assert worker["spec"]["nodeSelector"] == {"zone": "a"}
 
 
 def test_what_the_api_server_adds_is_no_difference() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from penstock.common.errors import InvalidJob, StateTypeError
 from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from penstock.state.backend import KeyGroupRange
+from penstock.state.rocksdb_database import Database
+from penstock.state.rocksdb_options import MEMORY, WRITES, read_options
 from penstock.state.rocksdb_rows import Addresses, after, decode_namespace, space_prefix, split_row
 from tests.unit.state.support import LIST, MAP, VALUE, Backends, at, content
 
@@ -180,3 +183,35 @@ def test_rows_are_ordered_by_key_group_and_namespace() -> None:
     assert decode_namespace(split_row(space_prefix(3, (1, 2)) + b"\0\0\0\1k")[1]) == (1, 2)
     assert after(b"\xff\xff") > b"\xff\xff\xff"[:2]
     assert KeyGroupRange(0, 3).overlaps(KeyGroupRange(3, 5))
+
+
+def unflushed(folder: Path, options: dict[str, Any], until: int) -> int:
+    """Bytes of unflushed writes of all states together, after eight have taken 4 MiB each and the flushes had their time."""
+    database = Database(str(folder), read_options(options))
+    families = [database.family(f"state-{n}") for n in range(8)]
+
+    def held() -> int:
+        return sum(int(family.property_int_value("rocksdb.cur-size-all-mem-tables") or 0) for family in families)
+
+    for row in range(64):
+        for family in families:
+            family[row.to_bytes(4, "big")] = bytes(64 * 1024)
+    deadline = time.monotonic() + 10
+    while held() > until and time.monotonic() < deadline:
+        time.sleep(0.02)
+        families[0][b"again"] = b"1"  # flushes are asked for by writes
+    assert all(family[(63).to_bytes(4, "big")] == bytes(64 * 1024) for family in families)
+    found = held()
+    database.close()
+    return found
+
+
+def test_a_bound_on_the_memory_holds_for_all_states_together(tmp_path: Path) -> None:
+    assert unflushed(tmp_path / "free", {}, 64 * 2**20) > 30 * 2**20
+    bounded = {MEMORY: 24 * 2**20, "memory.write-buffer-ratio": "0.5"}
+    assert unflushed(tmp_path / "bounded", bounded, 12 * 2**20) <= 12 * 2**20
+
+
+def test_what_is_set_by_hand_is_stronger_than_the_share(tmp_path: Path) -> None:
+    given = read_options({MEMORY: 24 * 2**20, "state.backend.rocksdb.block.cache-size": "5mb"})
+    assert (given["block.cache-size"], given[WRITES]) == (5 * 2**20, 12 * 2**20)

@@ -171,6 +171,8 @@ def _make_way(ctx: Context, former: LeavingCheck) -> Decision:
 
 def _judge(ctx: Context, pod: CheckPod) -> Decision:
     if pod.state == "Passed":
+        if pod.warnings:
+            ctx = ctx.tell("MemoryTight", "; ".join(pod.warnings), warning=True)
         return ctx.tell("CheckPassed", _passed(ctx.op.target_revision or "", pod)).advance()
     if pod.state == "Refused" and any(p.code == "STORAGE" for p in pod.problems):
         found = "; ".join(str(p) for p in pod.problems)

@@ -73,7 +73,7 @@ class ThreadDump(Camel):
 
 
 class ResourceProfile(Camel):
-    """Cores, and memory in MB. `task_heap_memory`: of the JVMs; a worker's other memory is not divided between its slots."""
+    """Cores, and memory in MB. `task_heap_memory`: of the JVMs. `managed_memory`: RocksDB's."""
 
     cpu_cores: float = 0.0
     task_heap_memory: int = 0
@@ -84,7 +84,7 @@ class ResourceProfile(Camel):
 
 
 class Hardware(Camel):
-    """Of the worker's machine, or of its container's share. Memory in bytes; nothing of it is set aside (`managed_memory`).
+    """Of the worker's machine, or of its container's share. Memory in bytes; `managed_memory`: RocksDB's, if it is bounded.
 
     Zero until a job has run there: the tasks tell.
     """
@@ -99,6 +99,7 @@ class TaskManager(Camel):
     """One entry of `GET /taskmanagers`: a worker, with all jobs' slots.
 
     `path`: address of its RPC; `data_port` is that port. `time_since_last_heartbeat` is a time in ms, whatever its name says.
+    `memory_configuration`: how the container's memory is shared out (bytes), by Flink's names; beside them `python`.
     `memory_used`, which Flink's has not: resident memory of the Python processes (bytes).
     """
 

@@ -109,8 +109,12 @@ def _task_manager(worker: facts.TaskManager) -> models.TaskManager:
         total_resource=_share(worker, worker.slots),
         free_resource=_share(worker, worker.free_slots),
         hardware=models.Hardware(
-            cpu_cores=worker.cpu_cores, physical_memory=worker.memory, free_memory=worker.memory_free
+            cpu_cores=worker.cpu_cores,
+            physical_memory=worker.memory,
+            free_memory=worker.memory_free,
+            managed_memory=worker.memory_configuration.get("managedMemory", 0),
         ),
+        memory_configuration=dict(worker.memory_configuration),
         memory_used=worker.memory_used,
     )
 
@@ -119,5 +123,7 @@ def _share(worker: facts.TaskManager, slots: int) -> models.ResourceProfile:
     """What so many of its slots have."""
     of_all = slots / worker.slots if worker.slots else 0.0
     return models.ResourceProfile(
-        cpu_cores=worker.cpu_cores * of_all, task_heap_memory=round(worker.heap * of_all / 2**20)
+        cpu_cores=worker.cpu_cores * of_all,
+        task_heap_memory=round(worker.heap * of_all / 2**20),
+        managed_memory=round(worker.memory_configuration.get("managedMemory", 0) * of_all / 2**20),
     )

@@ -1,0 +1,58 @@
+"""Memory of the pods: what the engine is told of limits, and what is requested where a spec says nothing.
+
+The model itself is the engine's (`penstock.common.memory`); this is the only module besides `storage` that imports engine
+code, and only that pure part of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.memory import MIB, least_job_manager, least_task_manager
+from penstock_operator.api.validation import quantity
+
+if TYPE_CHECKING:
+    from penstock_operator.api.flinkjob import FlinkJobSpec, Resources
+
+LIMIT_OF = {
+    "jobmanager.memory.process.size": "spec.master.resources.limits.memory",
+    "taskmanager.memory.process.size": "spec.worker.resources.limits.memory",
+    "taskmanager.numberOfTaskSlots": "spec.worker.slots",
+}
+"""What the engine calls it → what it is in a FlinkJob."""
+_MASTER_CPU = 100
+_WORKER_CPU = 50
+_SLOT_CPU = 100
+"""Millicores; a pod of one slot was seen to use 160 at 100 records/s."""
+
+
+def container_limits(spec: FlinkJobSpec) -> dict[str, Any]:
+    """Configuration keys by which master and workers share out what their containers may use."""
+    limits = {"jobmanager.memory.process.size": spec.master, "taskmanager.memory.process.size": spec.worker}
+    return {
+        key: f"{int(quantity(role.resources.limits['memory']))}b"
+        for key, role in limits.items()
+        if "memory" in role.resources.limits
+    }
+
+
+def master_resources(spec: FlinkJobSpec) -> dict[str, Any]:
+    """Of the master's container."""
+    return _resources(spec.master.resources, _MASTER_CPU, least_job_manager())
+
+
+def worker_resources(spec: FlinkJobSpec) -> dict[str, Any]:
+    """Of a worker's container."""
+    slots = spec.worker.slots
+    return _resources(spec.worker.resources, _WORKER_CPU + slots * _SLOT_CPU, least_task_manager(slots))
+
+
+def _resources(given: Resources, millicores: int, memory: int) -> dict[str, Any]:
+    """With a request for what has neither request nor limit: where there is a limit, Kubernetes requests as much."""
+    least: dict[str, str | int] = {"cpu": f"{millicores}m", "memory": f"{memory // MIB}Mi"}
+    missing = {name: least[name] for name in least if name not in given.limits}
+    requests = {**missing, **given.requests}
+    return {
+        **({"requests": requests} if requests else {}),
+        **({"limits": dict(given.limits)} if given.limits else {}),
+    }

@@ -1,0 +1,103 @@
+"""The options of the RocksDB backend, `state.backend.rocksdb.*`: their defaults, and what the texts mean. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import InvalidJob
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PREFIX = "state.backend.rocksdb."
+MEMORY = "memory.of-database"
+"""What one database may use, in bytes; 0: no bound. Not for users: it is the operator's part of what its slot has."""
+WRITES = "writes"
+"""What unflushed writes of all states may take, in bytes; 0: no bound."""
+_LEAST_MEMORY = 1 << 20
+DEFAULTS: dict[str, Any] = {
+    "block.cache-size": "64mb",
+    "block.blocksize": "4kb",
+    "writebuffer.size": "32mb",
+    "thread.num": 2,
+    "compression": "lz4",
+    "checkpoint.transfer.thread.num": 4,
+    "memory.write-buffer-ratio": 0.5,
+}
+"""Options: cache of read blocks, size of a block, memory of unflushed writes per state, background threads, compression of
+files (`none`, `lz4`, `zstd`, `snappy`), threads that upload and download; with a bound on the database's memory, the share of
+it that unflushed writes of all states have together. The rest of it is cache, unless that is given as well."""
+
+PREDEFINED: dict[str, dict[str, Any]] = {
+    "DEFAULT": {},
+    "SPINNING_DISK_OPTIMIZED": {"thread.num": 4},
+    "SPINNING_DISK_OPTIMIZED_HIGH_MEM": {
+        "thread.num": 4,
+        "block.cache-size": "256mb",
+        "block.blocksize": "128kb",
+        "writebuffer.size": "64mb",
+    },
+    "FLASH_SSD_OPTIMIZED": {"thread.num": 4},
+}
+"""Values of `predefined-options`: other defaults."""
+
+_UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
+_COMPRESSIONS = ("none", "lz4", "zstd", "snappy", "lz4hc", "zlib", "bz2")
+
+
+def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that concern this backend, with their defaults.
+
+    Args:
+        options: with or without the prefix `state.backend.rocksdb.`; others are ignored.
+
+    Raises:
+        InvalidJob: a value makes no sense.
+
+    >>> read_options({"state.backend.rocksdb.writebuffer.size": "4mb"})["writebuffer.size"]
+    4194304
+
+    A bound on the memory of the whole database is shared out:
+
+    >>> bounded = read_options({MEMORY: 64 << 20, "memory.write-buffer-ratio": "0.25"})
+    >>> bounded["block.cache-size"] >> 20, bounded[WRITES] >> 20
+    (48, 16)
+    """
+    given = {name.removeprefix(PREFIX): value for name, value in options.items()}
+    predefined = given.get("predefined-options", "DEFAULT")
+    if predefined not in PREDEFINED:
+        raise InvalidJob(f"{PREFIX}predefined-options is {predefined!r}", remedy=f"choose from {', '.join(PREDEFINED)}")
+    known = {name: value for name, value in given.items() if name in DEFAULTS}
+    values = DEFAULTS | PREDEFINED[predefined] | known
+    values[WRITES] = 0
+    if memory := int(given.get(MEMORY) or 0):
+        values[WRITES] = max(_LEAST_MEMORY, int(memory * float(values["memory.write-buffer-ratio"])))
+        if "block.cache-size" not in known:
+            values["block.cache-size"] = f"{max(_LEAST_MEMORY, memory - values[WRITES])}b"
+        if "writebuffer.size" not in known:  # RocksDB allocates an eighth of it with a state's first write
+            most = _bytes("writebuffer.size", values["writebuffer.size"])
+            values["writebuffer.size"] = f"{max(_LEAST_MEMORY, min(most, values[WRITES] // 2))}b"
+    for name in ("block.cache-size", "block.blocksize", "writebuffer.size"):
+        values[name] = _bytes(name, values[name])
+    for name in ("thread.num", "checkpoint.transfer.thread.num"):
+        values[name] = _count(name, values[name])
+    if str(values["compression"]) not in _COMPRESSIONS:
+        raise InvalidJob(
+            f"there is no compression {values['compression']!r}", remedy="choose none, lz4, zstd or snappy"
+        )
+    return values
+
+
+def _count(name: str, value: Any) -> int:
+    if not str(value).isdigit() or not int(value):
+        raise InvalidJob(f"{PREFIX}{name} is {value!r}", remedy="write a number of threads, at least 1")
+    return int(value)
+
+
+def _bytes(name: str, value: Any) -> int:
+    text = str(value).strip().lower()
+    digits = text.rstrip("bgkm ")
+    unit = text[len(digits) :].strip()
+    if not digits.isdigit() or unit not in _UNITS:
+        raise InvalidJob(f"{PREFIX}{name} is {value!r}", remedy="write a size such as 64mb")
+    return int(digits) * _UNITS[unit]

@@ -1,0 +1,147 @@
+"""The memory model: what a container's limit becomes, and when it is too little."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.common.configuration import Configuration
+from penstock.common.errors import InvalidJob
+from penstock.common.memory import (
+    FRAMEWORK,
+    MIB,
+    effective,
+    job_manager_memory,
+    jvm_heap,
+    least_job_manager,
+    least_task_manager,
+    shortages,
+    task_manager_memory,
+)
+
+SIZE, SLOTS = "taskmanager.memory.process.size", "taskmanager.numberOfTaskSlots"
+ROCKSDB = {"state.backend.type": "rocksdb"}
+
+TABLE = [
+    # settings, heap, RocksDB, Python of a slot (MiB)
+    ({}, 512, None, None),
+    ({"penstock.executor.memory-mb": 300}, 300, None, None),
+    ({"penstock.executor.memory-mb": 64}, 128, None, None),
+    ({SIZE: "1gb"}, 266, None, 398),
+    ({SIZE: "1gb", SLOTS: 2}, 133, None, 151),
+    ({SIZE: "2gb"}, 512, None, 1176),
+    ({SIZE: "2gb", SLOTS: 4}, 156, None, 194),
+    ({SIZE: "16gb"}, 512, None, 15512),
+    ({SIZE: "2gb", "penstock.memory.heap.fraction": 0.2}, 356, None, 1332),
+    ({SIZE: "2gb", "penstock.memory.jvm-overhead": "200mb"}, 512, None, 1072),
+    ({SIZE: "2gb", "penstock.executor.memory-mb": 1000}, 1000, None, 688),
+    ({SIZE: "300mb"}, 128, None, -188),
+    (ROCKSDB, 512, None, None),
+    (ROCKSDB | {SIZE: "2gb"}, 512, 470, 706),
+    (ROCKSDB | {SIZE: "2gb", SLOTS: 2}, 312, 194, 290),
+    (ROCKSDB | {SIZE: "2gb", "taskmanager.memory.managed.fraction": 0.1}, 512, 118, 1058),
+    (ROCKSDB | {SIZE: "2gb", SLOTS: 2, "taskmanager.memory.managed.size": "256mb"}, 312, 128, 356),
+    (ROCKSDB | {SIZE: "2gb", SLOTS: 2, "state.backend.rocksdb.memory.fixed-per-slot": "64mb"}, 312, 64, 420),
+    (ROCKSDB | {"taskmanager.memory.managed.size": "256mb", SLOTS: 2}, 512, 128, None),
+    (ROCKSDB | {SIZE: "300mb"}, 128, 0, -188),
+]
+
+
+def mib(size: int | None) -> int | None:
+    return None if size is None else round(size / MIB)
+
+
+@pytest.mark.parametrize(("settings", "heap", "rocksdb", "python"), TABLE, ids=lambda value: str(value))
+def test_a_workers_limit_is_shared_out(
+    settings: dict[str, object], heap: int, rocksdb: int | None, python: int | None
+) -> None:
+    memory = task_manager_memory(Configuration(settings))
+    found = mib(memory.heap_of_slot), mib(memory.managed_of_slot), mib(memory.python_of_slot)
+    assert found == (heap, rocksdb, python)
+    if memory.process is not None and memory.python_of_slot is not None:
+        of_slot = memory.heap_of_slot + memory.overhead_of_slot + (memory.managed_of_slot or 0) + memory.python_of_slot
+        assert 0 <= memory.process - FRAMEWORK - of_slot * memory.slots < memory.slots, "nothing is lost or doubled"
+
+
+@pytest.mark.parametrize(
+    ("settings", "heap", "python"),
+    [
+        ({}, 640, None),
+        ({"jobmanager.memory.process.size": "512mb"}, 144, 272),
+        ({"jobmanager.memory.process.size": "1gb"}, 400, 528),
+        ({"jobmanager.memory.process.size": "4gb"}, 640, 3360),
+        ({"jobmanager.memory.process.size": "1gb", "jobmanager.memory.heap.size": "300mb"}, 300, 628),
+        ({"jobmanager.memory.heap.size": "1gb"}, 1024, None),
+    ],
+)
+def test_a_masters_limit_is_shared_out(settings: dict[str, object], heap: int, python: int | None) -> None:
+    memory = job_manager_memory(Configuration(settings))
+    assert (mib(memory.heap), mib(memory.python)) == (heap, python)
+
+
+def short(levels: int = 3, state: int = 0, **settings: object) -> list[str]:
+    found = shortages(Configuration({k.replace("__", "."): v for k, v in settings.items()}), levels, state)
+    return [f"{one.message}. {one.remedy}" for one in found]
+
+
+def test_two_slots_in_a_gibibyte_are_too_many_and_the_remedy_says_how_much_is_enough() -> None:
+    settings = {SIZE: "1gb", SLOTS: 2}
+    (text,) = short(**settings)
+    assert "2 slots need 1042Mi (264Mi for the worker itself, and for each slot JVM heap 133Mi" in text
+    assert f"{SIZE} is 1024Mi. raise {SIZE} to 1088Mi, or lower {SLOTS} to 1" in text
+    assert short(**settings | {SIZE: "1088Mi"}) == []
+    assert short(**settings | {SLOTS: 1}) == []
+
+
+def test_nothing_is_known_without_a_limit() -> None:
+    assert short(**{SLOTS: 64}) == []
+
+
+@pytest.mark.parametrize("levels", [1, 3, 8])
+@pytest.mark.parametrize("slots", [1, 2, 7])
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_what_a_remedy_names_is_enough(levels: int, slots: int, backend: str) -> None:
+    settings = {SIZE: "600mb", SLOTS: slots, "state.backend.type": backend}
+    for text in short(levels, **settings):
+        named = text.partition(f"raise {SIZE} to ")[2].partition("Mi")[0]
+        assert short(levels, **settings | {SIZE: f"{named}mb"}) == []
+        assert short(levels, **settings | {SIZE: f"{int(named) - 65}mb"}) != []
+
+
+def test_state_that_lies_in_python_counts() -> None:
+    settings = {SIZE: "1gb"}
+    assert short(state=200 * MIB, **settings) == []
+    (text,) = short(state=400 * MIB, **settings)
+    assert "Python 560Mi for 3 levels of which 400Mi are the state of the newest checkpoint" in text
+    assert short(state=400 * MIB, **settings | ROCKSDB) == []
+
+
+def test_a_master_without_room_is_told_of() -> None:
+    (text,) = short(**{"jobmanager.memory.process.size": "256mb"})
+    assert "the master would be killed for memory: it needs 352Mi" in text
+    assert "raise jobmanager.memory.process.size to 384Mi" in text
+
+
+def test_what_is_requested_by_default_is_enough() -> None:
+    for slots in (1, 2, 4):
+        assert short(**{SIZE: f"{least_task_manager(slots)}b", SLOTS: slots, "penstock.executor.memory-mb": 1}) == []
+    assert short(**{"jobmanager.memory.process.size": f"{least_job_manager()}b"}) == []
+
+
+def test_no_heap_is_smaller_than_spark_asks_for() -> None:
+    """Spark counts what the JVM says it has, which is less than `-Xmx` by a survivor space of the serial collector."""
+    assert jvm_heap(0) * 29 // 30 >= 1.5 * 300 * MIB
+    assert jvm_heap(700 * MIB) == 700 * MIB
+
+
+def test_what_counts_can_be_read() -> None:
+    found = effective(Configuration(ROCKSDB | {SIZE: "2gb", SLOTS: 2, "jobmanager.memory.process.size": "1gb"}))
+    assert found["penstock.executor.memory-mb"] == "480"
+    assert found["jobmanager.memory.heap.size"] == "480mb"
+    assert int(found["taskmanager.memory.managed.size"][:-1]) // MIB == 387
+    assert effective(Configuration(ROCKSDB | found)) == found, "they say the same when they are set"
+
+
+@pytest.mark.parametrize("value", ["0", "1", "-0.1", "half"])
+def test_a_share_that_is_none_is_refused(value: str) -> None:
+    with pytest.raises(InvalidJob, match=r"penstock\.memory\.heap\.fraction.*between 0 and 1"):
+        task_manager_memory(Configuration({SIZE: "1gb", "penstock.memory.heap.fraction": value}))
