@@ -206,10 +206,12 @@ class Deletion(Api):
 
 
 class ServiceAccount(Api):
-    """The job's own ServiceAccounts, which the operator creates."""
+    """The account that the pods run under: one for each role, which the operator creates, or one that is there."""
 
+    name: str | None = Field(default=None, min_length=1, max_length=253)
+    """A ServiceAccount of the namespace for all pods of the job, which the operator neither creates nor changes nor deletes. Pods get no token for the Kubernetes API whatever rights it has."""
     annotations: dict[str, str] = Field(default_factory=dict)
-    """For workload identity, such as eks.amazonaws.com/role-arn."""
+    """Of the accounts that the operator creates: for workload identity, such as eks.amazonaws.com/role-arn."""
 
 
 class Ingress(Api):
@@ -217,6 +219,10 @@ class Ingress(Api):
 
     host: str = Field(min_length=1, max_length=253)
     """Host name."""
+    path: str = Field(default="/", pattern=r"^/", max_length=512)
+    """Path below which the host leads to the job. Unless it is `/`, the controller must take the prefix off: `/jobs/weather(/|$)(.*)` with pathType ImplementationSpecific and the annotation nginx.ingress.kubernetes.io/rewrite-target `/$2`, for one."""
+    path_type: Literal["Prefix", "Exact", "ImplementationSpecific"] = "Prefix"
+    """How the path is compared."""
     class_name: str | None = None
     """IngressClass."""
     annotations: dict[str, str] = Field(default_factory=dict)
@@ -288,7 +294,7 @@ class FlinkJobSpec(Api):
     deletion: Deletion = Field(default_factory=Deletion)
     """What happens when the FlinkJob is deleted."""
     service_account: ServiceAccount = Field(default_factory=ServiceAccount)
-    """The job's own ServiceAccounts."""
+    """The account that the pods run under."""
     ingress: Ingress | None = None
     """An Ingress to the REST API and the dashboard."""
     network_policy: NetworkPolicy = Field(default_factory=NetworkPolicy)

@@ -47,20 +47,26 @@ _POD = {
     "volumes",
 }
 _POD_SECURITY = {"fsGroup", "fsGroupChangePolicy", "runAsGroup", "runAsUser", "supplementalGroups", "runAsNonRoot"}
-_MAIN = {"name", "env", "envFrom", "volumeMounts"}
+_PROBES = {"livenessProbe", "readinessProbe", "startupProbe"}
+_PROBE_TIMING = {
+    "failureThreshold",
+    "initialDelaySeconds",
+    "periodSeconds",
+    "successThreshold",
+    "terminationGracePeriodSeconds",
+    "timeoutSeconds",
+}
+_MAIN = {"name", "env", "envFrom", "volumeMounts", *_PROBES}
 _CONTAINER = _MAIN | {
     "args",
     "command",
     "image",
     "imagePullPolicy",
     "lifecycle",
-    "livenessProbe",
     "ports",
-    "readinessProbe",
     "resources",
     "restartPolicy",
     "securityContext",
-    "startupProbe",
     "terminationMessagePath",
     "terminationMessagePolicy",
     "workingDir",
@@ -82,8 +88,8 @@ _RESERVED_LABEL = "penstock.dev/"
 
 _WHY: dict[str, str] = {
     "hostPath": "a path of the node would be open to the job",
-    "serviceAccountName": "jobs run under a ServiceAccount of their own; use spec.serviceAccount.annotations",
-    "serviceAccount": "jobs run under a ServiceAccount of their own; use spec.serviceAccount.annotations",
+    "serviceAccountName": "jobs run under a ServiceAccount of their own; use spec.serviceAccount",
+    "serviceAccount": "jobs run under a ServiceAccount of their own; use spec.serviceAccount",
     "hostNetwork": "the pod would share the node's network",
     "hostPID": "the pod would see the node's processes",
     "hostIPC": "the pod would share the node's memory",
@@ -102,6 +108,7 @@ _CONTAINERS = list_of(
         "envFrom": OBJECTS,
         "image": STRING,
         "name": STRING,
+        **dict.fromkeys(_PROBES, OBJECT),
         "ports": _NAMED,
         "resources": OBJECT,
         "securityContext": OBJECT,
@@ -162,6 +169,9 @@ def _pod(spec: Mapping[str, Any], field: str) -> Iterator[Problem]:
     for i, container in _list(spec, "containers"):
         main = container.get("name") == MAIN_CONTAINER
         yield from _container(container, f"{field}.containers[{i}]", _MAIN if main else _CONTAINER)
+        if main:
+            for name in sorted(_PROBES & container.keys()):
+                yield from _probe(_mapping(container, name), f"{field}.containers[{i}].{name}")
     for i, container in _list(spec, "initContainers"):
         yield from _container(container, f"{field}.initContainers[{i}]", _CONTAINER)
 
@@ -189,14 +199,23 @@ def _container(container: Mapping[str, Any], field: str, allowed: set[str]) -> I
             yield _refused(f"{field}.env", str(env.get("name")), "names with this prefix are set by the operator")
 
 
+def _probe(probe: Mapping[str, Any], field: str) -> Iterator[Problem]:
+    """What is asked is the operator's business, how patiently is anybody's."""
+    for key, value in probe.items():
+        if key not in _PROBE_TIMING:
+            yield _refused(field, key, "of the main container's probes only the timing can be changed")
+        elif value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+            yield Problem(f"{field}.{key}", f"it must be a whole number, not {value!r}", "Write seconds, or how often.")
+
+
 def _volume(volume: Mapping[str, Any], field: str) -> Iterator[Problem]:
     yield from _allowed(volume, VOLUME_SOURCES | {"name"}, field)
     if volume.get("name") == CONFIG_VOLUME:
         for source in VOLUME_SOURCES - {"projected"}:
             if volume.get(source) is not None:
                 yield _refused(field, source, "this volume holds the job's configuration and secrets")
-    for _, source in _list(_mapping(volume, "projected"), "sources"):
-        if "serviceAccountToken" in source:
+    for _, projected in _list(_mapping(volume, "projected"), "sources"):
+        if "serviceAccountToken" in projected:
             yield _refused(f"{field}.projected", "serviceAccountToken", "jobs get no token for the Kubernetes API")
 
 

@@ -35,6 +35,7 @@ OWNED_KEYS: Mapping[str, str] = {
     "rest.bind-address": "nothing: the NetworkPolicy says who may connect",
     "rest.port": "nothing: it is always 8081",
     "jobmanager.rpc.port": "nothing: it is always 7077",
+    "penstock.worker.health-port": "nothing: it is always 8082",
     "high-availability.type": "nothing: there is one master, which is started again when it is lost",
 }
 """Configuration keys that the operator sets → what to use instead."""

@@ -108,7 +108,8 @@ class Actor:
 
     async def run_check(self, action: plan.RunCheck) -> None:
         """The pod needs the workers' ServiceAccount and the Secret, which do not exist before the first start."""
-        await self._apply(parts.service_account(self._owner, "worker", action.spec))
+        for account in parts.service_accounts(self._owner, action.spec):
+            await self._apply(account)
         await self._secret()
         lost = self._ports.settings.lost_node_toleration
         await self._create(check_pod(self._owner, action.spec, action.revision, action.operation, action.against, lost))

@@ -71,7 +71,8 @@ EFFECTS: Mapping[str, Effect] = {
     "rollback": Effect.NOTHING,
     "recovery": Effect.NOTHING,
     "deletion": Effect.NOTHING,
-    "serviceAccount": Effect.CHILDREN,
+    "serviceAccount.annotations": Effect.CHILDREN,
+    "serviceAccount.name": Effect.RESTART,
     "ingress": Effect.CHILDREN,
     "networkPolicy": Effect.CHILDREN,
 }

@@ -35,8 +35,7 @@ def children(
 ) -> list[dict[str, Any]]:
     """Everything but Secret and Deployments, in the order in which it is applied."""
     objects = [
-        service_account(owner, "master", desired),
-        service_account(owner, "worker", desired),
+        *service_accounts(owner, desired),
         config_map(owner, incarnation.spec, incarnation.parallelism),
         master_service(owner),
         rest_service(owner),
@@ -55,6 +54,13 @@ def optional_children(owner: Owner) -> list[tuple[str, str]]:
         ("NetworkPolicy", owner.name),
         ("Ingress", owner.rest),
     ]
+
+
+def service_accounts(owner: Owner, spec: FlinkJobSpec) -> list[dict[str, Any]]:
+    """Of master and worker; none where the spec names one that is there, which is nobody's to change."""
+    if spec.service_account.name is not None:
+        return []
+    return [service_account(owner, role, spec) for role in ("master", "worker")]
 
 
 def service_account(owner: Owner, role_name: str, spec: FlinkJobSpec) -> dict[str, Any]:
@@ -114,7 +120,12 @@ def disruption_budget(owner: Owner, role_name: str, limit: dict[str, Any]) -> di
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": owner.metadata(f"{owner.name}-{role_name}", role_name),
-        "spec": {**limit, "selector": {"matchLabels": owner.selector(role_name)}},
+        "spec": {
+            **limit,
+            # A pod that does not run protects nothing, and would keep its node from being drained for ever.
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": owner.selector(role_name)},
+        },
     }
 
 
@@ -149,9 +160,8 @@ def ingress(owner: Owner, spec: FlinkJobSpec) -> dict[str, Any]:
         msg = "the spec asks for no Ingress"
         raise ValueError(msg)
     backend = {"service": {"name": owner.rest, "port": {"name": "rest"}}}
-    body: dict[str, Any] = {
-        "rules": [{"host": wish.host, "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}]
-    }
+    path = {"path": wish.path, "pathType": wish.path_type, "backend": backend}
+    body: dict[str, Any] = {"rules": [{"host": wish.host, "http": {"paths": [path]}}]}
     if wish.class_name:
         body["ingressClassName"] = wish.class_name
     if wish.tls_secret_name:

@@ -13,6 +13,7 @@ from penstock_operator.resources.names import (
     BLOCKS_PORT,
     CONFIG,
     DRIVER_PORT,
+    HEALTH_PORT,
     INCARNATION,
     MASTER_PORT,
     OPERATION,
@@ -60,7 +61,7 @@ def master_deployment(owner: Owner, incarnation: Incarnation, lost_node: timedel
         resources=master_resources(spec),
         template=spec.master.pod_template,
         config=_config_map_projection(owner),
-        service_account=owner.master,
+        service_account=spec.service_account.name or owner.master,
         ports=[
             {"name": "rest", "containerPort": REST_PORT},
             {"name": "spark-master", "containerPort": MASTER_PORT},
@@ -83,8 +84,12 @@ def worker_deployment(owner: Owner, incarnation: Incarnation, workers: int, lost
         resources=worker_resources(spec),
         template=spec.worker.pod_template,
         config=_config_map_projection(owner),
-        service_account=owner.worker,
-        ports=[{"name": "spark-blocks", "containerPort": BLOCKS_PORT}],
+        service_account=spec.service_account.name or owner.worker,
+        ports=[
+            {"name": "spark-blocks", "containerPort": BLOCKS_PORT},
+            {"name": "health", "containerPort": HEALTH_PORT},
+        ],
+        probes=_worker_probes(),
         grace=15,
         labels=incarnation_labels(incarnation.job_id),
     )
@@ -107,7 +112,7 @@ def check_pod(
         resources=master_resources(spec),
         template=spec.master.pod_template,
         config={"downwardAPI": {"items": [{"path": "penstock.yaml", "fieldRef": {"fieldPath": _annotation(CONFIG)}}]}},
-        service_account=owner.worker,
+        service_account=spec.service_account.name or owner.worker,
         grace=5,
         annotations={
             CONFIG: render(configuration(spec, spec.job.parallelism)),
@@ -145,14 +150,25 @@ def _deployment(
     }
 
 
-def _master_probes() -> dict[str, Any]:
-    def probe(path: str, **timing: int) -> dict[str, Any]:
-        return {"httpGet": {"path": path, "port": "rest"}, "timeoutSeconds": 5, **timing}
+def _probe(port: str, path: str, period: int, failures: int) -> dict[str, Any]:
+    get = {"path": path, "port": port}
+    return {"httpGet": get, "timeoutSeconds": 5, "periodSeconds": period, "failureThreshold": failures}
 
+
+def _master_probes() -> dict[str, Any]:
     return {
-        "startupProbe": probe("/healthz", periodSeconds=2, failureThreshold=150),
-        "livenessProbe": probe("/healthz", periodSeconds=10, failureThreshold=6),
-        "readinessProbe": probe("/readyz", periodSeconds=2, failureThreshold=3),
+        "startupProbe": _probe("rest", "/healthz", 2, 150),
+        "livenessProbe": _probe("rest", "/healthz", 10, 6),
+        "readinessProbe": _probe("rest", "/readyz", 2, 3),
+    }
+
+
+def _worker_probes() -> dict[str, Any]:
+    """Ready means that it is registered with a master, so a worker that waits for one is alive and not ready."""
+    return {
+        "startupProbe": _probe("health", "/healthz", 2, 150),
+        "livenessProbe": _probe("health", "/healthz", 20, 6),
+        "readinessProbe": _probe("health", "/readyz", 5, 3),
     }
 
 

@@ -28,12 +28,11 @@ _SLOT_CPU = 100
 
 def container_limits(spec: FlinkJobSpec) -> dict[str, Any]:
     """Configuration keys by which master and workers share out what their containers may use."""
-    limits = {"jobmanager.memory.process.size": spec.master, "taskmanager.memory.process.size": spec.worker}
-    return {
-        key: f"{int(quantity(role.resources.limits['memory']))}b"
-        for key, role in limits.items()
-        if "memory" in role.resources.limits
+    limits = {
+        "jobmanager.memory.process.size": spec.master.resources.limits.get("memory"),
+        "taskmanager.memory.process.size": spec.worker.resources.limits.get("memory"),
     }
+    return {key: f"{int(quantity(limit))}b" for key, limit in limits.items() if limit is not None}
 
 
 def master_resources(spec: FlinkJobSpec) -> dict[str, Any]:

@@ -26,6 +26,7 @@ REST_PORT = 8081
 MASTER_PORT = 7077
 DRIVER_PORT = 7078
 BLOCKS_PORT = 7079
+HEALTH_PORT = 8082
 
 SECRET_KEYS = ("rest-token", "spark-secret")
 """What the job's own Secret holds."""

@@ -459,6 +459,12 @@ EXECUTOR_MEMORY_MB = int_option(
     "taskmanager.memory.process.size. Python's memory comes on top.",
     least=1,
 )
+WORKER_HEALTH_PORT = int_option(
+    "penstock.worker.health-port",
+    -1,
+    "Port at which a worker answers /healthz (its loop turns) and /readyz (it is registered with a master); -1: none.",
+    least=-1,
+)
 DRIVER_PORT = int_option("spark.driver.port", 7078, "Port of the JobManager's Spark driver.", least=1)
 DRIVER_BLOCKS_PORT = int_option(
     "spark.blockManager.port", 7079, "Port of the block manager of the JobManager's Spark driver.", least=1

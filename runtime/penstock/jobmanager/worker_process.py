@@ -25,6 +25,8 @@ LOOK_S = 0.25
 """Between two looks for a master that does not listen."""
 CONNECT_S = 2.0
 WATCH_S = 0.5
+STUCK_S = 60.0
+"""More than a name look-up and a connection attempt take."""
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +64,18 @@ class WorkerProcess:
         self._ending = False
         self._tls = tls
         self._told = False
+        self._turned_at = time.monotonic()
+        self._running = False
+
+    @property
+    def is_alive(self) -> bool:
+        """The loop turns: whatever it waits for takes less than `STUCK_S`."""
+        return time.monotonic() - self._turned_at < STUCK_S
+
+    @property
+    def is_ready(self) -> bool:
+        """A Worker runs, of a master that is there."""
+        return self._running
 
     def end(self, *_: object) -> None:
         """Come to an end; also a signal's handler."""
@@ -71,6 +85,7 @@ class WorkerProcess:
         """Until `end` (0), or until a Worker ends by itself while its master is there (its exit code, 1 at least)."""
         waiting = False
         while not self._ending:
+            self._turned_at = time.monotonic()
             connection = self._connect()
             if connection is None:
                 if not waiting:
@@ -83,10 +98,12 @@ class WorkerProcess:
                 address = connection.getpeername()[0]
                 logger.info("the master listens at %s:%d", address, self._port)
                 child = self._start(f"{address}:{self._port}")
+                self._running = True
                 try:
                     if not self._watch(child, connection):
                         return child.wait() or 1
                 finally:
+                    self._running = False
                     self._stop(child)
             if not self._ending:
                 logger.info("the master at %s has gone", address)
@@ -132,6 +149,7 @@ class WorkerProcess:
     def _watch(self, child: Child, connection: socket.socket) -> bool:
         """Until the master has gone or the end was asked for (True), or the Worker has ended (False)."""
         while not self._ending:
+            self._turned_at = time.monotonic()
             readable, _, _ = select.select([connection], [], [], WATCH_S)
             if readable:
                 try:

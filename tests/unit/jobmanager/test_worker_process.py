@@ -186,3 +186,23 @@ class TestTls:
         assert not started.children
         assert caplog.text.count("does not prove to be this cluster's master") == 1
         other.stop()
+
+
+def test_it_is_ready_while_a_worker_runs_for_a_master_and_alive_while_it_waits() -> None:
+    master, started = Master(), Started()
+    worker = WorkerProcess(f"127.0.0.1:{master.port}", started)
+    assert (worker.is_alive, worker.is_ready) == (True, False)
+    running = Running(worker)
+    wait_until(lambda: worker.is_ready)
+    master.stop()
+    wait_until(lambda: not worker.is_ready)
+    assert worker.is_alive
+    worker.end()
+    assert running.ended() == 0
+
+
+def test_a_loop_that_is_stuck_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = WorkerProcess("127.0.0.1:1", Started())
+    now = time.monotonic()
+    monkeypatch.setattr(worker_process.time, "monotonic", lambda: now + worker_process.STUCK_S + 1)
+    assert not worker.is_alive

@@ -260,6 +260,53 @@ def test_the_engine_is_told_the_limits_of_its_containers() -> None:
     assert configuration(own, 1)["taskmanager.memory.process.size"] == "900mb", "room for what is beside the engine"
 
 
+def test_a_budget_does_not_hold_a_node_for_pods_that_do_not_run() -> None:
+    (budget,) = [m for m in everything(make_spec()) if m["kind"] == "PodDisruptionBudget"]
+    assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+def test_pods_run_under_an_account_that_is_there() -> None:
+    spec = make_spec(serviceAccount={"name": "weather-cloud"})
+    assert [pod["spec"]["serviceAccountName"] for pod in pods(spec)] == ["weather-cloud"] * 3
+    assert not [pod for pod in pods(spec) if pod["spec"]["automountServiceAccountToken"]]
+    assert not [m for m in everything(spec) if m["kind"] == "ServiceAccount"]
+
+
+def test_probes_can_be_made_more_patient_or_taken_away() -> None:
+    patient = {"name": "penstock", "startupProbe": {"failureThreshold": 900}, "livenessProbe": None}
+    template = {"spec": {"containers": [patient]}}
+    assert not [*check_pod_template(template, "t")]
+    for pod, port in zip(pods(make_spec(podTemplate=template))[:2], ("rest", "health"), strict=True):
+        probes = main_container(pod)
+        assert probes["startupProbe"]["failureThreshold"] == 900
+        assert probes["startupProbe"]["httpGet"] == {"path": "/healthz", "port": port}
+        assert "livenessProbe" not in probes
+        assert probes["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+@pytest.mark.parametrize(
+    ("probe", "words"),
+    [
+        (
+            {"exec": {"command": ["true"]}},
+            "livenessProbe.exec: not allowed: of the main container's probes only the timing",
+        ),
+        ({"periodSeconds": "10"}, "livenessProbe.periodSeconds: it must be a whole number, not '10'"),
+    ],
+)
+def test_what_a_probe_asks_is_not_to_be_changed(probe: dict[str, Any], words: str) -> None:
+    template = {"spec": {"containers": [{"name": "penstock", "livenessProbe": probe}]}}
+    (problem,) = check_pod_template(template, "t")
+    assert words in str(problem)
+
+
+def test_an_ingress_below_a_path() -> None:
+    wish = {"host": "jobs.example.com", "path": "/weather(/|$)(.*)", "pathType": "ImplementationSpecific"}
+    (found,) = [m for m in everything(make_spec(ingress=wish)) if m["kind"] == "Ingress"]
+    (path,) = found["spec"]["rules"][0]["http"]["paths"]
+    assert (path["path"], path["pathType"]) == ("/weather(/|$)(.*)", "ImplementationSpecific")
+
+
 CLAIM = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "50Gi"}}}}
 
 

@@ -87,6 +87,28 @@ def test_it_outlives_the_flinkjob(kind: str, name: str) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("named", ["weather-worker", "cloud"])
+def test_an_account_that_the_spec_names_is_used_and_neither_changed_nor_deleted(named: str) -> None:
+    async def scenario() -> None:
+        world = World()
+        world.cluster.put(stranger("ServiceAccount", named))
+        before = dict(world.cluster.one("ServiceAccount", named) or {})
+        manifest = flinkjob()
+        manifest["spec"]["serviceAccount"] = {"name": named}
+        world.apply(manifest)
+        await world.until(lambda: running(world))
+        pods = world.cluster.select("Pod", None, {"penstock.dev/job": "weather"})
+        assert {pod["spec"]["serviceAccountName"] for pod in pods} == {named}
+        assert world.cluster.one("ServiceAccount", "weather-master") is None
+        await world.run(60)
+        assert world.cluster.one("ServiceAccount", named) == before
+        world.delete()
+        await world.until(lambda: gone(world))
+        assert world.cluster.one("ServiceAccount", named) == before
+
+    asyncio.run(scenario())
+
+
 def test_a_name_that_is_taken_while_the_job_runs_is_told_and_the_job_runs_on() -> None:
     async def scenario() -> None:
         world = World()
