@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.api.types import parse_duration
 from penstock_operator.errors import OperatorError
+from penstock_operator.resources.children import Monitors
 from penstock_operator.settings import Settings
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ class Config:
     """PENSTOCK_LOG_LEVEL."""
     log_format: str = "text"
     """PENSTOCK_LOG_FORMAT: text or json."""
+    monitors: Monitors | None = None
+    """PENSTOCK_JOB_POD_MONITORS: JSON with `interval` and `labels`; absent: jobs get no PodMonitor."""
     settings: Settings = field(default_factory=Settings)
 
 
@@ -75,6 +79,7 @@ def from_environment(env: Mapping[str, str] | None = None) -> Config:
         identity=env.get("PENSTOCK_POD_NAME", defaults.identity),
         log_level=level,
         log_format=env.get("PENSTOCK_LOG_FORMAT", defaults.log_format),
+        monitors=_monitors(env),
         settings=_settings(env),
     )
 
@@ -98,6 +103,17 @@ def _settings(env: Mapping[str, str]) -> Settings:
         locations=_words(env, "PENSTOCK_STORAGE_LOCATIONS"), endpoints=_words(env, "PENSTOCK_STORAGE_ENDPOINTS")
     )
     return replace(Settings(own_identity=own_identity), **times)
+
+
+def _monitors(env: Mapping[str, str]) -> Monitors | None:
+    text = env.get("PENSTOCK_JOB_POD_MONITORS", "")
+    if not text:
+        return None
+    try:
+        return Monitors(**json.loads(text))
+    except (ValueError, TypeError) as error:
+        msg = f"PENSTOCK_JOB_POD_MONITORS is {text!r}: write JSON with interval and labels ({error})"
+        raise ConfigError(msg) from error
 
 
 def _duration(env: Mapping[str, str], name: str) -> timedelta:

@@ -89,7 +89,7 @@ class Process:
                 lambda namespace, name, token: self._engine(http, namespace, name, token, fence),
                 storages,
                 settings=self.config.settings,
-                identity=OperatorIdentity(self.config.operator_namespace, self.config.app),
+                identity=OperatorIdentity(self.config.operator_namespace, self.config.app, self.config.monitors),
                 instance=self.config.identity,
             )
             self.controller = Controller(ports, self.metrics, self.config.namespaces)

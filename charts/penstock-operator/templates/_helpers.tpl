@@ -27,6 +27,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{- define "penstock.priorityClass" -}}
+{{- if .Values.priorityClassName -}}
+{{- .Values.priorityClassName -}}
+{{- else if .Values.priorityClass.create -}}
+{{- include "penstock.fullname" . -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "penstock.jobPodMonitors" -}}
+{{- if and .Values.metrics.jobPodMonitors.enabled (.Capabilities.APIVersions.Has "monitoring.coreos.com/v1") -}}
+true
+{{- end -}}
+{{- end -}}
+
 {{- define "penstock.image" -}}
 {{- with .Values.image -}}
 {{- if .digest -}}
@@ -88,4 +102,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies, ingresses]
   verbs: [get, create, patch, delete]
+{{- if include "penstock.jobPodMonitors" . }}
+- apiGroups: [monitoring.coreos.com]
+  resources: [podmonitors]
+  verbs: [get, create, patch]
+{{- end }}
 {{- end -}}

@@ -42,6 +42,7 @@ EVENT = Kind("v1", "Event", "events")
 BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 INGRESS = Kind("networking.k8s.io/v1", "Ingress", "ingresses")
+POD_MONITOR = Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
 LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 
 KINDS: Mapping[str, Kind] = {
@@ -60,6 +61,7 @@ KINDS: Mapping[str, Kind] = {
         BUDGET,
         NETWORK_POLICY,
         INGRESS,
+        POD_MONITOR,
         LEASE,
     )
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock_operator.resources.configuration import config_map
@@ -18,16 +18,28 @@ from penstock_operator.resources.names import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.reconcile.plan import Incarnation
 
 
 @dataclass(frozen=True)
+class Monitors:
+    """How the platform's Prometheus finds PodMonitors, and how often it is to ask."""
+
+    interval: str = "30s"
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class OperatorIdentity:
-    """Where the operator itself runs; the job's NetworkPolicy lets it in."""
+    """Where the operator itself runs, which the job's NetworkPolicy lets in; and what the platform adds to every job."""
 
     namespace: str = "penstock-system"
     app: str = "penstock-operator"
+    monitors: Monitors | None = None
+    """None: no PodMonitors; there may be nobody who knows the kind."""
 
 
 def children(
@@ -45,6 +57,8 @@ def children(
         objects.append(network_policy(owner, desired, operator))
     if desired.ingress is not None:
         objects.append(ingress(owner, desired))
+    if operator.monitors is not None:
+        objects.append(pod_monitor(owner, operator.monitors))
     return objects
 
 
@@ -148,6 +162,27 @@ def network_policy(owner: Owner, spec: FlinkJobSpec, operator: OperatorIdentity)
                     "from": [from_operator, *(dict(peer) for peer in spec.network_policy.rest_from)],
                     "ports": [{"port": REST_PORT, "protocol": "TCP"}],
                 },
+            ],
+        },
+    }
+
+
+def pod_monitor(owner: Owner, monitors: Monitors) -> dict[str, Any]:
+    """Tells Prometheus to read the master's metrics, with the token of the job."""
+    metadata = owner.metadata(owner.name)
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PodMonitor",
+        "metadata": {**metadata, "labels": {**monitors.labels, **metadata["labels"]}},
+        "spec": {
+            "selector": {"matchLabels": owner.selector("master")},
+            "podMetricsEndpoints": [
+                {
+                    "port": "rest",
+                    "path": "/metrics",
+                    "interval": monitors.interval,
+                    "authorization": {"credentials": {"name": owner.secrets, "key": SECRET_KEYS[0]}},
+                }
             ],
         },
     }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from penstock_operator.config import from_environment
 from penstock_operator.kube.access import REQUIRED
 from tools.devcluster import binaries
 
@@ -30,6 +32,13 @@ CASES: dict[str, list[str]] = {
         "env[0].name=AWS_REGION",
         "env[0].value=eu-1",
         "priorityClassName=system-cluster-critical",
+        "networkPolicy.egress.enabled=true",
+        "networkPolicy.egress.rules[0].ports[0].port=443",
+        "extraVolumes[0].name=ca",
+        "extraVolumes[0].configMap.name=private-ca",
+        "extraVolumeMounts[0].name=ca",
+        "extraVolumeMounts[0].mountPath=/etc/ca",
+        "probes.liveness.failureThreshold=9",
         "test.flinkJobSpec.image=job:1",
     ],
 }
@@ -40,8 +49,10 @@ def helm() -> Path:
     return binaries.MODULE.ensure(["helm"]) / "helm"
 
 
-def template(helm: Path, *values: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    options = [part for value in values for part in ("--set", value)]
+def template(
+    helm: Path, *values: str, check: bool = True, options: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    options = [*options, *(part for value in values for part in ("--set", value))]
     command = [helm, "template", "penstock", CHART, "--namespace", "penstock-system", *options]
     return subprocess.run(command, capture_output=True, text=True, check=check)
 
@@ -151,12 +162,66 @@ def test_pods_are_restricted(helm: Path, case: str) -> None:
         ("watchNamespaces={UPPER}", "watchNamespaces"),
         ("securityContext.allowPrivilegeEscalation=true", "allowPrivilegeEscalation"),
         ("podSecurityContext.runAsNonRoot=false", "runAsNonRoot"),
+        ("priorityClass.value=2000000000", "value"),
+        ("probes.liveness.exec.command={true}", "exec"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(helm: Path, value: str, words: str) -> None:
     done = template(helm, value, check=False)
     assert done.returncode != 0
     assert words in done.stderr
+
+
+def one(manifests: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    (found,) = [m for m in manifests if m["kind"] == kind]
+    return found
+
+
+def test_the_operator_goes_before_jobs_and_its_replicas_apart(helm: Path) -> None:
+    found = rendered(helm)
+    pod = one(found, "Deployment")["spec"]["template"]["spec"]
+    assert pod["priorityClassName"] == one(found, "PriorityClass")["metadata"]["name"]
+    assert one(found, "PriorityClass")["value"] == 1_000_000
+    (spread,) = pod["topologySpreadConstraints"]
+    assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
+    labels = one(found, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert spread["labelSelector"]["matchLabels"].items() <= labels.items()
+    assert one(found, "PodDisruptionBudget")["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+def test_priority_and_spread_can_be_chosen(helm: Path) -> None:
+    found = rendered(helm, "priorityClass.create=false", "topologySpreadConstraints[0].topologyKey=zone")
+    pod = one(found, "Deployment")["spec"]["template"]["spec"]
+    assert "priorityClassName" not in pod
+    assert pod["topologySpreadConstraints"] == [{"topologyKey": "zone"}]
+    assert "PriorityClass" not in {m["kind"] for m in found}
+    assert "PriorityClass" not in {m["kind"] for m in rendered(helm, "priorityClassName=ours")}
+
+
+def test_egress_is_free_unless_it_is_bound(helm: Path) -> None:
+    assert one(rendered(helm), "NetworkPolicy")["spec"]["policyTypes"] == ["Ingress"]
+    spec = one(rendered(helm, "networkPolicy.egress.enabled=true"), "NetworkPolicy")["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert [port["port"] for rule in spec["egress"] for port in rule["ports"]] == [53, 53, 8081]
+
+
+def test_job_pod_monitors_need_the_kind(helm: Path) -> None:
+    """The right to make them, and the setting, only where the API server knows them."""
+
+    def has(found: list[dict[str, Any]]) -> tuple[bool, bool]:
+        env = one(found, "Deployment")["spec"]["template"]["spec"]["containers"][0]["env"]
+        rules = rules_of_the_operator(found)
+        told = {e["name"]: e.get("value") for e in env}.get("PENSTOCK_JOB_POD_MONITORS")
+        if told:
+            monitors = from_environment({"PENSTOCK_JOB_POD_MONITORS": told}).monitors
+            assert monitors is not None
+            assert (monitors.interval, dict(monitors.labels)) == ("30s", {"release": "prometheus"})
+        return told is not None, any("podmonitors" in rule["resources"] for rule in rules)
+
+    wish = ["metrics.jobPodMonitors.enabled=true", "metrics.jobPodMonitors.labels.release=prometheus"]
+    assert has(rendered(helm, *wish)) == (False, False)
+    with_kind = template(helm, *wish, options=["--api-versions", "monitoring.coreos.com/v1"]).stdout
+    assert has([m for m in yaml.safe_load_all(with_kind) if m]) == (True, True)
 
 
 def test_crds_come_with_the_chart_and_stay_without_it(helm: Path) -> None:

@@ -17,7 +17,7 @@ from penstock_operator.api.status import Restore
 from penstock_operator.reconcile.difference import difference
 from penstock_operator.reconcile.plan import CreateSnapshot, Event, Incarnation
 from penstock_operator.reconcile.views import drift
-from penstock_operator.resources.children import OperatorIdentity, children, secret
+from penstock_operator.resources.children import Monitors, OperatorIdentity, children, secret
 from penstock_operator.resources.configuration import configuration
 from penstock_operator.resources.deployments import check_pod, master_deployment, restore_option, worker_deployment
 from penstock_operator.resources.names import Owner
@@ -305,6 +305,23 @@ def test_an_ingress_below_a_path() -> None:
     (found,) = [m for m in everything(make_spec(ingress=wish)) if m["kind"] == "Ingress"]
     (path,) = found["spec"]["rules"][0]["http"]["paths"]
     assert (path["path"], path["pathType"]) == ("/weather(/|$)(.*)", "ImplementationSpecific")
+
+
+def test_a_pod_monitor_has_the_token_of_its_job() -> None:
+    monitors = Monitors("15s", {"release": "prometheus", "penstock.dev/job": "another"})
+    found = children(OWNER, incarnation(make_spec()), make_spec(), OperatorIdentity(monitors=monitors))
+    monitor = found[-1]
+    assert (monitor["kind"], monitor["metadata"]["labels"]["release"]) == ("PodMonitor", "prometheus")
+    assert monitor["metadata"]["labels"]["penstock.dev/job"] == "weather"
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    made = secret(OWNER, "a", "b")
+    credentials = endpoint["authorization"]["credentials"]
+    assert (credentials["name"], credentials["key"] in made["data"]) == (made["metadata"]["name"], True)
+    master = pods(make_spec())[0]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= master["metadata"]["labels"].items()
+    assert endpoint["port"] in {port["name"] for port in main_container(master)["ports"]}
+    kinds = {m["kind"] for m in children(OWNER, incarnation(make_spec()), make_spec(), OperatorIdentity())}
+    assert "PodMonitor" not in kinds
 
 
 CLAIM = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "50Gi"}}}}
