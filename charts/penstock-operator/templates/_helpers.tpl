@@ -62,7 +62,7 @@ true
 {{- define "penstock.rules" -}}
 - apiGroups: [penstock.dev]
   resources: [flinkjobs]
-  verbs: [get, list, watch, patch]
+  verbs: [get, list, watch, patch, delete]
 - apiGroups: [penstock.dev]
   resources: [flinksnapshots]
   verbs: [get, list, watch, create, patch, delete]

@@ -192,6 +192,8 @@ class Recovery(Api):
 
     restart_failed: bool = True
     """Start it again from its newest complete checkpoint, with growing pauses (10 s to 5 min)."""
+    max_restarts: int | None = Field(default=None, ge=0, le=10000)
+    """How often in a row, before it stays Failed; a job that has held out for ten minutes begins to count anew. Not set: without end."""
 
 
 class Deletion(Api):
@@ -201,6 +203,8 @@ class Deletion(Api):
     """Stop the job with a savepoint first. If none can be made in time, that is said in an event and deletion goes on."""
     timeout: Duration = timedelta(minutes=5)
     """Time for the savepoint and for the pods to go."""
+    ttl_after_finished: Duration | None = None
+    """Delete the FlinkJob itself so long after the job has ended by itself, with all that it promised committed; a job that failed or was stopped stays. Not set: never. Not for what a GitOps controller applies again: that would start it anew."""
     storage: Literal["Retain", "Delete"] = "Retain"
     """Whether the job's checkpoints are removed. Savepoints never are."""
 

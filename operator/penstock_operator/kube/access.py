@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REQUIRED: Mapping[tuple[str, str], frozenset[str]] = {
-    ("penstock.dev", "flinkjobs"): frozenset({"get", "list", "watch", "patch"}),
+    ("penstock.dev", "flinkjobs"): frozenset({"get", "list", "watch", "patch", "delete"}),
     ("penstock.dev", "flinksnapshots"): frozenset({"get", "list", "watch", "create", "patch", "delete"}),
     ("penstock.dev", "flinkjobs/status"): frozenset({"update"}),
     ("penstock.dev", "flinksnapshots/status"): frozenset({"update"}),

@@ -146,6 +146,12 @@ class Actor:
         if "master" in action.roles:
             await self._apply(master_deployment(self._owner, action.incarnation, lost))
 
+    async def delete_job(self, _: plan.DeleteJob) -> None:
+        """Not one that has taken its name in the meantime."""
+        job = await self._ports.cluster.get(FLINKJOB, self._owner.namespace, self._owner.name)
+        if job is not None and job["metadata"]["uid"] == self._owner.uid:
+            await self._ports.cluster.delete(FLINKJOB, self._owner.namespace, self._owner.name)
+
     async def scale_down(self, _: plan.ScaleDown) -> None:
         """The master first: nothing may commit any more."""
         for name in (self._owner.master, self._owner.worker):
@@ -320,6 +326,7 @@ _HANDLERS: Mapping[type[Any], Callable[[Any, Any], Awaitable[str | None]]] = {
     plan.RunCheck: Actor.run_check,
     plan.DeleteCheck: Actor.delete_check,
     plan.ApplyChildren: Actor.apply_children,
+    plan.DeleteJob: Actor.delete_job,
     plan.ApplyPods: Actor.apply_pods,
     plan.ScaleDown: Actor.scale_down,
     plan.ForceDelete: Actor.force_delete,

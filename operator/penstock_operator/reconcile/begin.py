@@ -6,7 +6,8 @@
     running (or should be)  state suspended                     Suspend
                             redeploy nonce changed              Redeploy
                             another revision is asked for       Upgrade
-                            the engine gave the job up          Recover, after a pause that grows
+                            the engine gave the job up          Recover, after a pause that grows; not if it
+                                                                is to stay Failed (`recovery`)
                             it is CANCELLING or FAILING and
                             does not end                        Recover
                             the master's Deployment is gone     Recover, same incarnation, from its newest checkpoint
@@ -19,12 +20,12 @@ A spec that is invalid starts nothing, and what runs is still recovered.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Restore
 from penstock_operator.reconcile.ending import end_overdue, is_down
 from penstock_operator.reconcile.predecessor import source_of
+from penstock_operator.reconcile.recovery import failures_in_a_row, why_not_recovered
 from penstock_operator.reconcile.restore import (
     FRESH_BY_WISH,
     Lost,
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.api.status import Running
     from penstock_operator.reconcile.context import Context
-
-FAILURES_FORGOTTEN = timedelta(minutes=10)
-"""A job that held out this long starts counting its failures anew."""
 
 
 def next_operation(ctx: Context) -> Context | None:
@@ -157,9 +155,11 @@ def _recover(ctx: Context, running: Running) -> Context | None:
     if seen.master is None or seen.master.replicas == 0:
         return _recover_missing(ctx, running)
     ours = seen.engine.job_id == running.job_id
-    if ours and seen.engine.state in ("FAILED", "CANCELED") and spec.recovery.restart_failed:
+    if why_not_recovered(ctx, running) is not None:
+        return None
+    if ours and seen.engine.state in ("FAILED", "CANCELED"):
         return _recover_failed(ctx, running)
-    if end_overdue(ctx) and spec.recovery.restart_failed:
+    if end_overdue(ctx):
         why = f"the job has been {seen.engine.state} for {ctx.settings.ending_timeout} and does not end"
         return _recover_from_newest(ctx, running, why)
     return None
@@ -179,23 +179,18 @@ def _recover_missing(ctx: Context, running: Running) -> Context | None:
 
 def _recover_failed(ctx: Context, running: Running) -> Context | None:
     since = ctx.status.phase_since if ctx.status.phase == "Failed" else None
-    if since is None or ctx.now - since < ctx.settings.backoff(_failures(ctx, running) + 1):
+    if since is None or ctx.now - since < ctx.settings.backoff(failures_in_a_row(ctx, running) + 1):
         return None
     said = ctx.seen.engine.exception or ctx.seen.engine.state
     why = f"the engine gave the job up: {said}{'; ' + cause(ctx) if cause(ctx) else ''}"
     return _recover_from_newest(ctx, running, why)
 
 
-def _failures(ctx: Context, running: Running) -> int:
-    lasted = ctx.now - running.started_at > FAILURES_FORGOTTEN
-    return 0 if lasted else running.failures
-
-
 def _recover_from_newest(ctx: Context, running: Running, reason: str) -> Context | None:
     point = incarnation_restore(running, ctx.seen.storage)
     if isinstance(point, Unknown | Lost):
         return None
-    ctx = ctx.with_status(running=running.model_copy(update={"failures": _failures(ctx, running)}))
+    ctx = ctx.with_status(running=running.model_copy(update={"failures": failures_in_a_row(ctx, running)}))
     return ctx.begin("Recover", reason, target_revision=running.revision, restore=point, take_newest=True)
 
 

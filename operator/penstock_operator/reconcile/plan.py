@@ -112,6 +112,11 @@ class ApplyPods:
 
 
 @dataclass(frozen=True)
+class DeleteJob:
+    """Ask for the deletion of the FlinkJob itself, which then takes its way."""
+
+
+@dataclass(frozen=True)
 class ScaleDown:
     """Take all pods of the job away; the Deployments stay."""
 
@@ -219,6 +224,7 @@ Action = (
     | DeleteCheck
     | ApplyChildren
     | ApplyPods
+    | DeleteJob
     | ScaleDown
     | ForceDelete
     | ScaleWorkers

@@ -27,6 +27,7 @@ from penstock_operator.reconcile.adoption import is_lost
 from penstock_operator.reconcile.begin import redeploy_wanted
 from penstock_operator.reconcile.ending import end_overdue
 from penstock_operator.reconcile.predecessor import Words
+from penstock_operator.reconcile.recovery import why_not_recovered
 from penstock_operator.reconcile.steps.shared import REFUSALS, effective_spec, is_rejected
 from penstock_operator.reconcile.terminations import cause, in_words, last_of_running
 from penstock_operator.resources.configuration import DEFAULTS
@@ -214,18 +215,13 @@ def _stalled(ctx: Context, status: FlinkJobStatus) -> _Finding | None:
     gone = seen.master is None or seen.master.replicas == 0
     if (gone or status.job_state == "FAILED") and seen.storage.asked:
         return _cannot_recover(ctx, status)
-    if end_overdue(ctx) and not _restarted(ctx):
+    if end_overdue(ctx) and why_not_recovered(ctx, running) is not None:
         text = f"the job is {status.job_state} and does not end. Change job.restartNonce: its pods are then stopped"
         return _Finding("True", "EndTimeout", f"{text}, and it goes on from its newest checkpoint")
     if seen.troubles and status.job_state != "RUNNING":
         trouble = seen.troubles[0]
         return _Finding("True", trouble.reason, str(trouble))
     return None
-
-
-def _restarted(ctx: Context) -> bool:
-    spec = effective_spec(ctx)
-    return spec is not None and spec.recovery.restart_failed
 
 
 def _cannot_recover(ctx: Context, status: FlinkJobStatus) -> _Finding | None:
@@ -239,9 +235,11 @@ def _cannot_recover(ctx: Context, status: FlinkJobStatus) -> _Finding | None:
         return _Finding("True", "StateLost", point.message)
     if isinstance(point, Unknown):
         return _Finding("True", "StorageUnavailable", point.message)
-    if status.job_state == "FAILED" and not spec.recovery.restart_failed:
+    kept = why_not_recovered(ctx, running) if status.job_state == "FAILED" else None
+    if kept is not None:
+        reason, remedy = kept
         why = _with_cause(ctx, ctx.seen.engine.exception or "the engine gave the job up")
-        return _Finding("True", "JobFailed", f"{why}. Correct the job, or change job.restartNonce to start it again")
+        return _Finding("True", reason, f"{why}. {remedy}")
     return None
 
 

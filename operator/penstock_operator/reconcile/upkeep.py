@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from penstock_operator.api.types import format_duration
 from penstock_operator.cron import due, upcoming
 from penstock_operator.reconcile.plan import (
     ApplyChildren,
     ApplyPods,
     CreateSnapshot,
     DeleteCheck,
+    DeleteJob,
     DeleteSnapshot,
     DisposeJobStorage,
     PruneRevisions,
@@ -57,6 +59,7 @@ def _most_urgent(ctx: Context) -> Decision | None:
         or _retention(ctx)
         or _sweep(ctx)
         or _revisions(ctx)
+        or _expire(ctx)
     )
 
 
@@ -80,6 +83,18 @@ def stray_check(ctx: Context) -> Action | None:
     if pod is None or (op is not None and op.step == "Check" and pod.operation == op.id):
         return None
     return DeleteCheck(pod.name)
+
+
+def _expire(ctx: Context) -> Decision | None:
+    """A job that has ended by itself has committed everything: the FlinkJob may go when its time is over."""
+    running, spec = ctx.status.running, ctx.spec
+    if running is None or running.finished_at is None or spec is None or ctx.seen.replicas > 0:
+        return None
+    ttl = spec.deletion.ttl_after_finished
+    if ttl is None or ctx.now - running.finished_at < ttl or failed_action(ctx, "DeleteJob") is not None:
+        return None
+    text = f"the job has ended {format_duration(ttl)} ago (deletion.ttlAfterFinished); the FlinkJob is deleted"
+    return ctx.tell("Expired", text).done(DeleteJob())
 
 
 def _prove(ctx: Context) -> Decision | None:

@@ -419,3 +419,36 @@ def test_a_master_of_an_older_version_does_not_know_every_question(monkeypatch: 
         assert world.condition("Ready")["status"] == "True"
 
     play(scenario)
+
+
+def test_a_job_that_fails_again_and_again_stays_failed_at_the_limit() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(fails_after=15)
+        manifest = flinkjob()
+        manifest["spec"]["recovery"] = {"maxRestarts": 2}
+        world.apply(manifest)
+        await world.until(lambda: stalled(world, "RestartsExhausted", "recovery.maxRestarts is 2"), within=900)
+        assert operations(world).count("Recover") == 2
+        assert world.status()["phase"] == "Failed"
+        await world.run(900)
+        words = "started again 2 times in a row"
+        assert stalled(world, "RestartsExhausted", words), "the time that it is Failed is not held out"
+        assert operations(world).count("Recover") == 2
+        world.images["job:1"] = Image()
+        world.edit(job={"restartNonce": 1})
+        await world.until(lambda: running(world))
+
+    play(scenario)
+
+
+def test_a_job_that_holds_out_begins_to_count_anew() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(fails_after=700)
+        manifest = flinkjob()
+        manifest["spec"]["recovery"] = {"maxRestarts": 1}
+        world.apply(manifest)
+        await world.run(3600)
+        assert operations(world).count("Recover") >= 3
+        assert not world.stalled()
+
+    play(scenario)
