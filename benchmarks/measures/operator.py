@@ -10,6 +10,7 @@ import os
 import random
 import re
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -75,7 +76,7 @@ async def measure(site: Site, *, jobs: int = JOBS, edits: int = EDITS) -> dict[s
     begun = time.monotonic()
     process = site.start_operator(PENSTOCK_WATCH_INTERVAL="15s")
     first = await _until(lambda: _any_status(site, [names[0], names[:AT_ONCE][-1]]), begun, within=60, poll=0.05)
-    await _deploy_rest(site, names)
+    await _deploy_rest(site, names, process)
     ready = await _until(lambda: _all_ready(site, jobs), begun, within=300 + WITHIN_S * jobs, poll=5)
     _tell(f"{jobs} jobs are Ready after {ready:.0f} s, the first was looked at after {first:.1f} s")
     await asyncio.sleep(SETTLE_S)
@@ -111,10 +112,12 @@ def _tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-async def _deploy_rest(site: Site, names: list[str]) -> None:
+async def _deploy_rest(site: Site, names: list[str], process: subprocess.Popen[bytes]) -> None:
     """As fast as they become Ready: a thousand operations at once are not what is measured."""
     created, begun = AT_ONCE, time.monotonic()
     while created < len(names):
+        if process.poll() is not None:
+            raise RuntimeError("the operator has ended: a machine as busy as this makes it lose its Lease")
         ready = await _ready(site)
         batch = names[created : ready + AT_ONCE]
         await asyncio.gather(*(_create(site, name) for name in batch))

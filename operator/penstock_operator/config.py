@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.api.types import parse_duration
 from penstock_operator.errors import OperatorError
+from penstock_operator.kube.selector import Selector, parse_selector
+from penstock_operator.reconcile.ownership import Shard
 from penstock_operator.resources.children import Monitors
 from penstock_operator.settings import Settings
 
@@ -37,6 +39,8 @@ class Config:
     """PENSTOCK_OPERATOR_APP: the label `app.kubernetes.io/name` of the operator's pods."""
     lease: str = "penstock-operator"
     """PENSTOCK_LEASE: name of the Lease."""
+    selector: Selector = field(default_factory=Selector)
+    """PENSTOCK_SELECTOR: label selector of the FlinkJobs that are looked after; empty: all. Others are left to other operators."""
     elect: bool = True
     """PENSTOCK_LEADER_ELECTION: false only where nothing else can run."""
     port: int = 8085
@@ -52,6 +56,11 @@ class Config:
     monitors: Monitors | None = None
     """PENSTOCK_JOB_POD_MONITORS: JSON with `interval` and `labels`; absent: jobs get no PodMonitor."""
     settings: Settings = field(default_factory=Settings)
+
+    @property
+    def shard(self) -> Shard:
+        """Which FlinkJobs are looked after, and under which name; where nothing else can run it needs none."""
+        return Shard(f"{self.operator_namespace}/{self.lease}" if self.elect else "", self.selector)
 
 
 def from_environment(env: Mapping[str, str] | None = None) -> Config:
@@ -73,6 +82,7 @@ def from_environment(env: Mapping[str, str] | None = None) -> Config:
         operator_namespace=env.get("PENSTOCK_OPERATOR_NAMESPACE", defaults.operator_namespace),
         app=env.get("PENSTOCK_OPERATOR_APP", defaults.app),
         lease=env.get("PENSTOCK_LEASE", defaults.lease),
+        selector=_selector(env, "PENSTOCK_SELECTOR"),
         elect=_flag(env, "PENSTOCK_LEADER_ELECTION", default=True),
         port=_port(env, "PENSTOCK_PORT", defaults.port),
         rest_url=rest_url,
@@ -126,6 +136,14 @@ def _duration(env: Mapping[str, str], name: str) -> timedelta:
         msg = f"{name} is {env[name]!r}: write a duration like 30s"
         raise ConfigError(msg)
     return value
+
+
+def _selector(env: Mapping[str, str], name: str) -> Selector:
+    try:
+        return parse_selector(env.get(name, ""))
+    except ValueError as error:
+        msg = f"{name}: {error}"
+        raise ConfigError(msg) from error
 
 
 def _flag(env: Mapping[str, str], name: str, *, default: bool) -> bool:

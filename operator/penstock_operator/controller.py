@@ -102,12 +102,16 @@ class Controller:
             self.wake("FlinkSnapshot", namespace, name)
         if kind is FLINKJOB and news:
             self.wake_snapshots(namespace, name)
-        if job is None or not (news or ("FlinkJob", namespace, job) not in self._runners):
+        runner = self._runners.get(("FlinkJob", namespace, job or ""))
+        if job is None or not (news or runner is None) or not (runner or self._may_be_ours(namespace, job)):
             return
-        runner = self._runners.get(("FlinkJob", namespace, job))
         if kind is FLINKJOB and runner is not None and runner.loop.is_echo(str(meta.get("resourceVersion"))):
             return
         self.wake("FlinkJob", namespace, job, closer=kind is SERVICE)
+
+    def _may_be_ours(self, namespace: str, job: str) -> bool:
+        """What belongs to a FlinkJob of another operator is heard of, too."""
+        return not self._ports.shard.selector.requirements or self._ports.watched.has_job(namespace, job)
 
     def _note_list(self, kind: Kind, uid: str, *, gone: bool, listed: bool) -> None:
         """A watch that lists an object a second time was broken, and what is gone since it does not tell."""
@@ -143,7 +147,10 @@ class Controller:
         """List FlinkJobs and FlinkSnapshots: finds those whose event was never seen."""
         for kind_name, kind in _KINDS.items():
             for namespace in self._namespaces or (None,):
-                for manifest in await self._list(kind, namespace):
+                found = await self._list(kind, namespace)
+                if kind is FLINKJOB:
+                    self._wake_unlisted(namespace, {m["metadata"]["name"] for m in found})
+                for manifest in found:
                     meta = manifest["metadata"]
                     key: tuple[ObjectKind, str, str] = (kind_name, meta["namespace"], meta["name"])  # type: ignore[assignment]
                     if kind is FLINKSNAPSHOT and is_settled(manifest):
@@ -154,6 +161,12 @@ class Controller:
                         self.wake(*key)
                         self._runners[key].generation = generation
 
+    def _wake_unlisted(self, namespace: str | None, names: set[str]) -> None:
+        """FlinkJobs that are gone, or are another operator's by now."""
+        for kind, space, name in list(self._runners):
+            if kind == "FlinkJob" and name not in names and namespace in (None, space):
+                self.wake("FlinkJob", space, name)
+
     async def correct(self) -> None:
         """List everything else that is copied."""
         for kind in WATCHED:
@@ -162,10 +175,11 @@ class Controller:
                     await self._list(kind, namespace)
 
     async def _list(self, kind: Kind, namespace: str | None) -> list[Manifest]:
-        labels = {} if kind.name in _KINDS else {JOB: None}
-        found, wrong = await list_again(self._ports.cluster, self._ports.watched, kind, namespace, labels)
+        selector = self._ports.shard.selector.text if kind is FLINKJOB else "" if kind is FLINKSNAPSHOT else JOB
+        found, wrong = await list_again(self._ports.cluster, self._ports.watched, kind, namespace, selector)
         for space, job in wrong:
-            self.wake("FlinkJob", space, job)
+            if ("FlinkJob", space, job) in self._runners or self._may_be_ours(space, job):
+                self.wake("FlinkJob", space, job)
         return found
 
     async def keep_synced(self) -> None:

@@ -53,11 +53,13 @@ def build_registry(controller: Controller, credentials: Credentials) -> kopf.Ope
     return registry
 
 
-def build_settings() -> kopf.OperatorSettings:
-    """Watch only what carries our label, post nothing, store nothing, and never trust a silent stream."""
+def build_settings(selector: str) -> kopf.OperatorSettings:
+    """Watch only what carries our label, of FlinkJobs what is selected, post nothing, store nothing, and never trust a silent stream."""
     settings = kopf.OperatorSettings()
     for plural, group in _CHILDREN.items():
         settings.watching.label_selectors[group, plural] = JOB
+    if selector:
+        settings.watching.label_selectors[GROUP, "flinkjobs"] = selector
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.watching.server_timeout = 300
@@ -74,15 +76,16 @@ async def watch(
     credentials: Credentials,
     namespaces: Sequence[str],
     *,
+    selector: str,
     stop: asyncio.Event,
     ready: asyncio.Event,
 ) -> None:
-    """Watch until `stop`; `ready` is set when the watch streams are being opened."""
+    """Watch until `stop`, of FlinkJobs those that the label selector selects; `ready` is set when the watch streams are being opened."""
     if not credentials.in_cluster and "KUBECONFIG" not in os.environ:
         log.info("watching with the default kubeconfig")
     await kopf.operator(
         registry=build_registry(controller, credentials),
-        settings=build_settings(),
+        settings=build_settings(selector),
         standalone=True,
         clusterwide=not namespaces,
         namespaces=list(namespaces),

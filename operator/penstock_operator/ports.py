@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from penstock_operator.kube.watched import WatchedObjects
+from penstock_operator.reconcile.ownership import Shard
 from penstock_operator.resources.children import OperatorIdentity
 from penstock_operator.settings import Settings
 
@@ -40,6 +41,8 @@ class Ports:
     storages: StorageFactory
     watched: WatchedObjects = field(default_factory=WatchedObjects)
     """What the watch streams feed; as long as that is nothing, all is read anew."""
+    shard: Shard = field(default_factory=Shard)
+    """Which FlinkJobs are looked after."""
     settings: Settings = field(default_factory=Settings)
     identity: OperatorIdentity = field(default_factory=OperatorIdentity)
     instance: str = "penstock-operator"

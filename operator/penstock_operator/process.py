@@ -88,6 +88,7 @@ class Process:
                 cluster,
                 lambda namespace, name, token: self._engine(http, namespace, name, token, fence),
                 storages,
+                shard=self.config.shard,
                 settings=self.config.settings,
                 identity=OperatorIdentity(self.config.operator_namespace, self.config.app, self.config.monitors),
                 instance=self.config.identity,
@@ -139,7 +140,14 @@ class Process:
 
     async def _work(self, controller: Controller, renewing: asyncio.Task[None]) -> int:
         watching = asyncio.create_task(
-            watch(controller, self.credentials, self.config.namespaces, stop=self.stop, ready=self.started)
+            watch(
+                controller,
+                self.credentials,
+                self.config.namespaces,
+                selector=self.config.selector.text,
+                stop=self.stop,
+                ready=self.started,
+            )
         )
         syncing = asyncio.create_task(controller.keep_synced())
         signals = asyncio.create_task(self._signals_after_kopf())

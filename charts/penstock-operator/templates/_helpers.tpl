@@ -11,6 +11,15 @@ app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{- /* Deployment and Lease of one operator: (list . shard); without shards the shard is empty. */ -}}
+{{- define "penstock.operator" -}}
+{{- include "penstock.fullname" (index . 0) }}{{ with (index . 1).name }}-{{ . }}{{ end -}}
+{{- end -}}
+
+{{- define "penstock.shard" -}}
+{{- with .name }}penstock.dev/operator-shard: {{ . }}{{ end -}}
+{{- end -}}
+
 {{- define "penstock.labels" -}}
 {{ include "penstock.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}

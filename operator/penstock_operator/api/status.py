@@ -279,6 +279,15 @@ class ErrorInfo(Api):
     """When it was seen."""
 
 
+class Ownership(Api):
+    """Which operator looks after the job, where there are several."""
+
+    name: str
+    """Namespace and name of its Lease."""
+    taken_from: str | None = None
+    """The former one, which did not let go; as long as it may be at work, nothing is done."""
+
+
 class FlinkJobStatus(Api):
     """What the operator knows about the job."""
 
@@ -306,6 +315,8 @@ class FlinkJobStatus(Api):
     """Failovers of the running incarnation, and restarts of its master's container; of its workers' containers, if those are more."""
     last_termination: Termination | None = None
     """How a container of the job was ended last, without anybody having asked for it."""
+    operator: Ownership | None = None
+    """Which operator looks after the job."""
     running: Running | None = None
     """What runs, or ran last."""
     stable_revision: str | None = None

@@ -74,10 +74,8 @@ class Cluster(Protocol):
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         """The object as it is now, or None."""
 
-    async def list(
-        self, kind: Kind, namespace: str | None, labels: Mapping[str, str | None] | None = None
-    ) -> list[Manifest]:
-        """All objects with these labels, of whatever value where that is None; of all namespaces if None."""
+    async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | str = "") -> list[Manifest]:
+        """All objects with these labels, or that a label selector selects; of all namespaces if None."""
 
     async def create(self, manifest: Manifest) -> Manifest:
         """Create; `AlreadyExists` if it is there."""

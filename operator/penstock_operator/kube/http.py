@@ -61,11 +61,9 @@ class HttpCluster:
         response = await self._send("GET", kind, kind.path(namespace, name))
         return None if response is None else response.json()
 
-    async def list(
-        self, kind: Kind, namespace: str | None, labels: Mapping[str, str | None] | None = None
-    ) -> list[Manifest]:
+    async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | str = "") -> list[Manifest]:
         """See `Cluster`."""
-        selector = ",".join(k if v is None else f"{k}={v}" for k, v in (labels or {}).items())
+        selector = labels if isinstance(labels, str) else ",".join(f"{k}={v}" for k, v in labels.items())
         items: list[Manifest] = []
         params = {"limit": "500"} | ({"labelSelector": selector} if selector else {})
         while True:

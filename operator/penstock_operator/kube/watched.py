@@ -90,6 +90,10 @@ class WatchedObjects:
         self._gone = {uid: stamp for uid, stamp in self._gone.items() if stamp > since}
         return touched
 
+    def has_job(self, namespace: str, name: str) -> bool:
+        """Whether the watch has told of the FlinkJob."""
+        return (FLINKJOB.name, namespace, name) in self._places
+
     # --- reading, as from a `Cluster` --------------------------------------------------------------------------------
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
@@ -97,9 +101,9 @@ class WatchedObjects:
         found = self._places.get((kind.name, namespace, name), {})
         return json.loads(next(iter(found.values())).data) if len(found) == 1 and kind is FLINKJOB else None
 
-    async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Manifest]:
+    async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str]) -> list[Manifest]:
         """What belongs to one FlinkJob, by name."""
-        found = self._places.get((kind.name, namespace or "", (labels or {})[JOB]), {})
+        found = self._places.get((kind.name, namespace, labels[JOB]), {})
         return [json.loads(entry.data) for entry in sorted(found.values(), key=lambda e: e.name)]
 
     async def log(self, namespace: str, pod: str, container: str, limit: int) -> str | None:
@@ -132,9 +136,9 @@ def _place(kind: Kind, manifest: Manifest) -> Place | None:
 
 
 async def list_again(
-    cluster: Cluster, watched: WatchedObjects, kind: Kind, namespace: str | None, selector: Mapping[str, str | None]
+    cluster: Cluster, watched: WatchedObjects, kind: Kind, namespace: str | None, selector: str
 ) -> tuple[list[Manifest], set[tuple[str, str]]]:
-    """A fresh list of a kind, and what the copy had wrong."""
+    """A fresh list of what a label selector selects, and what the copy had wrong."""
     since = watched.clock
     found = await cluster.list(kind, namespace, selector)
     return found, watched.correct(kind, namespace, since, found)

@@ -13,7 +13,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock_operator.api.status import parse_status, unreadable
+from penstock_operator.api.status import Ownership, parse_status, unreadable
 from penstock_operator.api.validation import check_own_identity, parse_deletion, parse_spec
 from penstock_operator.errors import (
     AlreadyExists,
@@ -33,9 +33,10 @@ from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.memory import Memory
 from penstock_operator.reconcile.observation import Observation
 from penstock_operator.reconcile.observe import observe
+from penstock_operator.reconcile.ownership import LINGER, Claim, claim
 from penstock_operator.reconcile.plan import applied_again
 from penstock_operator.reconcile.report import write_due
-from penstock_operator.reconcile.views import parse_time
+from penstock_operator.reconcile.views import labels_of, parse_time
 from penstock_operator.resources.names import FINALIZER, Owner
 from penstock_operator.resources.records import kube_event
 
@@ -123,6 +124,8 @@ class JobLoop:
         if manifest is None or manifest["metadata"]["uid"] != self._uid or not rest.looks_at_rest(manifest):
             return None
         ctx, memory = self._context(manifest), self.memory.aside()
+        if ctx.status.operator != self.memory.owner or not ports.shard.selects(labels_of(manifest)):
+            return None
         try:
             ctx = replace(ctx, seen=await observe(ctx, ports, memory, ports.watched))
             decision = decide(ctx)
@@ -148,6 +151,9 @@ class JobLoop:
         if manifest is None:
             return None, False
         ctx = self._context(manifest)
+        verdict = await self._own(manifest, ctx)
+        if verdict is not Claim.OURS:
+            return self._elsewhere(verdict)
         ctx = replace(ctx, seen=await self._observe(ctx))
         self.memory.last = None
         decision = self._decide(ctx)
@@ -156,12 +162,51 @@ class JobLoop:
         after, action = decision.status, decision.action
         self._watch(Transition(self.namespace, self.name, ctx.status, after, action, ctx.now, ctx.seen))
         if decision.action is not None:
-            self.memory.last = await Actor(ctx, self._ports, self.memory, self._complain).act(decision.action)
+            try:
+                self.memory.last = await Actor(ctx, self._ports, self.memory, self._complain).act(decision.action)
+            finally:
+                self.memory.acted_at = self._ports.now()
             if ctx.status.operation is None and self.memory.last.ok:
                 self.memory.repaired(applied_again(decision.action), ctx.seen, ctx.now)
             return decision.requeue, decision.requeue is None
         self.memory.rests = decision.requeue is not None and not ctx.seen.failure
         return decision.requeue, decision.requeue is None
+
+    async def _own(self, manifest: Manifest, ctx: Context) -> Claim:
+        """What is written about it is all that is done in this step."""
+        memory, shard, owner = self.memory, self._ports.shard, ctx.status.operator
+        if memory.owner_since is None or owner != memory.owner:
+            memory.owner, memory.owner_since = owner, ctx.now
+        verdict = claim(
+            shard,
+            labels_of(manifest),
+            owner,
+            waited=ctx.now - memory.owner_since,
+            quiet=ctx.now - memory.acted_at if memory.acted_at else LINGER,
+            lost=memory.owned,
+        )
+        memory.owned = (memory.owned or verdict is Claim.OURS) and verdict not in (Claim.RELEASE, Claim.LEAVE)
+        if verdict is Claim.LEAVE:
+            memory.owner_since = None
+        former = owner.name if owner is not None and verdict is Claim.TAKE_FROM else None
+        if verdict is Claim.RELEASE:
+            await self._write_owner(manifest, None)
+        elif verdict in (Claim.TAKE, Claim.TAKE_FROM, Claim.SETTLE):
+            await self._write_owner(manifest, Ownership(name=shard.operator, taken_from=former))
+        return verdict
+
+    async def _write_owner(self, manifest: Manifest, owner: Ownership | None) -> None:
+        status = {k: v for k, v in (manifest.get("status") or {}).items() if k != "operator"}
+        if owner is not None:
+            status["operator"] = owner.to_manifest()
+        log.info("%s/%s is looked after by %s", self.namespace, self.name, owner or "another operator")
+        await self._ports.cluster.replace({**manifest, "status": status}, subresource="status")
+
+    def _elsewhere(self, verdict: Claim) -> tuple[timedelta | None, bool]:
+        """How the pass ends over a job that is not ours, or not yet."""
+        if verdict in (Claim.LEAVE, Claim.RELEASE):
+            return None, False
+        return self._ports.settings.progress, verdict is not Claim.WAIT
 
     async def _observe(self, ctx: Context) -> Observation:
         try:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
+    from penstock_operator.api.status import Ownership
     from penstock_operator.reconcile.observation import ActionResult, Observation, Repaired
 
 
@@ -24,6 +25,14 @@ class Memory:
     """The last look found nothing to do."""
     wrote: str = ""
     """The resourceVersion of the FlinkJob after our last write of its status."""
+    owner: Ownership | None = None
+    """Which operator the status named last."""
+    owner_since: datetime | None = None
+    """Since when this process sees it so."""
+    owned: bool = False
+    """It was ours, in this process."""
+    acted_at: datetime | None = None
+    """When something was last changed."""
     token: str | None = None
     """The REST token, read once."""
     silent_since: datetime | None = None

@@ -26,6 +26,7 @@ from penstock_operator.errors import (
 from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, REVISION
 from penstock_operator.reconcile.observation import Engine
 from penstock_operator.reconcile.observe import read_secret
+from penstock_operator.reconcile.ownership import is_ours
 from penstock_operator.reconcile.plan import Event
 from penstock_operator.reconcile.retention import awaited_paths, protected_paths
 from penstock_operator.reconcile.views import annotations_of, labels_of, parse_time
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from penstock_operator.api.flinksnapshot import FlinkSnapshotStatus
+    from penstock_operator.api.status import Ownership
     from penstock_operator.engine.client import EngineClient
     from penstock_operator.kube.cluster import Manifest
     from penstock_operator.ports import Ports
@@ -76,6 +78,13 @@ class SnapshotTransition:
 class _Memory:
     failure: str = ""
     disposed: bool = False
+
+
+class _Elsewhere(Exception):
+    """The FlinkJob is another operator's, and so is this; or nobody's yet. Of a job that is gone the files may be disposed of by all."""
+
+    def __init__(self, owner: Ownership | None) -> None:
+        self.owner = owner
 
 
 class SnapshotLoop:
@@ -121,6 +130,8 @@ class SnapshotLoop:
         try:
             ctx = await self._context(manifest)
             decision = decide(ctx)
+        except _Elsewhere as elsewhere:
+            return (None if elsewhere.owner else self._ports.settings.progress), False
         except (KubeError, NotLeader):
             raise
         except Exception as error:
@@ -189,6 +200,8 @@ class SnapshotLoop:
         if manifest is None:
             return None
         status = parse_status(manifest.get("status"))
+        if not is_ours(self._ports.shard, labels_of(manifest), status.operator):
+            raise _Elsewhere(status.operator)
         try:
             spec = FlinkJobSpec.model_validate(manifest.get("spec") or {})
         except ValidationError:

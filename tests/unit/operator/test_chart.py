@@ -13,6 +13,7 @@ import yaml
 
 from penstock_operator.config import from_environment
 from penstock_operator.kube.access import REQUIRED
+from penstock_operator.kube.selector import parse_selector
 from tools.devcluster import binaries
 
 pytestmark = pytest.mark.timeout(1800)
@@ -24,6 +25,12 @@ GOLDEN = Path(__file__).parent / "golden/chart"
 CASES: dict[str, list[str]] = {
     "default": [],
     "namespaced": ["watchNamespaces={team-a,team-b}", "replicas=1", "crds.install=false", "rbac.aggregate=false"],
+    "sharded": [
+        "shards[0].name=a",
+        "shards[0].selector=penstock.dev/shard=a",
+        "shards[1].name=rest",
+        "shards[1].selector=penstock.dev/shard!=a",
+    ],
     "full": [
         "image.digest=sha256:" + "a" * 64,
         "metrics.serviceMonitor.enabled=true",
@@ -108,7 +115,26 @@ def test_the_operator_holds_one_lease_in_its_own_namespace(helm: Path, case: str
         if "leases" in rule["resources"]
     ]
     assert {namespace for namespace, _ in with_leases} == {"penstock-system"}
-    assert all(rule["verbs"] == ["create"] or len(rule["resourceNames"]) == 1 for _, rule in with_leases)
+    operators = {m["metadata"]["name"] for m in rendered(helm, *CASES[case]) if m["kind"] == "Deployment"}
+    assert all(rule["verbs"] == ["create"] or set(rule["resourceNames"]) == operators for _, rule in with_leases)
+
+
+def test_every_shard_has_its_own_deployment_lease_and_selector(helm: Path) -> None:
+    found = rendered(helm, *CASES["sharded"])
+    seen = {}
+    for manifest in (m for m in found if m["kind"] == "Deployment"):
+        spec = manifest["spec"]
+        (container,) = spec["template"]["spec"]["containers"]
+        env = {e["name"]: e.get("value") for e in container["env"]}
+        assert env["PENSTOCK_LEASE"] == manifest["metadata"]["name"]
+        assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+        seen[spec["selector"]["matchLabels"]["penstock.dev/operator-shard"]] = env["PENSTOCK_SELECTOR"]
+        assert parse_selector(str(env["PENSTOCK_SELECTOR"])).text == env["PENSTOCK_SELECTOR"]
+    assert seen == {"a": "penstock.dev/shard=a", "rest": "penstock.dev/shard!=a"}
+    budgets = [m["spec"]["selector"]["matchLabels"] for m in found if m["kind"] == "PodDisruptionBudget"]
+    assert [b["penstock.dev/operator-shard"] for b in budgets] == ["a", "rest"]
+    (plain,) = [m for m in rendered(helm) if m["kind"] == "Deployment"]
+    assert "penstock.dev/operator-shard" not in plain["spec"]["selector"]["matchLabels"], "it cannot be changed"
 
 
 def test_secrets_can_be_limited_to_the_namespaces_of_jobs(helm: Path) -> None:
@@ -158,6 +184,8 @@ def test_pods_are_restricted(helm: Path, case: str) -> None:
         ("replica=2", "replica"),
         ("image.digest=sha256:short", "digest"),
         ("operator.resync=soon", "resync"),
+        ("shards[0].name=a", "selector"),
+        ("shards[0].name=UPPER", "name"),
         ("operator.logLevel=LOUD", "logLevel"),
         ("watchNamespaces={UPPER}", "watchNamespaces"),
         ("securityContext.allowPrivilegeEscalation=true", "allowPrivilegeEscalation"),

@@ -110,15 +110,16 @@ def test_lists_are_read_page_by_page_and_carry_their_kind() -> None:
     assert [(f["kind"], f["metadata"]["name"]) for f in found] == [("Deployment", "d1"), ("Deployment", "d2")]
 
 
-def test_a_label_may_be_asked_for_whatever_its_value() -> None:
+def test_lists_are_asked_for_by_labels_or_by_a_selector() -> None:
     asked: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
         asked.append(request.url.params["labelSelector"])
         return httpx.Response(200, json={"items": [], "metadata": {}})
 
-    asyncio.run(cluster(answer).list(POD, None, {"a": "b", "c": None}))
-    assert asked == ["a=b,c"]
+    asyncio.run(cluster(answer).list(POD, None, {"a": "b", "c": "d"}))
+    asyncio.run(cluster(answer).list(POD, None, "a in (b),!c"))
+    assert asked == ["a=b,c=d", "a in (b),!c"]
 
 
 @pytest.mark.parametrize(("response", "known"), [(status(404), False), (httpx.Response(200, json={"jid": "j"}), True)])

@@ -116,7 +116,11 @@ def test_a_rescale_is_measured_where_the_engine_does_not_say(monkeypatch: pytest
             return Progress()
         raise EngineError("GET /jobs/…: 404", status=404)
 
+    async def earlier(client: FakeEngineClient, job_id: str) -> None:
+        return None
+
     monkeypatch.setattr(FakeEngineClient, "progress", silent)
+    monkeypatch.setattr(FakeEngineClient, "glance", earlier)
     metrics = watched(rescaled)
     assert counts(metrics.rescales) == {("Completed",): 1}
     assert ACTION_TIME <= metrics.rescales.sums["Completed",] <= ACTION_TIME + 5

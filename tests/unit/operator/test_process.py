@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,10 @@ from penstock_operator.controller import Controller
 from penstock_operator.errors import KubeError, NotLeader
 from penstock_operator.kube.cluster import FLINKJOB, POD
 from penstock_operator.kube.credentials import find_credentials, from_kubeconfig
+from penstock_operator.kube.selector import parse_selector
 from penstock_operator.metrics import Histogram, Metric, Metrics
 from penstock_operator.reconcile.loop import JobLoop
+from penstock_operator.reconcile.ownership import Shard
 from tests.unit.operator.world import World, flinkjob, flinksnapshot
 from tests.unit.operator.world.scenario import play, running
 from tests.unit.operator.world.scenarios import SCENARIOS
@@ -33,8 +36,11 @@ def test_the_environment_is_read() -> None:
             "PENSTOCK_RESYNC": "90s",
             "PENSTOCK_PORT": "9000",
             "PENSTOCK_LEADER_ELECTION": "false",
+            "PENSTOCK_SELECTOR": "team=a",
         }
     )
+    assert config.shard == Shard("", parse_selector("team=a")), "where nothing else can run nobody is written down"
+    assert from_environment({}).shard.operator == "default/penstock-operator"
     assert config.namespaces == ("a", "b")
     assert config.settings.resync == timedelta(seconds=90)
     assert (config.port, config.elect) == (9000, False)
@@ -50,6 +56,7 @@ def test_the_environment_is_read() -> None:
         ("PENSTOCK_PORT", "99999"),
         ("PENSTOCK_LEADER_ELECTION", "perhaps"),
         ("PENSTOCK_LOG_LEVEL", "LOUD"),
+        ("PENSTOCK_SELECTOR", "a in b"),
         ("PENSTOCK_REST_URL", "http://{nme}"),
     ],
 )
@@ -370,6 +377,26 @@ def test_a_watch_that_lists_again_makes_the_operator_list_everything(monkeypatch
         await asyncio.sleep(0.5)
         assert [p["metadata"]["name"] for p in await watched.list(POD, "default", labels)] == ["stays"]
         syncing.cancel()
+        await controller.close()
+
+    asyncio.run(scenario())
+
+
+def test_pods_of_another_operators_jobs_wake_nobody() -> None:
+    async def scenario() -> None:
+        world = World()
+        ports = replace(world.ports, shard=Shard("ops/a", parse_selector("team=a")))
+        controller = Controller(ports, Metrics(), ["default"])
+        meta = {"namespace": "default", "uid": "u", "resourceVersion": "1", "labels": {"penstock.dev/job": "weather"}}
+        pod: dict[str, Any] = {"kind": "Pod", "metadata": {"name": "p", **meta}}
+        controller.hear(POD, pod)
+        assert controller.size == 0
+        world.apply(flinkjob())
+        await controller.resync()
+        assert controller.size == 0, "it has no such label"
+        world.cluster.edit("FlinkJob", "default", "weather", lambda m: m["metadata"].update(labels={"team": "a"}))
+        await controller.resync()
+        assert controller.size == 1
         await controller.close()
 
     asyncio.run(scenario())

@@ -157,6 +157,7 @@ def test_the_newest_checkpoint_is_not_written_over_what_somebody_wrote_meanwhile
     async def story(world: World) -> None:
         await deployed(world)
         world.watching.break_off()
+        world.watching.listed_at = world.time + timedelta(days=1)
         refused = 0
         real = world.cluster.replace
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock_operator.api.pod_template import MAIN_CONTAINER
 from penstock_operator.errors import AlreadyExists, Conflict, Denied, Invalid
 from penstock_operator.kube.cluster import KINDS, Kind, Manifest
+from penstock_operator.kube.selector import parse_selector
 from tests.unit.operator.world.managed_fields import applied, clone
 
 if TYPE_CHECKING:
@@ -49,12 +50,12 @@ class FakeCluster:
         await asyncio.sleep(0)
         return clone(self.objects.get((kind.name, namespace, name)))
 
-    async def list(
-        self, kind: Kind, namespace: str | None, labels: Mapping[str, str | None] | None = None
-    ) -> list[Manifest]:
+    async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | str = "") -> list[Manifest]:
         self.reads += 1
         await asyncio.sleep(0)
-        return [clone(m) for m in self.select(kind.name, namespace, labels or {})]
+        found = self.select(kind.name, namespace, {} if isinstance(labels, str) else labels)
+        selector = parse_selector(labels if isinstance(labels, str) else "")
+        return [clone(m) for m in found if selector.matches(m["metadata"].get("labels") or {})]
 
     async def create(self, manifest: Manifest) -> Manifest:
         call = self._before("create", manifest)
@@ -180,15 +181,13 @@ class FakeCluster:
                 else:
                     self.drop(*other)
 
-    def select(self, kind: str, namespace: str | None, labels: Mapping[str, str | None]) -> list[Manifest]:
+    def select(self, kind: str, namespace: str | None, labels: Mapping[str, str]) -> list[Manifest]:
         return [
             m
             for (k, ns, _), m in sorted(self.objects.items())
             if k == kind
             and namespace in (None, ns)
-            and all(
-                a in (found := m["metadata"].get("labels") or {}) and b in (None, found[a]) for a, b in labels.items()
-            )
+            and all((m["metadata"].get("labels") or {}).get(a) == b for a, b in labels.items())
         ]
 
     def one(self, kind: str, name: str, namespace: str = "default") -> Manifest | None:

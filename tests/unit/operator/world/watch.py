@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from penstock_operator.kube.cluster import KINDS
+from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, KINDS
 from penstock_operator.kube.watched import WATCHED, list_again
 from penstock_operator.resources.names import JOB
 from tests.unit.operator.world.managed_fields import clone
@@ -13,7 +13,7 @@ from tests.unit.operator.world.managed_fields import clone
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from penstock_operator.kube.cluster import Manifest
+    from penstock_operator.kube.cluster import Kind, Manifest
     from tests.unit.operator.world.world import World
 
 
@@ -30,6 +30,7 @@ class Watch:
         """What happens meanwhile is never told."""
         self.heard = 0
         """Grows with every event that has come."""
+        self.listed_at = world.time
         self._waiting: list[tuple[datetime, Manifest, bool]] = []
         world.cluster.watcher = self.note
 
@@ -46,7 +47,7 @@ class Watch:
         """What is due."""
         while len(self._waiting) > self.behind and self.world.time - self._waiting[0][0] >= self.lag:
             _, manifest, gone = self._waiting.pop(0)
-            self.world.ports.watched.hear(KINDS[manifest["kind"]], manifest, gone=gone)
+            self.world.tell(KINDS[manifest["kind"]], manifest, gone=gone)
             self.heard += 1
 
     def break_off(self) -> None:
@@ -59,12 +60,20 @@ class Watch:
         self.broken = False
         for kind in WATCHED:
             for manifest in self.world.cluster.select(kind.name, None, {}):
-                self.world.ports.watched.hear(kind, manifest)
+                self.world.tell(kind, manifest)
         await self.correct()
         self.heard += 1
 
-    async def correct(self) -> None:
+    async def resync(self) -> None:
+        """As `Controller.resync` does every minute; where nothing can have been missed there is no need."""
+        missed = bool(self._waiting) or self.broken
+        if missed and self.world.time - self.listed_at >= timedelta(seconds=60):
+            self.listed_at = self.world.time
+            await self.correct((FLINKJOB, FLINKSNAPSHOT))
+            self.heard += 1
+
+    async def correct(self, kinds: tuple[Kind, ...] = WATCHED) -> None:
         """As `Controller.resync` and `Controller.correct` do."""
-        for kind in WATCHED:
-            labels = {} if kind.name.startswith("Flink") else {JOB: None}
-            await list_again(self.world.cluster, self.world.ports.watched, kind, None, labels)
+        for kind in kinds:
+            selector = "" if kind.name.startswith("Flink") else JOB
+            await list_again(self.world.cluster, self.world.ports.watched, kind, None, selector)

@@ -30,7 +30,7 @@ from tests.unit.operator.world.watch import Watch
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from penstock_operator.kube.cluster import Manifest
+    from penstock_operator.kube.cluster import Kind, Manifest
     from penstock_operator.reconcile.loop import Transition
     from penstock_operator.snapshot.loop import SnapshotTransition
 
@@ -114,6 +114,10 @@ class World:
 
     def now(self) -> datetime:
         return self.time
+
+    def tell(self, kind: Kind, manifest: Manifest, *, gone: bool = False) -> None:
+        """What a watch stream says."""
+        self.ports.watched.hear(kind, manifest, gone=gone)
 
     # --- the user ----------------------------------------------------------------------------------------------------
 
@@ -215,6 +219,7 @@ class World:
 
     async def _turn(self, also: Callable[[], Awaitable[None]] | None) -> None:
         self.watching.deliver()
+        await self.watching.resync()
         for kind in ("FlinkJob", "FlinkSnapshot"):
             for name in [m["metadata"]["name"] for m in self.cluster.select(kind, None, {})]:
                 when, version = self.due.get((kind, name), (self.time, 0))
