@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import shutil
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +20,7 @@ from penstock.checkpoint.storage import CheckpointStorage
 from penstock.common.errors import Fenced
 from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.errors import NotLeader, StorageError
-from penstock_operator.storage import PenstockStorages, driver_options
+from penstock_operator.storage import IDLE, OPEN, PenstockStorage, PenstockStorages, driver_options
 from tests.unit.operator.facts import make_spec
 
 if TYPE_CHECKING:
@@ -242,3 +244,43 @@ def test_what_a_name_has_left_is_found_and_nothing_of_others(tmp_path: Path, mon
         assert (nothing.incarnations, nothing.snapshots) == ((), ())
 
     asyncio.run(ask())
+
+
+def test_clients_of_many_tenants_are_bounded() -> None:
+    now = 0.0
+    storages = PenstockStorages(clock=lambda: now)
+    spec = make_spec()
+
+    def opened(tenant: int) -> object:
+        return storages(spec, {"AWS_ACCESS_KEY_ID": f"key-{tenant}"})
+
+    first, second = opened(0), opened(1)
+    assert opened(0) is first
+    for tenant in range(2, OPEN + 1):
+        opened(tenant)
+    assert storages.open == OPEN
+    assert opened(0) is first, "it was asked for later than the second"
+    assert opened(1) is not second
+    for tenant in range(1000):
+        opened(tenant)
+    assert storages.open == OPEN
+    now = IDLE + 1
+    opened(0)
+    assert storages.open == 1, "keys that have changed are not kept for ever"
+    storages.close()
+
+
+def test_a_client_that_is_given_up_answers_whoever_has_it_and_is_closed_then(stage: Stage) -> None:
+    storages = PenstockStorages(own_identity=LOCAL)
+    held = storages(make_spec(), {})
+    asyncio.run(held.savepoints(stage.savepoints))
+    for tenant in range(OPEN):
+        storages(make_spec(), {"AWS_ACCESS_KEY_ID": f"key-{tenant}"})
+    assert storages(make_spec(), {}) is not held
+    assert asyncio.run(held.savepoints(stage.savepoints)) == []
+    assert isinstance(held, PenstockStorage)
+    client = weakref.ref(held._stores)
+    del held
+    gc.collect()
+    assert client() is None
+    storages.close()
