@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from penstock_operator.kube.watched import WatchedObjects
+from penstock_operator.presets import NoPresets, Presets
 from penstock_operator.reconcile.ownership import Shard
 from penstock_operator.resources.children import OperatorIdentity
 from penstock_operator.settings import Settings
@@ -45,6 +46,7 @@ class Ports:
     """Which FlinkJobs are looked after."""
     settings: Settings = field(default_factory=Settings)
     identity: OperatorIdentity = field(default_factory=OperatorIdentity)
+    presets: Presets = field(default_factory=NoPresets)
     instance: str = "penstock-operator"
     now: Callable[[], datetime] = utc_now
     monotonic: Callable[[], float] = time.monotonic

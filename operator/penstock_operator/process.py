@@ -22,6 +22,7 @@ from penstock_operator.kube.http import HttpCluster
 from penstock_operator.kube.lease import Leadership
 from penstock_operator.metrics import Metrics
 from penstock_operator.ports import Ports
+from penstock_operator.presets import ClusterPresets
 from penstock_operator.resources.children import OperatorIdentity
 from penstock_operator.storage import PenstockStorages
 from penstock_operator.web import build_app, serve
@@ -91,6 +92,7 @@ class Process:
                 shard=self.config.shard,
                 settings=self.config.settings,
                 identity=OperatorIdentity(self.config.operator_namespace, self.config.app, self.config.monitors),
+                presets=ClusterPresets(cluster, self.config.operator_namespace),
                 instance=self.config.identity,
             )
             self.controller = Controller(ports, self.metrics, self.config.namespaces)

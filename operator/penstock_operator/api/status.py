@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from penstock_operator.api.types import Api, Time
+from penstock_operator.api.types import Api, Schemaless, Time
 
 Phase = Literal[
     "Pending",
@@ -319,6 +319,8 @@ class FlinkJobStatus(Api):
     """Which operator looks after the job."""
     running: Running | None = None
     """What runs, or ran last."""
+    defaults: Schemaless | None = None
+    """What was preset for the namespace (ConfigMaps flinkjob-defaults) when the job was last started; its revisions contain it."""
     stable_revision: str | None = None
     """The last revision that was seen working; rollback goes there."""
     rejected: Rejected | None = None
@@ -349,6 +351,11 @@ class FlinkJobStatus(Api):
     def condition(self, kind: str) -> Condition | None:
         """The condition of this type, if it was ever set."""
         return next((c for c in self.conditions if c.type == kind), None)
+
+    def revisions_held(self) -> frozenset[str]:
+        """Revisions that run or are being brought up."""
+        held = (self.running and self.running.revision, self.operation and self.operation.target_revision)
+        return frozenset(revision for revision in held if revision)
 
 
 MEMORY = ("running", "operation", "nextRestore", "nonces", "superseded", "stableRevision")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Ownership, parse_status, unreadable
-from penstock_operator.api.validation import check_own_identity, parse_deletion, parse_spec
+from penstock_operator.api.validation import check_own_identity, parse_deletion
 from penstock_operator.errors import (
     AlreadyExists,
     Conflict,
@@ -30,6 +30,7 @@ from penstock_operator.reconcile import rest
 from penstock_operator.reconcile.act import Actor
 from penstock_operator.reconcile.context import Context, Subject
 from penstock_operator.reconcile.decide import decide
+from penstock_operator.reconcile.defaults import spec_with_defaults
 from penstock_operator.reconcile.memory import Memory
 from penstock_operator.reconcile.observation import Observation
 from penstock_operator.reconcile.observe import observe
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from penstock_operator.api.status import FlinkJobStatus
     from penstock_operator.kube.cluster import Manifest
     from penstock_operator.ports import Ports
+    from penstock_operator.reconcile.defaults import Preset
     from penstock_operator.reconcile.plan import Action, Decision, Event
 
 log = logging.getLogger(__name__)
@@ -123,7 +125,8 @@ class JobLoop:
         manifest = await ports.watched.get(FLINKJOB, self.namespace, self.name)
         if manifest is None or manifest["metadata"]["uid"] != self._uid or not rest.looks_at_rest(manifest):
             return None
-        ctx, memory = self._context(manifest), self.memory.aside()
+        ctx = self._context(manifest, await ports.presets.of(self.namespace))
+        memory = self.memory.aside()
         if ctx.status.operator != self.memory.owner or not ports.shard.selects(labels_of(manifest)):
             return None
         try:
@@ -150,7 +153,7 @@ class JobLoop:
         manifest = await self._ports.cluster.get(FLINKJOB, self.namespace, self.name)
         if manifest is None:
             return None, False
-        ctx = self._context(manifest)
+        ctx = self._context(manifest, await self._ports.presets.of(self.namespace))
         verdict = await self._own(manifest, ctx)
         if verdict is not Claim.OURS:
             return self._elsewhere(verdict)
@@ -224,7 +227,7 @@ class JobLoop:
             self._complain(error)
             return decide(replace(ctx, seen=Observation(failure=unexpected(error))))
 
-    def _context(self, manifest: Manifest) -> Context:
+    def _context(self, manifest: Manifest, current: Preset) -> Context:
         meta = manifest["metadata"]
         if self._uid != meta["uid"]:
             self._uid, self.memory = meta["uid"], Memory()
@@ -241,8 +244,13 @@ class JobLoop:
         )
         spec: FlinkJobSpec | None = None
         problems: tuple[Problem, ...] = ()
+        status = parse_status(manifest.get("status"))
         try:
-            spec = parse_spec(manifest.get("spec") or {})
+            spec, used = spec_with_defaults(
+                manifest.get("spec") or {}, subject, status.defaults, current, status.revisions_held()
+            )
+            if used != (status.defaults or {}):
+                status = status.model_copy(update={"defaults": used})
             problems = check_own_identity(spec, self._ports.settings.own_identity)
             spec = None if problems else spec
         except SpecError as error:
@@ -251,7 +259,6 @@ class JobLoop:
             self._complain(error)
             remedy = "Take back what was edited last: the operator cannot read it"
             problems = (Problem("spec", unexpected(error), remedy),)
-        status = parse_status(manifest.get("status"))
         deletion = parse_deletion(manifest.get("spec"))
         lost = unreadable(manifest.get("status"))
         return Context(

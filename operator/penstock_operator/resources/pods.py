@@ -161,7 +161,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(mine, dict) and isinstance(value, dict):
             out[key] = merge(mine, value)
         elif isinstance(mine, list) and isinstance(value, list):
-            out[key] = _merge_lists(mine, value, _volume if key == "volumes" else merge)
+            out[key] = merge_lists(mine, value, _volume if key == "volumes" else merge)
         else:
             out[key] = _copy(value)
     return out
@@ -198,9 +198,10 @@ def _volume(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merge({key: value for key, value in base.items() if not given or key in {"name", *given}}, over)
 
 
-def _merge_lists(
+def merge_lists(
     base: list[Any], over: list[Any], laid_over: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
 ) -> list[Any]:
+    """Lists of named things by name, others one after the other; `laid_over` puts a thing over the one of its name."""
     if not all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in [*base, *over]):
         return [*base, *(_copy(item) for item in over if item not in base)]
     named = {item["name"]: item for item in base}

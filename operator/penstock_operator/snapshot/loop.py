@@ -24,6 +24,7 @@ from penstock_operator.errors import (
     unexpected,
 )
 from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, REVISION
+from penstock_operator.reconcile.defaults import laid_under
 from penstock_operator.reconcile.observation import Engine
 from penstock_operator.reconcile.observe import read_secret
 from penstock_operator.reconcile.ownership import is_ours
@@ -203,7 +204,8 @@ class SnapshotLoop:
         if not is_ours(self._ports.shard, labels_of(manifest), status.operator):
             raise _Elsewhere(status.operator)
         try:
-            spec = FlinkJobSpec.model_validate(manifest.get("spec") or {})
+            raw = laid_under(status.defaults or {}, manifest.get("spec") or {}, self.namespace, name)
+            spec = FlinkJobSpec.model_validate(raw)
         except ValidationError:
             spec = None
         meta, stored = manifest["metadata"], await self._revisions(name)

@@ -18,7 +18,7 @@ PURE = [
     for name in MODULES
     if name.startswith(("api/", "resources/", "reconcile/steps/"))
     or name in {f"reconcile/{m}" for m in (
-        "begin", "context", "decide", "ending", "observation", "plan", "questions", "recovery", "report", "restore", "retention",
+        "begin", "context", "decide", "defaults", "ending", "observation", "plan", "questions", "recovery", "report", "restore", "retention",
         "spec_diff", "stopping", "troubles", "upkeep", "views",
     )}
     or name in ("snapshot/access", "snapshot/decide", "cron", "settings", "errors")

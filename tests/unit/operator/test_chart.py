@@ -14,6 +14,7 @@ import yaml
 from penstock_operator.config import from_environment
 from penstock_operator.kube.access import REQUIRED
 from penstock_operator.kube.selector import parse_selector
+from penstock_operator.reconcile.defaults import CONFIG_MAP_NAME, KEY, preset
 from tools.devcluster import binaries
 
 pytestmark = pytest.mark.timeout(1800)
@@ -231,6 +232,22 @@ def test_egress_is_free_unless_it_is_bound(helm: Path) -> None:
     spec = one(rendered(helm, "networkPolicy.egress.enabled=true"), "NetworkPolicy")["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert [port["port"] for rule in spec["egress"] for port in rule["ports"]] == [53, 53, 8081]
+
+
+def test_defaults_of_jobs_are_ones_that_the_operator_takes(helm: Path) -> None:
+    assert "flinkjob-defaults" not in {m["metadata"]["name"] for m in rendered(helm)}
+    wish = [
+        "jobDefaults.worker.resources.limits.memory=2Gi",
+        "jobDefaults.configuration.execution\\.checkpointing\\.interval=1m",
+    ]
+    made = one(rendered(helm, *wish), "ConfigMap")
+    assert (made["metadata"]["name"], made["metadata"]["namespace"]) == (CONFIG_MAP_NAME, "penstock-system")
+    found = preset({"it": made["data"][KEY]})
+    assert found.spec == {
+        "worker": {"resources": {"limits": {"memory": "2Gi"}}},
+        "configuration": {"execution.checkpointing.interval": "1m"},
+    }
+    assert "image" in template(helm, "jobDefaults.image=x", check=False).stderr
 
 
 def test_job_pod_monitors_need_the_kind(helm: Path) -> None:
