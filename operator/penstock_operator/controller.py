@@ -20,6 +20,7 @@ from penstock_operator.errors import KubeError, NotLeader
 from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, SERVICE
 from penstock_operator.kube.watched import WATCHED, list_again
 from penstock_operator.reconcile.loop import JobLoop
+from penstock_operator.reconcile.orphans import sweep
 from penstock_operator.reconcile.views import labels_of
 from penstock_operator.resources.names import JOB
 from penstock_operator.snapshot.decide import is_settled
@@ -183,7 +184,7 @@ class Controller:
         return found
 
     async def keep_synced(self) -> None:
-        """Resync for ever; when a watch began anew, at once and everything: what is gone since no event has told."""
+        """Resync for ever, and remove what is left of FlinkJobs that went without us; when a watch began anew, at once and everything: what is gone since no event has told."""
         settings, corrected = self._ports.settings, time.monotonic()
         while True:
             begun, doubted = time.monotonic(), self._doubt.is_set()
@@ -193,6 +194,7 @@ class Controller:
                 if doubted or begun - corrected > settings.dependents_resync.total_seconds():
                     await self.correct()
                     corrected = begun
+                await sweep(self._ports.cluster, self._namespaces)
             except KubeError as error:
                 log.warning("resync: %s", error)
                 if doubted:

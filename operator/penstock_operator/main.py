@@ -16,9 +16,10 @@ from penstock_operator import __version__
 from penstock_operator.api.types import parse_duration
 from penstock_operator.config import ConfigError, from_environment
 from penstock_operator.errors import KubeError
-from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT
+from penstock_operator.kube.cluster import CONFIG_MAP, FLINKJOB, FLINKSNAPSHOT
 from penstock_operator.kube.credentials import find_credentials
 from penstock_operator.kube.http import HttpCluster
+from penstock_operator.reconcile.orphans import HOLDS
 from penstock_operator.resources.names import FINALIZER
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Runs FlinkJobs on Kubernetes.")
@@ -53,7 +54,7 @@ def release(
 ) -> None:
     """Take the operator's finalizer off all FlinkJobs and FlinkSnapshots, so that they can be deleted without it.
 
-    For uninstalling. Pods go with their FlinkJob, without a savepoint; checkpoints and savepoints stay where they are.
+    What was held until a savepoint is taken (ConfigMaps NAME-hold) is held no longer. For uninstalling. Pods go with their FlinkJob, without a savepoint; checkpoints and savepoints stay where they are.
     """
     try:
         found = asyncio.run(_release(namespace, kubeconfig, do=yes))
@@ -115,6 +116,11 @@ async def _release(namespace: str | None, kubeconfig: str | None, *, do: bool) -
                 if do:
                     patch = {"metadata": {"finalizers": kept, "resourceVersion": meta["resourceVersion"]}}
                     await cluster.merge(kind, meta["namespace"], meta["name"], patch)
+        for manifest in await cluster.list(CONFIG_MAP, namespace, HOLDS):
+            meta = manifest["metadata"]
+            lines.append(f"ConfigMap {meta['namespace']}/{meta['name']}")
+            if do:
+                await cluster.delete(CONFIG_MAP, meta["namespace"], meta["name"])
     finally:
         await cluster.close()
     return lines

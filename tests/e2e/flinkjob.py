@@ -120,9 +120,10 @@ class Job:
         found = self.stack.list("fsnap", f"penstock.dev/job={self.name},penstock.dev/trigger=nonce")
         return [s for s in found if s.get("status", {}).get("state") == "Completed"]
 
-    def delete(self, *, wait: float = PATIENCE) -> None:
+    def delete(self, *, wait: float = PATIENCE, cascade: str = "background") -> None:
         """And wait until it has gone."""
-        self.stack.cluster.kubectl("delete", "fj", self.name, "--wait=false", "--ignore-not-found")
+        how = f"--cascade={cascade}"
+        self.stack.cluster.kubectl("delete", "fj", self.name, how, "--wait=false", "--ignore-not-found")
         wait_until(lambda: self.stack.get("fj", self.name) is None, lambda: self.told("its deletion"), seconds=wait)
 
     def kill_pod(self, role: str) -> str:

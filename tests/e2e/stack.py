@@ -87,6 +87,12 @@ class Stack:
         which = (pod,) if pod else ("-l", OPERATOR)
         self.cluster.kubectl("delete", "pod", "-n", SYSTEM, *which, "--grace-period=0", "--force", "--wait=false")
 
+    def scale_operator(self, replicas: int) -> None:
+        """None, or as many; returns when those that are too many have gone."""
+        found = self.list("deployments", OPERATOR, SYSTEM)[0]["metadata"]["name"]
+        self.cluster.kubectl("scale", "deploy", found, "-n", SYSTEM, f"--replicas={replicas}")
+        wait_until(lambda: len(self.list("pods", OPERATOR, SYSTEM)) == replicas, "the operator is scaled", seconds=90)
+
     def operators(self) -> set[str]:
         """Names of its pods that are not on their way out."""
         pods = self.list("pods", OPERATOR, SYSTEM)

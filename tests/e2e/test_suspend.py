@@ -49,22 +49,8 @@ def test_delete_leaves_a_savepoint_that_another_job_goes_on_from_and_nothing_els
     stack: Stack, job: Job, deploy: Callable[..., Job]
 ) -> None:
     job.delete(wait=180)
-    mine = f"penstock.dev/job={job.name}"
-    for kind in (
-        "deployments",
-        "services",
-        "configmaps",
-        "secrets",
-        "serviceaccounts",
-        "roles",
-        "pdb",
-        "networkpolicies",
-    ):
-        wait_until(lambda kind=kind: not stack.list(kind, mine), f"{kind} are left", seconds=60)
-    wait_until(lambda: not stack.list("pods", mine), "pods are left", seconds=90)
-    told = [event for event in job.events() if event.startswith("SavepointCompleted: ")]
-    path = told[-1].removeprefix("SavepointCompleted: ").partition(";")[0]
-    assert path.startswith(f"{job.folder}/savepoints/")
+    leaves_nothing(stack, job)
+    path = savepoint_of_its_end(job)
     heir = deploy("heir", parallelism=1, spec={"job": {"initialSavepointPath": path, "args": job.args()}})
     heir.output = job.output
     goes_on_elsewhere_once(heir, path)
@@ -99,6 +85,50 @@ def test_delete_and_apply_again_without_a_word_starts_empty_and_names_what_was_l
     assert any(e.startswith("StateLeft: ") and left in e for e in job.events())
     wait_until(lambda: job.output.count, lambda: job.told("output"), seconds=120)
     job.output.verify()
+
+
+def leaves_nothing(stack: Stack, job: Job) -> None:
+    mine = f"penstock.dev/job={job.name}"
+    kinds = ("deployments", "services", "configmaps", "secrets", "serviceaccounts", "roles", "pdb", "networkpolicies")
+    for kind in (*kinds, "controllerrevisions"):
+        wait_until(lambda kind=kind: not stack.list(kind, mine), f"{kind} are left", seconds=60)
+    wait_until(lambda: not stack.list("pods", mine), "pods are left", seconds=90)
+
+
+def savepoint_of_its_end(job: Job) -> str:
+    told = [event for event in job.events() if event.startswith("SavepointCompleted: ")]
+    path = told[-1].removeprefix("SavepointCompleted: ").partition(";")[0]
+    assert path.startswith(f"{job.folder}/savepoints/")
+    return path
+
+
+def test_foreground_deletion_waits_for_the_savepoint_also_while_the_operator_is_away(
+    stack: Stack, deploy: Callable[..., Job]
+) -> None:
+    """Kubernetes' own garbage collector must leave the pods, and what they need, until the savepoint is taken."""
+    job = deploy("foreground", parallelism=1, spec={"deletion": {"savepoint": True, "timeout": "2m"}}).running()
+    job.goes_on()
+    pods = job.pod_names("master") | job.pod_names("worker")
+    stack.scale_operator(0)
+    try:
+        job.stack.cluster.kubectl("delete", "fj", job.name, "--cascade=foreground", "--wait=false")
+        collected = "foregroundDeletion"
+        wait_until(
+            lambda: collected not in job.object["metadata"]["finalizers"], lambda: job.told("the collector"), seconds=60
+        )
+        job.goes_on()
+        assert job.pod_names("master") | job.pod_names("worker") == pods
+    finally:
+        stack.scale_operator(1)
+    wait_until(lambda: stack.get("fj", job.name) is None, lambda: job.told("its deletion"), seconds=180)
+    leaves_nothing(stack, job)
+    heir = deploy(
+        "foreground-heir",
+        parallelism=1,
+        spec={"job": {"initialSavepointPath": savepoint_of_its_end(job), "args": job.args()}},
+    ).running()
+    heir.output = job.output
+    heir.goes_on()
 
 
 def goes_on_elsewhere_once(heir: Job, path: str) -> None:

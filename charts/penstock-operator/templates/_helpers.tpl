@@ -86,7 +86,7 @@ true
   verbs: [get, list, watch, create, patch]
 - apiGroups: [apps]
   resources: [controllerrevisions]
-  verbs: [get, list, watch, create, delete]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, create, patch, delete]
@@ -97,7 +97,10 @@ true
   resources: [services]
   verbs: [get, list, watch, create, patch]
 - apiGroups: [""]
-  resources: [configmaps, serviceaccounts]
+  resources: [configmaps]
+  verbs: [get, list, create, patch, delete]
+- apiGroups: [""]
+  resources: [serviceaccounts]
   verbs: [get, create, patch]
 {{- if not .Values.rbac.secretNamespaces }}
 {{ include "penstock.secretRules" . }}

@@ -9,18 +9,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.errors import AlreadyExists, NameTaken, NotLeader, OperatorError, StorageError, unexpected
-from penstock_operator.kube.cluster import DEPLOYMENT, FLINKJOB, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET
+from penstock_operator.errors import (
+    AlreadyExists,
+    Denied,
+    NameTaken,
+    NotLeader,
+    OperatorError,
+    StorageError,
+    unexpected,
+)
+from penstock_operator.kube.cluster import CONFIG_MAP, DEPLOYMENT, FLINKJOB, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET
 from penstock_operator.reconcile import plan, views
+from penstock_operator.reconcile.difference import difference
 from penstock_operator.reconcile.observation import ActionResult
 from penstock_operator.reconcile.observe import ask_storage, owner_of
 from penstock_operator.reconcile.steps.dispose import time_left
-from penstock_operator.reconcile.steps.shared import disposal_specs, storage_specs
+from penstock_operator.reconcile.steps.shared import deletion_policy, disposal_specs, storage_specs
 from penstock_operator.resources import children as parts
 from penstock_operator.resources.configuration import config_map
 from penstock_operator.resources.deployments import check_pod, master_deployment, worker_deployment
+from penstock_operator.resources.hold import hold
 from penstock_operator.resources.names import FINALIZER, JOB, ROLE
 from penstock_operator.resources.records import controller_revision, flink_snapshot
 
@@ -29,7 +40,7 @@ if TYPE_CHECKING:
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.engine.client import EngineClient
-    from penstock_operator.kube.cluster import Manifest
+    from penstock_operator.kube.cluster import Kind, Manifest
     from penstock_operator.ports import Ports
     from penstock_operator.reconcile.context import Context
     from penstock_operator.reconcile.memory import Memory
@@ -70,7 +81,11 @@ class Actor:
         await self._finalizers(lambda present: [*present, FINALIZER] if FINALIZER not in present else present)
 
     async def remove_finalizer(self, _: plan.RemoveFinalizer) -> None:
-        """Ours only."""
+        """Ours only; first what holds the job's objects goes."""
+        try:
+            await self._delete_hold()
+        except Denied as error:  # a deletion ends; the hold goes when the operator may delete it (`reconcile.orphans`)
+            log.warning("%s/%s stays: %s", self._owner.namespace, self._owner.hold, error)
         await self._finalizers(lambda present: [f for f in present if f != FINALIZER])
 
     async def _finalizers(self, change: Callable[[list[str]], list[str]]) -> None:
@@ -89,6 +104,7 @@ class Actor:
     async def record_revision(self, action: plan.RecordRevision) -> None:
         """Revisions never change: one that is there is the same one."""
         generation = self._ctx.subject.generation
+        await self._hold()
         await self._create(controller_revision(self._owner, action.name, action.spec, generation))
 
     async def prune_revisions(self, action: plan.PruneRevisions) -> None:
@@ -108,6 +124,7 @@ class Actor:
 
     async def run_check(self, action: plan.RunCheck) -> None:
         """The pod needs the workers' ServiceAccount and the Secret, which do not exist before the first start."""
+        await self._hold()
         for account in parts.service_accounts(self._owner, action.spec):
             await self._apply(account)
         await self._secret()
@@ -122,6 +139,7 @@ class Actor:
 
     async def apply_children(self, action: plan.ApplyChildren) -> None:
         """Everything but the pods; and what the spec no longer asks for is removed."""
+        await self._hold()
         owner, cluster = self._owner, self._ports.cluster
         await self._secret()
         wanted = parts.children(owner, action.incarnation, action.desired, self._ports.identity)
@@ -135,6 +153,10 @@ class Actor:
             live = await cluster.get(KINDS[kind], owner.namespace, name)
             if live is not None and views.is_made_for(owner, live):
                 await cluster.delete(KINDS[kind], owner.namespace, name)
+        if owner.hold_uid is None:
+            await self._delete_hold()
+        else:
+            await self._hold_beside()
         self._memory.dependents_at, self._memory.applied_for = None, self._ctx.subject.generation
 
     async def apply_pods(self, action: plan.ApplyPods) -> None:
@@ -170,6 +192,7 @@ class Actor:
     async def apply_parallelism(self, action: plan.ApplyParallelism) -> None:
         """For a master that restarts; then let spare workers go."""
         incarnation = action.incarnation
+        await self._hold()
         await self._apply(config_map(self._owner, incarnation.spec, incarnation.parallelism))
         await self._mark_busy(action.busy)
         await self._scale(self._owner.worker, action.replicas)
@@ -194,6 +217,44 @@ class Actor:
             if views.annotations_of(pod).get(DELETION_COST) != cost:
                 patch = {"metadata": {"annotations": {DELETION_COST: cost}}}
                 await self._ports.cluster.merge(POD, self._owner.namespace, name, patch)
+
+    async def _hold(self) -> None:
+        """Where a savepoint is to be taken on deletion: what is made from here on has the hold as an owner, too."""
+        if not deletion_policy(self._ctx).savepoint:
+            return
+        wanted = hold(self._owner)
+        live = await self._ports.cluster.get(CONFIG_MAP, self._owner.namespace, self._owner.hold)
+        if live is None:
+            await self._create(wanted)
+            live = await self._ports.cluster.get(CONFIG_MAP, self._owner.namespace, self._owner.hold)
+        if live is not None:
+            self._refuse_stranger(wanted, live)
+            self._owner = replace(self._owner, hold_uid=live["metadata"]["uid"])
+
+    async def _hold_beside(self) -> None:
+        """What is not applied again: only its owners change, and no pod."""
+        owner = self._owner
+        await self._own(SECRET, owner.secrets)
+        for name in (owner.master, owner.worker):
+            await self._own(DEPLOYMENT, name)
+        for name in self._ctx.seen.revisions:
+            await self._own(REVISION, name)
+
+    async def _own(self, kind: Kind, name: str) -> None:
+        live = await self._ports.cluster.get(kind, self._owner.namespace, name)
+        if live is None or not views.is_made_for(self._owner, live):
+            return
+        meta, ours = live["metadata"], self._owner.references()
+        if difference({"ownerReferences": ours}, meta) is None:
+            return
+        theirs = [r for r in meta.get("ownerReferences") or () if r["uid"] not in {o["uid"] for o in ours}]
+        patch = {"metadata": {"ownerReferences": [*ours, *theirs], "resourceVersion": meta["resourceVersion"]}}
+        await self._ports.cluster.merge(kind, self._owner.namespace, name, patch)
+
+    async def _delete_hold(self) -> None:
+        live = await self._ports.cluster.get(CONFIG_MAP, self._owner.namespace, self._owner.hold)
+        if live is not None and views.is_made_for(self._owner, live):
+            await self._ports.cluster.delete(CONFIG_MAP, self._owner.namespace, self._owner.hold)
 
     async def _secret(self) -> None:
         """Made once with random values; a value is never changed, one that is missing is added."""

@@ -43,9 +43,10 @@ from penstock_operator.reconcile.plan import AddFinalizer, Decision, RecordRevis
 from penstock_operator.reconcile.predecessor import source_of
 from penstock_operator.reconcile.report import report, unseen
 from penstock_operator.reconcile.steps import STEPS
-from penstock_operator.reconcile.steps.dispose import delete, deletion_policy
+from penstock_operator.reconcile.steps.dispose import delete
 from penstock_operator.reconcile.steps.shared import (
     REFUSALS,
+    deletion_policy,
     explain,
     failed_action,
     is_rejected,

@@ -12,14 +12,14 @@ import asyncio
 import base64
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock_operator.api.pod_template import MAIN_CONTAINER
 from penstock_operator.engine.client import Glance
 from penstock_operator.errors import EngineError, EngineUnreachable, KubeError, NotLeader, StorageError, in_words
-from penstock_operator.kube.cluster import DEPLOYMENT, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET, Manifest, kind_of
+from penstock_operator.kube.cluster import DEPLOYMENT, FLINKSNAPSHOT, POD, REVISION, SECRET, Manifest
 from penstock_operator.reconcile import views
-from penstock_operator.reconcile.difference import difference
+from penstock_operator.reconcile.dependents import flaws_around
 from penstock_operator.reconcile.observation import (
     CheckPod,
     Deployment,
@@ -39,13 +39,11 @@ from penstock_operator.reconcile.steps.shared import (
     running_workers,
     storage_specs,
 )
-from penstock_operator.resources.children import children, optional_children
 from penstock_operator.resources.deployments import master_deployment, worker_deployment
 from penstock_operator.resources.names import (
     INCARNATION,
     JOB,
     ROLE,
-    SECRET_KEYS,
     Owner,
     incarnation_prefix,
     savepoint_folder,
@@ -95,7 +93,9 @@ async def observe(ctx: Context, ports: Ports, memory: Memory, copy: WatchedObjec
     engine = await _engine(replace(ctx, seen=seen), ports, memory)
     seen = replace(seen, engine=engine)
     seen = replace(seen, storage=await _storage(replace(ctx, seen=seen), ports))
-    missing = memory.missing if copy is not None else await _dependents(replace(ctx, seen=seen), ports, memory)
+    beside = [*ours, *(r for r in revisions if views.is_made_for(owner, r))]
+    around = replace(ctx, seen=seen)
+    missing = memory.missing if copy is not None else await flaws_around(around, owner, beside, ports, memory)
     seen = replace(seen, missing=missing)
     generation = ctx.subject.generation
     seen = replace(
@@ -347,59 +347,3 @@ def _has_it(found: Storage, questions: Questions) -> bool:
     newest = found.newest is not None or not questions.newest_of
     sealed = found.sealed is not None or not questions.seal
     return newest and sealed and all(v.ok for v in found.verdicts.values())
-
-
-async def _dependents(ctx: Context, ports: Ports, memory: Memory) -> tuple[str, ...]:
-    """Names of Services, ConfigMap and so on that are missing, changed, or no longer wanted."""
-    running = ctx.status.running
-    incarnation = running_incarnation(ctx, running) if running is not None else None
-    if running is None or incarnation is None or ctx.status.operation is not None or running.finished_at is not None:
-        memory.dependents_at = None
-        return ()
-    now, key = ports.now(), (running.job_id, ctx.subject.generation)
-    fresh = memory.dependents_at is not None and now - memory.dependents_at < ports.settings.dependents_resync
-    if fresh and memory.dependents_for == key and not memory.missing:
-        return ()
-    owner = owner_of(ctx)
-    desired = ctx.spec or incarnation.spec
-    wanted = children(owner, incarnation, desired, ports.identity)
-    found = await asyncio.gather(*(_compare(ports, owner, w) for w in wanted))
-    extra = await asyncio.gather(
-        *(_superfluous(ports, owner, wanted, kind, name) for kind, name in optional_children(owner))
-    )
-    secret = await ports.cluster.get(SECRET, owner.namespace, owner.secrets)
-    absent = [f"Secret {owner.secrets} ({_lack(secret)})"] if _lack(secret) else []
-    memory.missing = tuple(n for n in [*found, *extra, *absent] if n)
-    memory.dependents_at = now if memory.dependents_for[0] else now - _share(ctx) * ports.settings.dependents_resync
-    memory.dependents_for = key
-    if not memory.missing:
-        memory.applied_for = ctx.subject.generation
-    return memory.missing
-
-
-def _share(ctx: Context) -> float:
-    """From 0 to 1, another one for every job: what is due from time to time is not to be due for all of them at once."""
-    return int(ctx.digest("share", length=8), 16) / 16**8
-
-
-def _lack(secret: Manifest | None) -> str:
-    """What is missing of the job's own Secret."""
-    if secret is None:
-        return "missing"
-    return ", ".join(f"data.{key}" for key in SECRET_KEYS if not (secret.get("data") or {}).get(key))
-
-
-async def _compare(ports: Ports, owner: Owner, wanted: Manifest) -> str:
-    live = await ports.cluster.get(kind_of(wanted), owner.namespace, wanted["metadata"]["name"])
-    meta: dict[str, Any] = {k: v for k, v in wanted["metadata"].items() if k in ("labels", "annotations")}
-    body = {k: v for k, v in wanted.items() if k not in ("metadata", "apiVersion", "kind")}
-    where = "missing" if live is None else difference(body, live) or difference(meta, live["metadata"], "metadata")
-    return f"{wanted['kind']} {wanted['metadata']['name']} ({where})" if where else ""
-
-
-async def _superfluous(ports: Ports, owner: Owner, wanted: list[Manifest], kind: str, name: str) -> str:
-    if any(w["kind"] == kind and w["metadata"]["name"] == name for w in wanted):
-        return ""
-    live = await ports.cluster.get(KINDS[kind], owner.namespace, name)
-    mine = live is not None and views.is_made_for(owner, live)
-    return f"{kind} {name} (no longer wanted)" if mine else ""

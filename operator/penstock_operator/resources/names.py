@@ -59,6 +59,8 @@ class Owner:
     namespace: str
     name: str
     uid: str
+    hold_uid: str | None = None
+    """Of the hold, where there is one: the second owner of everything (`resources.hold`)."""
 
     @property
     def master(self) -> str:
@@ -84,6 +86,11 @@ class Owner:
     def secrets(self) -> str:
         """Secret with the REST token and Spark's secret."""
         return f"{self.name}-secrets"
+
+    @property
+    def hold(self) -> str:
+        """ConfigMap that keeps everything until the savepoint of a deletion is taken."""
+        return f"{self.name}-hold"
 
     def check(self, operation: str) -> str:
         """Pod that proves a revision."""
@@ -112,15 +119,15 @@ class Owner:
             "name": name,
             "namespace": self.namespace,
             "labels": self.labels(role),
-            "ownerReferences": [self.reference()],
+            "ownerReferences": self.references(),
         }
         if annotations:
             meta["annotations"] = annotations
         return meta
 
-    def reference(self) -> dict[str, Any]:
-        """Makes Kubernetes remove the child with the FlinkJob."""
-        return {
+    def references(self) -> list[dict[str, Any]]:
+        """Make Kubernetes remove the child with the FlinkJob, or with the last of both where there is a hold."""
+        job = {
             "apiVersion": API_VERSION,
             "kind": "FlinkJob",
             "name": self.name,
@@ -128,3 +135,5 @@ class Owner:
             "controller": True,
             "blockOwnerDeletion": True,
         }
+        held = {"apiVersion": "v1", "kind": "ConfigMap", "name": self.hold, "uid": self.hold_uid}
+        return [job, held] if self.hold_uid else [job]

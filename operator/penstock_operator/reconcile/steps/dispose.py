@@ -14,9 +14,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from penstock_operator.api.flinkjob import Deletion
 from penstock_operator.reconcile.plan import DisposeJobStorage, RemoveFinalizer
-from penstock_operator.reconcile.steps.shared import disposal_specs, effective_spec, explain, failed_action
+from penstock_operator.reconcile.steps.shared import deletion_policy, disposal_specs, explain, failed_action
 from penstock_operator.reconcile.steps.stop import ask_for_savepoint, seal, stop, teardown
 
 if TYPE_CHECKING:
@@ -28,12 +27,6 @@ DISPOSE_TIMEOUT = timedelta(minutes=2)
 DELETING = "deleting checkpoints"
 NAMED = 3
 """So many folders are named in an event."""
-
-
-def deletion_policy(ctx: Context) -> Deletion:
-    """What is to become of job and storage."""
-    spec = effective_spec(ctx)
-    return ctx.deletion or (spec.deletion if spec is not None else Deletion())
 
 
 def time_left(ctx: Context) -> timedelta | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from penstock_operator.api.flinkjob import FlinkJobSpec, workers_for
+from penstock_operator.api.flinkjob import Deletion, FlinkJobSpec, workers_for
 from penstock_operator.api.status import Rejected
 from penstock_operator.reconcile.plan import Incarnation
 from penstock_operator.reconcile.spec_diff import fingerprint
@@ -41,6 +41,12 @@ def effective_spec(ctx: Context) -> FlinkJobSpec | None:
         return ctx.spec or revision_spec(ctx, running.revision if running else None)
     stored = (revision_spec(ctx, name) for name in reversed(list(ctx.seen.revisions)))
     return next((spec for spec in stored if spec is not None), None)
+
+
+def deletion_policy(ctx: Context) -> Deletion:
+    """What is to become of job and storage."""
+    spec = effective_spec(ctx)
+    return ctx.deletion or (spec.deletion if spec is not None else Deletion())
 
 
 def running_incarnation(ctx: Context, running: Running) -> Incarnation | None:

@@ -9,6 +9,7 @@ from penstock_operator.api.pod_template import MAIN_CONTAINER
 from penstock_operator.errors import AlreadyExists, Conflict, Denied, Invalid
 from penstock_operator.kube.cluster import KINDS, Kind, Manifest
 from penstock_operator.kube.selector import parse_selector
+from tests.unit.operator.world.garbage_collector import FOREGROUND, GarbageCollector
 from tests.unit.operator.world.managed_fields import applied, clone
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class FakeCluster:
         self.logs: dict[str, str] = {}
         self.denied: dict[str, str] = {}
         """Kind → why creating or applying one is forbidden."""
+        self.undeletable: set[str] = set()
+        """Kinds that the operator has no right to delete."""
         self.invalid: Callable[[str, Manifest], str | None] = lambda verb, manifest: None
         """(create, apply or dry-run, object) → why it is not valid."""
         self.admission: Callable[[Manifest], None] = lambda manifest: None
@@ -42,6 +45,7 @@ class FakeCluster:
         self.watcher: Callable[[Manifest, bool], None] = lambda manifest, gone: None
         """Is told of every change, and whether the object is gone."""
         self._uids = 0
+        self.garbage = GarbageCollector(self)
 
     # --- Cluster -----------------------------------------------------------------------------------------------------
 
@@ -117,6 +121,8 @@ class FakeCluster:
         call = f"delete {kind.name} {name}"
         self.fault.before(call)
         self.writes.append(call)
+        if kind.name in self.undeletable:
+            raise Denied(f"{call}: forbidden", status=403)
         if force:
             self.drop(kind.name, namespace, name)
         else:
@@ -153,33 +159,33 @@ class FakeCluster:
         change(changed)
         self._store(key, changed)
 
-    def remove(self, kind: str, namespace: str, name: str) -> None:
-        """Ask for deletion."""
+    def change(self, key: Key, how: Callable[[Manifest], Any]) -> None:
+        """Change metadata, and let the object go if that was the last thing that held it."""
+        self.edit(*key, how)
+        self._finish_deletion(key)
+
+    def remove(self, kind: str, namespace: str, name: str, *, foreground: bool = False) -> None:
+        """Ask for deletion; in the foreground the object stays until the garbage collector has removed what it owns."""
         key = (kind, namespace, name)
         live = self.objects.get(key)
         if live is None or "deletionTimestamp" in live["metadata"]:
             return
         changed = clone(live)
         changed["metadata"]["deletionTimestamp"] = self._now()
+        if foreground and kind not in _GRACEFUL:
+            changed["metadata"]["finalizers"] = [*(changed["metadata"].get("finalizers") or ()), FOREGROUND]
         self._store(key, changed, bump=False)
         if kind not in _GRACEFUL:
             self._finish_deletion(key)
 
     def drop(self, kind: str, namespace: str, name: str) -> None:
-        """Remove for good, with what it owns."""
+        """Remove for good; what it owns is the garbage collector's."""
         gone = self.objects.pop((kind, namespace, name), None)
-        if gone is None:
-            return
-        self._applied.pop((kind, namespace, name), None)
-        self.version += 1
-        self.watcher(gone, True)
-        uid = gone["metadata"]["uid"]
-        for other, manifest in list(self.objects.items()):
-            if any(o["uid"] == uid for o in manifest["metadata"].get("ownerReferences", ())):
-                if other[0] == "Pod":
-                    self.remove(*other)
-                else:
-                    self.drop(*other)
+        if gone is not None:
+            self._applied.pop((kind, namespace, name), None)
+            self.version += 1
+            self.watcher(gone, True)
+
 
     def select(self, kind: str, namespace: str | None, labels: Mapping[str, str]) -> list[Manifest]:
         return [

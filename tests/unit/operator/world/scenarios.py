@@ -357,6 +357,21 @@ SCENARIOS = [
         "delete-with-savepoint", lambda w: w.delete(), gone, manifest=spec(deletion={"savepoint": True}), savepoints=1
     ),
     Scenario(
+        "delete-in-the-foreground-with-savepoint",
+        lambda w: w.delete(foreground=True),
+        gone,
+        manifest=spec(deletion={"savepoint": True}),
+        savepoints=1,
+        check=lambda w: equal(len(w.savepoints), 1),
+    ),
+    Scenario(
+        "delete-in-the-foreground-with-storage",
+        lambda w: w.delete(foreground=True),
+        gone,
+        manifest=spec(deletion={"storage": "Delete"}),
+        check=lambda w: equal(_checkpoints(w), []),
+    ),
+    Scenario(
         "delete-with-storage",
         lambda w: w.delete(),
         gone,

@@ -146,8 +146,8 @@ class World:
         meta = {"name": name, "namespace": "default"}
         self.cluster.put({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": data})
 
-    def delete(self, name: str = NAME) -> None:
-        self.cluster.remove("FlinkJob", "default", name)
+    def delete(self, name: str = NAME, *, foreground: bool = False) -> None:
+        self.cluster.remove("FlinkJob", "default", name, foreground=foreground)
 
     def job(self, name: str = NAME) -> Manifest:
         found = self.cluster.one("FlinkJob", name)
@@ -258,6 +258,7 @@ class World:
     def tick(self, seconds: float) -> None:
         """Deployments make pods, pods start and end, jobs process records."""
         self.time += timedelta(seconds=seconds)
+        self.cluster.garbage.collect()
         for deployment in self.cluster.select("Deployment", None, {}):
             self._deployment(deployment)
         for pod in self.cluster.select("Pod", None, {}):
@@ -271,6 +272,8 @@ class World:
 
     def _deployment(self, deployment: Manifest) -> None:
         meta, spec = deployment["metadata"], deployment["spec"]
+        if "deletionTimestamp" in meta:
+            return
         selected = self.cluster.select("Pod", meta["namespace"], spec["selector"]["matchLabels"])
         pods = [p for p in selected if p["status"].get("phase") != "Failed"]
         template = json.dumps(spec["template"], sort_keys=True)
@@ -303,7 +306,7 @@ class World:
         number = self.cluster._uids + 1
         pod = deepcopy(template)
         pod["metadata"] |= {"name": f"{owner['name']}-{number}", "namespace": owner["namespace"]}
-        pod["metadata"]["ownerReferences"] = [{"uid": owner["uid"]}]
+        pod["metadata"]["ownerReferences"] = [{"uid": owner["uid"], "controller": True, "blockOwnerDeletion": True}]
         self.cluster.put(
             {"apiVersion": "v1", "kind": "Pod", "x-template": digest, **pod, "status": {"phase": "Pending"}}
         )

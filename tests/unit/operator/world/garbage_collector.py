@@ -1,0 +1,71 @@
+"""Kubernetes' garbage collector: what happens to objects whose owners go, in the background or in the foreground.
+
+The rules are those of `attemptToDeleteItem` in Kubernetes' `pkg/controller/garbagecollector`. An owner is *solid* while it exists,
+also while it is being deleted; *dangling* when it does not; *waiting* while it is being deleted in the foreground. An object with
+a solid owner stays, and loses the others from its references; one without is deleted, in the foreground if its owner waits
+and it has dependents itself. `blockOwnerDeletion` decides only how long an owner waits: it keeps no dependent alive.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock_operator.kube.cluster import Manifest
+    from tests.unit.operator.world.cluster import FakeCluster, Key
+
+FOREGROUND = "foregroundDeletion"
+
+
+class GarbageCollector:
+    """That of one cluster; it is let run by `collect`."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        self._done = 0
+        """The cluster's version when there was nothing left to do."""
+
+    def collect(self) -> None:
+        """Until there is nothing left to do."""
+        while self._done != self._cluster.version:
+            self._done = self._cluster.version
+            for key in list(self._cluster.objects):
+                self._attempt(key)
+
+    def _attempt(self, key: Key) -> None:
+        found = self._cluster.objects.get(key)
+        if found is None:
+            return
+        if "deletionTimestamp" in found["metadata"]:
+            if _waits(found) and not self._dependents(found, blocking=True):
+                finalizers = [f for f in found["metadata"]["finalizers"] if f != FOREGROUND]
+                self._cluster.change(key, lambda m: m["metadata"].update(finalizers=finalizers))
+            return
+        references = found["metadata"].get("ownerReferences") or []
+        owners = {r["uid"]: self._object(r["uid"]) for r in references}
+        solid = [r for r in references if (owner := owners[r["uid"]]) is not None and not _waits(owner)]
+        if not references or len(solid) == len(references):
+            return
+        if solid:
+            self._cluster.change(key, lambda m: m["metadata"].update(ownerReferences=solid))
+            return
+        waited_for = any(owner is not None for owner in owners.values())
+        self._cluster.remove(*key, foreground=waited_for and bool(self._dependents(found)))
+
+    def _object(self, uid: str) -> Manifest | None:
+        return next((m for m in self._cluster.objects.values() if m["metadata"]["uid"] == uid), None)
+
+    def _dependents(self, owner: Manifest, *, blocking: bool = False) -> list[Manifest]:
+        uid = owner["metadata"]["uid"]
+        return [
+            m
+            for m in self._cluster.objects.values()
+            for r in m["metadata"].get("ownerReferences") or ()
+            if r["uid"] == uid and (r.get("blockOwnerDeletion") or not blocking)
+        ]
+
+
+def _waits(owner: Manifest) -> bool:
+    """It is being deleted, and waits for its dependents to go first."""
+    meta = owner["metadata"]
+    return "deletionTimestamp" in meta and FOREGROUND in (meta.get("finalizers") or ())
