@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.e2e.stack import wait_until
+from tools.devcluster.cluster import KubectlFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,6 +87,35 @@ def test_operator_is_killed_in_the_middle(stack: Stack, job: Job) -> None:
     )
     stack.kill_operator()
     rescaled(job, 2, incarnation=incarnation)
+
+
+def test_a_master_that_starts_again_finds_the_parallelism_and_its_own_configuration(stack: Stack, job: Job) -> None:
+    """The one is read anew from where a live rescale wrote it; the other cannot be changed by anybody."""
+    before = job.status
+    (config,) = [m for m in configs(stack, job) if m.get("immutable")]
+    name = config["metadata"]["name"]
+    with pytest.raises(KubectlFailed, match="immutable"):
+        stack.cluster.kubectl(
+            "patch", "cm", name, "--type=merge", "-p", json.dumps({"data": {"penstock.yaml": "a: 1"}})
+        )
+    job.scale(3)
+    rescaled(job, 3, incarnation=before["jobId"])
+    killed = job.kill_pod("master")
+    wait_until(lambda: job.pod_names("master") - {killed}, lambda: job.told("another master"), seconds=120)
+    wait_until(lambda: job.condition("Running")["status"] == "True", lambda: job.told("RUNNING"), seconds=120)
+    job.goes_on()
+    job.wait_for(phase="Running", parallelism=3, workers=3)
+    assert job.status["jobId"] == before["jobId"]
+    assert [m for m in configs(stack, job) if m.get("immutable")] == [config]
+    job.patch_job(restartNonce=1, parallelism=2)
+    job.wait_for(phase="Running", parallelism=2, workers=2)
+    job.goes_on()
+    (after,) = [m for m in configs(stack, job) if m.get("immutable")]
+    assert after["metadata"]["name"] != name
+
+
+def configs(stack: Stack, job: Job) -> list[dict[str, Any]]:
+    return stack.list("configmaps", f"penstock.dev/job={job.name}")
 
 
 def test_workers_that_no_node_takes_show_and_can_be_taken_back(job: Job) -> None:

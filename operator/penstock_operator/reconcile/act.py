@@ -23,13 +23,20 @@ from penstock_operator.errors import (
 )
 from penstock_operator.kube.cluster import CONFIG_MAP, DEPLOYMENT, FLINKJOB, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET
 from penstock_operator.reconcile import plan, views
+from penstock_operator.reconcile.dependents import spare_configs
 from penstock_operator.reconcile.difference import difference
 from penstock_operator.reconcile.observation import ActionResult
 from penstock_operator.reconcile.observe import ask_storage, owner_of
 from penstock_operator.reconcile.steps.dispose import time_left
 from penstock_operator.reconcile.steps.shared import deletion_policy, disposal_specs, storage_specs
 from penstock_operator.resources import children as parts
-from penstock_operator.resources.configuration import config_map
+from penstock_operator.resources.configuration import (
+    CONFIG_FILE,
+    config_map,
+    former_config_map,
+    parallelism_map,
+    with_parallelism,
+)
 from penstock_operator.resources.deployments import check_pod, master_deployment, worker_deployment
 from penstock_operator.resources.hold import hold
 from penstock_operator.resources.names import FINALIZER, JOB, ROLE
@@ -116,9 +123,10 @@ class Actor:
         """Those that users shape: a refusal now, while the old job runs, is better than one after it was stopped."""
         owner, ports, new = self._owner, self._ports, action.incarnation
         lost = ports.settings.lost_node_toleration
-        children = parts.children(owner, new, action.desired, ports.identity)
+        children = parts.children(owner, action.desired, ports.identity)
+        config = [config_map(owner, new), parallelism_map(owner, new.parallelism)]
         pods = [worker_deployment(owner, new, action.workers, lost), master_deployment(owner, new, lost)]
-        await self._claim(*children, *pods, parts.secret(owner, "", ""))
+        await self._claim(*children, *config, *pods, parts.secret(owner, "", ""))
         for manifest in [*(m for m in children if m["kind"] in _SHAPED_BY_USERS), *pods]:
             await ports.cluster.apply(manifest, dry_run=True)
 
@@ -139,10 +147,17 @@ class Actor:
 
     async def apply_children(self, action: plan.ApplyChildren) -> None:
         """Everything but the pods; and what the spec no longer asks for is removed."""
+        configs = self._ctx.seen.configs(action.incarnation.job_id)
+        await self._surround(action, configs)
+        if self._ctx.seen.master is not None and self._ctx.seen.worker is not None and configs:
+            await self._drop_configs(configs)
+
+    async def _surround(self, action: plan.ApplyChildren | plan.ApplyPods, configs: frozenset[str]) -> None:
         await self._hold()
         owner, cluster = self._owner, self._ports.cluster
         await self._secret()
-        wanted = parts.children(owner, action.incarnation, action.desired, self._ports.identity)
+        await self._configure(action.incarnation, configs)
+        wanted = parts.children(owner, action.desired, self._ports.identity)
         await self._claim(*wanted)
         for manifest in wanted:
             await cluster.apply(manifest)
@@ -156,17 +171,41 @@ class Actor:
         if owner.hold_uid is None:
             await self._delete_hold()
         else:
-            await self._hold_beside()
+            await self._hold_beside(configs)
         self._memory.dependents_at, self._memory.applied_for = None, self._ctx.subject.generation
 
     async def apply_pods(self, action: plan.ApplyPods) -> None:
         """First what the pods need, then the workers, and the master last: it is what makes a job."""
-        await self.apply_children(plan.ApplyChildren(action.incarnation, action.desired))
+        new = action.incarnation
+        own = self._owner.config(new.job_id, new.revision)
+        await self._surround(action, self._ctx.seen.configs(new.job_id) | {own})
         lost = self._ports.settings.lost_node_toleration
         if "worker" in action.roles:
             await self._apply(worker_deployment(self._owner, action.incarnation, action.workers, lost))
         if "master" in action.roles:
             await self._apply(master_deployment(self._owner, action.incarnation, lost))
+        if {"master", "worker"} <= set(action.roles):
+            await self._drop_configs(frozenset({own}))
+
+    async def _configure(self, incarnation: plan.Incarnation, names: frozenset[str]) -> None:
+        """An incarnation's configuration is made once: what is there stays as it is, whatever this version would write."""
+        owner, cluster = self._owner, self._ports.cluster
+        for name in sorted(names):
+            former = name == owner.former_config
+            wanted = former_config_map(owner, incarnation) if former else config_map(owner, incarnation)
+            wanted["metadata"]["name"] = name
+            live = await cluster.get(CONFIG_MAP, owner.namespace, name)
+            if live is None:
+                await self._create(wanted)
+            else:
+                self._refuse_stranger(wanted, live)
+        if names - {owner.former_config}:
+            await self._apply(parallelism_map(owner, incarnation.parallelism))
+
+    async def _drop_configs(self, kept: frozenset[str]) -> None:
+        owner, cluster = self._owner, self._ports.cluster
+        for name in spare_configs(owner, kept, await cluster.list(CONFIG_MAP, owner.namespace, {JOB: owner.name})):
+            await cluster.delete(CONFIG_MAP, owner.namespace, name)
 
     async def delete_job(self, _: plan.DeleteJob) -> None:
         """Not one that has taken its name in the meantime."""
@@ -193,9 +232,20 @@ class Actor:
         """For a master that restarts; then let spare workers go."""
         incarnation = action.incarnation
         await self._hold()
-        await self._apply(config_map(self._owner, incarnation.spec, incarnation.parallelism))
+        configs = self._ctx.seen.configs(incarnation.job_id)
+        await self._configure(incarnation, configs)
+        if self._owner.former_config in configs:
+            await self._rewrite_former(incarnation.parallelism)
         await self._mark_busy(action.busy)
         await self._scale(self._owner.worker, action.replicas)
+
+    async def _rewrite_former(self, parallelism: int) -> None:
+        name = self._owner.former_config
+        live = await self._ports.cluster.get(CONFIG_MAP, self._owner.namespace, name) or {}
+        before = str((live.get("data") or {}).get(CONFIG_FILE, ""))
+        after = with_parallelism(before, parallelism)
+        if after != before:
+            await self._ports.cluster.merge(CONFIG_MAP, self._owner.namespace, name, {"data": {CONFIG_FILE: after}})
 
     async def _scale(self, name: str, replicas: int) -> None:
         live = await self._ports.cluster.get(DEPLOYMENT, self._owner.namespace, name)
@@ -231,10 +281,12 @@ class Actor:
             self._refuse_stranger(wanted, live)
             self._owner = replace(self._owner, hold_uid=live["metadata"]["uid"])
 
-    async def _hold_beside(self) -> None:
+    async def _hold_beside(self, configs: frozenset[str]) -> None:
         """What is not applied again: only its owners change, and no pod."""
         owner = self._owner
         await self._own(SECRET, owner.secrets)
+        for name in configs:
+            await self._own(CONFIG_MAP, name)
         for name in (owner.master, owner.worker):
             await self._own(DEPLOYMENT, name)
         for name in self._ctx.seen.revisions:

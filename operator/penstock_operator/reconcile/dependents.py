@@ -11,10 +11,11 @@ from penstock_operator.reconcile import views
 from penstock_operator.reconcile.difference import difference
 from penstock_operator.reconcile.steps.shared import deletion_policy, running_incarnation
 from penstock_operator.resources.children import children, optional_children
-from penstock_operator.resources.names import SECRET_KEYS, Owner
+from penstock_operator.resources.configuration import CONFIG_ROLE, parallelism_map
+from penstock_operator.resources.names import JOB, ROLE, SECRET_KEYS, Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from penstock_operator.kube.cluster import Manifest
     from penstock_operator.ports import Ports
@@ -39,8 +40,14 @@ async def flaws_around(
     fresh = memory.dependents_at is not None and now - memory.dependents_at < ports.settings.dependents_resync
     if fresh and memory.dependents_for == key and not memory.missing:
         return ()
-    owner, found = await _hold(ctx, owner, ports)
-    wanted = children(owner, incarnation, ctx.spec or incarnation.spec, ports.identity)
+    listed = await ports.cluster.list(CONFIG_MAP, owner.namespace, {JOB: owner.name})
+    maps = {m["metadata"]["name"]: m for m in listed if views.is_made_for(owner, m)}
+    owner, found = _hold(ctx, owner, maps.get(owner.hold))
+    configs = ctx.seen.configs(running.job_id)
+    found += _configs(ctx, owner, configs, maps)
+    wanted = children(owner, ctx.spec or incarnation.spec, ports.identity)
+    if configs - {owner.former_config}:
+        wanted.append(parallelism_map(owner, running.parallelism))
     found += await asyncio.gather(*(_compare(ports, owner, w) for w in wanted))
     found += await asyncio.gather(
         *(_superfluous(ports, owner, wanted, kind, name) for kind, name in optional_children(owner))
@@ -49,7 +56,8 @@ async def flaws_around(
     if _lack(secret):
         found.append(f"Secret {owner.secrets} ({_lack(secret)})")
     if owner.hold_uid is not None:
-        found += [_owners(owner, live) for live in [*beside, *([secret] if secret else ())]]
+        held = [*beside, *(maps[name] for name in configs if name in maps), *([secret] if secret else ())]
+        found += [_owners(owner, live) for live in held]
     memory.missing = tuple(n for n in found if n)
     memory.dependents_at = now if memory.dependents_for[0] else now - _share(ctx) * ports.settings.dependents_resync
     memory.dependents_for = key
@@ -63,15 +71,35 @@ def _share(ctx: Context) -> float:
     return int(ctx.digest("share", length=8), 16) / 16**8
 
 
-async def _hold(ctx: Context, owner: Owner, ports: Ports) -> tuple[Owner, list[str]]:
+def _hold(ctx: Context, owner: Owner, live: Manifest | None) -> tuple[Owner, list[str]]:
     """The owner as it is to be in references, and what is wrong with its hold."""
-    live = await ports.cluster.get(CONFIG_MAP, owner.namespace, owner.hold)
-    mine = live is not None and views.is_made_for(owner, live)
     if not deletion_policy(ctx).savepoint:
-        return owner, [f"ConfigMap {owner.hold} (no longer wanted)"] if mine else []
-    if live is None or not mine:
+        return owner, [f"ConfigMap {owner.hold} (no longer wanted)"] if live is not None else []
+    if live is None:
         return owner, [f"ConfigMap {owner.hold} (missing)"]
     return replace(owner, hold_uid=live["metadata"]["uid"]), []
+
+
+def _configs(ctx: Context, owner: Owner, configs: frozenset[str], maps: Mapping[str, Manifest]) -> list[str]:
+    """Configurations that pods need and that are not there, and those that nothing needs any more.
+
+    What is in one is not looked at: an incarnation keeps what it was started with.
+    """
+    found = [f"ConfigMap {name} (missing)" for name in sorted(configs - maps.keys())]
+    if ctx.seen.master is not None and ctx.seen.worker is not None and configs:
+        found += [f"ConfigMap {name} (no longer wanted)" for name in spare_configs(owner, configs, maps.values())]
+    return found
+
+
+def spare_configs(owner: Owner, kept: frozenset[str], maps: Iterable[Manifest]) -> list[str]:
+    """Names of the configurations of former incarnations."""
+    spare = []
+    for live in maps:
+        name, role = live["metadata"]["name"], views.labels_of(live).get(ROLE)
+        is_config = name == owner.former_config or (role == CONFIG_ROLE and name != owner.parallelism)
+        if is_config and name not in kept and views.is_made_for(owner, live):
+            spare.append(name)
+    return sorted(spare)
 
 
 def _owners(owner: Owner, live: Manifest) -> str:

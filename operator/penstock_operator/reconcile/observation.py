@@ -39,6 +39,8 @@ class Deployment:
     replicas: int
     ready: int = 0
     deleting: bool = False
+    config: str = ""
+    """Name of the ConfigMap with its pods' configuration."""
     drift: str = ""
     """Where it is not what the builders would make for the running incarnation."""
     trouble: Trouble | None = None
@@ -350,6 +352,11 @@ class Observation:
         if self.master is not None and not self.master.deleting:
             found["master"] = self.master.drift
         return {what: flaw for what, flaw in found.items() if flaw}
+
+    def configs(self, job_id: str) -> frozenset[str]:
+        """Names of the ConfigMaps that the Deployments of an incarnation take its configuration from."""
+        found = (d for d in (self.master, self.worker) if d is not None and not d.deleting and d.job_id == job_id)
+        return frozenset(d.config for d in found if d.config)
 
     @property
     def left(self) -> tuple[Pod, ...]:

@@ -138,7 +138,7 @@ class ScaleWorkers:
 
 @dataclass(frozen=True)
 class ApplyParallelism:
-    """Write the new parallelism to the ConfigMap, for a master that restarts, and set the number of workers."""
+    """Write the new parallelism down, for a master that restarts, and set the number of workers."""
 
     incarnation: Incarnation
     replicas: int

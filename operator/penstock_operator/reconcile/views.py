@@ -82,8 +82,15 @@ def deployment(manifest: Manifest) -> Deployment:
         replicas=int(spec.get("replicas", 1)),
         ready=int(status.get("readyReplicas", 0)),
         deleting="deletionTimestamp" in manifest.get("metadata", {}),
+        config=_config_of(spec.get("template", {}).get("spec", {})),
         trouble=deployment_trouble(manifest),
     )
+
+
+def _config_of(pod: Mapping[str, Any]) -> str:
+    volume: Mapping[str, Any] = next((v for v in pod.get("volumes") or () if v.get("name") == "config"), {})
+    sources = (volume.get("projected") or {}).get("sources") or ()
+    return next((str(s["configMap"].get("name", "")) for s in sources if s.get("configMap")), "")
 
 
 def pod(manifest: Manifest) -> Pod:

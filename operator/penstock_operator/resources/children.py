@@ -6,7 +6,6 @@ import base64
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.resources.configuration import config_map
 from penstock_operator.resources.names import (
     BLOCKS_PORT,
     DRIVER_PORT,
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.reconcile.plan import Incarnation
 
 
 @dataclass(frozen=True)
@@ -42,13 +40,10 @@ class OperatorIdentity:
     """None: no PodMonitors; there may be nobody who knows the kind."""
 
 
-def children(
-    owner: Owner, incarnation: Incarnation, desired: FlinkJobSpec, operator: OperatorIdentity
-) -> list[dict[str, Any]]:
-    """Everything but Secret and Deployments, in the order in which it is applied."""
+def children(owner: Owner, desired: FlinkJobSpec, operator: OperatorIdentity) -> list[dict[str, Any]]:
+    """Everything but Secret, configuration and Deployments, in the order in which it is applied."""
     objects = [
         *service_accounts(owner, desired),
-        config_map(owner, incarnation.spec, incarnation.parallelism),
         master_service(owner),
         rest_service(owner),
         disruption_budget(owner, "worker", {"maxUnavailable": 1}),

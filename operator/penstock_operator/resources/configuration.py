@@ -20,6 +20,13 @@ from penstock_operator.resources.names import (
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.reconcile.plan import Incarnation
+
+CONFIG_ROLE = "config"
+CONFIG_FILE = "penstock.yaml"
+PARALLELISM_KEY = "parallelism"
+PARALLELISM_VARIABLE = "PENSTOCK_PARALLELISM"
+"""Has it in the master's container: Kubernetes reads it anew whenever the container starts."""
 
 DEFAULTS: dict[str, Any] = {
     "execution.checkpointing.interval": "30s",
@@ -28,13 +35,12 @@ DEFAULTS: dict[str, Any] = {
 """What a job gets if its author says nothing: without checkpoints there is nothing to recover from."""
 
 
-def configuration(spec: FlinkJobSpec, parallelism: int) -> dict[str, Any]:
-    """Flat keys; what the operator sets wins (and `api.validation` has refused to let the user set it)."""
+def configuration(spec: FlinkJobSpec) -> dict[str, Any]:
+    """Flat keys, without the parallelism, which is on the master's command line; what the operator sets wins (and `api.validation` has refused to let the user set it)."""
     return {
         **DEFAULTS,
         **container_limits(spec),
         **spec.configuration,
-        "parallelism.default": parallelism,
         "pipeline.max-parallelism": spec.job.max_parallelism,
         "taskmanager.numberOfTaskSlots": spec.worker.slots,
         "execution.checkpointing.dir": spec.storage.checkpoints,
@@ -57,11 +63,45 @@ def render(keys: dict[str, Any]) -> str:
     return yaml.safe_dump(keys, sort_keys=True, default_flow_style=False, width=1000)
 
 
-def config_map(owner: Owner, spec: FlinkJobSpec, parallelism: int) -> dict[str, Any]:
-    """The ConfigMap. A live rescale changes it in place: a master that restarts must not fall back to the old one."""
+def config_map(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
+    """What an incarnation is configured with, from its start to its end, whatever operator looks after it.
+
+    A new version of the operator may write other keys from the same spec: they come with the next start.
+    """
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": owner.metadata(owner.config),
-        "data": {"penstock.yaml": render(configuration(spec, parallelism))},
+        "metadata": owner.metadata(owner.config(incarnation.job_id, incarnation.revision), CONFIG_ROLE),
+        "immutable": True,
+        "data": {CONFIG_FILE: render(configuration(incarnation.spec))},
     }
+
+
+def parallelism_map(owner: Owner, parallelism: int) -> dict[str, Any]:
+    """The one thing that changes under a running incarnation: a master that restarts must not fall back to the former number."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": owner.metadata(owner.parallelism, CONFIG_ROLE),
+        "data": {PARALLELISM_KEY: str(parallelism)},
+    }
+
+
+def former_config_map(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
+    """For the pods of an incarnation that was started with the one ConfigMap of its job, if somebody has deleted that."""
+    keys = {**configuration(incarnation.spec), "parallelism.default": incarnation.parallelism}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": owner.metadata(owner.former_config),
+        "data": {CONFIG_FILE: render(keys)},
+    }
+
+
+def with_parallelism(text: str, parallelism: int) -> str:
+    """A `penstock.yaml` of such an incarnation after a live rescale, with all else as it was.
+
+    >>> with_parallelism("a.b: 1\nparallelism.default: 2\n", 4)
+    'a.b: 1\nparallelism.default: 4\n'
+    """
+    return render({**(yaml.safe_load(text) or {}), "parallelism.default": parallelism})

@@ -6,7 +6,13 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.resources.configuration import configuration, render
+from penstock_operator.resources.configuration import (
+    CONFIG_FILE,
+    PARALLELISM_KEY,
+    PARALLELISM_VARIABLE,
+    configuration,
+    render,
+)
 from penstock_operator.resources.memory import master_resources, worker_resources
 from penstock_operator.resources.names import (
     APPLIED,
@@ -43,12 +49,12 @@ def restore_option(restore: Restore) -> list[str]:
 
 
 def master_args(incarnation: Incarnation) -> list[str]:
-    """Arguments of the master. Parallelism is not among them: a live rescale must survive a restart of the pod."""
+    """Arguments of the master. The parallelism is read when its container starts: a live rescale must survive a restart."""
     spec = incarnation.spec
     allowed = [part for uid in incarnation.allow_non_restored_state for part in ("--allow-non-restored-state", uid)]
     return [
         "master", "--entry", spec.job.entry, *restore_option(incarnation.restore), *allowed,
-        "--job-id", incarnation.job_id, "--", *spec.job.args,
+        "--job-id", incarnation.job_id, "--parallelism", f"$({PARALLELISM_VARIABLE})", "--", *spec.job.args,
     ]  # fmt: skip
 
 
@@ -60,8 +66,9 @@ def master_deployment(owner: Owner, incarnation: Incarnation, lost_node: timedel
         args=master_args(incarnation),
         resources=master_resources(spec),
         template=spec.master.pod_template,
-        config=_config_map_projection(owner),
+        config=_config_map_projection(owner, incarnation),
         service_account=spec.service_account.name or owner.master,
+        env=[_parallelism(owner)],
         ports=[
             {"name": "rest", "containerPort": REST_PORT},
             {"name": "spark-master", "containerPort": MASTER_PORT},
@@ -83,7 +90,7 @@ def worker_deployment(owner: Owner, incarnation: Incarnation, workers: int, lost
         args=["worker", "--master", address, "--slots", str(spec.worker.slots)],
         resources=worker_resources(spec),
         template=spec.worker.pod_template,
-        config=_config_map_projection(owner),
+        config=_config_map_projection(owner, incarnation),
         service_account=spec.service_account.name or owner.worker,
         ports=[
             {"name": "spark-blocks", "containerPort": BLOCKS_PORT},
@@ -99,8 +106,7 @@ def worker_deployment(owner: Owner, incarnation: Incarnation, workers: int, lost
 def check_pod(
     owner: Owner, spec: FlinkJobSpec, revision: str, operation: str, against: str | None, lost_node: timedelta
 ) -> dict[str, Any]:
-    """Runs `penstock check` in the new image. Its configuration comes with it, as an annotation: the job's ConfigMap
-    belongs to the revision that runs."""
+    """Runs `penstock check` in the new image. Its configuration comes with it, as an annotation: there is no incarnation yet."""
     target = ["--against", against] if against else []
     target += [part for uid in spec.job.allow_non_restored_state for part in ("--allow-non-restored-state", uid)]
     parts = PodParts(
@@ -111,11 +117,11 @@ def check_pod(
         ],
         resources=master_resources(spec),
         template=spec.master.pod_template,
-        config={"downwardAPI": {"items": [{"path": "penstock.yaml", "fieldRef": {"fieldPath": _annotation(CONFIG)}}]}},
+        config={"downwardAPI": {"items": [{"path": CONFIG_FILE, "fieldRef": {"fieldPath": _annotation(CONFIG)}}]}},
         service_account=spec.service_account.name or owner.worker,
         grace=5,
         annotations={
-            CONFIG: render(configuration(spec, spec.job.parallelism)),
+            CONFIG: render(configuration(spec)),
             OPERATION: operation,
             REVISION: revision,
         },
@@ -172,8 +178,14 @@ def _worker_probes() -> dict[str, Any]:
     }
 
 
-def _config_map_projection(owner: Owner) -> dict[str, Any]:
-    return {"configMap": {"name": owner.config, "items": [{"key": "penstock.yaml", "path": "penstock.yaml"}]}}
+def _config_map_projection(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
+    name = owner.config(incarnation.job_id, incarnation.revision)
+    return {"configMap": {"name": name, "items": [{"key": CONFIG_FILE, "path": CONFIG_FILE}]}}
+
+
+def _parallelism(owner: Owner) -> dict[str, Any]:
+    source = {"configMapKeyRef": {"name": owner.parallelism, "key": PARALLELISM_KEY}}
+    return {"name": PARALLELISM_VARIABLE, "valueFrom": source}
 
 
 def _annotation(name: str) -> str:

@@ -77,10 +77,19 @@ class Owner:
         """Service of the REST API."""
         return f"{self.name}-rest"
 
+    def config(self, job_id: str, revision: str) -> str:
+        """ConfigMap of one incarnation, which never changes."""
+        return f"{self.name}-config-{hashlib.sha256(f'{job_id}/{revision}'.encode()).hexdigest()[:10]}"
+
     @property
-    def config(self) -> str:
-        """ConfigMap."""
+    def former_config(self) -> str:
+        """The one ConfigMap of a job that was started before each incarnation had its own."""
         return f"{self.name}-config"
+
+    @property
+    def parallelism(self) -> str:
+        """ConfigMap with what a live rescale changes."""
+        return f"{self.name}-parallelism"
 
     @property
     def secrets(self) -> str:

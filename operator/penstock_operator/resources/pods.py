@@ -33,6 +33,7 @@ class PodParts:
     config: dict[str, Any]
     """Projection that puts `penstock.yaml` in place."""
     service_account: str
+    env: list[dict[str, Any]] = field(default_factory=list)
     ports: list[dict[str, Any]] = field(default_factory=list)
     probes: dict[str, Any] = field(default_factory=dict)
     grace: int = 30
@@ -65,7 +66,7 @@ def _base(owner: Owner, spec: FlinkJobSpec, parts: PodParts, lost_node: timedelt
         "image": spec.image,
         "imagePullPolicy": spec.image_pull_policy,
         "args": parts.args,
-        "env": _environment(),
+        "env": [*_environment(), *parts.env],
         "resources": parts.resources,
         "volumeMounts": [
             {"name": "config", "mountPath": CONF_DIR, "readOnly": True},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from penstock_operator.reconcile.difference import difference
 from penstock_operator.reconcile.plan import CreateSnapshot, Event, Incarnation
 from penstock_operator.reconcile.views import drift
 from penstock_operator.resources.children import Monitors, OperatorIdentity, children, secret
-from penstock_operator.resources.configuration import configuration
+from penstock_operator.resources.configuration import config_map, configuration, parallelism_map
 from penstock_operator.resources.deployments import check_pod, master_deployment, restore_option, worker_deployment
 from penstock_operator.resources.names import Owner
 from penstock_operator.resources.pods import merge
@@ -64,7 +65,9 @@ def incarnation(spec: FlinkJobSpec, restore: Restore | None = None) -> Incarnati
 def everything(spec: FlinkJobSpec) -> list[dict[str, Any]]:
     one = incarnation(spec)
     return [
-        *children(OWNER, one, spec, OperatorIdentity()),
+        *children(OWNER, spec, OperatorIdentity()),
+        config_map(OWNER, one),
+        parallelism_map(OWNER, one.parallelism),
         secret(OWNER, "rest-token-value", "spark-secret-value"),
         master_deployment(OWNER, one, LOST),
         worker_deployment(OWNER, one, 2, LOST),
@@ -140,19 +143,33 @@ def test_the_master_is_told_exactly_one_way_to_start(restore: Restore, option: l
 
 
 def test_what_the_operator_sets_wins_over_the_users_keys() -> None:
-    spec = make_spec().model_copy(
-        update={"configuration": {"parallelism.default": 99, "state.backend.type": "rocksdb"}}
-    )
-    keys = configuration(spec, 4)
-    assert keys["parallelism.default"] == 4
+    spec = make_spec().model_copy(update={"configuration": {"rest.port": 99, "state.backend.type": "rocksdb"}})
+    keys = configuration(spec)
+    assert keys["rest.port"] == 8081
     assert keys["state.backend.type"] == "rocksdb"
     assert keys["execution.checkpointing.interval"] == "30s"
 
 
-def test_a_rescale_changes_the_config_map_and_no_pod() -> None:
+def test_a_rescale_changes_neither_pod_nor_configuration_but_one_number() -> None:
     before, after = incarnation(make_spec()), incarnation(make_spec(job={"parallelism": 9}))
     assert master_deployment(OWNER, before, LOST) == master_deployment(OWNER, after, LOST)
-    assert configuration(before.spec, 2) != configuration(after.spec, 9)
+    assert config_map(OWNER, before) == config_map(OWNER, after)
+    assert parallelism_map(OWNER, before.parallelism) != parallelism_map(OWNER, after.parallelism)
+
+
+def test_a_configuration_is_its_incarnations_own_and_cannot_be_changed() -> None:
+    one = incarnation(make_spec())
+    assert config_map(OWNER, one)["immutable"] is True
+    others = [replace(one, job_id="d" * 32), replace(one, revision="weather-9876543210")]
+    names = {config_map(OWNER, other)["metadata"]["name"] for other in [one, *others]}
+    assert len(names) == 3
+    for other in [one, *others]:
+        pods = [
+            d["spec"]["template"]["spec"]
+            for d in (master_deployment(OWNER, other, LOST), worker_deployment(OWNER, other, 2, LOST))
+        ]
+        mounted = {p["volumes"][0]["projected"]["sources"][0]["configMap"]["name"] for p in pods}
+        assert mounted == {config_map(OWNER, other)["metadata"]["name"]}
 
 
 def test_templates_merge_by_name() -> None:

@@ -37,7 +37,7 @@ def stranger(kind: str, name: str, **labels: str) -> Manifest:
 NAMES = [
     ("Service", "weather-rest"),
     ("Service", "weather-master"),
-    ("ConfigMap", "weather-config"),
+    ("ConfigMap", "weather-parallelism"),
     ("Secret", "weather-secrets"),
     ("ServiceAccount", "weather-worker"),
     ("NetworkPolicy", "weather"),

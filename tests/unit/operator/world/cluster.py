@@ -225,6 +225,8 @@ class FakeCluster:
         live = self.objects.get(key)
         if live == manifest:
             return manifest
+        if live is not None and live.get("immutable") and live.get("data") != manifest.get("data"):
+            raise Invalid(f"{key}: field is immutable when `immutable` is set", status=422)
         if bump and live is not None and live.get("spec") != manifest.get("spec"):
             manifest["metadata"]["generation"] = live["metadata"].get("generation", 1) + 1
         self.version += 1

@@ -412,17 +412,30 @@ class World:
         args = pod["spec"]["containers"][0]["args"]
         restore = next((a for a in args if a in ("--fresh", "--restore-latest")), None)
         name = labels_of(pod)[JOB]
-        config = self.cluster.one("ConfigMap", f"{name}-config")
-        assert config is not None, "the pod is there before its ConfigMap"
-        keys = yaml.safe_load(config["data"]["penstock.yaml"])
         return FakeJob(
             world=self,
             name=name,
             job_id=args[args.index("--job-id") + 1],
             image=image,
             restore=restore or args[args.index("--restore") + 1],
-            wanted=keys["parallelism.default"],
+            wanted=self._parallelism(pod),
         )
+
+    def _parallelism(self, pod: Manifest) -> int:
+        """As the master finds it when its container starts: on its command line, or else in its `penstock.yaml`."""
+        volume = next(v for v in pod["spec"]["volumes"] if v["name"] == "config")
+        config = self.cluster.one("ConfigMap", volume["projected"]["sources"][0]["configMap"]["name"])
+        assert config is not None, "the pod is there before its ConfigMap"
+        container = pod["spec"]["containers"][0]
+        if "--parallelism" not in container["args"]:
+            return int(yaml.safe_load(config["data"]["penstock.yaml"])["parallelism.default"])
+        assert "parallelism.default" not in config["data"]["penstock.yaml"], "two truths"
+        source = next(e for e in container["env"] if e["name"] == "PENSTOCK_PARALLELISM")["valueFrom"][
+            "configMapKeyRef"
+        ]
+        variable = self.cluster.one("ConfigMap", source["name"])
+        assert variable is not None, "the pod is there before what its environment comes from"
+        return int(variable["data"][source["key"]])
 
     def crash_master(self, name: str = NAME) -> None:
         """The master's process ends; its container is started again."""
