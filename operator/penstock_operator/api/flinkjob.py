@@ -196,6 +196,23 @@ class Recovery(Api):
     """How often in a row, before it stays Failed; a job that has held out for ten minutes begins to count anew. Not set: without end."""
 
 
+class Health(Api):
+    """When a job that nobody is changing counts as getting nowhere; an event and `Stalled` say so, and an event when that is over."""
+
+    enabled: bool = True
+    """Look after it."""
+    restarts: int = Field(default=10, ge=1, le=100)
+    """So many restarts of the job by the engine, or of the master's container, within `window`: RestartLoop."""
+    window: Duration = timedelta(minutes=10)
+    """Time in which restarts are counted."""
+    checkpoint_intervals: int = Field(default=30, ge=1, le=100_000)
+    """No checkpoint has completed for so many intervals (execution.checkpointing.interval), in whatever state the job is: NoCheckpoint."""
+    silence: Duration = timedelta(minutes=5)
+    """The master has a pod, and its REST API has not answered for so long: MasterSilent."""
+    restart: bool = False
+    """Restart the pods from the newest checkpoint then, with pauses that double from `window` to 6 hours."""
+
+
 class Deletion(Api):
     """What happens when the FlinkJob is deleted. Deletion always ends, at the latest after the timeout."""
 
@@ -295,6 +312,8 @@ class FlinkJobSpec(Api):
     """What happens when a new revision does not become stable."""
     recovery: Recovery = Field(default_factory=Recovery)
     """What happens when the engine has given the job up."""
+    health: Health = Field(default_factory=Health)
+    """When a running job counts as getting nowhere."""
     deletion: Deletion = Field(default_factory=Deletion)
     """What happens when the FlinkJob is deleted."""
     service_account: ServiceAccount = Field(default_factory=ServiceAccount)

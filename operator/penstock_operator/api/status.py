@@ -288,6 +288,27 @@ class Ownership(Api):
     """The former one, which did not let go; as long as it may be at work, nothing is done."""
 
 
+class HealthStatus(Api):
+    """Whether the running incarnation gets anywhere."""
+
+    job_id: str
+    """The incarnation that this speaks of."""
+    restarts: int = 0
+    """Its restarts when they were last counted."""
+    restarts_at: tuple[Time, ...] = ()
+    """When the last of them were seen."""
+    broken: str | None = None
+    """The rule that is broken: RestartLoop, NoCheckpoint or MasterSilent."""
+    message: str = ""
+    """In words, with what to do."""
+    since: Time | None = None
+    """Since when it is broken, or well."""
+    pod_restarts: int = 0
+    """How often in a row the pods were restarted for it."""
+    restarted_at: Time | None = None
+    """When they were last."""
+
+
 class FlinkJobStatus(Api):
     """What the operator knows about the job."""
 
@@ -339,6 +360,8 @@ class FlinkJobStatus(Api):
     """The nonces that have been acted on."""
     last_periodic_at: Time | None = None
     """When the clock last asked for a snapshot."""
+    health: HealthStatus | None = None
+    """Whether what runs gets anywhere."""
     error: ErrorInfo | None = None
     """The last thing that went wrong."""
     history: tuple[HistoryEntry, ...] = ()

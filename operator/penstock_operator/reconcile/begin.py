@@ -10,6 +10,8 @@
                                                                 is to stay Failed (`recovery`)
                             it is CANCELLING or FAILING and
                             does not end                        Recover
+                            it gets nowhere, and health.restart
+                            is set                              Recover, after a pause that grows (`health`)
                             the master's Deployment is gone     Recover, same incarnation, from its newest checkpoint
                             another parallelism is asked for    Rescale
     finished by itself      another revision is asked for       Upgrade
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Restore
 from penstock_operator.reconcile.ending import end_overdue, is_down
+from penstock_operator.reconcile.health import restart_due, restarted
 from penstock_operator.reconcile.predecessor import source_of
 from penstock_operator.reconcile.recovery import failures_in_a_row, why_not_recovered
 from penstock_operator.reconcile.restore import (
@@ -162,6 +165,9 @@ def _recover(ctx: Context, running: Running) -> Context | None:
     if end_overdue(ctx):
         why = f"the job has been {seen.engine.state} for {ctx.settings.ending_timeout} and does not end"
         return _recover_from_newest(ctx, running, why)
+    if restart_due(ctx) and ctx.status.health is not None:
+        why = f"health.restart, for {ctx.status.health.broken}: {ctx.status.health.message}"
+        return _recover_from_newest(restarted(ctx), running, why)
     return None
 
 

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.adoption import recall
 from penstock_operator.reconcile.begin import next_operation, redeploy_wanted
+from penstock_operator.reconcile.health import watched
 from penstock_operator.reconcile.plan import AddFinalizer, Decision, RecordRevision, RemoveFinalizer
 from penstock_operator.reconcile.predecessor import source_of
 from penstock_operator.reconcile.report import report, unseen
@@ -128,6 +129,7 @@ def _idle(ctx: Context) -> Decision:
         if failure is not None:
             return ctx.failed(failure.code, explain(failure)).done(after=ctx.settings.backoff_first)
         return ctx.done(RecordRevision(desired, ctx.spec))
+    ctx = watched(ctx)
     started = next_operation(ctx)
     if started is not None:
         return started.done()

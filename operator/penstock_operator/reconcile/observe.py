@@ -20,6 +20,7 @@ from penstock_operator.errors import EngineError, EngineUnreachable, KubeError, 
 from penstock_operator.kube.cluster import DEPLOYMENT, FLINKSNAPSHOT, POD, REVISION, SECRET, Manifest
 from penstock_operator.reconcile import views
 from penstock_operator.reconcile.dependents import flaws_around
+from penstock_operator.reconcile.health import restart_due
 from penstock_operator.reconcile.observation import (
     CheckPod,
     Deployment,
@@ -265,7 +266,7 @@ async def ask_storage(
 
 
 async def _storage(ctx: Context, ports: Ports) -> Storage:
-    questions = storage_questions(ctx.status, ctx.seen.engine, ctx.seen.master)
+    questions = storage_questions(ctx.status, ctx.seen.engine, ctx.seen.master, restart=restart_due(ctx))
     if not (questions.newest or questions.left or questions.seal or questions.verify):
         return Storage()
     specs = storage_specs(ctx)

@@ -27,8 +27,10 @@ def engine_questions(status: FlinkJobStatus) -> Questions:
     return Questions(request=op.request_id or op.trigger_id, request_kind=kind, workers=_wants_workers(op))
 
 
-def storage_questions(status: FlinkJobStatus, engine: Engine, master: Deployment | None) -> Questions:
-    """What to ask storage, now that cluster and engine have been looked at."""
+def storage_questions(
+    status: FlinkJobStatus, engine: Engine, master: Deployment | None, *, restart: bool = False
+) -> Questions:
+    """What to ask storage, now that cluster and engine have been looked at; `restart`: the pods are to be restarted."""
     op, running = status.operation, status.running
     verify: tuple[str, ...] = ()
     if op is not None and op.step in ("Verify", "Seal") and op.restore is not None and op.restore.path:
@@ -37,7 +39,7 @@ def storage_questions(status: FlinkJobStatus, engine: Engine, master: Deployment
     first = op is not None and op.kind == "Deploy" and op.step in ("Verify", "Watch") and not op.looked_back
     left = first and op is not None and op.source not in (None, EMPTY)
     over = running is None or (running.finished_at is not None and op is None)
-    newest = not over and _wants_newest(op, engine, master)
+    newest = not over and (restart or _wants_newest(op, engine, master))
     newest_of = running.job_id if newest and running else None
     return Questions(newest=newest, newest_of=newest_of, left=left, seal=seal, verify=verify)
 

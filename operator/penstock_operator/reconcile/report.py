@@ -17,23 +17,23 @@ At most one of Reconciling and Stalled is True.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock_operator.api.status import Checkpoint, Condition, Restore
-from penstock_operator.api.types import format_duration, parse_duration
+from penstock_operator.api.types import format_duration
 from penstock_operator.reconcile.adoption import REASON as STATUS_LOST
 from penstock_operator.reconcile.adoption import is_lost
 from penstock_operator.reconcile.begin import redeploy_wanted
 from penstock_operator.reconcile.ending import end_overdue
+from penstock_operator.reconcile.health import restarts_of
+from penstock_operator.reconcile.pace import checkpoint_window
 from penstock_operator.reconcile.predecessor import Words
 from penstock_operator.reconcile.recovery import why_not_recovered
 from penstock_operator.reconcile.steps.shared import REFUSALS, effective_spec, is_rejected
 from penstock_operator.reconcile.terminations import cause, in_words, last_of_running
-from penstock_operator.resources.configuration import DEFAULTS
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from penstock_operator.api.status import FlinkJobStatus, Phase, Running
     from penstock_operator.reconcile.context import Context
@@ -142,7 +142,7 @@ def _volatile(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
         else (ctx.spec.job.parallelism if ctx.spec else status.parallelism),
         "label_selector": f"penstock.dev/job={ctx.subject.name},penstock.dev/role=worker",
         "workers": sum(p.ready and not p.terminating for p in ctx.seen.pods_of("worker")),
-        "restarts": max(status.restarts, _counted(ctx, running)) if running else 0,
+        "restarts": max(status.restarts, restarts_of(ctx, running)) if running else 0,
         "job_state": status.job_state if running else None,
         "job_state_since": status.job_state_since if running else None,
     }
@@ -169,15 +169,6 @@ def _volatile(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
     if updates["job_state"] != status.job_state:
         updates["job_state_since"] = ctx.now if updates["job_state"] else None
     return status.model_copy(update=updates)
-
-
-def _counted(ctx: Context, running: Running) -> int:
-    """Failovers by the engine's account and restarts of the master's container; a worker's container that is restarted makes
-    a failover, unless the job has not come so far. What a pod that is gone had counted stays."""
-    engine, pods = ctx.seen.engine, [p for p in ctx.seen.left if p.job_id == running.job_id]
-    failovers = engine.restarts if engine.reachable and engine.job_id == running.job_id else 0
-    masters = max((p.restarts for p in pods if p.role == "master"), default=0)
-    return max(failovers, sum(p.restarts for p in pods if p.role == "worker")) + masters
 
 
 def _phase(ctx: Context, status: FlinkJobStatus) -> str:
@@ -221,6 +212,8 @@ def _stalled(ctx: Context, status: FlinkJobStatus) -> _Finding | None:
     if seen.troubles and status.job_state != "RUNNING":
         trouble = seen.troubles[0]
         return _Finding("True", trouble.reason, str(trouble))
+    if status.health is not None and status.health.broken is not None:
+        return _Finding("True", status.health.broken, status.health.message)
     return None
 
 
@@ -314,7 +307,8 @@ def _checkpoints(ctx: Context, status: FlinkJobStatus) -> _Finding:
     if running is None or status.job_state != "RUNNING":
         return _Finding("Unknown", "NotRunning")
     since = newest.time if newest and newest.job_id == running.job_id and newest.time else running.started_at
-    window = checkpoint_window(ctx)
+    spec = effective_spec(ctx)
+    window = checkpoint_window(spec) if spec is not None else None
     if window is None:
         return _Finding("Unknown", "NoInterval", "execution.checkpointing.interval is not set")
     if ctx.now - since <= window:
@@ -324,29 +318,6 @@ def _checkpoints(ctx: Context, status: FlinkJobStatus) -> _Finding:
     remedy = "Look at the job's exceptions and at its access to storage.checkpoints"
     text = f"no checkpoint has completed for more than {format_duration(window)}; {points.failed} failed{why}. {remedy}"
     return _Finding("False", "Overdue", text)
-
-
-def checkpoint_window(ctx: Context) -> timedelta | None:
-    """How old the newest checkpoint may be: (tolerable failures + 2) times the longer of interval and timeout."""
-    spec = effective_spec(ctx)
-    if spec is None:
-        return None
-    configured = {**DEFAULTS, **spec.configuration}
-    interval = _configured(configured, "execution.checkpointing.interval")
-    if interval is None:
-        return None
-    timeout = _configured(configured, "execution.checkpointing.timeout") or timedelta(minutes=10)
-    tolerable = configured.get("execution.checkpointing.tolerable-failed-checkpoints", 0)
-    times = int(tolerable) + 2 if str(tolerable).isdigit() else 2
-    return max(interval, min(timeout, interval * 10)) * times
-
-
-def _configured(configuration: dict[str, Any], key: str) -> timedelta | None:
-    try:
-        value = parse_duration(str(configuration.get(key, "")).replace(" ", ""))
-    except ValueError:
-        return None
-    return value if isinstance(value, timedelta) and value > timedelta(0) else None
 
 
 def _message(status: FlinkJobStatus, findings: dict[str, _Finding]) -> str:
@@ -374,6 +345,8 @@ def weighty(status: FlinkJobStatus) -> dict[str, Any]:
     manifest = status.to_manifest()
     for key in ("lastCheckpoint", "restarts"):
         manifest.pop(key, None)
+    for key in ("restarts", "restartsAt"):
+        manifest.get("health", {}).pop(key, None)
     if status.operation is None and status.running is not None:
         manifest.pop("nextRestore", None)
     return manifest

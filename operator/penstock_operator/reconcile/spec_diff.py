@@ -70,6 +70,7 @@ EFFECTS: Mapping[str, Effect] = {
     "upgrade": Effect.NOTHING,
     "rollback": Effect.NOTHING,
     "recovery": Effect.NOTHING,
+    "health": Effect.NOTHING,
     "deletion": Effect.NOTHING,
     "serviceAccount.annotations": Effect.CHILDREN,
     "serviceAccount.name": Effect.RESTART,

@@ -186,7 +186,6 @@ class FakeCluster:
             self.version += 1
             self.watcher(gone, True)
 
-
     def select(self, kind: str, namespace: str | None, labels: Mapping[str, str]) -> list[Manifest]:
         return [
             m

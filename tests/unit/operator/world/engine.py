@@ -51,6 +51,7 @@ class FakeJob:
     epoch: int = 0
     ran: float = 0.0
     next_checkpoint: float = INTERVAL
+    next_restart: float = 0.0
     requests: dict[str, Request] = field(default_factory=dict)
     pending: dict[str, Pending] = field(default_factory=dict)
     failure: str = ""
@@ -93,8 +94,19 @@ class FakeJob:
             self.state = "RESTARTING"
         if self.state == "RESTARTING" and slots >= self.wanted:
             self._fail_over()
+        if self.image.restarts_every and self.state == "RUNNING":
+            self._restart_again(seconds)
+            return
         if self.state == "RUNNING":
             self._run(seconds)
+
+    def _restart_again(self, seconds: float) -> None:
+        """It is restarted as soon as it runs, again and again, and never comes to a checkpoint."""
+        self.ran += seconds
+        if self.ran >= self.next_restart:
+            self.next_restart = self.ran + self.image.restarts_every
+            self.failure = "ConnectionError: the database is away"
+            self.state = "RESTARTING"
 
     def _fail_over(self) -> None:
         own = self.world.storage.of_job(self.job_id)

@@ -24,6 +24,8 @@ class Image:
     """False: it runs, but no checkpoint completes."""
     savepoints: bool = True
     """False: savepoints fail."""
+    restarts_every: float = 0.0
+    """Seconds after which the engine restarts it, again and again; 0: never."""
     fails_after: float | None = None
     """Seconds of RUNNING after which the engine gives the job up."""
     ends_at: int | None = None
