@@ -26,6 +26,8 @@ class Settings:
     """How long an upgrade waits for a job that is not RUNNING before it takes the newest checkpoint instead."""
     ending_timeout: timedelta = timedelta(minutes=3)
     """How long a job may be CANCELLING or FAILING before its pods are stopped."""
+    suspended_timeout: timedelta = timedelta(minutes=2)
+    """How long a master that was fenced off may stay SUSPENDED; it ends by itself after one minute, and is started again."""
     teardown_timeout: timedelta = timedelta(minutes=3)
     """How long pods may take to go before those on lost nodes are no longer waited for (storage fences them)."""
     rescale_timeout: timedelta = timedelta(minutes=5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import contextlib
 import json
 import signal
@@ -9,7 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.stack import wait_until
+from penstock_operator.api.flinkjob import FlinkJobSpec
+from penstock_operator.reconcile.troubles import EXIT_FENCED
+from penstock_operator.storage import PenstockStorages
+from tests.e2e.stack import SECRET, wait_until
 from tools.devcluster.cluster import KubectlFailed
 
 if TYPE_CHECKING:
@@ -44,6 +49,23 @@ def test_worker_pod_is_killed(job: Job) -> None:
     job.goes_on()
     job.running()
     assert job.status["jobId"] == running, "a lost worker is the engine's business, not a new incarnation"
+
+
+def test_a_master_that_is_fenced_off_ends_and_goes_on_by_itself(stack: Stack, job: Job) -> None:
+    """As by a master on a node that was cut off and came back for a moment: somebody takes the next number in its folder."""
+    before = job.status
+    spec = FlinkJobSpec.model_validate(job.object["spec"])
+    secret = stack.get("secret", SECRET) or {}
+    keys = {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
+    asyncio.run(PenstockStorages()(spec, keys).fence(spec.storage.checkpoints, before["jobId"]))
+    wait_until(lambda: any(e.startswith("Fenced: ") for e in job.events()), lambda: job.told("Fenced"), seconds=90)
+    job.running()
+    job.goes_on()
+    assert job.status["jobId"] == before["jobId"]
+    (master,) = job.pods("master")
+    (container,) = master["status"]["containerStatuses"]
+    assert container["restartCount"] == 1
+    assert container["lastState"]["terminated"]["exitCode"] == EXIT_FENCED
 
 
 def test_master_pod_is_killed(job: Job) -> None:

@@ -223,6 +223,11 @@ class Actor:
         for name in action.names:
             await self._ports.cluster.delete(POD, self._owner.namespace, name, force=True)
 
+    async def restart_master(self, action: plan.RestartMaster) -> None:
+        """A pod of that name never comes again, so deleting twice deletes once."""
+        for name in action.names:
+            await self._ports.cluster.delete(POD, self._owner.namespace, name)
+
     async def scale_workers(self, action: plan.ScaleWorkers) -> None:
         """Only the number changes, never the template: a new version of the operator must not restart pods."""
         await self._mark_busy(action.busy)
@@ -443,6 +448,7 @@ _HANDLERS: Mapping[type[Any], Callable[[Any, Any], Awaitable[str | None]]] = {
     plan.ApplyPods: Actor.apply_pods,
     plan.ScaleDown: Actor.scale_down,
     plan.ForceDelete: Actor.force_delete,
+    plan.RestartMaster: Actor.restart_master,
     plan.ScaleWorkers: Actor.scale_workers,
     plan.ApplyParallelism: Actor.apply_parallelism,
     plan.StopWithSavepoint: Actor.stop_with_savepoint,

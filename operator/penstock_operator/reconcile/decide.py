@@ -42,7 +42,7 @@ from penstock_operator.reconcile.begin import next_operation, redeploy_wanted
 from penstock_operator.reconcile.health import watched
 from penstock_operator.reconcile.plan import AddFinalizer, Decision, RecordRevision, RemoveFinalizer
 from penstock_operator.reconcile.predecessor import source_of
-from penstock_operator.reconcile.report import report, unseen
+from penstock_operator.reconcile.report import FENCED, report, unseen
 from penstock_operator.reconcile.steps import STEPS
 from penstock_operator.reconcile.steps.dispose import delete
 from penstock_operator.reconcile.steps.shared import (
@@ -140,6 +140,9 @@ def _idle(ctx: Context) -> Decision:
 def _tell_trouble(ctx: Context) -> Context:
     """What keeps a job from running again that is nobody's operation; once for each time that it stops running."""
     status, engine, troubles = ctx.status, ctx.seen.engine, ctx.seen.troubles
+    if engine.suspended and status.job_state == engine.state:
+        why = f"{FENCED}: {engine.exception}" if engine.exception else FENCED
+        ctx = ctx.tell("Fenced", why, warning=True, key=f"{status.job_id}/{status.job_state_since}/Fenced")
     if status.phase != "Recovering" or engine.running or not troubles:
         return ctx
     trouble = troubles[0]

@@ -77,6 +77,7 @@ class Pod:
     """It has failed (an eviction, say) or succeeded, and stays as a record of that: nobody deletes it, nothing of it runs."""
     node_lost: bool = False
     restarts: int = 0
+    created: datetime | None = None
     ip: str = ""
     trouble: Trouble | None = None
     terminations: tuple[Terminated, ...] = ()
@@ -163,6 +164,11 @@ class Engine:
     def running(self) -> bool:
         """The job processes records."""
         return self.reachable and self.state == "RUNNING"
+
+    @property
+    def suspended(self) -> bool:
+        """This master has been fenced off: it does nothing any more, and another one goes on from the newest checkpoint."""
+        return self.reachable and self.state == "SUSPENDED"
 
     @property
     def ending(self) -> bool:

@@ -129,6 +129,13 @@ class ForceDelete:
 
 
 @dataclass(frozen=True)
+class RestartMaster:
+    """Delete these pods of the master, with the time they have to end; their Deployment makes another, of the same incarnation."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ScaleWorkers:
     """Set the number of worker pods; idle ones go first."""
 
@@ -227,6 +234,7 @@ Action = (
     | DeleteJob
     | ScaleDown
     | ForceDelete
+    | RestartMaster
     | ScaleWorkers
     | ApplyParallelism
     | StopWithSavepoint

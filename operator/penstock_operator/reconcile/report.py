@@ -24,7 +24,7 @@ from penstock_operator.api.types import format_duration
 from penstock_operator.reconcile.adoption import REASON as STATUS_LOST
 from penstock_operator.reconcile.adoption import is_lost
 from penstock_operator.reconcile.begin import redeploy_wanted
-from penstock_operator.reconcile.ending import end_overdue
+from penstock_operator.reconcile.ending import end_overdue, suspended_overdue
 from penstock_operator.reconcile.health import restarts_of
 from penstock_operator.reconcile.pace import checkpoint_window
 from penstock_operator.reconcile.predecessor import Words
@@ -63,6 +63,10 @@ class _Finding:
     message: str = ""
 
 
+FENCED = (
+    "another JobManager has taken the job over from its master, which ends and is started again. Only one may run under a job id: "
+    "if this comes again and again, look for the other one"
+)
 _DUE = _Finding("False", "SpecChanged", "the spec has changed")
 
 
@@ -209,6 +213,8 @@ def _stalled(ctx: Context, status: FlinkJobStatus) -> _Finding | None:
     if end_overdue(ctx) and why_not_recovered(ctx, running) is not None:
         text = f"the job is {status.job_state} and does not end. Change job.restartNonce: its pods are then stopped"
         return _Finding("True", "EndTimeout", f"{text}, and it goes on from its newest checkpoint")
+    if suspended_overdue(ctx):
+        return _Finding("True", "Fenced", FENCED)
     if seen.troubles and status.job_state != "RUNNING":
         trouble = seen.troubles[0]
         return _Finding("True", trouble.reason, str(trouble))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.api.types import format_duration
 from penstock_operator.cron import due, upcoming
+from penstock_operator.reconcile.ending import restart_master, suspended_overdue
 from penstock_operator.reconcile.plan import (
     ApplyChildren,
     ApplyPods,
@@ -52,6 +53,7 @@ def upkeep(ctx: Context) -> Decision | None:
 def _most_urgent(ctx: Context) -> Decision | None:
     return (
         _prove(ctx)
+        or _suspended(ctx)
         or _repair(ctx)
         or _nonces(ctx)
         or _clock(ctx)
@@ -110,6 +112,12 @@ def _prove(ctx: Context) -> Decision | None:
         proved = running.model_copy(update={"stable": True, "had_checkpoint": True})
         return ctx.with_status(running=proved, stable_revision=running.revision).done()
     return None
+
+
+def _suspended(ctx: Context) -> Decision | None:
+    if not suspended_overdue(ctx) or failed_action(ctx, "RestartMaster") is not None:
+        return None
+    return restart_master(ctx)
 
 
 def _repair(ctx: Context) -> Decision | None:

@@ -110,6 +110,7 @@ def pod(manifest: Manifest) -> Pod:
         terminating="deletionTimestamp" in meta,
         node_lost=lost is not None,
         restarts=restarts,
+        created=parse_time(meta.get("creationTimestamp")),
         ip=status.get("podIP", ""),
         trouble=lost or pod_trouble(manifest),
         terminations=terminations(manifest),

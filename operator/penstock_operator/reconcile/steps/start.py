@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Rejected, Running, Superseded
+from penstock_operator.reconcile.ending import restart_master, suspended_overdue
 from penstock_operator.reconcile.plan import ApplyPods, Incarnation, RecordRevision, ScaleDown, TriggerCheckpoint
 from penstock_operator.reconcile.spec_diff import args_hash, fingerprint
 from penstock_operator.reconcile.steps.look_back import look_again, told_of_silence
@@ -210,6 +211,8 @@ def watch(ctx: Context) -> Decision:
     if crash is not None:
         why = str(crash.trouble) if crash.trouble else f"its container was restarted {crash.restarts} times"
         return _unstable(ctx, f"the master does not stay up: {why}")
+    if suspended_overdue(ctx) and failed_action(ctx, "RestartMaster") is None:
+        return restart_master(ctx)
     if ctx.past_deadline:
         state = engine.state if ours else "without an answer from its master"
         checkpoint = _checkpoints(ctx, completed=completed)

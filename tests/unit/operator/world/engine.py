@@ -52,6 +52,8 @@ class FakeJob:
     ran: float = 0.0
     next_checkpoint: float = INTERVAL
     next_restart: float = 0.0
+    suspended: float = 0.0
+    """Seconds."""
     requests: dict[str, Request] = field(default_factory=dict)
     pending: dict[str, Pending] = field(default_factory=dict)
     failure: str = ""
@@ -60,6 +62,9 @@ class FakeJob:
     def take_over(self) -> bool:
         """Start as the engine does: the newest own checkpoint, else what the arguments name. False: it refuses."""
         storage = self.world.storage
+        if storage.lost:
+            self.state, self.failure = "FAILED", f"StorageError: {storage.lost}"
+            return True
         self.epoch = storage.leaders[self.job_id] = storage.leaders.get(self.job_id, 0) + 1
         if self.job_id in storage.ended:
             self.state = storage.ended[self.job_id]
@@ -85,14 +90,19 @@ class FakeJob:
 
     def advance(self, seconds: float, slots: int) -> None:
         """Let time pass."""
-        if self.world.storage.leaders.get(self.job_id) != self.epoch:
+        lost = bool(self.world.storage.lost)
+        if self.state == "SUSPENDED":
+            self.suspended += seconds
+            return
+        if self.epoch and not lost and self.world.storage.leaders.get(self.job_id) != self.epoch:
             self.state = "SUSPENDED"  # fenced: another master has taken over
+            self.failure = "Fenced: another JobManager has taken over"
             return
         if self.state == "CREATED" and slots >= self.wanted:
             self.state, self.parallelism = "RUNNING", self.wanted
         if self.state == "RUNNING" and slots < self.parallelism:
             self.state = "RESTARTING"
-        if self.state == "RESTARTING" and slots >= self.wanted:
+        if self.state == "RESTARTING" and slots >= self.wanted and not lost:
             self._fail_over()
         if self.image.restarts_every and self.state == "RUNNING":
             self._restart_again(seconds)
@@ -138,6 +148,9 @@ class FakeJob:
                 self._carry_out(request, pending)
 
     def checkpoint(self) -> None:
+        if self.world.storage.lost:
+            self.state, self.failure = "RESTARTING", f"StorageError: {self.world.storage.lost}"
+            return
         self.checkpoint_id += 1
         self.completed += 1
         path = f"{self.world.storage.root}/{self.job_id}/chk-{self.checkpoint_id}"

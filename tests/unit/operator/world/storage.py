@@ -34,6 +34,8 @@ class FakeStorage:
     fault: Fault
     root: str = "s3://bucket/checkpoints"
     down: str = ""
+    lost: str = ""
+    """Why nobody reaches it, the engine neither; `down` is why the operator does not."""
     disposable: bool = True
     """Whether it may be deleted from."""
     found: dict[str, Stored] = field(default_factory=dict)
@@ -59,8 +61,8 @@ class FakeStorage:
         return self.opened(spec, secret) or self
 
     def _check(self, *, delete: bool = False) -> None:
-        if self.down:
-            raise StorageError(self.down)
+        if self.down or self.lost:
+            raise StorageError(self.down or self.lost)
         if delete and not self.disposable:
             raise StorageError("AccessDenied")
 

@@ -40,6 +40,8 @@ RESTART_PAUSE = timedelta(seconds=3)
 """After that the kubelet starts a container again."""
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 NAME = "weather"
+FENCED_STAY = 60
+"""Seconds that a master that was fenced off answers."""
 
 
 def flinkjob(name: str = NAME, *, image: str = "job:1", **job: Any) -> Manifest:
@@ -94,6 +96,8 @@ class World:
         self.defects: list[Exception] = []
         """What was raised in passes that nobody foresaw; a test fails by it unless it `has_defects`."""
         self.has_defects = False
+        self.masters_hang = False
+        """A master that was fenced off does not end."""
         self.zombies: set[str] = set()
         """Uids of masters' pods that live on where nobody sees them."""
         self.watch: Callable[[Transition], None] = lambda transition: None
@@ -384,6 +388,7 @@ class World:
     def _master(self, pod: Manifest, image: Image) -> None:
         uid = pod["metadata"]["uid"]
         if uid in self.jobs:
+            self._leave_when_fenced(pod, self.jobs[uid])
             return
         restarts = pod["status"].get("x-restarts", 0)
         job = self._start_job(pod, image)
@@ -407,6 +412,21 @@ class World:
             return
         self.jobs[uid] = job
         self._set(pod, _running(pod, ready=True))
+
+    def _leave_when_fenced(self, pod: Manifest, job: FakeJob) -> None:
+        """It answers SUSPENDED for a minute and ends; its container is started again."""
+        if job.suspended < FENCED_STAY or self.masters_hang or pod.get("x-lost"):
+            return
+        del self.jobs[pod["metadata"]["uid"]]
+        restarts = pod["status"].get("x-restarts", 0) + 1
+        ended = {"exitCode": 75, "reason": "Error", "message": job.failure, "finishedAt": format_time(self.time)}
+        own = {
+            "name": MAIN_CONTAINER,
+            "restartCount": restarts,
+            "state": {"running": {}},
+            "lastState": {"terminated": ended},
+        }
+        self._set(pod, {"phase": "Running", "podIP": "10.0.0.1", "x-restarts": restarts, "containerStatuses": [own]})
 
     def _start_job(self, pod: Manifest, image: Image) -> FakeJob:
         args = pod["spec"]["containers"][0]["args"]
