@@ -129,10 +129,10 @@ def _idle(ctx: Context) -> Decision:
         if failure is not None:
             return ctx.failed(failure.code, explain(failure)).done(after=ctx.settings.backoff_first)
         return ctx.done(RecordRevision(desired, ctx.spec))
-    ctx = watched(ctx)
     started = next_operation(ctx)
     if started is not None:
         return started.done()
+    ctx = watched(ctx)
     ctx = _tell_trouble(ctx)
     return upkeep(ctx) or ctx.done(after=_quiet(ctx))
 

@@ -180,6 +180,8 @@ async def _ask(client: EngineClient, job_id: str, questions: Questions) -> Engin
         rescaled=glance.progress.rescaled,
         exception=glance.exception,
     )
+    if questions.restarts is not None and engine.restarts > questions.restarts and not engine.exception:
+        engine = replace(engine, exception=await _told(client.exception(job_id), ""))
     if questions.workers:
         engine = replace(
             engine,

@@ -280,6 +280,7 @@ class Questions:
     verify: tuple[str, ...] = ()
     request: str | None = None
     request_kind: Literal["stop", "rescale"] = "stop"
-    exceptions: bool = False
+    restarts: int | None = None
+    """Of more than these the cause is asked, also of a job that is RUNNING again."""
     check: bool = False
     workers: bool = False

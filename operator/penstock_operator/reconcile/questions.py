@@ -20,9 +20,10 @@ _NEWEST_STEPS = frozenset({"Check", "Stop", "Teardown", "Watch"})
 
 def engine_questions(status: FlinkJobStatus) -> Questions:
     """What to ask the master."""
-    op = status.operation
+    op, health, running = status.operation, status.health, status.running
     if op is None or op.trigger_id is None or op.step not in ("Stop", "Rescale"):
-        return Questions(workers=_wants_workers(op))
+        counted = health.restarts if health and running and health.job_id == running.job_id else None
+        return Questions(workers=_wants_workers(op), restarts=counted)
     kind: Literal["stop", "rescale"] = "rescale" if op.step == "Rescale" else "stop"
     return Questions(request=op.request_id or op.trigger_id, request_kind=kind, workers=_wants_workers(op))
 
