@@ -265,8 +265,7 @@ def test_slots_are_counted_in_what_is_requested() -> None:
 
 def test_the_engine_is_told_the_limits_of_its_containers() -> None:
     keys = configuration(
-        make_spec(worker={"resources": {"limits": {"memory": "1.5Gi"}}}, master={"resources": {"limits": {"cpu": 1}}}),
-        1,
+        make_spec(worker={"resources": {"limits": {"memory": "1.5Gi"}}}, master={"resources": {"limits": {"cpu": 1}}})
     )
     assert keys["taskmanager.memory.process.size"] == f"{3 * 2**29}b"
     assert "jobmanager.memory.process.size" not in keys
@@ -274,7 +273,7 @@ def test_the_engine_is_told_the_limits_of_its_containers() -> None:
         worker={"resources": {"limits": {"memory": "1Gi"}}},
         configuration={"taskmanager.memory.process.size": "900mb"},
     )
-    assert configuration(own, 1)["taskmanager.memory.process.size"] == "900mb", "room for what is beside the engine"
+    assert configuration(own)["taskmanager.memory.process.size"] == "900mb", "room for what is beside the engine"
 
 
 def test_a_budget_does_not_hold_a_node_for_pods_that_do_not_run() -> None:
@@ -326,7 +325,7 @@ def test_an_ingress_below_a_path() -> None:
 
 def test_a_pod_monitor_has_the_token_of_its_job() -> None:
     monitors = Monitors("15s", {"release": "prometheus", "penstock.dev/job": "another"})
-    found = children(OWNER, incarnation(make_spec()), make_spec(), OperatorIdentity(monitors=monitors))
+    found = children(OWNER, make_spec(), OperatorIdentity(monitors=monitors))
     monitor = found[-1]
     assert (monitor["kind"], monitor["metadata"]["labels"]["release"]) == ("PodMonitor", "prometheus")
     assert monitor["metadata"]["labels"]["penstock.dev/job"] == "weather"
@@ -337,7 +336,7 @@ def test_a_pod_monitor_has_the_token_of_its_job() -> None:
     master = pods(make_spec())[0]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= master["metadata"]["labels"].items()
     assert endpoint["port"] in {port["name"] for port in main_container(master)["ports"]}
-    kinds = {m["kind"] for m in children(OWNER, incarnation(make_spec()), make_spec(), OperatorIdentity())}
+    kinds = {m["kind"] for m in children(OWNER, make_spec(), OperatorIdentity())}
     assert "PodMonitor" not in kinds
 
 

@@ -184,7 +184,7 @@ def test_a_secret_of_ours_with_a_missing_key_is_mended(key: str) -> None:
         assert after[key]
         assert after[key] != before[key]
         assert {k: v for k, v in after.items() if k != key} == {k: v for k, v in before.items() if k != key}
-        assert any(f"data.{key}" in text for reason, text in world.events() if reason == "Repaired")
+        assert any(f"data.{key}" in text for reason, text in world.events() if reason in ("Repaired", "Applied"))
 
     asyncio.run(scenario())
 
