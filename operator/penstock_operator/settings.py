@@ -30,6 +30,8 @@ class Settings:
     """How long a master that was fenced off may stay SUSPENDED; it ends by itself after one minute, and is started again."""
     teardown_timeout: timedelta = timedelta(minutes=3)
     """How long pods may take to go before those on lost nodes are no longer waited for (storage fences them)."""
+    dispose_timeout: timedelta = timedelta(minutes=2)
+    """How long the removal of checkpoints is tried when a FlinkJob is deleted."""
     rescale_timeout: timedelta = timedelta(minutes=5)
     """How long one attempt to rescale may take."""
     silence: timedelta = timedelta(seconds=30)

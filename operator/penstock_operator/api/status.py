@@ -208,6 +208,25 @@ class Termination(Api):
     """When that began."""
 
 
+class AskedSavepoint(Api):
+    """A savepoint that the operator has asked for, until a FlinkSnapshot stands for it or none can come of it any more."""
+
+    directory: str
+    """The folder that it goes to."""
+    kind: str
+    """The operation that asked for it: Upgrade, Suspend or Delete."""
+    job_id: str
+    """The incarnation that was asked."""
+    revision: str | None = None
+    """Its revision: its settings open the storage that it is in."""
+    time: Time
+    """When it was asked for."""
+    path: str | None = None
+    """Where it is, once it is known to be complete."""
+    retry_at: Time | None = None
+    """When it is looked for, or recorded, again."""
+
+
 class Superseded(Api):
     """An incarnation whose checkpoints are removed once the one that runs has proved itself."""
 
@@ -352,6 +371,8 @@ class FlinkJobStatus(Api):
     """Newest completed checkpoint; refreshed at most once a minute."""
     last_savepoint: Checkpoint | None = None
     """Newest savepoint that the operator made and verified."""
+    asked_savepoints: tuple[AskedSavepoint, ...] = ()
+    """Savepoints that were asked for and that no FlinkSnapshot stands for yet."""
     superseded: tuple[Superseded, ...] = ()
     """Former incarnations whose checkpoints are still on storage."""
     next_restore: Restore | None = None

@@ -27,7 +27,6 @@ from penstock_operator.reconcile.dependents import spare_configs
 from penstock_operator.reconcile.difference import difference
 from penstock_operator.reconcile.observation import ActionResult
 from penstock_operator.reconcile.observe import ask_storage, owner_of
-from penstock_operator.reconcile.steps.dispose import time_left
 from penstock_operator.reconcile.steps.shared import deletion_policy, disposal_specs, storage_specs
 from penstock_operator.resources import children as parts
 from penstock_operator.resources.configuration import (
@@ -417,9 +416,11 @@ class Actor:
             msg = "no valid revision says where the storage is"
             raise StorageError(msg)
         root, namespace = specs[0].storage.checkpoints, self._owner.namespace
-        left = time_left(self._ctx)
+        op = self._ctx.status.operation
+        disposing = op is not None and op.kind == "Delete"
+        left = op.deadline - self._ctx.now if op is not None and op.deadline else self._ctx.settings.dispose_timeout
         try:
-            async with asyncio.timeout(None if left is None else max(left.total_seconds(), 1.0)):
+            async with asyncio.timeout(max(left.total_seconds(), 1.0) if disposing else None):
                 await ask_storage(self._ports, namespace, specs, lambda s, _: s.dispose_job(root, action.job_id))
         except TimeoutError as error:
             msg = "checkpoint storage did not answer in the time that the deletion has"

@@ -19,6 +19,7 @@ but time, because the answer does not depend on memory, and because each action 
     4  a check pod nobody wants             remove it
     5  objects of an earlier FlinkJob       wait until they are gone
     5b what is remembered is lost           adopt what runs, or touch nothing (`adoption`)
+    5c a savepoint without a FlinkSnapshot  make one (`savepoints`)
     6  an operation that is out of date     abandon it, if it has not come to the point of no return
     7  an operation                         its step (`steps`)
     8  the desired revision is not stored   store it (ControllerRevision)
@@ -43,6 +44,7 @@ from penstock_operator.reconcile.health import watched
 from penstock_operator.reconcile.plan import AddFinalizer, Decision, RecordRevision, RemoveFinalizer
 from penstock_operator.reconcile.predecessor import source_of
 from penstock_operator.reconcile.report import FENCED, report, unseen
+from penstock_operator.reconcile.savepoints import account, pending, told_of_the_rest
 from penstock_operator.reconcile.steps import STEPS
 from penstock_operator.reconcile.steps.dispose import delete
 from penstock_operator.reconcile.steps.shared import (
@@ -84,6 +86,10 @@ def _next_step(ctx: Context) -> Decision:
     lost = recall(ctx)
     if lost is not None:
         return lost
+    accounted = account(ctx)
+    if isinstance(accounted, Decision):
+        return accounted
+    ctx = accounted
     if ctx.status.operation is not None and _out_of_date(ctx):
         ctx = ctx.tell("Abandoned", f"{ctx.op.kind} is given up in step {ctx.op.step}: the spec has changed")
         ctx = ctx.end("Abandoned", "the spec has changed")
@@ -110,14 +116,19 @@ def _unseen(ctx: Context) -> Decision:
 def _deleting(ctx: Context) -> Decision:
     if not ctx.subject.finalizer:
         return ctx.done(after=ctx.settings.resync)
+    accounted = account(ctx)
+    if isinstance(accounted, Decision):
+        return accounted
+    ctx = accounted
     if ctx.status.operation is None or ctx.op.kind != "Delete":
         policy = deletion_policy(ctx)
         wanted = policy.savepoint and ctx.status.running is not None
         reason = "the FlinkJob is being deleted"
         if ctx.status.running is not None or ctx.seen.left or ctx.seen.replicas > 0:
             return ctx.begin("Delete", reason, step="Stop" if wanted else "Teardown").done()
-        if policy.storage == "Delete" and ctx.status.superseded:
+        if pending(ctx) or (policy.storage == "Delete" and ctx.status.superseded):
             return ctx.begin("Delete", reason, step="Dispose").done()
+        ctx = told_of_the_rest(ctx)
         return ctx.done(RemoveFinalizer(), after=_after_failure(ctx, "RemoveFinalizer"))
     return delete(ctx)
 

@@ -343,6 +343,8 @@ class Observation:
     revisions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Name of a ControllerRevision → the spec in it, oldest first."""
     snapshots: tuple[SnapshotObject, ...] = ()
+    late: Mapping[str, StoredSnapshot | None] = field(default_factory=dict)
+    """Folders in which a savepoint may have become complete late, as far as storage has answered."""
     last: ActionResult | None = None
     failure: str = ""
     """Why nothing else in here says anything: looking at the job failed in a way that nobody foresaw."""

@@ -33,8 +33,10 @@ from penstock_operator.reconcile.observation import (
     Verdict,
 )
 from penstock_operator.reconcile.questions import engine_questions, storage_questions
+from penstock_operator.reconcile.savepoints import late_folders
 from penstock_operator.reconcile.steps.dispose import time_left
 from penstock_operator.reconcile.steps.shared import (
+    disposal_specs,
     effective_spec,
     running_incarnation,
     running_workers,
@@ -94,6 +96,8 @@ async def observe(ctx: Context, ports: Ports, memory: Memory, copy: WatchedObjec
     engine = await _engine(replace(ctx, seen=seen), ports, memory)
     seen = replace(seen, engine=engine)
     seen = replace(seen, storage=await _storage(replace(ctx, seen=seen), ports))
+    if ctx.status.asked_savepoints:
+        seen = replace(seen, late=await _late(replace(ctx, seen=seen), ports))
     beside = [*ours, *(r for r in revisions if views.is_made_for(owner, r))]
     around = replace(ctx, seen=seen)
     missing = memory.missing if copy is not None else await flaws_around(around, owner, beside, ports, memory)
@@ -293,6 +297,23 @@ async def _storage(ctx: Context, ports: Ports) -> Storage:
         return Storage(asked=True, error=str(error))
     except TimeoutError:
         return Storage(asked=True, error="checkpoint storage did not answer in the time that the deletion has")
+
+
+async def _late(ctx: Context, ports: Ports) -> dict[str, StoredSnapshot | None]:
+    """What has become of savepoints that nobody waits for any more; nothing of those that storage says nothing about."""
+    found: dict[str, StoredSnapshot | None] = {}
+    folders = set(late_folders(ctx.status, ctx.now))
+    for entry in ctx.status.asked_savepoints:
+        if entry.directory not in folders:
+            continue
+        specs, folder = disposal_specs(ctx, entry.revision), entry.directory
+        try:
+            async with asyncio.timeout(_limit(ctx)):
+                made = await ask_storage(ports, ctx.subject.namespace, specs, lambda s, _, f=folder: s.savepoints(f))  # type: ignore[misc]
+        except (StorageError, TimeoutError):
+            break
+        found[folder] = made[0] if made else None
+    return found
 
 
 def _limit(ctx: Context) -> float | None:

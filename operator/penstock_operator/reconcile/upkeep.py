@@ -207,7 +207,8 @@ def _one_is_pending(ctx: Context) -> bool:
 
 def _record_savepoint(ctx: Context) -> Decision | None:
     made = ctx.status.last_savepoint
-    if made is None or made.snapshot is not None or failed_action(ctx, "CreateSnapshot") is not None:
+    accounted = made is not None and made.path in {entry.path for entry in ctx.status.asked_savepoints}
+    if made is None or accounted or made.snapshot is not None or failed_action(ctx, "CreateSnapshot") is not None:
         return None
     name = f"{ctx.subject.name}-upgrade-{ctx.digest(made.path, length=10)}"
     if any(s.name == name for s in ctx.seen.snapshots):

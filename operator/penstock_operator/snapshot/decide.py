@@ -6,6 +6,7 @@ state        seen                                          next
              files that we made, to be disposed of         dispose, then let the object go
              storage does not answer for too long          say so, keep the files, let the object go
 Pending      names a savepoint that exists                 verify → Completed, or Failed
+             its last attempt has become complete late     Completed
              job RUNNING, no change of it going on         choose folder and id → InProgress → trigger
              otherwise                                     wait and say for what
 InProgress   complete savepoint in the folder              Completed, whatever the engine says
@@ -179,12 +180,13 @@ def _next(ctx: SnapshotContext) -> SnapshotDecision:
         return SnapshotDecision(ctx.status, Protect(), requeue=ctx.settings.backoff_first if ctx.failure else None)
     if ctx.status.state in FINAL:
         return _done(ctx, after=ctx.settings.resync * 60)
+    registered = ctx.spec.savepoint.path if ctx.spec.savepoint is not None else None
+    if registered is not None and (ctx.job is not None or ctx.status.storage is not None):
+        return _register(ctx, registered)
     if ctx.job is None:
         return _wait(ctx, f"there is no FlinkJob {ctx.spec.job_ref.name}", after=ctx.settings.resync)
     if ctx.job.deleting and ctx.status.state == "Pending":
         return _end(ctx, "Abandoned", f"FlinkJob {ctx.spec.job_ref.name} is being deleted")
-    if ctx.spec.savepoint is not None and ctx.spec.savepoint.path is not None:
-        return _register(ctx, ctx.spec.savepoint.path)
     if ctx.status.state not in ("Pending", "InProgress"):
         text = f"the state {ctx.status.state} is of another version of the operator; nothing is done"
         return _wait(ctx, text, after=ctx.settings.resync)
@@ -203,6 +205,9 @@ def _register(ctx: SnapshotContext, path: str) -> SnapshotDecision:
 
 def _pending(ctx: SnapshotContext) -> SnapshotDecision:
     status, job = ctx.status, ctx.job
+    late = ctx.storage.sealed
+    if late is not None:
+        return _complete(_with(ctx, path=late.path, checkpoint_id=late.checkpoint_id), late.time)
     if job is None or job.spec is None:
         return _wait(ctx, "the FlinkJob's spec is not valid")
     if status.next_retry_at is not None and ctx.now < status.next_retry_at:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 async def read_files(ctx: SnapshotContext, ports: Ports) -> tuple[Storage, StorageAccess | None]:
     """What storage says of the savepoint, and the settings with which it said so."""
     path = ctx.spec.savepoint.path if ctx.spec.savepoint and ctx.deleting_since is None else None
-    seal = ctx.status.target_directory if ctx.status.state == "InProgress" and ctx.kind == "savepoint" else None
+    begun = ctx.status.state in ("InProgress", "Pending") and ctx.kind == "savepoint"
+    seal = ctx.status.target_directory if begun else None
     if path is None and seal is None:
         return Storage(), None
     candidates, errors = accesses(ctx), []

@@ -13,7 +13,7 @@ from penstock_operator.reconcile import plan
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.observation import ActionResult, Observation, Trouble
 from penstock_operator.reconcile.spec_diff import fingerprint
-from penstock_operator.reconcile.steps.dispose import DISPOSE_TIMEOUT
+from penstock_operator.settings import Settings
 from tests.unit.operator.decisions import OTHER, action, in_step, reasons, step
 from tests.unit.operator.facts import (
     NOW,
@@ -296,7 +296,7 @@ def test_what_deletion_of_a_job_that_does_not_run_begins_with(
     if expected == "Delete/Dispose":
         begun = decide(replace(ctx, status=decision.status)).status.operation
         assert begun is not None
-        assert begun.deadline == NOW + DISPOSE_TIMEOUT
+        assert begun.deadline == NOW + Settings().dispose_timeout
 
 
 @pytest.mark.parametrize("spec", [None, make_spec()])
@@ -308,7 +308,7 @@ def test_deletion_works_with_an_empty_status(spec: Any) -> None:
 def test_storage_that_cannot_be_deleted_does_not_hold_deletion_up() -> None:
     spec = make_spec(deletion={"storage": "Delete"})
     failed = ActionResult("DisposeJobStorage", ok=False, code="StorageUnavailable", message="away")
-    op = make_op("Delete", "Dispose", deadline=NOW + DISPOSE_TIMEOUT)
+    op = make_op("Delete", "Dispose", deadline=NOW + Settings().dispose_timeout)
     overdue = make_op("Delete", "Dispose", deadline=NOW)
     waiting = tuple(Superseded(job_id=letter * 32, revision=revision(), failures=2) for letter in "bcde")
     status: dict[str, Any] = {"operation": op, "running": None, "superseded": waiting}
@@ -318,7 +318,7 @@ def test_storage_that_cannot_be_deleted_does_not_hold_deletion_up() -> None:
         decision = decide(ctx)
         status["superseded"] = decision.status.superseded
         assert action(decision) == ("RemoveFinalizer" if number == 7 else ""), "all of its time is used"
-    assert [e.message for e in decision.events] == [
+    assert [e.message for e in decision.events if e.reason == "StorageKept"] == [
         "checkpoints in "
         + ", ".join(f"s3://bucket/checkpoints/{letter * 32}" for letter in "bcd")
         + " and 1 more could not be deleted and stay: away"
@@ -331,7 +331,8 @@ def test_storage_that_hangs_does_not_hold_deletion_up() -> None:
     waiting = (Superseded(job_id="b" * 32),)
     decision = decide(make_context(spec, subject={"deleting": True}, operation=op, running=None, superseded=waiting))
     assert action(decision) == "RemoveFinalizer"
-    assert [(e.reason, e.message[-14:]) for e in decision.events] == [("StorageKept", ": 503 SlowDown")]
+    assert (decision.events[0].reason, decision.events[0].message[-14:]) == ("StorageKept", ": 503 SlowDown")
+    assert "b" * 32 in decision.events[-1].message, "it is among what is left"
 
 
 @pytest.mark.parametrize("running", [None, make_running()], ids=["suspended", "running"])

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock_operator.settings import Settings
 from tests.unit.operator.world import Image, World, flinkjob
 from tests.unit.operator.world.scenario import gone, running
-from tests.unit.operator.world.world import START
+from tests.unit.operator.world.world import MEANT, START
 
 if TYPE_CHECKING:
     from penstock_operator.reconcile.observation import StoredSnapshot
-
-DISPOSE = "penstock_operator.reconcile.steps.dispose"
 
 
 def doomed(**deletion: Any) -> dict[str, Any]:
@@ -105,9 +103,8 @@ def test_storage_that_comes_back_within_two_minutes_is_emptied() -> None:
 
 def test_a_call_that_hangs_while_checkpoints_are_deleted_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        world = World()
+        world = World(settings=Settings(own_identity=MEANT, dispose_timeout=timedelta(seconds=2)))
         await deployed(world, doomed(storage="Delete"))
-        monkeypatch.setattr(import_module(DISPOSE), "DISPOSE_TIMEOUT", timedelta(seconds=2))
 
         async def hang(root: str, job_id: str) -> None:
             await asyncio.sleep(3600)

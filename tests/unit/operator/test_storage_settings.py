@@ -261,7 +261,7 @@ def test_what_could_not_be_deleted_of_a_job_that_is_not_valid_is_told(suspended_
         await world.until(lambda: stalled(world, "InvalidSpec", "rest.port"))
         world.storage.down = "connection refused"
         world.delete()
-        await world.until(lambda: gone(world), within=60)
+        await world.until(lambda: gone(world), within=180)
         told = dict(world.events())["StorageKept"]
         assert told == (
             f"checkpoints in s3://bucket/checkpoints/{job_id} could not be deleted and stay: connection refused"

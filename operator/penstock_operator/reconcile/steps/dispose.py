@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.plan import DisposeJobStorage, RemoveFinalizer
+from penstock_operator.reconcile.savepoints import is_made, pending, told_of_the_rest
 from penstock_operator.reconcile.steps.shared import deletion_policy, disposal_specs, explain, failed_action
 from penstock_operator.reconcile.steps.stop import ask_for_savepoint, seal, stop, teardown
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.context import Context
     from penstock_operator.reconcile.plan import Decision
 
-DISPOSE_TIMEOUT = timedelta(minutes=2)
+RECORD_TIMEOUT = timedelta(seconds=30)
+"""For the FlinkSnapshot of a savepoint, also when the time of the deletion is over."""
 DELETING = "deleting checkpoints"
 NAMED = 3
 """So many folders are named in an event."""
@@ -34,8 +36,8 @@ def time_left(ctx: Context) -> timedelta | None:
     op = ctx.status.operation
     if op is None or op.kind != "Delete":
         return None
-    until = op.deadline if op.step == "Dispose" else op.started_at + deletion_policy(ctx).timeout
-    return max((until or ctx.now + DISPOSE_TIMEOUT) - ctx.now, timedelta(0))
+    until = op.deadline if op.step == "Dispose" else None
+    return max((until or op.started_at + deletion_policy(ctx).timeout) - ctx.now, timedelta(0))
 
 
 def delete(ctx: Context) -> Decision:
@@ -74,28 +76,40 @@ def _delete(ctx: Context) -> Decision:
 def dispose(ctx: Context) -> Decision:
     """Delete the checkpoints if that is wished; then let the object go, whatever happened."""
     if deletion_policy(ctx).storage != "Delete":
-        return ctx.act(RemoveFinalizer(), "letting the FlinkJob go")
+        return _let_go(ctx)
     if ctx.op.deadline is None:
         ctx = _begun(ctx)
     left, failure = _left(ctx)
     ctx = ctx.with_status(superseded=left, running=None)
     if not left:
-        return ctx.act(RemoveFinalizer(), "letting the FlinkJob go")
+        return _let_go(ctx)
     if ctx.past_deadline:
         why = failure or ctx.op.message.removeprefix(DELETING).removeprefix(": ") or "it took too long"
         ctx = ctx.tell("StorageKept", f"{_where(ctx, left)} could not be deleted and stay: {why}", warning=True)
-        return ctx.act(RemoveFinalizer())
+        return _let_go(ctx)
     if failure:
         untried = left[0].failures == 0
         return ctx.wait(f"{DELETING}: {failure}", after=None if untried else ctx.settings.backoff_first)
     return ctx.act(DisposeJobStorage(left[0].job_id, left[0].revision), ctx.op.message or DELETING)
 
 
+def _let_go(ctx: Context) -> Decision:
+    """Once its savepoints are accounted for, or the time for that is over."""
+    waiting = pending(ctx)
+    if waiting and ctx.op.deadline is None:
+        until = max(ctx.op.started_at + deletion_policy(ctx).timeout, ctx.now)
+        longest = ctx.now + RECORD_TIMEOUT
+        ctx = ctx.with_op(deadline=longest if is_made(ctx) else min(until, longest))
+    if waiting and not ctx.past_deadline:
+        return ctx.wait(waiting)
+    return told_of_the_rest(ctx).act(RemoveFinalizer(), "letting the FlinkJob go")
+
+
 def _begun(ctx: Context) -> Context:
     """With a deadline, and fresh attempts also for what could not be removed before."""
     ctx = ctx.retire()
     fresh = tuple(former.model_copy(update={"failures": 0, "retry_at": None}) for former in ctx.status.superseded)
-    return ctx.with_status(superseded=fresh).with_op(deadline=ctx.now + DISPOSE_TIMEOUT)
+    return ctx.with_status(superseded=fresh).with_op(deadline=ctx.now + ctx.settings.dispose_timeout)
 
 
 def _left(ctx: Context) -> tuple[tuple[Superseded, ...], str]:

@@ -14,6 +14,7 @@ from penstock_operator.api.status import Checkpoint, Restore
 from penstock_operator.reconcile.ending import end_deadline, end_overdue
 from penstock_operator.reconcile.plan import FenceIncarnation, ForceDelete, ScaleDown, StopWithSavepoint
 from penstock_operator.reconcile.restore import Lost, Unknown, from_savepoint, incarnation_restore, origin
+from penstock_operator.reconcile.savepoints import asked, completed
 from penstock_operator.reconcile.steps.shared import effective_spec, explain, failed_action, storage_silent
 from penstock_operator.reconcile.stopping import AtOnce, Blocked, Wait, choose_stop
 from penstock_operator.resources.names import savepoint_folder
@@ -79,6 +80,7 @@ def ask_for_savepoint(ctx: Context) -> Decision:
         retry_at=None,
         blocked=ctx.lasting,
     )
+    ctx = asked(ctx, folder, running)
     if not ctx.lasting:
         ctx = ctx.tell("SavepointTriggered", f"stopping with a savepoint to {folder}")
     return ctx.act(StopWithSavepoint(running.job_id, folder, trigger), "stopping with a savepoint")
@@ -167,7 +169,7 @@ def seal(ctx: Context) -> Decision:
             revision=running.revision if running else None,
             time=sealed.time or ctx.now,
         )
-        ctx = ctx.with_status(last_savepoint=made)
+        ctx = completed(ctx.with_status(last_savepoint=made), restore.path)
     return ctx.with_status(next_restore=sealed).advance(restore=sealed, take_newest=op.take_newest)
 
 
