@@ -86,7 +86,7 @@ true
   verbs: [get, list, watch, create, patch]
 - apiGroups: [apps]
   resources: [controllerrevisions]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, delete]
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, create, patch, delete]

@@ -26,7 +26,7 @@ REQUIRED: Mapping[tuple[str, str], frozenset[str]] = {
     ("penstock.dev", "flinkjobs/finalizers"): frozenset({"update"}),
     ("penstock.dev", "flinksnapshots/finalizers"): frozenset({"update"}),
     ("apps", "deployments"): frozenset({"get", "list", "watch", "create", "patch"}),
-    ("apps", "controllerrevisions"): frozenset({"get", "list", "watch", "create", "patch", "delete"}),
+    ("apps", "controllerrevisions"): frozenset({"get", "list", "watch", "create", "delete"}),
     ("", "pods"): frozenset({"get", "list", "watch", "create", "patch", "delete"}),
     ("", "pods/log"): frozenset({"get"}),
     ("", "services"): frozenset({"get", "list", "watch", "create", "patch"}),

@@ -110,7 +110,6 @@ class Actor:
     async def record_revision(self, action: plan.RecordRevision) -> None:
         """Revisions never change: one that is there is the same one."""
         generation = self._ctx.subject.generation
-        await self._hold()
         await self._create(controller_revision(self._owner, action.name, action.spec, generation))
 
     async def prune_revisions(self, action: plan.PruneRevisions) -> None:
@@ -293,8 +292,6 @@ class Actor:
             await self._own(CONFIG_MAP, name)
         for name in (owner.master, owner.worker):
             await self._own(DEPLOYMENT, name)
-        for name in self._ctx.seen.revisions:
-            await self._own(REVISION, name)
 
     async def _own(self, kind: Kind, name: str) -> None:
         live = await self._ports.cluster.get(kind, self._owner.namespace, name)

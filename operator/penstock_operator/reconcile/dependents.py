@@ -29,7 +29,7 @@ async def flaws_around(
     """Names of what is missing, changed, or no longer wanted, each with where.
 
     Args:
-        beside: the job's Deployments and revisions, which are looked at anyway; of them only the owners count here.
+        beside: the job's Deployments, which are looked at anyway; of them only the owners count here.
     """
     running = ctx.status.running
     incarnation = running_incarnation(ctx, running) if running is not None else None

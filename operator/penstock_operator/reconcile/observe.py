@@ -98,9 +98,8 @@ async def observe(ctx: Context, ports: Ports, memory: Memory, copy: WatchedObjec
     seen = replace(seen, storage=await _storage(replace(ctx, seen=seen), ports))
     if ctx.status.asked_savepoints:
         seen = replace(seen, late=await _late(replace(ctx, seen=seen), ports))
-    beside = [*ours, *(r for r in revisions if views.is_made_for(owner, r))]
     around = replace(ctx, seen=seen)
-    missing = memory.missing if copy is not None else await flaws_around(around, owner, beside, ports, memory)
+    missing = memory.missing if copy is not None else await flaws_around(around, owner, ours, ports, memory)
     seen = replace(seen, missing=missing)
     generation = ctx.subject.generation
     seen = replace(

@@ -5,8 +5,10 @@ at once, while the FlinkJob itself waits. Neither `blockOwnerDeletion` nor a fin
 how long the owner waits, and of a Deployment with a finalizer the pods are deleted all the same. What does is a second owner
 that is not being deleted: the collector then takes the FlinkJob out of the references, and leaves the object.
 
-So where a savepoint is to be taken on deletion, all objects of the job have the hold as their second owner: a ConfigMap that
-nobody owns. The operator deletes it when the job has been stopped, and the collector everything else with it. A hold
+So where a savepoint is to be taken on deletion, the objects of the job have the hold as their second owner: a ConfigMap that
+nobody owns. The ControllerRevisions alone do not: the API server takes no patch of one (it finds `data` changed when it has
+written it in its own order), so the collector could not take the FlinkJob out, and the FlinkJob would wait for it for ever. They go at once;
+what the spec of the FlinkJob says is enough for a savepoint. The operator deletes it when the job has been stopped, and the collector everything else with it. A hold
 whose FlinkJob is gone, because somebody took its finalizer away, is the one thing to remove (`reconcile.orphans`).
 """
 

@@ -224,6 +224,12 @@ class FakeCluster:
         live = self.objects.get(key)
         if live == manifest:
             return manifest
+        if (
+            live is not None
+            and manifest["kind"] == "ControllerRevision"
+            and not manifest["metadata"].get("deletionTimestamp")
+        ):
+            raise Invalid(f"{key}: data: field is immutable", status=422)  # the order of its keys is
         if live is not None and live.get("immutable") and live.get("data") != manifest.get("data"):
             raise Invalid(f"{key}: field is immutable when `immutable` is set", status=422)
         if bump and live is not None and live.get("spec") != manifest.get("spec"):

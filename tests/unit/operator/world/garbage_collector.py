@@ -46,6 +46,8 @@ class GarbageCollector:
         solid = [r for r in references if (owner := owners[r["uid"]]) is not None and not _waits(owner)]
         if not references or len(solid) == len(references):
             return
+        if solid and found["kind"] == "ControllerRevision":
+            return  # it tries for ever: the API server takes no patch of one
         if solid:
             self._cluster.change(key, lambda m: m["metadata"].update(ownerReferences=solid))
             return
