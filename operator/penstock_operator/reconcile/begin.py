@@ -28,7 +28,7 @@ from penstock_operator.api.status import Restore
 from penstock_operator.reconcile.ending import end_overdue, is_down
 from penstock_operator.reconcile.health import restart_due, restarted
 from penstock_operator.reconcile.predecessor import source_of
-from penstock_operator.reconcile.recovery import failures_in_a_row, why_not_recovered
+from penstock_operator.reconcile.recovery import EXHAUSTED, failures_in_a_row, why_not_recovered
 from penstock_operator.reconcile.restore import (
     FRESH_BY_WISH,
     Lost,
@@ -157,15 +157,15 @@ def _recover(ctx: Context, running: Running) -> Context | None:
         return None
     if seen.master is None or seen.master.replicas == 0:
         return _recover_missing(ctx, running)
-    ours = seen.engine.job_id == running.job_id
-    if why_not_recovered(ctx, running) is not None:
-        return None
-    if ours and seen.engine.state in ("FAILED", "CANCELED"):
-        return _recover_failed(ctx, running)
-    if end_overdue(ctx):
+    failed = seen.engine.job_id == running.job_id and seen.engine.state in ("FAILED", "CANCELED")
+    kept = why_not_recovered(ctx, running)
+    if failed:
+        return _recover_failed(ctx, running) if kept is None else None
+    if end_overdue(ctx) and kept is None:
         why = f"the job has been {seen.engine.state} for {ctx.settings.ending_timeout} and does not end"
         return _recover_from_newest(ctx, running, why)
-    if restart_due(ctx) and ctx.status.health is not None:
+    exhausted = kept is not None and kept[0] == EXHAUSTED
+    if restart_due(ctx) and ctx.status.health is not None and not exhausted:
         why = f"health.restart, for {ctx.status.health.broken}: {ctx.status.health.message}"
         return _recover_from_newest(restarted(ctx), running, why)
     return None

@@ -22,6 +22,9 @@ FAILURES_FORGOTTEN = timedelta(minutes=10)
 """A job that held out this long starts counting its failures anew."""
 
 
+EXHAUSTED = "RestartsExhausted"
+
+
 def failures_in_a_row(ctx: Context, running: Running) -> int:
     """How often it was started again without having held out."""
     lasted = _ended_at(ctx) - running.started_at > FAILURES_FORGOTTEN
@@ -44,5 +47,5 @@ def why_not_recovered(ctx: Context, running: Running) -> tuple[str, str] | None:
     limit, count = spec.recovery.max_restarts, failures_in_a_row(ctx, running)
     if limit is not None and count >= limit:
         often = f"It was started again {count} times in a row, and recovery.maxRestarts is {limit}"
-        return "RestartsExhausted", f"{often}. Correct the job, or change job.restartNonce to start it again"
+        return EXHAUSTED, f"{often}. Correct the job, or change job.restartNonce to start it again"
     return None

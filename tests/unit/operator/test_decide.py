@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.api.status import Nonces, Rejected, Restore
+from penstock_operator.api.status import HealthStatus, Nonces, Rejected, Restore
 from penstock_operator.errors import Problem
 from penstock_operator.reconcile import plan
 from penstock_operator.reconcile.context import FLOWS
@@ -221,3 +221,25 @@ def test_a_new_generation_is_never_ready_before_it_is_carried_out(edit: dict[str
     asyncio.run(scenario(World()))
     assert told[0] == ("False", "True")
     assert told[1][0] == "False", "a savepoint that is not there is told by now"
+
+
+@pytest.mark.parametrize(
+    ("recovery", "state", "kind"),
+    [
+        ({}, "RESTARTING", "Recover/Seal"),
+        ({"restartFailed": False}, "RESTARTING", "Recover/Seal"),
+        ({"restartFailed": False}, "FAILED", ""),
+        ({"maxRestarts": 2}, "RESTARTING", ""),
+        ({"maxRestarts": 2}, "FAILED", ""),
+        ({"maxRestarts": 3}, "FAILED", "Recover/Seal"),
+    ],
+)
+def test_what_is_to_stay_failed_is_not_restarted_for_its_health(
+    recovery: dict[str, Any], state: str, kind: str
+) -> None:
+    spec = make_spec(recovery=recovery, health={"restart": True})
+    running = make_running(failures=2, started_at=ago(300))
+    broken = HealthStatus(job_id=running.job_id, broken="NoCheckpoint", since=ago(200), message="none for 5 minutes")
+    phase = {"phase": "Failed", "phase_since": ago(290)} if state == "FAILED" else {}
+    seen = up(engine=engine(state), revisions=knows(spec))
+    assert step(decide(make_context(spec, seen=seen, running=running, health=broken, **phase))) == kind
