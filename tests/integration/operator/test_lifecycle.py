@@ -64,6 +64,33 @@ def test_deploy_upgrade_rescale_suspend_resume_delete(play: Play) -> None:
     play(scenario)
 
 
+def test_foreground_deletion_waits_for_the_savepoint(play: Play) -> None:
+    """With Kubernetes' own garbage collector: what the savepoint needs stays, also while the operator is away, and then all of it goes."""
+
+    async def scenario(site: Site) -> None:
+        await deployed(site)
+        pods = site.kubectl("get", "pods", "-o", "name")
+        operator = site.operators[-1]
+        operator.send_signal(signal.SIGKILL)
+        operator.wait()
+        site.kubectl("delete", "fj/weather", "--cascade=foreground", "--wait=false")
+
+        async def collected() -> bool:
+            job = await site.job() or {}
+            return "foregroundDeletion" not in job["metadata"]["finalizers"]
+
+        await site.until(collected, "the garbage collector has let the FlinkJob go")
+        await asyncio.sleep(3)
+        assert site.kubectl("get", "pods", "-o", "name") == pods
+        assert not site.masters.savepoints
+        site.start_operator()
+        await site.until(lambda: nothing_left(site), "everything it owned is gone")
+        assert len(site.masters.savepoints) == 1
+        assert site.masters.gaps(f"{site.namespace}/{NAME}") == []
+
+    play(scenario)
+
+
 async def no_pods(site: Site) -> bool:
     return "No resources found" in site.kubectl("get", "pods") or site.kubectl("get", "pods").strip() == ""
 

@@ -80,10 +80,17 @@ class Kubelet:
         await self._report(pod, "Running", [_container(pod, running, ready=True)], ready=True)
 
     async def _mount_config(self, pod: Manifest) -> None:
+        """The file, and the number that its container's environment has, each from the ConfigMap that the pod names."""
         namespace, name = pod["metadata"]["namespace"], labels_of(pod)[JOB]
-        config = await self.cluster.get(CONFIG_MAP, namespace, f"{name}-config")
-        if config is not None:
-            self.masters.configs[f"{namespace}/{name}"] = config["data"]["penstock.yaml"]
+        volume = next(v for v in pod["spec"]["volumes"] if v["name"] == "config")
+        source = volume["projected"]["sources"][0]["configMap"]
+        config = await self.cluster.get(CONFIG_MAP, namespace, source["name"])
+        env = pod["spec"]["containers"][0]["env"]
+        number = next(e for e in env if e["name"] == "PENSTOCK_PARALLELISM")["valueFrom"]["configMapKeyRef"]
+        variable = await self.cluster.get(CONFIG_MAP, namespace, number["name"])
+        if config is not None and variable is not None:
+            keys = f"{config['data']['penstock.yaml']}\nparallelism.default: {variable['data'][number['key']]}\n"
+            self.masters.configs[f"{namespace}/{name}"] = keys
 
     async def _check(self, pod: Manifest) -> None:
         image, phase = pod["spec"]["containers"][0]["image"], pod.get("status", {}).get("phase")
