@@ -167,13 +167,13 @@ async def _passes(site: Site, count: int) -> bool:
 
 
 async def _idle(site: Site, pid: int, jobs: int) -> dict[str, Any]:
-    """Requests and CPU time of a minute in which nobody changes anything; the Lease's writes are left out."""
+    """Requests and CPU time of a minute in which nobody changes anything; those for the Lease are left out."""
     before, cpu, begun = _requests(site.ports[-1]), _cpu(pid), time.monotonic()
     await asyncio.sleep(IDLE_S)
     spent = _requests(site.ports[-1]) - before
     minutes = (time.monotonic() - begun) / 60
     writes = Counter({key: n for key, n in spent.items() if key[0] in WRITES and key[1] != "Lease"})
-    reads = sum(n for key, n in spent.items() if key[0] not in WRITES)
+    reads = sum(n for key, n in spent.items() if key[0] not in WRITES and key[1] != "Lease")
     return {
         "idle_writes_per_job_and_minute": round(sum(writes.values()) / jobs / minutes, 2),
         "idle_writes": {f"{verb} {kind}": n for (verb, kind), n in writes.most_common(5)},

@@ -202,7 +202,7 @@ class JobLoop:
         status = {k: v for k, v in (manifest.get("status") or {}).items() if k != "operator"}
         if owner is not None:
             status["operator"] = owner.to_manifest()
-        log.info("%s/%s is looked after by %s", self.namespace, self.name, owner or "another operator")
+        log.info("%s/%s is looked after by %s", self.namespace, self.name, owner.name if owner else "another operator")
         await self._ports.cluster.replace({**manifest, "status": status}, subresource="status")
 
     def _elsewhere(self, verdict: Claim) -> tuple[timedelta | None, bool]:

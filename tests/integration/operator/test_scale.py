@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 def test_two_hundred_jobs(play: Callable[[Callable[[Site], Awaitable[None]]], None]) -> None:
     async def scenario(site: Site) -> None:
-        figures = await measure(site, edits=100)
+        figures = await measure(site, jobs=200, edits=100)
         print(json.dumps(figures))
         assert missed(figures) == []
 
