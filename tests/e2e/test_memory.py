@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.s3, pytest.mark.timeout(900, func_only=True)]
 
-IN_MEMORY = {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}
+IN_MEMORY = {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "256Mi"}}
 
 
 def limits(master: str, worker: str) -> dict[str, Any]:
