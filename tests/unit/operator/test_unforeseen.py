@@ -10,7 +10,7 @@ import pytest
 
 from penstock_operator.api.validation import parse_deletion, parse_spec
 from penstock_operator.errors import OperatorError, SpecError
-from penstock_operator.reconcile import act, loop, observe
+from penstock_operator.reconcile import act, dependents, loop, observe
 from penstock_operator.snapshot import loop as snapshot_loop
 from tests.unit.operator.facts import make_spec
 from tests.unit.operator.world import World, flinkjob, flinksnapshot
@@ -45,7 +45,7 @@ def break_deciding(patch: pytest.MonkeyPatch) -> None:
 
 
 def break_building(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(observe, "children", raising(OverflowError("date value out of range")))
+    patch.setattr(dependents, "children", raising(OverflowError("date value out of range")))
 
 
 @pytest.mark.parametrize("breakage", [break_looking, break_deciding, break_building])
@@ -207,7 +207,7 @@ def test_a_spec_that_cannot_even_be_read_is_an_invalid_one(monkeypatch: pytest.M
         world.has_defects = True
         world.apply(flinkjob())
         await world.until(lambda: running(world))
-        monkeypatch.setattr(loop, "parse_spec", raising(RecursionError("maximum recursion depth exceeded")))
+        monkeypatch.setattr(loop, "spec_with_defaults", raising(RecursionError("maximum recursion depth exceeded")))
         world.edit(image="job:2")
         await world.until(world.stalled)
         assert world.condition("Stalled")["reason"] == "InvalidSpec"
