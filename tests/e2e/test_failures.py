@@ -170,20 +170,3 @@ def test_a_node_that_does_not_answer_is_told_and_the_job_outlives_it(stack: Stac
     job.running()
     job.goes_on()
     assert job.status["jobId"] == incarnation
-
-
-STARVED = {"worker": {"resources": {"limits": {"memory": "160Mi"}}}, "rollback": {"after": "90s"}}
-
-
-def test_workers_that_are_killed_for_memory_say_so_with_limit_and_remedy(deploy: Callable[..., Job]) -> None:
-    job = deploy("starved", parallelism=1, spec=STARVED)
-    told = job.stalled("DeployFailed")
-    assert "OOMKilled" in told, told
-    assert "160Mi" in told, told
-    assert "Raise spec.worker.resources.limits.memory" in told, told
-    assert any(e.startswith("OOMKilled: ") and "160Mi" in e for e in job.events())
-    assert job.status["lastTermination"]["container"] == "penstock"
-    wait_until(lambda: int(job.table()["RESTARTS"]) >= 1, lambda: job.told("a restart in the table"), seconds=90)
-    job.manifest["spec"]["worker"]["resources"] = {"limits": {"memory": "2Gi"}}
-    job.apply().running()
-    job.goes_on()

@@ -80,6 +80,8 @@ class Pod:
     created: datetime | None = None
     ip: str = ""
     trouble: Trouble | None = None
+    last_end: str = ""
+    """How its main container ended last, wanted or not."""
     terminations: tuple[Terminated, ...] = ()
     """What has ended in it, also if it runs again."""
 

@@ -18,7 +18,7 @@ from penstock_operator.reconcile.observation import (
     Role,
     SnapshotObject,
 )
-from penstock_operator.reconcile.terminations import terminations
+from penstock_operator.reconcile.terminations import how, terminations
 from penstock_operator.reconcile.troubles import (
     deployment_trouble,
     ended_by_itself,
@@ -114,6 +114,7 @@ def pod(manifest: Manifest) -> Pod:
         ip=status.get("podIP", ""),
         trouble=lost or pod_trouble(manifest),
         terminations=terminations(manifest),
+        last_end=how(ended) if (ended := container.get("lastState", {}).get("terminated")) else "",
     )
 
 

@@ -7,7 +7,20 @@ from typing import Any
 
 import pytest
 
+from penstock_operator.reconcile.decide import decide
+from penstock_operator.reconcile.observation import Terminated, Trouble
 from penstock_operator.reconcile.views import pod as read_pod
+from tests.unit.operator.facts import (
+    ago,
+    engine,
+    make_context,
+    make_op,
+    make_running,
+    make_spec,
+    pod,
+    stored,
+    up,
+)
 from tests.unit.operator.world import World, flinkjob
 from tests.unit.operator.world.images import Image
 from tests.unit.operator.world.scenario import running
@@ -148,6 +161,20 @@ def test_a_master_that_is_killed_counts_also_while_it_does_not_answer() -> None:
         assert "the master refuses to start" in told(world, "ContainerFailed")[0]
 
     asyncio.run(scenario())
+
+
+def test_a_master_that_does_not_stay_up_is_given_up_for_what_ended_it() -> None:
+    trouble = Trouble("OOMKilled", "container penstock of worker w ended: OOMKilled, memory limit 160Mi", REMEDY)
+    killed = Terminated("w", "worker", "penstock", trouble, at=ago(5))
+    pods = (pod(restarts=3, ready=False, last_end="Error, exit code 3"), pod("worker", terminations=(killed,)))
+    seen = up(engine=engine(None), pods=pods, storage=stored(None))
+    running = make_running(stable=False, had_checkpoint=False)
+    op = make_op("Deploy", "Watch", deadline=ago(-60), looked_back=True)
+    status = decide(make_context(make_spec(), seen=seen, running=running, operation=op, stable_revision=None)).status
+    stalled = status.condition("Stalled")
+    assert stalled is not None
+    assert stalled.message.startswith("container penstock of worker w ended: OOMKilled")
+    assert "restarted 3 times (last: Error, exit code 3)" in stalled.message
 
 
 def terminated(role: str = "worker", **changes: Any) -> dict[str, Any]:

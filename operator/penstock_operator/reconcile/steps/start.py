@@ -209,8 +209,12 @@ def watch(ctx: Context) -> Decision:
         (p for p in ctx.seen.pods_of("master") if p.restarts >= ctx.settings.crash_restarts and not p.ready), None
     )
     if crash is not None:
-        why = str(crash.trouble) if crash.trouble else f"its container was restarted {crash.restarts} times"
-        return _unstable(ctx, f"the master does not stay up: {why}")
+        why = (
+            str(crash.trouble)
+            if crash.trouble
+            else f"its container was restarted {crash.restarts} times{crash.last_end and f' (last: {crash.last_end})'}"
+        )
+        return _unstable(ctx, _because(ctx, f"the master does not stay up: {why}"))
     if suspended_overdue(ctx) and failed_action(ctx, "RestartMaster") is None:
         return restart_master(ctx)
     if ctx.past_deadline:
