@@ -10,11 +10,10 @@ behind, and the enumerator with it; the next attempt makes another one.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import wait
-from typing import TypeVar
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
 
 from penstock.common.errors import EpochFailed
 from penstock.common.user_frames import naming
@@ -41,7 +40,8 @@ class EnumeratorCalls:
         self._location = location
         self._limit_s = limit_s
         self._thread = WorkThread("penstock-enumerator")
-        self._given_up = threading.Event()
+        self._current: Future[Any] | None = None
+        self._given_up: Future[Any] | None = None
         self.is_stuck = False
         """The last call has not come back: its enumerator must not be used any more."""
 
@@ -60,14 +60,16 @@ class EnumeratorCalls:
         if self.is_stuck:
             self._thread, self.is_stuck = WorkThread("penstock-enumerator"), False
         future = self._thread.submit(call)
+        self._current = future
         limit = self._limit_s if limit_s is None else limit_s
         began = time.monotonic()
         while wait([future], POLL_S).not_done:
             seconds = time.monotonic() - began
-            if not self._given_up.is_set() and (not limit or seconds < limit):
+            is_given_up = self._given_up is future
+            if not is_given_up and (not limit or seconds < limit):
                 continue
             self.is_stuck = True
-            if self._given_up.is_set():
+            if is_given_up:
                 raise EpochFailed(f"the enumerator of source {self._name!r}, {step}, was given up")
             where = whereabouts(self._thread.ident, step, limit, self._name, self._location)
             raise JobFailed(timeout_failure(where, limit, _REMEDY))
@@ -75,8 +77,8 @@ class EnumeratorCalls:
             return future.result()
 
     def give_up(self) -> None:
-        """Wait for no call any longer: the job must end (from another thread)."""
-        self._given_up.set()
+        """Wait no longer for the call there is now, if there is one: the job must end (from another thread)."""
+        self._given_up = self._current
 
     def close(self) -> None:
         self._thread.close()

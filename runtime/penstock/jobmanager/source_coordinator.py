@@ -69,7 +69,9 @@ class SourceCoordinator:
         self._alignment = alignment
         self._call = EnumeratorCalls(name, location, call_limit_s)
         self.source = source.with_object_store_options(object_store_options or {})
-        self._enumerator: SplitEnumerator = self._call(self.source.create_enumerator, BEGINNING)
+        self._enumerator: SplitEnumerator
+        """Of the attempt, which begins before anything is asked of it."""
+        self._is_open = False
         self._splits: dict[str, _Tracked] = {}
         """Those not read to their end."""
         self._unassigned: list[_Tracked] = []
@@ -103,9 +105,9 @@ class SourceCoordinator:
         self._unassigned = []
         self._finished = {}
         self._discovered_at = None
-        if not self._call.is_stuck:
-            self._call(self._enumerator.close, CLOSING)
+        self._close_enumerator()
         self._enumerator = self._call(lambda: self._new_enumerator(context), BEGINNING)
+        self._is_open = True
         if restored is None:
             return
         enumerator = restored.enumerator or {}
@@ -252,7 +254,7 @@ class SourceCoordinator:
         )
 
     def give_up(self) -> None:
-        """Wait for the enumerator no longer: the job must end (from another thread)."""
+        """Wait no longer for what the enumerator does now: the job must end (from another thread)."""
         self._call.give_up()
 
     def close(self, limit_s: float | None = None) -> None:
@@ -261,9 +263,13 @@ class SourceCoordinator:
         Args:
             limit_s: for the enumerator to close; None: that of all its calls.
         """
-        if not self._call.is_stuck:
-            self._call(self._enumerator.close, CLOSING, limit_s)
+        self._close_enumerator(limit_s)
         self._call.close()
+
+    def _close_enumerator(self, limit_s: float | None = None) -> None:
+        was_open, self._is_open = self._is_open, False
+        if was_open and not self._call.is_stuck:
+            self._call(self._enumerator.close, CLOSING, limit_s)
 
 
 def _adopted(files: list[dict[str, Any]], storage: CheckpointStorage, root: str) -> list[dict[str, Any]]:

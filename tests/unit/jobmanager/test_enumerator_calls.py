@@ -14,7 +14,7 @@ from penstock.jobmanager.failures import JobFailed
 from penstock.jobmanager.source_coordinator import SourceCoordinator
 from penstock.taskmanager.protocol import STEP_TIMEOUT
 
-HOOKS = ("restore", "discover", "snapshot", "close")
+HOOKS = ("create_enumerator", "restore", "discover", "snapshot", "close")
 
 
 class Listing(SplitEnumerator):
@@ -25,6 +25,8 @@ class Listing(SplitEnumerator):
         self.closed = False
 
     def _wait_in(self, hook: str) -> None:
+        if hook == self._source.is_slow_in:
+            self._source.go_on.wait(0.5)
         if hook == self._source.waits_in:
             self._source.here.set()
             self._source.go_on.wait(60)
@@ -49,11 +51,15 @@ class Listing(SplitEnumerator):
 class Listings(Source):
     def __init__(self, waits_in: str) -> None:
         self.waits_in = waits_in
+        self.is_slow_in = ""
         self.here = threading.Event()
         self.go_on = threading.Event()
         self.made: list[Listing] = []
 
     def create_enumerator(self) -> SplitEnumerator:
+        if self.waits_in == "create_enumerator":
+            self.here.set()
+            self.go_on.wait(60)
         self.made.append(Listing(self))
         return self.made[-1]
 
@@ -87,7 +93,7 @@ def test_a_call_past_its_time_is_a_failure_with_the_line(listings: Listings) -> 
     assert (failure.kind, failure.name, failure.location) == (STEP_TIMEOUT, "listings", "job.py:7")
     assert "has not ended within 0.3 s" in failure.message
     assert __file__ in failure.message
-    assert "_wait_in" in failure.traceback
+    assert "go_on.wait(60)" in failure.traceback
     assert "penstock.source.enumerator-timeout" in failure.remedy
 
 
@@ -103,17 +109,26 @@ def test_the_next_attempt_makes_another_enumerator(listings: Listings) -> None:
     assert not hung.closed, "a thread is still in it"
 
 
-@pytest.mark.parametrize("listings", ["discover"], indirect=True)
+@pytest.mark.parametrize("listings", HOOKS, indirect=True)
 def test_a_job_that_must_end_does_not_wait(listings: Listings) -> None:
     source = coordinator(listings, 600)
-    source.start_attempt(1, None)
     ending = threading.Thread(target=lambda: listings.here.wait(60) and source.give_up())
     ending.start()
-    with pytest.raises(EpochFailed, match="'listings', discovering splits, was given up"):
-        source.discover(0)
+    with pytest.raises(EpochFailed, match=r"the enumerator of source 'listings', .*, was given up"):
+        work(source)
     source.close()
     ending.join()
-    assert not listings.made[-1].closed
+    assert not any(enumerator.closed for enumerator in listings.made)
+
+
+@pytest.mark.parametrize("listings", ["nowhere"], indirect=True)
+def test_an_enumerator_that_does_not_hang_is_closed_by_a_job_that_must_end(listings: Listings) -> None:
+    source = coordinator(listings, 600)
+    source.start_attempt(1, None)
+    source.give_up()
+    listings.is_slow_in = "close"
+    source.close(30.0)
+    assert listings.made[-1].closed
 
 
 @pytest.mark.parametrize("listings", ["raises"], indirect=True)
