@@ -238,6 +238,8 @@ class Superseded(Api):
     """Failed attempts to remove them."""
     retry_at: Time | None = None
     """When the next attempt is made."""
+    borrowed: bool = False
+    """Of an earlier FlinkJob of the name, and what this one was started from."""
 
 
 class Rejected(Api):

@@ -44,6 +44,7 @@ from penstock_operator.reconcile.health import watched
 from penstock_operator.reconcile.plan import AddFinalizer, Decision, RecordRevision, RemoveFinalizer
 from penstock_operator.reconcile.predecessor import source_of
 from penstock_operator.reconcile.report import FENCED, report, unseen
+from penstock_operator.reconcile.retention import disposable
 from penstock_operator.reconcile.savepoints import account, pending, told_of_the_rest
 from penstock_operator.reconcile.steps import STEPS
 from penstock_operator.reconcile.steps.dispose import delete
@@ -126,7 +127,7 @@ def _deleting(ctx: Context) -> Decision:
         reason = "the FlinkJob is being deleted"
         if ctx.status.running is not None or ctx.seen.left or ctx.seen.replicas > 0:
             return ctx.begin("Delete", reason, step="Stop" if wanted else "Teardown").done()
-        if pending(ctx) or (policy.storage == "Delete" and ctx.status.superseded):
+        if pending(ctx) or (policy.storage == "Delete" and disposable(ctx.status)):
             return ctx.begin("Delete", reason, step="Dispose").done()
         ctx = told_of_the_rest(ctx)
         return ctx.done(RemoveFinalizer(), after=_after_failure(ctx, "RemoveFinalizer"))

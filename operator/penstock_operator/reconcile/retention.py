@@ -1,4 +1,4 @@
-"""Which savepoints may go, and which a start may still need. Pure; needs no running job."""
+"""Which savepoints and checkpoints may go, and which a start may still need. Pure; needs no running job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from penstock_operator.api.flinkjob import Retention
-    from penstock_operator.api.status import FlinkJobStatus
+    from penstock_operator.api.status import FlinkJobStatus, Superseded
     from penstock_operator.reconcile.observation import SnapshotObject
 
 AUTOMATIC = frozenset({"periodic", "upgrade", "nonce"})
@@ -38,6 +38,21 @@ def awaited_paths(status: FlinkJobStatus, initial: str | None, redeploy_nonce: i
     never_started = status.running is None and status.next_restore is None
     redeploy = redeploy_nonce is not None and redeploy_nonce != status.nonces.savepoint_redeploy
     return protected_paths(status, initial if never_started or redeploy else None)
+
+
+def has_own_state(status: FlinkJobStatus) -> bool:
+    """Whether the FlinkJob has completed a checkpoint or savepoint, so that the name does not depend on an earlier one's.
+
+    What is not known to be complete does not count.
+    """
+    savepoint = status.last_savepoint is not None or any(asked.path for asked in status.asked_savepoints)
+    return savepoint or status.stable_revision is not None
+
+
+def disposable(status: FlinkJobStatus) -> tuple[Superseded, ...]:
+    """Incarnations whose checkpoints may go with the FlinkJob: not what it was lent and has got no further than."""
+    own = has_own_state(status)
+    return tuple(former for former in status.superseded if own or not former.borrowed)
 
 
 def expired(

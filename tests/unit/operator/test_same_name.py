@@ -137,6 +137,72 @@ def test_latest_of_name_goes_on_exactly_once(savepoint: bool) -> None:
     play(scenario)
 
 
+def deleting_storage(*, savepoint: bool = False) -> dict[str, Any]:
+    manifest = job(LATEST)
+    manifest["spec"]["deletion"] = {"savepoint": savepoint, "storage": "Delete"}
+    return manifest
+
+
+def edited(world: World) -> None:
+    world.images["job:2"] = Image(checkpoints=False)
+    world.edit(image="job:2", job={"upgradeMode": "last-state"})
+
+
+def suspended_with_its_checkpoint(world: World) -> None:
+    world.edit(job={"state": "suspended", "upgradeMode": "last-state"})
+
+
+@pytest.mark.parametrize("meanwhile", [None, edited, suspended_with_its_checkpoint], ids=["at once", "edit", "suspend"])
+def test_deletion_leaves_what_the_job_was_lent_and_has_got_no_further_than(
+    meanwhile: Callable[[World], None] | None,
+) -> None:
+    async def scenario(world: World) -> None:
+        path = await left_behind(world)
+        world.images["job:1"] = Image(checkpoints=False)
+        world.apply(deleting_storage())
+        await world.until(lambda: (world.status().get("operation") or {}).get("step") == "Watch")
+        await world.run(10)
+        if meanwhile is not None:
+            meanwhile(world)
+            await world.run(120)
+        world.delete()
+        await world.until(lambda: gone(world))
+        assert path in world.storage.found, "all that is left of the name"
+        (text,) = told(world, "Deleted")
+        assert path.rpartition("/")[0] in text
+        world.images.clear()
+        world.apply(job(LATEST))
+        await world.until(lambda: running(world))
+        assert started_from(world) == path
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("savepoint", [False, True], ids=["checkpoint", "savepoint"])
+def test_deletion_removes_what_the_job_was_lent_once_it_has_state_of_its_own(savepoint: bool) -> None:
+    async def scenario(world: World) -> None:
+        path = await left_behind(world)
+        former = world.storage.found[path].job_id
+        if savepoint:
+            world.images["job:1"] = Image(checkpoints=False)
+        world.storage.disposable = False
+        world.apply(deleting_storage(savepoint=savepoint))
+        if savepoint:
+            await world.until(lambda: world.status().get("jobState") == "RUNNING")
+        else:
+            await world.until(lambda: running(world))
+            await world.run(5)
+        assert world.storage.of_job(former), "nothing has removed them yet"
+        world.storage.disposable = True
+        world.delete()
+        await world.until(lambda: gone(world))
+        assert not world.storage.of_job(former)
+        assert [s.path for s in world.storage.found.values() if "/savepoint-" not in s.path] == []
+        assert bool(world.savepoints) == savepoint
+
+    play(scenario)
+
+
 def test_latest_of_name_fences_off_a_master_that_nobody_sees_before_it_looks() -> None:
     async def scenario(world: World) -> None:
         world.apply(job())

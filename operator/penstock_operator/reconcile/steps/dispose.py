@@ -5,7 +5,8 @@ A savepoint is taken only if the spec asks for it and the job runs. The pods are
 the same name must not meet them. Then the object goes, and Kubernetes removes what it owned.
 
 What is to be done is what the manifest says of it, also where something else in it is not valid; with whose settings, is
-said by the revisions that wrote what is there.
+said by the revisions that wrote what is there. Checkpoints of an earlier FlinkJob of the name stay, whose deletion has left
+them, if this one was started from them and has got no further: they are all that is left of the name.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.plan import DisposeJobStorage, RemoveFinalizer
+from penstock_operator.reconcile.retention import disposable
 from penstock_operator.reconcile.savepoints import is_made, pending, told_of_the_rest
 from penstock_operator.reconcile.steps.shared import deletion_policy, disposal_specs, explain, failed_action
 from penstock_operator.reconcile.steps.stop import ask_for_savepoint, seal, stop, teardown
@@ -80,7 +82,8 @@ def dispose(ctx: Context) -> Decision:
     if ctx.op.deadline is None:
         ctx = _begun(ctx)
     left, failure = _left(ctx)
-    ctx = ctx.with_status(superseded=left, running=None)
+    kept = tuple(former for former in ctx.status.superseded if former not in disposable(ctx.status))
+    ctx = ctx.with_status(superseded=(*left, *kept), running=None)
     if not left:
         return _let_go(ctx)
     if ctx.past_deadline:
@@ -117,7 +120,7 @@ def _left(ctx: Context) -> tuple[tuple[Superseded, ...], str]:
 
     One that could not be removed goes to the end: the next one may be in a store that answers.
     """
-    left, last = ctx.status.superseded, ctx.seen.last
+    left, last = disposable(ctx.status), ctx.seen.last
     if not left or last is None or last.action != "DisposeJobStorage":
         return left, ""
     if last.ok:

@@ -184,11 +184,12 @@ def _started(ctx: Context, incarnation: Incarnation) -> Decision:
 
 
 def _retire_predecessor(ctx: Context) -> Context:
-    """The incarnation of an earlier FlinkJob that this one goes on from is treated like one of its own."""
+    """The incarnation of an earlier FlinkJob that this one goes on from is its own as soon as it has got further than that."""
     op = ctx.op
     if op.kind != "Deploy" or op.stop_job_id is None:
         return ctx
-    return ctx.with_status(superseded=(*ctx.status.superseded, Superseded(job_id=op.stop_job_id)))
+    borrowed = Superseded(job_id=op.stop_job_id, borrowed=True)
+    return ctx.with_status(superseded=(*ctx.status.superseded, borrowed))
 
 
 def watch(ctx: Context) -> Decision:
