@@ -68,7 +68,11 @@ def test_foreground_deletion_waits_for_the_savepoint(play: Play) -> None:
     """With Kubernetes' own garbage collector: what the savepoint needs stays, also while the operator is away, and then all of it goes."""
 
     async def scenario(site: Site) -> None:
-        await deployed(site)
+        site.start_operator()
+        manifest = site.manifest()
+        manifest["spec"]["deletion"] = {"savepoint": True}
+        site.apply(manifest)
+        await site.until(site.running, "the first deployment is Ready")
         pods = site.kubectl("get", "pods", "-o", "name")
         operator = site.operators[-1]
         operator.send_signal(signal.SIGKILL)
