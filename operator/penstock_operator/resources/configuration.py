@@ -11,7 +11,6 @@ from penstock_operator.resources.names import (
     BLOCKS_PORT,
     CONF_DIR,
     DRIVER_PORT,
-    HEALTH_PORT,
     MASTER_PORT,
     REST_PORT,
     WORK_DIR,
@@ -36,7 +35,11 @@ DEFAULTS: dict[str, Any] = {
 
 
 def configuration(spec: FlinkJobSpec) -> dict[str, Any]:
-    """Flat keys, without the parallelism, which is on the master's command line; what the operator sets wins (and `api.validation` has refused to let the user set it)."""
+    """Flat keys, without the parallelism, which is on the master's command line; what the operator sets wins (and `api.validation` has refused to let the user set it).
+
+    An engine refuses `penstock.…` keys that it does not know, and the image of a revision may be older than the operator: the
+    operator adds none of them. What a later engine is to be told goes into the environment of its container.
+    """
     return {
         **DEFAULTS,
         **container_limits(spec),
@@ -50,7 +53,6 @@ def configuration(spec: FlinkJobSpec) -> dict[str, Any]:
         "rest.port": REST_PORT,
         "rest.bind-address": "0.0.0.0",
         "jobmanager.rpc.port": MASTER_PORT,
-        "penstock.worker.health-port": HEALTH_PORT,
         "spark.driver.port": DRIVER_PORT,
         "spark.blockManager.port": BLOCKS_PORT,
         "security.rest.token-file": f"{CONF_DIR}/secrets/rest-token",

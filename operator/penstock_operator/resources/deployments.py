@@ -28,6 +28,7 @@ from penstock_operator.resources.names import (
     Owner,
 )
 from penstock_operator.resources.pods import PodParts, incarnation_labels, pod_template
+from penstock_operator.resources.probes import HEALTH_VARIABLE, master_probes, worker_probes
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -75,7 +76,7 @@ def master_deployment(owner: Owner, incarnation: Incarnation, lost_node: timedel
             {"name": "spark-driver", "containerPort": DRIVER_PORT},
             {"name": "spark-blocks", "containerPort": BLOCKS_PORT},
         ],
-        probes=_master_probes(),
+        probes=master_probes(),
         labels=incarnation_labels(incarnation.job_id),
     )
     return _deployment(owner, incarnation, parts, 1, lost_node)
@@ -92,11 +93,12 @@ def worker_deployment(owner: Owner, incarnation: Incarnation, workers: int, lost
         template=spec.worker.pod_template,
         config=_config_map_projection(owner, incarnation),
         service_account=spec.service_account.name or owner.worker,
+        env=[{"name": HEALTH_VARIABLE, "value": str(HEALTH_PORT)}],
         ports=[
             {"name": "spark-blocks", "containerPort": BLOCKS_PORT},
             {"name": "health", "containerPort": HEALTH_PORT},
         ],
-        probes=_worker_probes(),
+        probes=worker_probes(),
         grace=15,
         labels=incarnation_labels(incarnation.job_id),
     )
@@ -153,28 +155,6 @@ def _deployment(
             "selector": {"matchLabels": owner.selector(parts.role)},
             "template": template,
         },
-    }
-
-
-def _probe(port: str, path: str, period: int, failures: int) -> dict[str, Any]:
-    get = {"path": path, "port": port}
-    return {"httpGet": get, "timeoutSeconds": 5, "periodSeconds": period, "failureThreshold": failures}
-
-
-def _master_probes() -> dict[str, Any]:
-    return {
-        "startupProbe": _probe("rest", "/healthz", 2, 150),
-        "livenessProbe": _probe("rest", "/healthz", 10, 6),
-        "readinessProbe": _probe("rest", "/readyz", 2, 3),
-    }
-
-
-def _worker_probes() -> dict[str, Any]:
-    """Ready means that it is registered with a master, so a worker that waits for one is alive and not ready."""
-    return {
-        "startupProbe": _probe("health", "/healthz", 2, 150),
-        "livenessProbe": _probe("health", "/healthz", 20, 6),
-        "readinessProbe": _probe("health", "/readyz", 5, 3),
     }
 
 

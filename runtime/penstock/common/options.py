@@ -462,7 +462,8 @@ EXECUTOR_MEMORY_MB = int_option(
 WORKER_HEALTH_PORT = int_option(
     "penstock.worker.health-port",
     -1,
-    "Port at which a worker answers /healthz (its loop turns) and /readyz (it is registered with a master); -1: none.",
+    "Port at which a worker answers /healthz (its loop turns) and /readyz (it is registered with a master); -1: none. Not set: that of "
+    "the environment variable PENSTOCK_WORKER_HEALTH_PORT, if there is one.",
     least=-1,
 )
 DRIVER_PORT = int_option("spark.driver.port", 7078, "Port of the JobManager's Spark driver.", least=1)

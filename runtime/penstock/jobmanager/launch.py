@@ -57,7 +57,7 @@ from penstock.jobmanager.master_process import log_to_stdout, run_master_process
 from penstock.jobmanager.session import Session, SubmitOptions
 from penstock.jobmanager.settings import object_store_options
 from penstock.jobmanager.spark_worker import start_worker, state_folder
-from penstock.jobmanager.worker_health import WorkerHealth
+from penstock.jobmanager.worker_health import WorkerHealth, health_port
 from penstock.jobmanager.worker_process import Child, WorkerProcess
 from penstock.taskmanager.local_folders import sweep_state
 
@@ -175,7 +175,7 @@ def run_worker(*, master: str, slots: int) -> int:
 
         ExecutorLogs(os.path.join(work_dir, "spark")).start()
         worker = WorkerProcess(master, start, tls=credentials.client_context())
-        port = settings.get(options.WORKER_HEALTH_PORT)
+        port = health_port(settings)
         if port >= 0:
             health = WorkerHealth(port, lambda: worker.is_alive, lambda: worker.is_ready).start()
             stack.callback(health.stop)

@@ -7,12 +7,30 @@ request's head.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from penstock.common import options
+from penstock.common.configuration import Configuration
+
 PATIENCE_S = 2.0
+PORT_VARIABLE = "PENSTOCK_WORKER_HEALTH_PORT"
+"""By it the operator tells engines where to answer: those that do not know it yet would refuse a key."""
+
+
+def health_port(settings: Configuration) -> int:
+    """Where a worker answers; -1: nowhere.
+
+    Raises:
+        InvalidJob: what is set is no port.
+    """
+    option, given = options.WORKER_HEALTH_PORT, os.environ.get(PORT_VARIABLE)
+    if given and not settings.contains_key(option.key):
+        return Configuration({option.key: given}).get(option)
+    return settings.get(option)
 
 
 class WorkerHealth:

@@ -23,6 +23,7 @@ from penstock_operator.resources.configuration import config_map, configuration,
 from penstock_operator.resources.deployments import check_pod, master_deployment, restore_option, worker_deployment
 from penstock_operator.resources.names import Owner
 from penstock_operator.resources.pods import merge
+from penstock_operator.resources.probes import ask_worker
 from penstock_operator.resources.records import controller_revision, flink_snapshot, kube_event
 from tests.unit.operator.facts import NOW, SAVEPOINT, make_spec
 
@@ -292,12 +293,14 @@ def test_probes_can_be_made_more_patient_or_taken_away() -> None:
     patient = {"name": "penstock", "startupProbe": {"failureThreshold": 900}, "livenessProbe": None}
     template = {"spec": {"containers": [patient]}}
     assert not [*check_pod_template(template, "t")]
-    for pod, port in zip(pods(make_spec(podTemplate=template))[:2], ("rest", "health"), strict=True):
-        probes = main_container(pod)
+    master, worker = (main_container(pod) for pod in pods(make_spec(podTemplate=template))[:2])
+    for probes in (master, worker):
         assert probes["startupProbe"]["failureThreshold"] == 900
-        assert probes["startupProbe"]["httpGet"] == {"path": "/healthz", "port": port}
         assert "livenessProbe" not in probes
-        assert probes["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert master["startupProbe"]["httpGet"] == {"path": "/healthz", "port": "rest"}
+    assert master["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert worker["startupProbe"]["exec"]["command"] == ask_worker(8082, "/healthz")
+    assert worker["readinessProbe"]["exec"]["command"] == ask_worker(8082, "/readyz")
 
 
 @pytest.mark.parametrize(
