@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.api.types import Api
 
 
 class Effect(IntEnum):
@@ -145,12 +146,20 @@ class _Same:
 
 @lru_cache(maxsize=256)
 def _revision_hash(same: _Same) -> str:
-    said = same.spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
-    return _digest(dict(_relevant(said, "")))
+    return _digest(dict(_relevant(_said(same.spec), "")))
+
+
+def _said(part: Api) -> dict[str, Any]:
+    """Without what is as if nothing had been said."""
+    return part.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
 
 
 def fingerprint(spec: FlinkJobSpec) -> str:
-    """Stands for everything that decides whether a spec can work: a rejected one is not tried again unchanged."""
+    """Stands for everything that decides whether a spec can work: a rejected one is not tried again unchanged.
+
+    As with `revision_hash`, fields of later versions do not count as long as they have their default, so that a new version of the
+    operator does not stop a running job to try again what was rejected.
+    """
     job = spec.job
     return _digest(
         {
@@ -161,8 +170,12 @@ def fingerprint(spec: FlinkJobSpec) -> str:
             **({"startFrom": job.start_from} if job.start_from else {}),
             "upgradeMode": job.upgrade_mode,
             "around": [
-                part.to_manifest() if part else None
-                for part in (spec.ingress, spec.network_policy, spec.service_account)
+                None if part is None else {**first, **_said(part)}
+                for part, first in (
+                    (spec.ingress, {"annotations": {}}),
+                    (spec.network_policy, {"enabled": True, "restFrom": []}),
+                    (spec.service_account, {"annotations": {}}),
+                )
             ],
         }
     )

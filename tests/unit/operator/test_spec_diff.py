@@ -107,6 +107,42 @@ def test_a_rejected_spec_is_tried_again_when_this_changes(changes: dict[str, Any
 
 
 @pytest.mark.parametrize(
+    ("changes", "digest"),
+    [
+        ({}, "1ddfc37b72"),
+        ({"ingress": {"host": "weather.example"}}, "9be8ab01d9"),
+        ({"ingress": {"host": "weather.example", "path": "/", "pathType": "Prefix"}}, "9be8ab01d9"),
+        (
+            {
+                "ingress": {"host": "weather.example", "className": "nginx", "annotations": {"a": "b"}},
+                "networkPolicy": {"enabled": False, "restFrom": [{"podSelector": {}}]},
+                "serviceAccount": {"annotations": {"role": "x"}},
+            },
+            "02256a30cc",
+        ),
+    ],
+)
+def test_what_was_rejected_is_known_by_the_fingerprint_that_it_had(changes: dict[str, Any], digest: str) -> None:
+    """If this fails, a new version of the operator stops running jobs to try again what they have rejected."""
+    assert fingerprint(spec(**changes)) == digest
+
+
+@pytest.mark.parametrize("field", ["ingress", "network_policy", "service_account"])
+def test_a_field_that_a_later_version_adds_does_not_change_a_fingerprint(field: str) -> None:
+    before = spec(ingress={"host": "weather.example"})
+    part = getattr(before, field)
+
+    class Later(type(part)):  # type: ignore[misc]
+        added: str = "default"
+
+    def with_part(**values: Any) -> FlinkJobSpec:
+        return before.model_copy(update={field: Later.model_validate({**part.to_manifest(), **values})})
+
+    assert fingerprint(with_part()) == fingerprint(before)
+    assert fingerprint(with_part(added="other")) != fingerprint(before)
+
+
+@pytest.mark.parametrize(
     "changes", [{"job": {"parallelism": 5}}, {"rollback": {"enabled": False}}, {"deletion": {"savepoint": True}}]
 )
 def test_a_rejected_spec_stays_rejected_when_that_changes(changes: dict[str, Any]) -> None:
