@@ -123,7 +123,8 @@ def memory_limit(pod: Mapping[str, Any], name: str) -> str:
     spec = pod.get("spec", {})
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         if container.get("name") == name:
-            return str(((container.get("resources") or {}).get("limits") or {}).get("memory") or "")
+            limit = str(((container.get("resources") or {}).get("limits") or {}).get("memory") or "")
+            return "" if limit == "0" else limit
     return ""
 
 

@@ -27,12 +27,13 @@ _SLOT_CPU = 100
 
 
 def container_limits(spec: FlinkJobSpec) -> dict[str, Any]:
-    """Configuration keys by which master and workers share out what their containers may use."""
+    """Configuration keys by which master and workers share out what their containers may use. For Kubernetes a limit of 0 is none."""
     limits = {
-        "jobmanager.memory.process.size": spec.master.resources.limits.get("memory"),
-        "taskmanager.memory.process.size": spec.worker.resources.limits.get("memory"),
+        "jobmanager.memory.process.size": spec.master.resources.limits.get("memory", 0),
+        "taskmanager.memory.process.size": spec.worker.resources.limits.get("memory", 0),
     }
-    return {key: f"{int(quantity(limit))}b" for key, limit in limits.items() if limit is not None}
+    sizes = {key: int(quantity(limit)) for key, limit in limits.items()}
+    return {key: f"{size}b" for key, size in sizes.items() if size > 0}
 
 
 def master_resources(spec: FlinkJobSpec) -> dict[str, Any]:
@@ -47,7 +48,10 @@ def worker_resources(spec: FlinkJobSpec) -> dict[str, Any]:
 
 
 def _resources(given: Resources, millicores: int, memory: int) -> dict[str, Any]:
-    """With a request for what has neither request nor limit: where there is a limit, Kubernetes requests as much."""
+    """With a request for what has neither request nor limit: where there is a limit, Kubernetes requests as much.
+
+    Of a limit of 0, too, and refuses a request above it.
+    """
     least: dict[str, str | int] = {"cpu": f"{millicores}m", "memory": f"{memory // MIB}Mi"}
     missing = {name: least[name] for name in least if name not in given.limits}
     requests = {**missing, **given.requests}

@@ -248,6 +248,7 @@ def main_container(pod: dict[str, Any]) -> dict[str, Any]:
         ({"limits": {"memory": "2Gi"}}, {"cpu": "150m"}),
         ({"requests": {"memory": "1Gi"}, "limits": {"cpu": "1", "memory": "2Gi"}}, {"memory": "1Gi"}),
         ({"limits": {"cpu": "1", "memory": "2Gi"}}, None),
+        ({"limits": {"memory": "0"}}, {"cpu": "150m"}),
     ],
 )
 def test_no_pod_is_best_effort(given: dict[str, Any], requests: dict[str, Any] | None) -> None:
@@ -275,6 +276,13 @@ def test_the_engine_is_told_the_limits_of_its_containers() -> None:
         configuration={"taskmanager.memory.process.size": "900mb"},
     )
     assert configuration(own)["taskmanager.memory.process.size"] == "900mb", "room for what is beside the engine"
+
+
+@pytest.mark.parametrize("limit", ["0", "0Mi", 0])
+def test_a_limit_of_zero_is_no_limit(limit: str | int) -> None:
+    resources = {"resources": {"limits": {"memory": limit}}}
+    keys = configuration(make_spec(worker=resources, master=resources))
+    assert not [key for key in keys if key.endswith("memory.process.size")]
 
 
 def test_a_budget_does_not_hold_a_node_for_pods_that_do_not_run() -> None:

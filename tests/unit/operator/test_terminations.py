@@ -196,6 +196,7 @@ def terminated(role: str = "worker", **changes: Any) -> dict[str, Any]:
         (terminated(), "OOMKilled", "memory limit 256Mi"),
         (terminated("master"), "OOMKilled", "Raise spec.master.resources.limits.memory"),
         (terminated(limits={}), "OOMKilled", "no memory limit"),
+        (terminated(limits={"memory": "0"}), "OOMKilled", "no memory limit"),
         (terminated(limits={}), "OOMKilled", "spec.worker.resources.requests.memory"),
         (terminated(status={"name": "sidecar"}), "OOMKilled", "container sidecar in spec.worker.podTemplate"),
         (terminated(ended={"reason": "Error", "exitCode": 1, "message": "boom"}), "ContainerFailed", "boom"),
