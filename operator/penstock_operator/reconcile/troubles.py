@@ -26,6 +26,12 @@ _KILLED = frozenset({137, 143})
 _FAIR = timedelta(minutes=5)
 """A check that was given less than this before its pod's deadline had no fair chance: its image came late."""
 QUOTA_REMEDY = "Raise the quota of the namespace, or lower the resources or the parallelism"
+_RANGE_REMEDY = (
+    "Set spec.master.resources and spec.worker.resources to what the namespace's LimitRange and the containers' limits allow; "
+    "what they leave out is requested by default"
+)
+_RANGE_WORDS = (" usage per ", "must be less than or equal to ")
+"""Of a LimitRange, and of the API server on a request above a limit, which a LimitRange may have set."""
 _TEXT = 500
 _MESSAGE = 4096
 
@@ -188,9 +194,9 @@ def deployment_trouble(deployment: Mapping[str, Any]) -> Trouble | None:
             text = _text(condition)
             if "exceeded quota" in text:
                 return Trouble("QuotaExceeded", f"pods cannot be created: {text}", QUOTA_REMEDY)
-            return Trouble(
-                "PodsRefused", f"pods cannot be created: {text}", "Look at admission policies and the podTemplate"
-            )
+            limited = any(words in text for words in _RANGE_WORDS)
+            remedy = _RANGE_REMEDY if limited else "Look at admission policies and the podTemplate"
+            return Trouble("PodsRefused", f"pods cannot be created: {text}", remedy)
     return None
 
 

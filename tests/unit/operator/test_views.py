@@ -75,6 +75,22 @@ def test_a_healthy_pod_is_no_trouble() -> None:
 
 
 @pytest.mark.parametrize(
+    "message",
+    [
+        'pods "weather-worker-x" is forbidden: maximum memory usage per Container is 512Mi, but limit is 648Mi',
+        'Pod "weather-worker-x" is invalid: spec.containers[0].resources.requests: Invalid value: "648Mi": must be less than or equal '
+        "to memory limit of 256Mi",
+    ],
+)
+def test_requests_that_a_limit_range_refuses_are_to_be_set(message: str) -> None:
+    refused = {"type": "ReplicaFailure", "status": "True", "message": message}
+    found = deployment_trouble({"status": {"conditions": [refused]}})
+    assert found is not None
+    assert found.reason == "PodsRefused"
+    assert "Set spec.master.resources and spec.worker.resources" in found.remedy
+
+
+@pytest.mark.parametrize(
     ("manifest", "lost"),
     [
         ({"status": {"reason": "NodeLost"}}, True),
