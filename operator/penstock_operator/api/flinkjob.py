@@ -221,7 +221,7 @@ class Deletion(Api):
     timeout: Duration = timedelta(minutes=5)
     """Time for the savepoint and for the pods to go."""
     ttl_after_finished: Duration | None = None
-    """Delete the FlinkJob itself so long after the job has ended by itself, with all that it promised committed; a job that failed or was stopped stays. Not set: never. Not for what a GitOps controller applies again: that would start it anew."""
+    """Delete the FlinkJob itself so long after the job has ended because all of its input was read, with all that it promised committed; one that failed, was stopped or waits for a person stays. Not set: never. Not for what a GitOps controller applies again: that would start it anew."""
     storage: Literal["Retain", "Delete"] = "Retain"
     """Whether the job's checkpoints are removed. Savepoints never are."""
 

@@ -111,7 +111,9 @@ class Running(Api):
     had_checkpoint: bool = False
     """A checkpoint of this incarnation was seen; without one readable it is never started empty again."""
     finished_at: Time | None = None
-    """When the job ended by itself."""
+    """When the job was seen to be FINISHED."""
+    end_of_input: bool = False
+    """It finished because all of its input was read; False if somebody has stopped it, or if the engine does not say."""
     failures: int = 0
     """How often in a row it was started again after the engine had given it up."""
 

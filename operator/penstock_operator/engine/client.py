@@ -37,6 +37,8 @@ class Glance:
     progress: Progress
     exception: str = ""
     """The root cause of the last failure, while the job is not RUNNING."""
+    end_of_input: bool = False
+    """It is known to have FINISHED because all of its input was read; nobody has stopped it."""
 
 
 class EngineClient(Protocol):
@@ -252,6 +254,7 @@ def read_summary(body: dict[str, Any]) -> Glance:
         ),
         Progress(int(body.get("restarts", 0)), _rescaled(body.get("last-rescale") or {})),
         first_lines(str(body.get("exception") or "")),
+        end_of_input=body.get("end-of-input") is True,
     )
 
 

@@ -89,8 +89,13 @@ class Cluster(Protocol):
     async def merge(self, kind: Kind, namespace: str, name: str, patch: Manifest) -> Manifest | None:
         """JSON merge patch; None if the object is gone."""
 
-    async def delete(self, kind: Kind, namespace: str, name: str, *, force: bool = False) -> None:
-        """Ask for deletion; an absent object is fine. `force`: do not wait for a node to say that a pod has ended."""
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, *, force: bool = False, seen: Manifest | None = None
+    ) -> None:
+        """Ask for deletion; an absent object is fine. `force`: do not wait for a node to say that a pod has ended.
+
+        `seen`: only the object as it is given; `Conflict` if it has changed since, or another one has its name.
+        """
 
     async def log(self, namespace: str, pod: str, container: str, limit: int) -> str | None:
         """The last bytes of a container's log; None if it cannot be had (its node does not answer, say)."""

@@ -110,9 +110,13 @@ class HttpCluster:
         response = await self._send("PATCH", kind, path, body=patch, params=params, content=content)
         return None if response is None else response.json()
 
-    async def delete(self, kind: Kind, namespace: str, name: str, *, force: bool = False) -> None:
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, *, force: bool = False, seen: Manifest | None = None
+    ) -> None:
         """See `Cluster`."""
         body: Manifest = {"propagationPolicy": "Background"} | ({"gracePeriodSeconds": 0} if force else {})
+        if seen is not None:
+            body["preconditions"] = {key: seen["metadata"][key] for key in ("uid", "resourceVersion")}
         await self._send("DELETE", kind, kind.path(namespace, name), body=body)
 
     async def log(self, namespace: str, pod: str, container: str, limit: int) -> str | None:

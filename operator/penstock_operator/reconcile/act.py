@@ -7,6 +7,7 @@ handed back is whether the call was refused, and why.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 from dataclasses import replace
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock_operator.errors import (
     AlreadyExists,
+    Conflict,
     Denied,
     NameTaken,
     NotLeader,
@@ -206,10 +208,14 @@ class Actor:
             await cluster.delete(CONFIG_MAP, owner.namespace, name)
 
     async def delete_job(self, _: plan.DeleteJob) -> None:
-        """Not one that has taken its name in the meantime."""
+        """Not one that has taken its name in the meantime, and not one that somebody has changed: that is looked at first."""
         job = await self._ports.cluster.get(FLINKJOB, self._owner.namespace, self._owner.name)
-        if job is not None and job["metadata"]["uid"] == self._owner.uid:
-            await self._ports.cluster.delete(FLINKJOB, self._owner.namespace, self._owner.name)
+        if job is None or job["metadata"]["uid"] != self._owner.uid:
+            return
+        if job["metadata"]["generation"] != self._ctx.subject.generation:
+            return
+        with contextlib.suppress(Conflict):
+            await self._ports.cluster.delete(FLINKJOB, self._owner.namespace, self._owner.name, seen=job)
 
     async def scale_down(self, _: plan.ScaleDown) -> None:
         """The master first: nothing may commit any more."""

@@ -123,7 +123,8 @@ def _deleting(ctx: Context) -> Decision:
     ctx = accounted
     if ctx.status.operation is None or ctx.op.kind != "Delete":
         policy = deletion_policy(ctx)
-        wanted = policy.savepoint and ctx.status.running is not None
+        running = ctx.status.running
+        wanted = policy.savepoint and running is not None and running.finished_at is None
         reason = "the FlinkJob is being deleted"
         if ctx.status.running is not None or ctx.seen.left or ctx.seen.replicas > 0:
             return ctx.begin("Delete", reason, step="Stop" if wanted else "Teardown").done()

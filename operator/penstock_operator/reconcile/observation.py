@@ -155,6 +155,8 @@ class Engine:
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     request: Request | None = None
     exception: str = ""
+    end_of_input: bool = False
+    """The job is known to have FINISHED because all of its input was read."""
     restarts: int = 0
     """Failovers; a rescale is none."""
     rescaled: Rescaled | None = None

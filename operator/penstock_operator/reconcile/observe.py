@@ -182,6 +182,7 @@ async def _ask(client: EngineClient, job_id: str, questions: Questions) -> Engin
         restarts=glance.progress.restarts,
         rescaled=glance.progress.rescaled,
         exception=glance.exception,
+        end_of_input=glance.end_of_input,
     )
     if questions.restarts is not None and engine.restarts > questions.restarts and not engine.exception:
         engine = replace(engine, exception=await _told(client.exception(job_id), ""))

@@ -252,7 +252,11 @@ def _ready(ctx: Context, status: FlinkJobStatus, phase: str, stalled: _Finding |
     if phase == "Suspended":
         return _Finding("True", "Suspended", _resumes_from(status))
     if running is not None and phase == "Finished":
-        return _Finding("True", "Finished", "the job has ended by itself")
+        return _Finding(
+            "True",
+            "Finished",
+            "all of its input is read" if running.end_of_input else "it was stopped, or its engine does not say why",
+        )
     if running is not None and phase == "Running":
         text = f"{running.revision} runs with parallelism {running.parallelism}"
         left = running.restored_from.passed_over

@@ -25,6 +25,7 @@ from penstock_operator.reconcile.steps.shared import (
     effective_spec,
     explain,
     failed_action,
+    is_rejected,
     running_incarnation,
     running_workers,
 )
@@ -88,9 +89,14 @@ def stray_check(ctx: Context) -> Action | None:
 
 
 def _expire(ctx: Context) -> Decision | None:
-    """A job that has ended by itself has committed everything: the FlinkJob may go when its time is over."""
+    """A job that has read all of its input has committed everything: the FlinkJob may go when its time is over.
+
+    What waits for a person stays: a job that somebody has stopped or wants suspended, and an edit that was given up.
+    """
     running, spec = ctx.status.running, ctx.spec
     if running is None or running.finished_at is None or spec is None or ctx.seen.replicas > 0:
+        return None
+    if not running.end_of_input or is_rejected(ctx) or spec.job.state == "suspended":
         return None
     ttl = spec.deletion.ttl_after_finished
     if ttl is None or ctx.now - running.finished_at < ttl or failed_action(ctx, "DeleteJob") is not None:
@@ -105,8 +111,10 @@ def _prove(ctx: Context) -> Decision | None:
     if running is None or engine.job_id != running.job_id:
         return None
     if engine.state == "FINISHED" and running.finished_at is None:
-        ended = running.model_copy(update={"finished_at": ctx.now, "stable": True})
-        ctx = ctx.tell("Finished", "the job has ended by itself; its pods are removed")
+        by_itself = {"finished_at": ctx.now, "stable": True, "end_of_input": engine.end_of_input}
+        ended = running.model_copy(update=by_itself)
+        why = "all of its input is read" if engine.end_of_input else "it was stopped, or its engine does not say why"
+        ctx = ctx.tell("Finished", f"the job is FINISHED: {why}; its pods are removed")
         return ctx.with_status(running=ended, stable_revision=running.revision).done()
     if engine.running and engine.checkpoints.completed > 0 and not running.stable:
         proved = running.model_copy(update={"stable": True, "had_checkpoint": True})

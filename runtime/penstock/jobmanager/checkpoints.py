@@ -25,7 +25,7 @@ from penstock.common.errors import RestoreRefused, StorageError
 from penstock.common.job_status import JobStatus
 from penstock.graph.job_graph import JobGraph
 from penstock.jobmanager.declared_state import check_stored_states
-from penstock.jobmanager.job_result import keep_result, read_result
+from penstock.jobmanager.job_result import ResultRecord, keep_result, read_result
 from penstock.jobmanager.settings import JobSettings
 from penstock.taskmanager.protocol import RestoreCommand, SubtaskRestore
 
@@ -102,13 +102,13 @@ class JobCheckpoints:
                     remedy="start it with --restore-latest, or under another job id",
                 )
 
-    def result(self) -> JobStatus | None:
+    def result(self) -> ResultRecord | None:
         """How the job ended, if it has."""
         return read_result(self.storage)
 
-    def keep_result(self, status: JobStatus, now_ms: int) -> None:
+    def keep_result(self, record: ResultRecord) -> None:
         """Note how it ended; before `close`."""
-        keep_result(self.storage, status, now_ms)
+        keep_result(self.storage, record)
 
     def take_over(self) -> Recovery:
         """Claim the next epoch of leadership and find what the attempt starts from; nothing else is touched."""

@@ -242,6 +242,7 @@ def _describe(job: JobMaster) -> facts.Job:
             facts.Accumulator(name, kind, str(value)) for name, (kind, value) in metrics.accumulators().items()
         ],
         bounded=job.graph.bounded,
+        end_of_input=history.end_of_input,
     )
 
 

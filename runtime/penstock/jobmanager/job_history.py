@@ -27,6 +27,8 @@ class JobHistory:
     """Since the job was started; `rescales` are the last of them."""
     started_at: int = 0
     """ms; of the first attempt."""
+    end_of_input: bool = False
+    """The job has FINISHED because all of its input was read, and not because it was asked to stop."""
 
     def move(self, status: JobStatus, now_ms: int) -> None:
         self.status = status

@@ -36,7 +36,7 @@ from penstock.jobmanager.job_history import JobHistory
 from penstock.jobmanager.job_metrics import JobMetrics
 from penstock.jobmanager.job_parts import JobMasterOptions, JobParts
 from penstock.jobmanager.job_requests import BegunAnew, JobRequests, Stopped
-from penstock.jobmanager.job_result import keep_trying
+from penstock.jobmanager.job_result import ResultRecord, keep_trying
 from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.runner import Attempt, Runner
 from penstock.jobmanager.scheduler import JobScheduler
@@ -213,7 +213,8 @@ class JobMaster:
         self.history.move(JobStatus.INITIALIZING, self._now())
         ended = self.checkpoints.result() if self.options.keep_result else None
         if ended is not None:
-            raise Stopped(ended)
+            self.history.end_of_input = ended.end_of_input
+            raise Stopped(ended.status)
         # A deployed master starts again with the arguments of its first start: its own checkpoints count, not they.
         fresh = self.options.fresh and not self.options.keep_result
         self.checkpoints.open(self.graph, self.options.allow_non_restored, fresh=fresh)
@@ -289,6 +290,7 @@ class JobMaster:
         """The job is over, or left to another JobManager: let go of everything."""
         report = None
         self.parts.steps.end()
+        self.history.end_of_input |= status is JobStatus.FINISHED and self._requests.has_ended_with_its_input
         try:
             self.runner.end_attempt()
         except Exception as error:
@@ -296,6 +298,7 @@ class JobMaster:
             if status is JobStatus.FINISHED and self._requests.is_at_end_of_input:
                 # Its output is complete, but not what its functions had still to do.
                 self.error, status = error, JobStatus.FAILED
+                self.history.end_of_input = False
         for source in self.parts.sources.values():
             try:
                 source.close(self.settings.cancellation_timeout_ms / 1e3)
@@ -319,14 +322,14 @@ class JobMaster:
 
     def _keep_result(self, status: JobStatus) -> None:
         """Before the checkpoints go: without either, a master that starts again would begin from nothing."""
-        ended_at = self._now()
+        record = ResultRecord(status, self._now(), self.history.end_of_input)
 
         def end() -> None:
-            self.checkpoints.keep_result(status, ended_at)
-            self.checkpoints.close(status, ended_at)
+            self.checkpoints.keep_result(record)
+            self.checkpoints.close(status, record.ended_at)
 
         try:
-            self.checkpoints.keep_result(status, ended_at)
+            self.checkpoints.keep_result(record)
         except StorageError:
             keep_trying(end)
             raise

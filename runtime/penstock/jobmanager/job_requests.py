@@ -293,6 +293,12 @@ class JobRequests:
         return self.state.ending is None or self.state.ending.cause is attempt_end.Cause.INPUT
 
     @property
+    def has_ended_with_its_input(self) -> bool:
+        """The end of its input has ended the job."""
+        ending = self.state.ending
+        return self.state.stage is Stage.ENDED and ending is not None and ending.cause is attempt_end.Cause.INPUT
+
+    @property
     def rescale(self) -> Operation | None:
         """That the attempt to come was begun for."""
         ending = self.state.ending

@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.checkpoint.object_store import ObjectMissing
 from penstock.checkpoint.storage import CheckpointStorage, read_record
-from penstock.common.errors import PenstockError, SnapshotTorn
+from penstock.common.errors import PenstockError
 from penstock.common.job_status import JobStatus
 
 if TYPE_CHECKING:
@@ -30,23 +30,25 @@ RESULT = "result"
 class ResultRecord(msgspec.Struct, frozen=True):
     """Content of `<root>/<job-id>/result`. `ended_at` in ms since the epoch."""
 
-    status: str
+    status: JobStatus
     ended_at: int
+    end_of_input: bool = False
+    """It has read all of its input; False also where a version wrote it that did not say."""
 
 
-def keep_result(storage: CheckpointStorage, status: JobStatus, ended_at_ms: int) -> None:
+def keep_result(storage: CheckpointStorage, record: ResultRecord) -> None:
     """Note how the job ended, before its checkpoints are deleted. The first word counts.
 
     >>> storage = CheckpointStorage("memory://doc/result", "job-1")
-    >>> keep_result(storage, JobStatus.FINISHED, 7)
-    >>> keep_result(storage, JobStatus.CANCELED, 8)
+    >>> keep_result(storage, ResultRecord(JobStatus.FINISHED, 7, end_of_input=True))
+    >>> keep_result(storage, ResultRecord(JobStatus.CANCELED, 8))
     >>> read_result(storage)
-    <JobStatus.FINISHED: 'FINISHED'>
+    ResultRecord(status=<JobStatus.FINISHED: 'FINISHED'>, ended_at=7, end_of_input=True)
 
     Raises:
         StorageError: it is not known whether the record was stored.
     """
-    storage.put_if_absent(RESULT, msgspec.json.encode(ResultRecord(status.value, ended_at_ms)))
+    storage.put_if_absent(RESULT, msgspec.json.encode(record))
 
 
 def keep_trying(end: Callable[[], None], *, first_pause_s: float = 1.0, longest_pause_s: float = 60.0) -> None:
@@ -74,7 +76,7 @@ def keep_trying(end: Callable[[], None], *, first_pause_s: float = 1.0, longest_
     threading.Thread(target=run, name="penstock-result", daemon=True).start()
 
 
-def read_result(storage: CheckpointStorage) -> JobStatus | None:
+def read_result(storage: CheckpointStorage) -> ResultRecord | None:
     """How the job ended; None: it has not.
 
     >>> read_result(CheckpointStorage("memory://doc/result", "job-2")) is None
@@ -86,10 +88,6 @@ def read_result(storage: CheckpointStorage) -> JobStatus | None:
     """
     remedy = "it says how the job ended; remove it only if the job is to run again under this id"
     try:
-        status = read_record(storage, RESULT, ResultRecord, remedy).status
+        return read_record(storage, RESULT, ResultRecord, remedy)
     except ObjectMissing:
         return None
-    try:
-        return JobStatus(status)
-    except ValueError as error:
-        raise SnapshotTorn(f"{storage.url_of(RESULT)} is not a readable record: {error}", remedy=remedy) from error

@@ -173,6 +173,8 @@ class Job:
     events: Sequence[Event] = ()
     accumulators: Sequence[Accumulator] = ()
     bounded: bool = False
+    end_of_input: bool = False
+    """It has FINISHED because all of its input was read."""
 
 
 @dataclass(frozen=True)

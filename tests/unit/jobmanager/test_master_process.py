@@ -94,8 +94,10 @@ def test_job_that_is_over_is_not_run_again_by_a_master_with_the_same_arguments(t
     place = Place(tmp_path)
     assert place.master() == 0
     assert place.seen == ["1", "2", "3"]
+    assert place.job().history.end_of_input
     assert place.master() == 0
     assert place.job().history.status is JobStatus.FINISHED
+    assert place.job().history.end_of_input, "and so says the next one"
     assert place.seen == ["1", "2", "3"]
 
 

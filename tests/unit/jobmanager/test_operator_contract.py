@@ -189,6 +189,9 @@ def test_stop_with_a_savepoint_leaves_a_master_that_tells_of_it(master: Master) 
     (found,) = asyncio.run(storage(master).savepoints(folder))
     assert asyncio.run(storage(master).verify(found.path)).ok
     assert master.thread.is_alive()
+    glance = master.ask(lambda e: e.glance(master.job_id))
+    assert glance is not None
+    assert not glance.end_of_input, "somebody has stopped it"
     with pytest.raises(EngineError) as refused:
         master.ask(lambda e: e.stop(master.job_id, folder, "f" * 32))
     assert refused.value.status == 409

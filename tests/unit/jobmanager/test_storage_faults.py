@@ -176,5 +176,7 @@ def test_how_a_job_ended_is_noted_when_storage_is_back(
     deadline = time.monotonic() + 20
     while (read_result(storage) is None or storage.checkpoint_ids()) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert read_result(storage) is JobStatus.FINISHED
+    result = read_result(storage)
+    assert result is not None
+    assert (result.status, result.end_of_input) == (JobStatus.FINISHED, True)
     assert not storage.checkpoint_ids()

@@ -133,6 +133,19 @@ def test_a_master_that_does_not_know_the_job_or_the_question_is_told_apart(
     assert asyncio.run(ask()) is known
 
 
+def test_only_the_object_that_was_seen_is_deleted() -> None:
+    asked: list[Any] = []
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        asked.append(json.loads(request.content)["preconditions"])
+        return status(409, "Conflict")
+
+    seen = {"metadata": {"uid": "u-1", "resourceVersion": "7", "name": "p"}}
+    with pytest.raises(Conflict):
+        asyncio.run(cluster(refuse).delete(POD, "ns", "p", seen=seen))
+    assert asked == [{"uid": "u-1", "resourceVersion": "7"}]
+
+
 def test_what_is_gone_is_none_and_deleting_it_is_fine() -> None:
     gone = cluster(lambda _: status(404, "NotFound"))
 

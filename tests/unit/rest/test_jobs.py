@@ -204,4 +204,7 @@ def test_the_summary_is_small_and_has_what_a_program_asks_often(client: AsgiClie
     gateway.all_jobs[JOB_ID] = replace(RUNNING, state="RESTARTING")
     failing = client.get(f"/jobs/{JOB_ID}/summary")
     assert failing.json()["exception"].startswith("ClusterError")
+    assert not failing.json()["end-of-input"]
+    gateway.all_jobs[JOB_ID] = replace(RUNNING, state="FINISHED", end_of_input=True)
+    assert client.get(f"/jobs/{JOB_ID}/summary").json()["end-of-input"]
     assert client.get("/jobs/unknown/summary").status_code == 404

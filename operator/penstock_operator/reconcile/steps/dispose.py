@@ -1,7 +1,7 @@
 """Deletion. It always ends: whatever it waits for has a deadline, after which it is said in an event and left. No pause, and no
 question that is not answered, goes beyond it (`time_left`).
 
-A savepoint is taken only if the spec asks for it and the job runs. The pods are waited for, because a new FlinkJob of
+A savepoint is taken only if the spec asks for it and the job runs; one that is FINISHED needs none. The pods are waited for, because a new FlinkJob of
 the same name must not meet them. Then the object goes, and Kubernetes removes what it owned.
 
 What is to be done is what the manifest says of it, also where something else in it is not valid; with whose settings, is
@@ -59,6 +59,8 @@ def _delete(ctx: Context) -> Decision:
     if op.step == "Stop" and op.trigger_id is None and (op.retry_at is None or ctx.now >= op.retry_at):
         if ctx.seen.engine.running:
             return ask_for_savepoint(ctx)
+        if ctx.seen.engine.terminal and ctx.seen.engine.state == "FINISHED":
+            return ctx.advance("Teardown")
         ctx = ctx.tell("DeletedWithoutSavepoint", "the job is not RUNNING, so no savepoint can be taken", warning=True)
         return ctx.advance("Teardown")
     refused = failed_action(ctx, "ScaleDown")

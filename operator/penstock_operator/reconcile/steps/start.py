@@ -268,7 +268,10 @@ def _stable(ctx: Context, running: Running) -> Decision:
     ctx = told_of_silence(ctx)
     op = ctx.op
     finished = ctx.now if ctx.seen.engine.state == "FINISHED" else None
-    stable = running.model_copy(update={"stable": True, "had_checkpoint": True, "finished_at": finished})
+    proved = {"stable": True, "had_checkpoint": True, "finished_at": finished}
+    stable = running.model_copy(
+        update={**proved, "end_of_input": finished is not None and ctx.seen.engine.end_of_input}
+    )
     seconds = round((ctx.now - op.started_at).total_seconds())
     ctx = ctx.tell(f"{op.kind}Succeeded", f"{running.revision} is stable after {seconds} s")
     ctx = ctx.end("Succeeded", f"{running.revision} is stable after {seconds} s")

@@ -178,7 +178,8 @@ class SummaryCheckpoints(Dashed):
 class JobGlance(Dashed):
     """`GET /jobs/:id/summary`: what a program asks every few seconds, in a few hundred bytes. Not a path of Flink's.
 
-    `last_rescale`: the last that was completed. `exception`: the last failure, while the job is not RUNNING.
+    `last_rescale`: the last that was completed. `exception`: the last failure, while the job is not RUNNING. `end_of_input`: it has
+    FINISHED because all of its input was read, and not because somebody stopped it.
     """
 
     jid: str
@@ -188,3 +189,4 @@ class JobGlance(Dashed):
     checkpoints: SummaryCheckpoints
     last_rescale: ProgressRescale | None = None
     exception: str = ""
+    end_of_input: bool = False

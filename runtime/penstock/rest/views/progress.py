@@ -124,4 +124,5 @@ def job_glance(job: facts.Job, checkpoints: models.CheckpointingStatistics) -> m
         ),
         last_rescale=_rescale(rescaled[-1]) if rescaled else None,
         exception=failure[:SHOWN_CHARACTERS],
+        end_of_input=job.end_of_input,
     )

@@ -117,10 +117,17 @@ class FakeCluster:
         await asyncio.sleep(0)
         return clone(self.objects.get(key))
 
-    async def delete(self, kind: Kind, namespace: str, name: str, *, force: bool = False) -> None:
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, *, force: bool = False, seen: Manifest | None = None
+    ) -> None:
         call = f"delete {kind.name} {name}"
         self.fault.before(call)
         self.writes.append(call)
+        live = self.objects.get((kind.name, namespace, name))
+        if seen is not None and live is not None:
+            for key in ("uid", "resourceVersion"):
+                if live["metadata"][key] != seen["metadata"][key]:
+                    raise Conflict(f"{call}: the {key} in the precondition is not the object's", status=409)
         if kind.name in self.undeletable:
             raise Denied(f"{call}: forbidden", status=403)
         if force:

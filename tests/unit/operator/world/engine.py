@@ -57,6 +57,7 @@ class FakeJob:
     requests: dict[str, Request] = field(default_factory=dict)
     pending: dict[str, Pending] = field(default_factory=dict)
     failure: str = ""
+    end_of_input: bool = False
     rescaled: Rescaled | None = None
 
     def take_over(self) -> bool:
@@ -68,6 +69,7 @@ class FakeJob:
         self.epoch = storage.leaders[self.job_id] = storage.leaders.get(self.job_id, 0) + 1
         if self.job_id in storage.ended:
             self.state = storage.ended[self.job_id]
+            self.end_of_input = self.job_id in storage.input_read
             return True
         own = storage.of_job(self.job_id)
         if own:
@@ -134,6 +136,8 @@ class FakeJob:
         if self.image.ends_at is not None and self.position >= self.image.ends_at:
             self.position = self.image.ends_at
             self.checkpoint()
+            self.end_of_input = True
+            self.world.storage.input_read.add(self.job_id)
             self._end("FINISHED")
             return
         if self.image.fails_after is not None and self.ran >= self.image.fails_after:
@@ -230,7 +234,8 @@ class FakeEngineClient:
             return None
         exception = await self.exception(job_id) if job.state != "RUNNING" else ""
         progress = await self.progress(job_id)
-        return Glance(JobView(job_id, job.state), await self.checkpoints(job_id), progress, exception)
+        points = await self.checkpoints(job_id)
+        return Glance(JobView(job_id, job.state), points, progress, exception, end_of_input=job.end_of_input)
 
     async def jobs(self) -> list[JobView]:
         job = self._job()

@@ -46,6 +46,8 @@ class FakeStorage:
     leaders: dict[str, int] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
     """Job ids that came to a terminal state."""
+    input_read: set[str] = field(default_factory=set)
+    """Those of them that ended because all of their input was read."""
     opened: Callable[[FlinkJobSpec, Mapping[str, str]], FakeStorage | None] = lambda spec, secret: None
     """What the operator gets with these settings, if not this one."""
 
