@@ -210,6 +210,34 @@ class Termination(Api):
     """When that began."""
 
 
+class EndSeries(Api):
+    """Like ends of containers, which come again and again."""
+
+    role: str
+    """master or worker."""
+    container: str = ""
+    """Empty: the whole pod."""
+    reason: str
+    """OOMKilled, ContainerFailed, Evicted, …"""
+    count: int
+    """How many."""
+    since: Time
+    """When the first of them was."""
+    time: Time
+    """When the last of them was."""
+
+
+class Ends(Api):
+    """Ends of containers of one incarnation that are counted; so that none is counted twice, or not at all."""
+
+    job_id: str
+    """The incarnation."""
+    counted: dict[str, Time] = Field(default_factory=dict)
+    """By pod and container (POD/CONTAINER): up to when."""
+    series: tuple[EndSeries, ...] = ()
+    """How often what has come."""
+
+
 class AskedSavepoint(Api):
     """A savepoint that the operator has asked for, until a FlinkSnapshot stands for it or none can come of it any more."""
 
@@ -359,6 +387,8 @@ class FlinkJobStatus(Api):
     """Failovers of the running incarnation, and restarts of its master's container; of its workers' containers, if those are more."""
     last_termination: Termination | None = None
     """How a container of the job was ended last, without anybody having asked for it."""
+    ends: Ends | None = None
+    """Which ends of containers of the job are counted."""
     operator: Ownership | None = None
     """Which operator looks after the job."""
     running: Running | None = None

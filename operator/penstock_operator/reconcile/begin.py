@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Restore
+from penstock_operator.reconcile.causes import cause
 from penstock_operator.reconcile.ending import end_overdue, is_down
 from penstock_operator.reconcile.health import restart_due, restarted
 from penstock_operator.reconcile.predecessor import source_of
@@ -38,7 +39,6 @@ from penstock_operator.reconcile.restore import (
 )
 from penstock_operator.reconcile.spec_diff import Effect, diff
 from penstock_operator.reconcile.steps.shared import effective_spec, is_rejected, revision_spec, running_workers
-from penstock_operator.reconcile.terminations import cause
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec

@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.adoption import recall
 from penstock_operator.reconcile.begin import next_operation, redeploy_wanted
+from penstock_operator.reconcile.causes import noted
 from penstock_operator.reconcile.health import watched
 from penstock_operator.reconcile.plan import AddFinalizer, Decision, RecordRevision, RemoveFinalizer
 from penstock_operator.reconcile.predecessor import source_of
@@ -56,7 +57,6 @@ from penstock_operator.reconcile.steps.shared import (
     is_rejected,
     revision_spec,
 )
-from penstock_operator.reconcile.terminations import noted
 from penstock_operator.reconcile.upkeep import next_due, stray_check, upkeep
 
 if TYPE_CHECKING:

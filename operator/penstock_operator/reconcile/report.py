@@ -24,13 +24,13 @@ from penstock_operator.api.types import format_duration
 from penstock_operator.reconcile.adoption import REASON as STATUS_LOST
 from penstock_operator.reconcile.adoption import is_lost
 from penstock_operator.reconcile.begin import redeploy_wanted
+from penstock_operator.reconcile.causes import cause, in_words, last_of_running
 from penstock_operator.reconcile.ending import end_overdue, suspended_overdue
 from penstock_operator.reconcile.health import restarts_of
 from penstock_operator.reconcile.pace import checkpoint_window
 from penstock_operator.reconcile.predecessor import Words
 from penstock_operator.reconcile.recovery import why_not_recovered
 from penstock_operator.reconcile.steps.shared import REFUSALS, effective_spec, is_rejected
-from penstock_operator.reconcile.terminations import cause, in_words, last_of_running
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from penstock_operator.api.types import format_time
+from penstock_operator.reconcile.causes import PODS_GONE, noted
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.observation import Terminated, Trouble
 from penstock_operator.reconcile.views import pod as read_pod
@@ -249,3 +252,146 @@ def test_an_eviction_is_told_with_its_cause() -> None:
         assert world.status(NAME)["lastTermination"]["reason"] == "Evicted"
 
     asyncio.run(scenario())
+
+
+# --- seen in another order than it happened -------------------------------------------------------------------------------
+
+
+def end(world: World, name: str, reason: str, code: int, at: datetime | None) -> None:
+    """A container of a pod has ended then, and runs again."""
+
+    def change(manifest: dict[str, Any]) -> None:
+        own = manifest["status"]["containerStatuses"][0]
+        own["lastState"] = {"terminated": {"reason": reason, "exitCode": code, "finishedAt": at and format_time(at)}}
+        own["restartCount"] = own.get("restartCount", 0) + 1
+
+    world.cluster.edit("Pod", "default", name, change)
+
+
+def workers(world: World) -> list[str]:
+    pods = world.cluster.select("Pod", None, {"penstock.dev/role": "worker"})
+    return sorted(pod["metadata"]["name"] for pod in pods)
+
+
+async def stands(world: World) -> tuple[str, str]:
+    world.apply(small())
+    await world.until(lambda: running(world))
+    await world.run(25)
+    one, two = workers(world)
+    return one, two
+
+
+@pytest.mark.parametrize("killed_first_seen", [True, False])
+@pytest.mark.parametrize("apart", [0, 1, -1], ids=["in one second", "a second later", "clocks that differ"])
+def test_what_was_killed_is_shown_whatever_ended_by_it_and_was_seen_before(killed_first_seen: bool, apart: int) -> None:
+    async def scenario() -> None:
+        world = World()
+        one, two = await stands(world)
+        killed, followed = world.time, world.time + timedelta(seconds=apart)
+        world.tick(1)
+        steps = [(one, "OOMKilled", 137, killed), (two, "Error", 1, followed)]
+        for step in steps if killed_first_seen else steps[::-1]:
+            end(world, *step)
+            await world.run(3)
+        await world.run(60)
+        assert len(told(world, "OOMKilled")) == 1
+        assert len(told(world, "ContainerFailed")) == 1
+        assert world.status()["lastTermination"]["reason"] == "OOMKilled"
+        assert world.status()["lastTermination"]["pod"] == one
+
+    asyncio.run(scenario())
+
+
+def test_what_a_node_reports_long_after_is_told_and_counted_but_not_shown_as_the_last() -> None:
+    async def scenario() -> None:
+        world = World()
+        one, two = await stands(world)
+        before = world.time
+        await world.run(120)
+        end(world, two, "Error", 1, world.time)
+        await world.run(5)
+        end(world, one, "OOMKilled", 137, before)
+        await world.run(60)
+        assert len(told(world, "OOMKilled")) == 1
+        assert world.status()["lastTermination"]["pod"] == two
+
+    asyncio.run(scenario())
+
+
+def test_all_that_end_in_one_second_are_counted() -> None:
+    async def scenario() -> None:
+        world = World()
+        pods, at = await stands(world), world.time
+        for name in reversed(pods):
+            end(world, name, "OOMKilled", 137, at)
+            await world.run(3)
+        await world.run(60)
+        assert world.status()["lastTermination"]["count"] == 2
+
+    asyncio.run(scenario())
+
+
+def test_one_that_is_killed_again_and_again_and_takes_another_with_it_floods_nothing() -> None:
+    async def scenario() -> None:
+        world = World()
+        one, two = await stands(world)
+        for _ in range(32):
+            end(world, one, "OOMKilled", 137, world.time)
+            end(world, two, "Error", 1, world.time)
+            await world.run(10)
+        assert world.status()["lastTermination"]["count"] == 32
+        assert world.status()["lastTermination"]["reason"] == "OOMKilled"
+        assert [len(told(world, reason)) for reason in ("OOMKilled", "ContainerFailed")] == [6, 6]
+
+    asyncio.run(scenario())
+
+
+def test_what_ended_at_no_known_time_is_told_once() -> None:
+    async def scenario() -> None:
+        world = World()
+        one, two = await stands(world)
+        end(world, two, "Error", 1, world.time)
+        await world.run(5)
+        end(world, one, "ContainerStatusUnknown", 137, None)
+        await world.run(120)
+        assert len(told(world, "ContainerFailed")) == 2
+        assert world.status()["lastTermination"]["pod"] == one
+        assert world.status()["lastTermination"]["count"] == 2
+
+    asyncio.run(scenario())
+
+
+def test_an_evicted_pod_that_says_nothing_of_its_containers_is_told_when_it_is_seen() -> None:
+    async def scenario() -> None:
+        world = World()
+        one, two = await stands(world)
+        end(world, two, "Error", 1, world.time)
+        await world.run(5)
+        failed = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
+        world.cluster.edit("Pod", "default", one, lambda m: m.update(status=failed))
+        await world.run(60)
+        assert len(told(world, "Evicted")) == 1
+        last = world.status()["lastTermination"]
+        assert last["reason"] == "Evicted"
+        assert last["time"] > "2026-01-01T12:00:30Z", "not when it was created"
+
+    asyncio.run(scenario())
+
+
+def test_an_eviction_is_dated_by_what_kubernetes_says_of_it() -> None:
+    manifest = terminated(phase="Failed", reason="Evicted", message="low on resource: memory", containerStatuses=[])
+    manifest["status"]["conditions"] = [{"type": "DisruptionTarget", "lastTransitionTime": "2026-01-01T12:34:56Z"}]
+    (found,) = read_pod(manifest).terminations
+    assert found.at == datetime(2026, 1, 1, 12, 34, 56, tzinfo=UTC)
+
+
+def test_pods_that_are_gone_are_not_remembered_without_end() -> None:
+    trouble = Trouble("Evicted", "w was ended by Kubernetes", "")
+    status: dict[str, Any] = {}
+    for number in range(3 * PODS_GONE):
+        gone = Terminated(f"w-{number}", "worker", "", trouble, at=ago(1000 - number))
+        seen = up(pods=(pod(), pod("worker", terminations=(gone,))))
+        ctx = noted(make_context(make_spec(), seen=seen, **status))
+        status = {"ends": ctx.status.ends, "last_termination": ctx.status.last_termination}
+    assert status["last_termination"].count == 3 * PODS_GONE
+    assert len(status["ends"].counted) <= PODS_GONE + 1

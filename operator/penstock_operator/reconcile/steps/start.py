@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Rejected, Running, Superseded
+from penstock_operator.reconcile.causes import cause
 from penstock_operator.reconcile.ending import restart_master, suspended_overdue
 from penstock_operator.reconcile.plan import ApplyPods, Incarnation, RecordRevision, ScaleDown, TriggerCheckpoint
 from penstock_operator.reconcile.spec_diff import args_hash, fingerprint
@@ -24,7 +25,6 @@ from penstock_operator.reconcile.steps.shared import (
     revision_spec,
     worker_count,
 )
-from penstock_operator.reconcile.terminations import cause
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
