@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from penstock_operator.errors import KubeError, NotLeader
 from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, SERVICE
+from penstock_operator.kube.listings import CLUSTER, Listings
 from penstock_operator.kube.watched import WATCHED, list_again
 from penstock_operator.reconcile.loop import JobLoop
 from penstock_operator.reconcile.orphans import sweep
@@ -83,20 +84,25 @@ class Controller:
         self._ports, self._metrics, self._namespaces = ports, metrics, tuple(namespaces)
         self._runners: dict[tuple[ObjectKind, str, str], _Runner] = {}
         self._gate = asyncio.Semaphore(CONCURRENT_PASSES)
-        self._listed: dict[str, set[str]] = {}
-        """Kind → uids that its watch has told of."""
-        self._doubt = asyncio.Event()
-        """A watch has begun anew."""
+        self._listings = Listings()
+        self.doubt = asyncio.Event()
+        """A watch has begun anew, and not everything has been listed since."""
         self.closed = False
         """Nothing is begun any more."""
-        self.fatal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @functools.cached_property
+    def fatal(self) -> asyncio.Future[None]:
+        """Fails with what the operator has to end for."""
+        return asyncio.get_running_loop().create_future()
 
     def hear(self, kind: Kind, manifest: Manifest, *, gone: bool = False, listed: bool = False) -> None:
         """An event of a watch, or an entry of the list that it begins with: note it, and wake whom it concerns."""
         meta, labels, watched = manifest["metadata"], labels_of(manifest), self._ports.watched
-        self._note_list(kind, str(meta.get("uid")), gone=gone, listed=listed)
         namespace, name, news = meta.get("namespace", ""), meta["name"], kind not in WATCHED
         if not news:
+            stream = namespace if self._namespaces else CLUSTER
+            if self._listings.hear(kind, stream, str(meta.get("uid")), gone=gone, listed=listed):
+                self.doubt.set()
             news = watched.hear(kind, manifest, gone=gone)
         job = name if kind is FLINKJOB else labels.get(JOB)
         if kind is FLINKSNAPSHOT and not is_settled(manifest):
@@ -113,17 +119,6 @@ class Controller:
     def _may_be_ours(self, namespace: str, job: str) -> bool:
         """What belongs to a FlinkJob of another operator is heard of, too."""
         return not self._ports.shard.selector.requirements or self._ports.watched.has_job(namespace, job)
-
-    def _note_list(self, kind: Kind, uid: str, *, gone: bool, listed: bool) -> None:
-        """A watch that lists an object a second time was broken, and what is gone since it does not tell."""
-        known = self._listed.setdefault(kind.name, set())
-        if listed and uid in known:
-            known.clear()
-            self._doubt.set()
-        if gone:
-            known.discard(uid)
-        elif kind in WATCHED:
-            known.add(uid)
 
     def wake(self, kind: ObjectKind, namespace: str, name: str, *, closer: bool = False) -> None:
         """Something about the object may have changed: look at it soon, with `closer` at all that belongs to it."""
@@ -160,7 +155,8 @@ class Controller:
                     generation = int(meta.get("generation", 1))
                     if runner is None or runner.generation != generation or "deletionTimestamp" in meta:
                         self.wake(*key)
-                        self._runners[key].generation = generation
+                        if key in self._runners:
+                            self._runners[key].generation = generation
 
     def _wake_unlisted(self, namespace: str | None, names: set[str]) -> None:
         """FlinkJobs that are gone, or are another operator's by now."""
@@ -187,8 +183,8 @@ class Controller:
         """Resync for ever, and remove what is left of FlinkJobs that went without us; when a watch began anew, at once and everything: what is gone since no event has told."""
         settings, corrected = self._ports.settings, time.monotonic()
         while True:
-            begun, doubted = time.monotonic(), self._doubt.is_set()
-            self._doubt.clear()
+            begun, doubted = time.monotonic(), self.doubt.is_set()
+            self.doubt.clear()
             try:
                 await self.resync()
                 if doubted or begun - corrected > settings.dependents_resync.total_seconds():
@@ -198,11 +194,11 @@ class Controller:
             except KubeError as error:
                 log.warning("resync: %s", error)
                 if doubted:
-                    self._doubt.set()
+                    self.doubt.set()
                     await asyncio.sleep(RELISTED)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(settings.resync.total_seconds()):
-                    await self._doubt.wait()
+                    await self.doubt.wait()
                     await asyncio.sleep(RELISTED)
 
     def stuck(self) -> list[str]:

@@ -24,6 +24,7 @@ from penstock_operator.reconcile.ownership import Shard
 from tests.unit.operator.world import World, flinkjob, flinksnapshot
 from tests.unit.operator.world.scenario import play, running
 from tests.unit.operator.world.scenarios import SCENARIOS
+from tests.unit.operator.world.watch import Hearing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -380,6 +381,47 @@ def test_a_watch_that_lists_again_makes_the_operator_list_everything(monkeypatch
         await controller.close()
 
     asyncio.run(scenario())
+
+
+def pod_of(namespace: str, name: str) -> dict[str, Any]:
+    meta = {"namespace": namespace, "name": name, "uid": f"{namespace}-{name}", "resourceVersion": "1"}
+    return {"metadata": {**meta, "labels": {"penstock.dev/job": "weather"}}}
+
+
+@pytest.mark.parametrize("vanished", ["b/2", "b/1"])
+def test_a_watch_that_begins_anew_after_one_of_another_namespace_is_noticed(vanished: str) -> None:
+    controller = Hearing(World().ports, Metrics(), ("a", "b"))
+    everything = [(namespace, name) for namespace in ("a", "b") for name in ("1", "2")]
+    for namespace, name in everything:
+        controller.hear(POD, pod_of(namespace, name), listed=True)
+    assert not controller.doubt.is_set(), "each begins once"
+    for name in ("1", "2"):
+        controller.hear(POD, pod_of("a", name), listed=True)
+    assert controller.doubt.is_set()
+    controller.doubt.clear()
+    for namespace, name in everything:
+        if namespace == "b" and f"b/{name}" != vanished:
+            controller.hear(POD, pod_of(namespace, name), listed=True)
+    assert controller.doubt.is_set(), f"nobody lists, and the copy keeps the pod {vanished}"
+
+
+def test_a_list_after_changes_is_a_later_one_also_if_nothing_in_it_is_known() -> None:
+    controller = Hearing(World().ports, Metrics(), ("a",))
+    controller.hear(POD, pod_of("a", "1"))
+    controller.hear(POD, pod_of("a", "2"), listed=True)
+    assert controller.doubt.is_set(), "1 may be gone"
+    controller.doubt.clear()
+    controller.hear(POD, pod_of("a", "3"), listed=True)
+    assert not controller.doubt.is_set(), "it is one list"
+
+
+def test_a_stream_of_the_whole_cluster_is_one() -> None:
+    controller = Hearing(World().ports, Metrics())
+    for _ in range(2):
+        assert not controller.doubt.is_set()
+        for namespace in ("a", "b"):
+            controller.hear(POD, pod_of(namespace, "1"), listed=True)
+    assert controller.doubt.is_set()
 
 
 def test_pods_of_another_operators_jobs_wake_nobody() -> None:

@@ -118,7 +118,7 @@ class Shards(World):
         }
         self.wrong: list[str] = []
 
-    def tell(self, kind: Kind, manifest: Manifest, *, gone: bool = False) -> None:
+    def tell(self, kind: Kind, manifest: Manifest, *, gone: bool = False, listed: bool = False) -> None:
         """An operator's watch tells of its own FlinkJobs only, and of what belongs to all."""
         for side in self.sides.values():
             selected = kind is not FLINKJOB or side.ports.shard.selects(labels_of(manifest))

@@ -5,15 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, KINDS
-from penstock_operator.kube.watched import WATCHED, list_again
-from penstock_operator.resources.names import JOB
+from penstock_operator.controller import Controller
+from penstock_operator.kube.cluster import KINDS
+from penstock_operator.kube.watched import WATCHED
 from tests.unit.operator.world.managed_fields import clone
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from penstock_operator.kube.cluster import Kind, Manifest
+    from penstock_operator.controller import ObjectKind
+    from penstock_operator.kube.cluster import Manifest
     from tests.unit.operator.world.world import World
 
 
@@ -56,12 +57,15 @@ class Watch:
         self._waiting.clear()
 
     async def begin_anew(self) -> None:
-        """A list of what there is now: of what is gone it says nothing. The operator then lists everything itself."""
-        self.broken = False
+        """A list of what there is now: of what is gone it says nothing. The operator lists everything itself, if it notices."""
+        self.broken, controller = False, self.world.controller
         for kind in WATCHED:
             for manifest in self.world.cluster.select(kind.name, None, {}):
-                self.world.tell(kind, manifest)
-        await self.correct()
+                self.world.tell(kind, manifest, listed=True)
+        if controller.doubt.is_set():
+            controller.doubt.clear()
+            await controller.resync()
+            await controller.correct()
         self.heard += 1
 
     async def resync(self) -> None:
@@ -69,11 +73,12 @@ class Watch:
         missed = bool(self._waiting) or self.broken
         if missed and self.world.time - self.listed_at >= timedelta(seconds=60):
             self.listed_at = self.world.time
-            await self.correct((FLINKJOB, FLINKSNAPSHOT))
+            await self.world.controller.resync()
             self.heard += 1
 
-    async def correct(self, kinds: tuple[Kind, ...] = WATCHED) -> None:
-        """As `Controller.resync` and `Controller.correct` do."""
-        for kind in kinds:
-            selector = "" if kind.name.startswith("Flink") else JOB
-            await list_again(self.world.cluster, self.world.ports.watched, kind, None, selector)
+
+class Hearing(Controller):
+    """The operator's ear: what it is told goes into the copy; the world itself runs the loops."""
+
+    def wake(self, kind: ObjectKind, namespace: str, name: str, *, closer: bool = False) -> None:
+        """Whoever is to be woken looks when `Watch.heard` has grown."""

@@ -13,6 +13,7 @@ import yaml
 from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.api.pod_template import MAIN_CONTAINER
 from penstock_operator.api.types import format_time
+from penstock_operator.metrics import Metrics
 from penstock_operator.ports import Ports
 from penstock_operator.reconcile.loop import JobLoop
 from penstock_operator.reconcile.views import labels_of, parse_time
@@ -25,7 +26,7 @@ from tests.unit.operator.world.faults import Fault, Killed
 from tests.unit.operator.world.images import Image
 from tests.unit.operator.world.sink import Sink
 from tests.unit.operator.world.storage import FakeStorage
-from tests.unit.operator.world.watch import Watch
+from tests.unit.operator.world.watch import Hearing, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -111,6 +112,7 @@ class World:
             now=self.now,
             monotonic=lambda: (self.time - START).total_seconds(),
         )
+        self.controller = Hearing(self.ports, Metrics())
         self.watching = Watch(self)
         self.loops: dict[tuple[str, str], JobLoop | SnapshotLoop] = {}
         self.due: dict[tuple[str, str], tuple[datetime, int]] = {}
@@ -119,9 +121,9 @@ class World:
     def now(self) -> datetime:
         return self.time
 
-    def tell(self, kind: Kind, manifest: Manifest, *, gone: bool = False) -> None:
+    def tell(self, kind: Kind, manifest: Manifest, *, gone: bool = False, listed: bool = False) -> None:
         """What a watch stream says."""
-        self.ports.watched.hear(kind, manifest, gone=gone)
+        self.controller.hear(kind, manifest, gone=gone, listed=listed)
 
     # --- the user ----------------------------------------------------------------------------------------------------
 
