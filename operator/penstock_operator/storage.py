@@ -12,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock_operator.api.own_identity import OwnIdentity
@@ -19,6 +20,7 @@ from penstock_operator.errors import StorageError, StorageMissing
 from penstock_operator.fence import no_fence
 from penstock_operator.reconcile.observation import Left, StoredSnapshot, Verdict
 from penstock_operator.resources.names import UID_SHOWN
+from penstock_operator.together import together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -155,8 +157,15 @@ class PenstockStorage:
         return await self._run(directory, lambda: self._savepoints(directory))
 
     async def left_by(self, root: str, prefix: str, savepoints: str, folder: str) -> Left:
-        """See `Storage`."""
-        return await self._run(root, lambda: self._left_by(root, prefix, savepoints, folder))
+        """See `Storage`. A name may have been used hundreds of times: each incarnation has the time of a call to itself."""
+        owners = await self._run(root, lambda: self._owners(savepoints, folder))
+        found = await together(partial(self._run, root, partial(self._savepoints_of, owner)) for owner in owners)
+        made = [snapshot for of_owner in found for snapshot in of_owner]
+        makers = {snapshot.job_id for snapshot in made}
+        folders = await self._run(root, lambda: self._shared().for_url(root).list_folders(root))
+        ids = tuple(name for name in folders if name.startswith(prefix) or name in makers)
+        newest = await together(partial(self._run, root, partial(self._newest, root, job_id)) for job_id in ids)
+        return Left(ids, (*(last for last in newest if last is not None), *made))
 
     async def fence(self, root: str, job_id: str) -> None:
         """See `Storage`."""
@@ -246,26 +255,20 @@ class PenstockStorage:
             if info.is_usable
         ]
 
-    def _left_by(self, root: str, prefix: str, savepoints: str, folder: str) -> Left:
-        made = self._savepoints_of(f"{savepoints}/{folder}")
-        store = self._shared().for_url(root)
-        makers = {snapshot.job_id for snapshot in made}
-        ids = tuple(name for name in store.list_folders(root) if name.startswith(prefix) or name in makers)
-        newest = [self._newest(root, job_id) for job_id in ids]
-        return Left(ids, (*(found for found in newest if found is not None), *made))
+    def _owners(self, savepoints: str, folder: str) -> list[str]:
+        """The folders of savepoints of one name: one for each FlinkJob."""
+        parent, _, start = f"{savepoints}/{folder}".rpartition("/")
+        found = self._shared().for_url(parent).list_folders(parent)
+        return [f"{parent}/{name}" for name in found if name.startswith(start) and len(name) == len(start) + UID_SHOWN]
 
-    def _savepoints_of(self, beginning: str) -> list[StoredSnapshot]:
-        """Savepoints in the folders of one name, torn ones included; without a manifest one was never complete."""
+    def _savepoints_of(self, owner: str) -> list[StoredSnapshot]:
+        """Savepoints of one FlinkJob, torn ones included; without a manifest one was never complete."""
         from penstock.checkpoint.snapshots import list_savepoints
 
-        parent, _, start = beginning.rpartition("/")
-        store, found = self._shared().for_url(parent), []
-        for owner in store.list_folders(parent):
-            if not (owner.startswith(start) and len(owner) == len(start) + UID_SHOWN):
-                continue
-            for attempt in store.list_folders(f"{parent}/{owner}"):
-                listed = list_savepoints(f"{parent}/{owner}/{attempt}", stores=self._shared())
-                found += [info for info in listed if not info.problem.startswith("incomplete")]
+        found = []
+        for attempt in self._shared().for_url(owner).list_folders(owner):
+            listed = list_savepoints(f"{owner}/{attempt}", stores=self._shared())
+            found += [info for info in listed if not info.problem.startswith("incomplete")]
         return [
             StoredSnapshot(s.url, s.checkpoint_id, s.job_id or None, _moment(s.complete_timestamp), torn=s.problem)
             for s in found

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import secrets
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock_operator.errors import (
@@ -42,6 +43,7 @@ from penstock_operator.resources.deployments import check_pod, master_deployment
 from penstock_operator.resources.hold import hold
 from penstock_operator.resources.names import FINALIZER, JOB, ROLE
 from penstock_operator.resources.records import controller_revision, flink_snapshot
+from penstock_operator.together import together
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -404,13 +406,16 @@ class Actor:
     async def fence_predecessors(self, action: plan.FencePredecessors) -> None:
         """They were found with the settings of the spec as it is, and there they write."""
         specs = storage_specs(self._ctx)
-        for job_id in action.job_ids:
+
+        async def fence(job_id: str) -> None:
             await ask_storage(
                 self._ports,
                 self._owner.namespace,
                 specs,
-                lambda storage, spec, job_id=job_id: storage.fence(spec.storage.checkpoints, job_id),  # type: ignore[misc]
+                lambda storage, spec: storage.fence(spec.storage.checkpoints, job_id),
             )
+
+        await together(partial(fence, job_id) for job_id in action.job_ids)
 
     async def dispose_job_storage(self, action: plan.DisposeJobStorage) -> None:
         """All checkpoints of an incarnation, where it wrote them."""

@@ -10,6 +10,7 @@ import pytest
 from penstock_operator.api.validation import parse_spec
 from penstock_operator.reconcile.observation import StoredSnapshot
 from penstock_operator.reconcile.predecessor import newest_left
+from penstock_operator.together import AT_ONCE
 from tests.unit.operator.facts import ago
 from tests.unit.operator.world import Image, World, flinkjob
 from tests.unit.operator.world.scenario import gone, running
@@ -226,6 +227,30 @@ def test_latest_of_name_fences_off_a_master_that_nobody_sees_before_it_looks() -
         world.two_masters.clear()
         await world.run(60)
         assert not world.sink.repeated, world.describe()
+
+    play(scenario)
+
+
+def test_latest_of_name_fences_off_many_at_once() -> None:
+    async def scenario(world: World) -> None:
+        path = await left_behind(world)
+        prefix = world.storage.found[path].job_id[:12]
+        older = [prefix + f"{number:020x}" for number in range(40)]
+        world.storage.leaders |= dict.fromkeys(older, 1)
+        at_once, most, fence = 0, 0, world.storage.fence
+
+        async def slow(root: str, job_id: str) -> None:
+            nonlocal at_once, most
+            at_once, most = at_once + 1, max(most, at_once + 1)
+            await asyncio.sleep(0)
+            await fence(root, job_id)
+            at_once -= 1
+
+        world.storage.fence = slow  # type: ignore[method-assign]
+        world.apply(job(LATEST))
+        await world.until(lambda: running(world))
+        assert all(world.storage.leaders[job_id] > 1 for job_id in older)
+        assert 1 < most <= AT_ONCE
 
     play(scenario)
 

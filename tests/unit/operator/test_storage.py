@@ -18,6 +18,7 @@ from penstock.checkpoint.retrying_store import Stores
 from penstock.checkpoint.savepoint import write_savepoint
 from penstock.checkpoint.storage import CheckpointStorage
 from penstock.common.errors import Fenced
+from penstock_operator import storage as storage_module
 from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.errors import NotLeader, StorageError
 from penstock_operator.storage import IDLE, OPEN, PenstockStorage, PenstockStorages, driver_options
@@ -284,3 +285,32 @@ def test_a_client_that_is_given_up_answers_whoever_has_it_and_is_closed_then(sta
     gc.collect()
     assert client() is None
     storages.close()
+
+
+def test_what_a_name_has_left_is_found_however_often_it_was_used(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each incarnation takes requests, so all of them together take longer than one call may."""
+    ids = [f"abcdef{number:026x}" for number in range(40)]
+    for job_id in ids:
+        (stage.folder / "checkpoints" / job_id).mkdir()
+    asked: list[str] = []
+
+    def slow(self: PenstockStorage, root: str, job_id: str) -> None:
+        time.sleep(0.05)
+        asked.append(job_id)
+
+    monkeypatch.setattr(PenstockStorage, "_newest", slow)
+    monkeypatch.setattr(storage_module, "CALL_TIMEOUT", 0.4)
+    left = asyncio.run(stage.storage.left_by(stage.root, "abcdef", stage.savepoints, "default/weather-"))
+    assert sorted(left.incarnations) == ids == sorted(asked)
+
+
+def test_one_incarnation_that_does_not_answer_leaves_all_unknown(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    (stage.folder / "checkpoints" / ("abcdef" + "1" * 26)).mkdir()
+
+    def hangs(self: PenstockStorage, root: str, job_id: str) -> None:
+        time.sleep(0.3)
+
+    monkeypatch.setattr(PenstockStorage, "_newest", hangs)
+    monkeypatch.setattr(storage_module, "CALL_TIMEOUT", 0.1)
+    with pytest.raises(StorageError, match="did not answer"):
+        asyncio.run(stage.storage.left_by(stage.root, "abcdef", stage.savepoints, "default/weather-"))

@@ -1,0 +1,36 @@
+"""Many calls of one kind, a few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+T = TypeVar("T")
+
+AT_ONCE = 4
+"""Half of the threads that all jobs share to speak to storage."""
+
+
+async def together(calls: Iterable[Callable[[], Awaitable[T]]], at_once: int = AT_ONCE) -> list[T]:
+    """What each of them gives, in their order; the first error ends them all.
+
+    >>> async def square(n: int) -> int:
+    ...     return n * n
+    >>> asyncio.run(together((lambda n=n: square(n) for n in (1, 2, 3)), at_once=2))
+    [1, 4, 9]
+    """
+    gate = asyncio.Semaphore(at_once)
+
+    async def one(call: Callable[[], Awaitable[T]]) -> T:
+        async with gate:
+            return await call()
+
+    tasks = [asyncio.ensure_future(one(call)) for call in calls]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
