@@ -360,6 +360,15 @@ class HealthStatus(Api):
     """When they were last."""
 
 
+class RevisionDefaults(Api):
+    """What was preset when a revision was made, if anything was."""
+
+    revision: str
+    """The revision, which contains it."""
+    defaults: Schemaless
+    """See `FlinkJobStatus.defaults`."""
+
+
 class FlinkJobStatus(Api):
     """What the operator knows about the job."""
 
@@ -394,7 +403,9 @@ class FlinkJobStatus(Api):
     running: Running | None = None
     """What runs, or ran last."""
     defaults: Schemaless | None = None
-    """What was preset for the namespace (ConfigMaps flinkjob-defaults) when the job was last started; its revisions contain it."""
+    """What was preset for the namespace (ConfigMaps flinkjob-defaults) for the revision that runs, or ran last, which contains it."""
+    revision_defaults: tuple[RevisionDefaults, ...] = ()
+    """The same of the revisions that are being brought up, or would be gone back to."""
     stable_revision: str | None = None
     """The last revision that was seen working; rollback goes there."""
     rejected: Rejected | None = None
@@ -429,11 +440,6 @@ class FlinkJobStatus(Api):
     def condition(self, kind: str) -> Condition | None:
         """The condition of this type, if it was ever set."""
         return next((c for c in self.conditions if c.type == kind), None)
-
-    def revisions_held(self) -> frozenset[str]:
-        """Revisions that run or are being brought up."""
-        held = (self.running and self.running.revision, self.operation and self.operation.target_revision)
-        return frozenset(revision for revision in held if revision)
 
 
 MEMORY = ("running", "operation", "nextRestore", "nonces", "superseded", "stableRevision")

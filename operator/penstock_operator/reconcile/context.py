@@ -74,6 +74,8 @@ class Context:
     status: FlinkJobStatus
     now: datetime
     seen: Observation = field(default_factory=Observation)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """What is preset, and contained in the spec."""
     problems: tuple[Problem, ...] = ()
     unreadable: Mapping[str, Any] = field(default_factory=dict)
     """Of the status what cannot be read and nothing may be decided without."""

@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING
 from penstock_operator.reconcile.adoption import recall
 from penstock_operator.reconcile.begin import next_operation, redeploy_wanted
 from penstock_operator.reconcile.causes import noted
+from penstock_operator.reconcile.defaults import recorded
 from penstock_operator.reconcile.health import watched
 from penstock_operator.reconcile.plan import AddFinalizer, Decision, RecordRevision, RemoveFinalizer
 from penstock_operator.reconcile.predecessor import source_of
@@ -68,7 +69,8 @@ if TYPE_CHECKING:
 def decide(ctx: Context) -> Decision:
     """The next step, with phase, conditions and everything people read brought up to date."""
     decision = _next_step(ctx)
-    return replace(decision, status=report(ctx, decision))
+    reported = report(ctx, decision)
+    return replace(decision, status=recorded(ctx.status, reported, ctx.desired_revision, ctx.defaults))
 
 
 def _next_step(ctx: Context) -> Decision:

@@ -4,10 +4,11 @@ A ConfigMap `flinkjob-defaults` (key `spec`: a part of a FlinkJob's spec, in YAM
 them, one in their namespace for those there and before that, and what a FlinkJob says itself before both. They are merged
 like pod templates.
 
-What a job runs with is recorded (`status.defaults`). As long as a FlinkJob, with those, asks for the revision that runs or is
-on its way, those count, whatever the ConfigMaps say by now: nobody restarts all jobs of a cluster by editing a default. When a
-job is started anyway, by an edit, a resume or a nonce, the defaults of that moment are taken, and the difference is told
-with the upgrade. Jobs without a record, from before there were any, run with none.
+What a job runs with is recorded (`status.defaults`), as is what a revision has that is being brought up or would be gone back to:
+what was merely read, of an edit that is then rejected, changes nothing. As long as a FlinkJob, with what is recorded, asks for the
+revision that runs or is on its way, that counts, whatever the ConfigMaps say by now: nobody restarts all jobs of a cluster by
+editing a default. When a job is started anyway, by an edit, a resume or a nonce, the defaults of that moment are taken, and the
+difference is told with the upgrade. Jobs without a record, from before there were any, run with none.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from penstock_operator.api.status import RevisionDefaults
 from penstock_operator.api.validation import parse_spec
 from penstock_operator.errors import Problem, SpecError
 from penstock_operator.resources.pods import merge_lists
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.api.status import FlinkJobStatus
     from penstock_operator.reconcile.context import Subject
 
 CONFIG_MAP_NAME = "flinkjob-defaults"
@@ -130,18 +133,54 @@ def _filled(value: Any, namespace: str, name: str) -> Any:
     return value.replace("{namespace}", namespace).replace("{name}", name) if isinstance(value, str) else value
 
 
-def spec_with_defaults(
-    raw: Mapping[str, Any],
-    subject: Subject,
-    recorded: Mapping[str, Any] | None,
-    current: Preset,
-    held: Collection[str],
-) -> tuple[FlinkJobSpec, Mapping[str, Any]]:
-    """The spec, and the defaults in it, to be recorded.
+def held(status: FlinkJobStatus) -> dict[str, dict[str, Any]]:
+    """The revisions that are being brought up or run, in this order, and what was preset in them."""
+    known, op, running = _known(status), status.operation, status.running
+    revisions = (op and op.target_revision, running and running.revision)
+    return {revision: known.get(revision, {}) for revision in revisions if revision}
+
+
+def recorded(
+    before: FlinkJobStatus, after: FlinkJobStatus, revision: str | None, used: Mapping[str, Any]
+) -> FlinkJobStatus:
+    """The next status, with what is preset in the revisions that it speaks of.
 
     Args:
-        recorded: those of the last start.
-        held: revisions that run or are on their way.
+        before: what the decision was made from.
+        revision: the one that the FlinkJob asks for; None if it is not valid.
+        used: what is preset in that.
+    """
+    known = _known(before)
+    if revision is not None:
+        known[revision] = dict(used)
+    op, running = after.operation, after.running
+    others = {after.stable_revision, *((op.target_revision, op.fallback_revision) if op else ())}
+    defaults = after.defaults
+    if running is not None:
+        defaults = known.get(running.revision) or None
+        others.discard(running.revision)
+    kept = (
+        RevisionDefaults(revision=name, defaults=known[name])
+        for name in sorted(filter(None, others))
+        if known.get(name)
+    )
+    return after.model_copy(update={"defaults": defaults, "revision_defaults": tuple(kept)})
+
+
+def _known(status: FlinkJobStatus) -> dict[str, dict[str, Any]]:
+    known: dict[str, dict[str, Any]] = {kept.revision: kept.defaults for kept in status.revision_defaults}
+    if status.running is not None:
+        known[status.running.revision] = status.defaults or {}
+    return known
+
+
+def spec_with_defaults(
+    raw: Mapping[str, Any], subject: Subject, held: Mapping[str, Mapping[str, Any]], current: Preset
+) -> tuple[FlinkJobSpec, Mapping[str, Any]]:
+    """The spec, and the defaults in it.
+
+    Args:
+        held: the defaults of the revisions that run or are on their way.
 
     Raises:
         SpecError: the spec is not valid, or the defaults that would be taken are not.
@@ -150,14 +189,15 @@ def spec_with_defaults(
     def with_these(presets: Mapping[str, Any]) -> FlinkJobSpec:
         return parse_spec(laid_under(presets, raw, subject.namespace, subject.name) if presets else raw)
 
-    if held and (recorded or {}) != current.spec:
+    for presets in held.values():
+        if presets == current.spec:
+            continue
         try:
-            spec = with_these(recorded or {})
+            spec = with_these(presets)
         except SpecError:
-            pass  # it may be valid with what is preset now
-        else:
-            if subject.revision_name(spec) in held:
-                return spec, recorded or {}
+            continue  # it may be valid with what is preset now
+        if subject.revision_name(spec) in held:
+            return spec, presets
     if current.spec is None:
         assert current.problem is not None
         raise SpecError((current.problem,))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock_operator.api.status import Ownership, parse_status, unreadable
 from penstock_operator.api.validation import check_own_identity, parse_deletion
@@ -30,7 +30,7 @@ from penstock_operator.reconcile import rest
 from penstock_operator.reconcile.act import Actor
 from penstock_operator.reconcile.context import Context, Subject
 from penstock_operator.reconcile.decide import decide
-from penstock_operator.reconcile.defaults import spec_with_defaults
+from penstock_operator.reconcile.defaults import held, spec_with_defaults
 from penstock_operator.reconcile.memory import Memory
 from penstock_operator.reconcile.observation import Observation
 from penstock_operator.reconcile.observe import observe
@@ -42,7 +42,7 @@ from penstock_operator.resources.names import FINALIZER, Owner
 from penstock_operator.resources.records import kube_event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime, timedelta
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
@@ -243,14 +243,11 @@ class JobLoop:
             finalizer=FINALIZER in (meta.get("finalizers") or ()),
         )
         spec: FlinkJobSpec | None = None
+        defaults: Mapping[str, Any] = {}
         problems: tuple[Problem, ...] = ()
         status = parse_status(manifest.get("status"))
         try:
-            spec, used = spec_with_defaults(
-                manifest.get("spec") or {}, subject, status.defaults, current, status.revisions_held()
-            )
-            if used != (status.defaults or {}):
-                status = status.model_copy(update={"defaults": used})
+            spec, defaults = spec_with_defaults(manifest.get("spec") or {}, subject, held(status), current)
             problems = check_own_identity(spec, self._ports.settings.own_identity)
             spec = None if problems else spec
         except SpecError as error:
@@ -267,6 +264,7 @@ class JobLoop:
             status,
             now,
             problems=problems,
+            defaults=defaults,
             unreadable=lost,
             deletion=deletion,
             settings=self._ports.settings,

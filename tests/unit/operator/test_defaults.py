@@ -13,8 +13,8 @@ from penstock_operator.errors import Denied
 from penstock_operator.presets import KEPT_FOR, ClusterPresets
 from penstock_operator.reconcile.defaults import laid_under, preset
 from tests.unit.operator.test_recovery import play, stalled
-from tests.unit.operator.world import World, flinkjob
-from tests.unit.operator.world.scenario import running
+from tests.unit.operator.world import Image, World, flinkjob
+from tests.unit.operator.world.scenario import rejected, running
 
 if TYPE_CHECKING:
     from penstock_operator.kube.cluster import Manifest
@@ -91,6 +91,70 @@ def test_a_changed_default_waits_for_the_next_start() -> None:
         assert setting(world, "a") == 2
         (begun,) = [text for reason, text in world.events() if reason == "UpgradeStarted"]
         assert "configuration.a: 1 → 2" in begun
+
+    play(scenario)
+
+
+async def with_a_changed_default(world: World) -> str:
+    """A running job, and a default that has changed since it was started; its job id."""
+    with_presets(world)
+    put(world, {"configuration": {"a": 1}})
+    world.apply(flinkjob())
+    await world.until(lambda: running(world))
+    await world.run(30)
+    put(world, {"configuration": {"a": 2}})
+    await world.run(60)
+    return str(world.status()["jobId"])
+
+
+async def restarts_nothing(world: World, job_id: str) -> None:
+    """When the edit of the image is taken back."""
+    assert world.status()["defaults"] == {"configuration": {"a": 1}}, "what runs was not started with another"
+    assert not world.status()["revisionDefaults"]
+    upgrades = [text for reason, text in world.events() if reason == "UpgradeStarted"]
+    world.edit(image="job:1")
+    await world.run(300)
+    assert (world.status()["jobId"], setting(world, "a")) == (job_id, 1)
+    assert [text for reason, text in world.events() if reason == "UpgradeStarted"] == upgrades
+
+
+def test_taking_a_rejected_edit_back_restarts_nothing_although_a_default_has_changed() -> None:
+    async def scenario(world: World) -> None:
+        job_id = await with_a_changed_default(world)
+        world.images["job:2"] = Image(check_crashes=True)
+        world.edit(image="job:2")
+        await world.until(lambda: rejected(world))
+        await restarts_nothing(world, job_id)
+
+    play(scenario)
+
+
+def test_taking_an_edit_back_that_was_rolled_back_restarts_nothing_although_a_default_has_changed() -> None:
+    async def scenario(world: World) -> None:
+        former = await with_a_changed_default(world)
+        world.images["job:2"] = Image(checkpoints=False)
+        world.edit(image="job:2")
+        await world.until(lambda: world.status()["defaults"] == {"configuration": {"a": 2}}, within=600)
+        assert [kept["defaults"] for kept in world.status()["revisionDefaults"]] == [{"configuration": {"a": 1}}]
+        await world.until(lambda: rejected(world) and "operation" not in world.status(), within=1800)
+        assert world.status()["jobId"] != former
+        await restarts_nothing(world, world.status()["jobId"])
+
+    play(scenario)
+
+
+def test_an_upgrade_goes_on_with_the_defaults_that_it_was_begun_with() -> None:
+    async def scenario(world: World) -> None:
+        await with_a_changed_default(world)
+        world.edit(image="job:2")
+        await world.until(lambda: "operation" in world.status())
+        target = world.status()["operation"]["targetRevision"]
+        put(world, {"configuration": {"a": 3}})
+        await world.run(35)
+        await world.until(lambda: running(world) and world.settled())
+        assert world.status()["running"]["revision"] == target
+        assert world.status()["defaults"] == {"configuration": {"a": 2}}
+        assert len([reason for reason, _ in world.events() if reason == "UpgradeStarted"]) == 1
 
     play(scenario)
 
