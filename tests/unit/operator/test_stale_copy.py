@@ -10,11 +10,12 @@ import pytest
 
 from penstock_operator.errors import Conflict
 from penstock_operator.kube.cluster import DEPLOYMENT, FLINKJOB, POD, Kind, Manifest
-from penstock_operator.kube.watched import WatchedObjects
+from penstock_operator.kube.watched import WATCHED, WatchedObjects
 from penstock_operator.resources.names import JOB, ROLE
 from tests.unit.operator.world import World, flinkjob
-from tests.unit.operator.world.scenario import begin, go_on, judge, running
+from tests.unit.operator.world.scenario import begin, go_on, gone, judge, running
 from tests.unit.operator.world.scenarios import SCENARIOS
+from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -66,6 +67,17 @@ def test_a_suspended_job_is_looked_at_in_the_copy() -> None:
     play(story)
 
 
+async def copied(world: World) -> set[str]:
+    listed = [await world.ports.watched.list(kind, "default", {JOB: NAME}) for kind in WATCHED]
+    return {manifest["metadata"]["uid"] for found in listed for manifest in found}
+
+
+def there(world: World) -> set[str]:
+    found = [m for kind in WATCHED[1:] for m in world.cluster.select(kind.name, None, {JOB: NAME})]
+    jobs = [m for m in world.cluster.select("FlinkJob", None, {}) if m["metadata"]["name"] == NAME]
+    return {manifest["metadata"]["uid"] for manifest in (*found, *jobs)}
+
+
 # --- late, behind, broken ----------------------------------------------------------------------------------------------
 
 
@@ -89,6 +101,8 @@ def test_every_flow_with_a_watch_that_breaks_and_begins_anew(scenario: Scenario)
         async def mend() -> None:
             if world.watching.broken and world.time - since >= timedelta(seconds=40):
                 await world.watching.begin_anew()
+                empty = gone(world)  # a list without anything in it tells nobody that it is one
+                assert empty or await copied(world) == there(world), "what went meanwhile stays in the copy"
 
         scenario.act(world)
         for when, act in scenario.then:
