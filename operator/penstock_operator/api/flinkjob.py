@@ -193,7 +193,7 @@ class Recovery(Api):
     restart_failed: bool = True
     """Start it again from its newest complete checkpoint, with growing pauses (10 s to 5 min)."""
     max_restarts: int | None = Field(default=None, ge=0, le=10000)
-    """How often in a row, before it stays Failed; a job that has held out for ten minutes begins to count anew. Not set: without end."""
+    """How often in a row, before it stays Failed; a job that has been RUNNING for ten minutes begins to count anew. Not set: without end."""
 
 
 class Health(Api):

@@ -115,7 +115,11 @@ class Running(Api):
     end_of_input: bool = False
     """It finished because all of its input was read; False if somebody has stopped it, or if the engine does not say."""
     failures: int = 0
-    """How often in a row it was started again after the engine had given it up."""
+    """How often in a row it was started again after the engine had given it up, without having been RUNNING for ten minutes since."""
+    failed_at: Time | None = None
+    """When the engine was seen to have given it up."""
+    failure: str = ""
+    """Why it did, in its words."""
 
 
 class Operation(Api):

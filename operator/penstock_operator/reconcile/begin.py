@@ -11,7 +11,8 @@
                             it is CANCELLING or FAILING and
                             does not end                        Recover
                             it gets nowhere, and health.restart
-                            is set                              Recover, after a pause that grows (`health`)
+                            is set                              Recover, after a pause that grows (`health`),
+                                                                whatever `recovery` says of failed jobs
                             the master's Deployment is gone     Recover, same incarnation, from its newest checkpoint
                             another parallelism is asked for    Rescale
     finished by itself      another revision is asked for       Upgrade
@@ -29,7 +30,7 @@ from penstock_operator.reconcile.causes import cause
 from penstock_operator.reconcile.ending import end_overdue, is_down
 from penstock_operator.reconcile.health import restart_due, restarted
 from penstock_operator.reconcile.predecessor import source_of
-from penstock_operator.reconcile.recovery import EXHAUSTED, failures_in_a_row, why_not_recovered
+from penstock_operator.reconcile.recovery import GIVEN_UP, stays_failed, why_not_recovered
 from penstock_operator.reconcile.restore import (
     FRESH_BY_WISH,
     Lost,
@@ -41,6 +42,8 @@ from penstock_operator.reconcile.spec_diff import Effect, diff
 from penstock_operator.reconcile.steps.shared import effective_spec, is_rejected, revision_spec, running_workers
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.api.status import Running
     from penstock_operator.reconcile.context import Context
@@ -155,17 +158,18 @@ def _recover(ctx: Context, running: Running) -> Context | None:
     spec, seen = effective_spec(ctx), ctx.seen
     if spec is None:
         return None
-    if seen.master is None or seen.master.replicas == 0:
+    gone = seen.master is None or seen.master.replicas == 0
+    if running.failed_at is not None:
+        seen_so = gone or (seen.engine.job_id == running.job_id and seen.engine.state in GIVEN_UP)
+        return _recover_failed(ctx, running, running.failed_at) if seen_so and not stays_failed(ctx) else None
+    if gone:
         return _recover_missing(ctx, running)
-    failed = seen.engine.job_id == running.job_id and seen.engine.state in ("FAILED", "CANCELED")
-    kept = why_not_recovered(ctx, running)
-    if failed:
-        return _recover_failed(ctx, running) if kept is None else None
-    if end_overdue(ctx) and kept is None:
+    if seen.engine.ending:
+        if not end_overdue(ctx) or why_not_recovered(ctx, running) is not None:
+            return None
         why = f"the job has been {seen.engine.state} for {ctx.settings.ending_timeout} and does not end"
-        return _recover_from_newest(ctx, running, why)
-    exhausted = kept is not None and kept[0] == EXHAUSTED
-    if restart_due(ctx) and ctx.status.health is not None and not exhausted:
+        return _recover_from_newest(ctx, _counted(running), why)
+    if restart_due(ctx) and ctx.status.health is not None:
         why = f"health.restart, for {ctx.status.health.broken}: {ctx.status.health.message}"
         return _recover_from_newest(restarted(ctx), running, why)
     return None
@@ -183,20 +187,24 @@ def _recover_missing(ctx: Context, running: Running) -> Context | None:
     )
 
 
-def _recover_failed(ctx: Context, running: Running) -> Context | None:
-    since = ctx.status.phase_since if ctx.status.phase == "Failed" else None
-    if since is None or ctx.now - since < ctx.settings.backoff(failures_in_a_row(ctx, running) + 1):
+def _recover_failed(ctx: Context, running: Running, since: datetime) -> Context | None:
+    if ctx.now - since < ctx.settings.backoff(running.failures + 1):
         return None
-    said = ctx.seen.engine.exception or ctx.seen.engine.state
+    said = ctx.seen.engine.exception or running.failure
     why = f"the engine gave the job up: {said}{'; ' + cause(ctx) if cause(ctx) else ''}"
-    return _recover_from_newest(ctx, running, why)
+    return _recover_from_newest(ctx, _counted(running), why)
+
+
+def _counted(running: Running) -> Running:
+    """With one more start after a failure."""
+    return running.model_copy(update={"failures": running.failures + 1})
 
 
 def _recover_from_newest(ctx: Context, running: Running, reason: str) -> Context | None:
     point = incarnation_restore(running, ctx.seen.storage)
     if isinstance(point, Unknown | Lost):
         return None
-    ctx = ctx.with_status(running=running.model_copy(update={"failures": failures_in_a_row(ctx, running)}))
+    ctx = ctx.with_status(running=running)
     return ctx.begin("Recover", reason, target_revision=running.revision, restore=point, take_newest=True)
 
 

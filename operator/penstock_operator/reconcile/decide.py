@@ -45,6 +45,7 @@ from penstock_operator.reconcile.defaults import recorded
 from penstock_operator.reconcile.health import watched
 from penstock_operator.reconcile.plan import AddFinalizer, Decision, RecordRevision, RemoveFinalizer
 from penstock_operator.reconcile.predecessor import source_of
+from penstock_operator.reconcile.recovery import remembered
 from penstock_operator.reconcile.report import FENCED, report, unseen
 from penstock_operator.reconcile.retention import disposable
 from penstock_operator.reconcile.savepoints import account, pending, told_of_the_rest
@@ -144,6 +145,7 @@ def _idle(ctx: Context) -> Decision:
         if failure is not None:
             return ctx.failed(failure.code, explain(failure)).done(after=ctx.settings.backoff_first)
         return ctx.done(RecordRevision(desired, ctx.spec))
+    ctx = remembered(ctx)
     started = next_operation(ctx)
     if started is not None:
         return started.done()

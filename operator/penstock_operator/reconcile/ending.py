@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def is_down(ctx: Context) -> bool:
     """Nothing runs that could be changed: the job has ended or does not come to its end, or its master is gone."""
     running, master, engine = ctx.status.running, ctx.seen.master, ctx.seen.engine
-    if running is None or master is None or master.replicas == 0:
+    if running is None or running.failed_at is not None or master is None or master.replicas == 0:
         return True
     return end_overdue(ctx) or suspended_overdue(ctx) or (engine.terminal and engine.job_id == running.job_id)
 

@@ -9,6 +9,7 @@
     MasterSilent    the master's pod is there, and its REST API has not answered    it answers
                     for `health.silence`
 
+A job that the engine has given up is not judged: whether it is started again is a question of `recovery`, which in turn has no say here.
 A broken rule is told once, by an event and `Stalled`, and once more when it is whole. With `health.restart` the pods are restarted from
 the newest checkpoint as well, which helps where a process is broken and not the job or what it depends on. As nobody knows which of them it
 is, the pauses between two such restarts double, from `health.window` to six hours, and are forgotten only after the job has been well for
@@ -43,6 +44,9 @@ def watched(ctx: Context) -> Context:
     if running is None or spec is None or running.finished_at is not None or not spec.health.enabled:
         return ctx if before is None else ctx.with_status(health=None)
     health = _counted(ctx, running, before, spec.health)
+    if running.failed_at is not None:  # it is at its end, for which `recovery` has the words
+        ended = {"broken": None, "message": "", "since": ctx.now} if health.broken else {}
+        return ctx.with_status(health=health.model_copy(update=ended))
     ctx = ctx.with_status(health=health)
     if health.broken is not None and _stays(ctx, spec, health):
         return ctx

@@ -29,7 +29,7 @@ from penstock_operator.reconcile.ending import end_overdue, suspended_overdue
 from penstock_operator.reconcile.health import restarts_of
 from penstock_operator.reconcile.pace import checkpoint_window
 from penstock_operator.reconcile.predecessor import Words
-from penstock_operator.reconcile.recovery import why_not_recovered
+from penstock_operator.reconcile.recovery import GIVEN_UP, why_not_recovered
 from penstock_operator.reconcile.steps.shared import REFUSALS, effective_spec, is_rejected
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def _phase(ctx: Context, status: FlinkJobStatus) -> str:
         return "Suspended" if ctx.spec is not None and ctx.spec.job.state == "suspended" else "Pending"
     if running.finished_at is not None:
         return "Finished"
-    if status.job_state in ("FAILED", "CANCELED"):
+    if running.failed_at is not None or status.job_state in GIVEN_UP:
         return "Failed"
     return "Running" if status.job_state == "RUNNING" else "Recovering"
 
@@ -209,7 +209,9 @@ def _stalled(ctx: Context, status: FlinkJobStatus) -> _Finding | None:
         return _Finding("True", status.error.reason, status.error.message)
     gone = seen.master is None or seen.master.replicas == 0
     if (gone or status.job_state == "FAILED") and seen.storage.asked:
-        return _cannot_recover(ctx, status)
+        return _cannot_recover(ctx, running)
+    if running.failed_at is not None:
+        return _kept_failed(ctx, running)
     if end_overdue(ctx) and why_not_recovered(ctx, running) is not None:
         text = f"the job is {status.job_state} and does not end. Change job.restartNonce: its pods are then stopped"
         return _Finding("True", "EndTimeout", f"{text}, and it goes on from its newest checkpoint")
@@ -223,23 +225,30 @@ def _stalled(ctx: Context, status: FlinkJobStatus) -> _Finding | None:
     return None
 
 
-def _cannot_recover(ctx: Context, status: FlinkJobStatus) -> _Finding | None:
+def _cannot_recover(ctx: Context, running: Running) -> _Finding | None:
     from penstock_operator.reconcile.restore import Lost, Unknown, incarnation_restore
 
-    running, spec = status.running, effective_spec(ctx)
-    if running is None or spec is None:
+    if effective_spec(ctx) is None:
         return None
     point = incarnation_restore(running, ctx.seen.storage)
     if isinstance(point, Lost):
         return _Finding("True", "StateLost", point.message)
     if isinstance(point, Unknown):
         return _Finding("True", "StorageUnavailable", point.message)
-    kept = why_not_recovered(ctx, running) if status.job_state == "FAILED" else None
-    if kept is not None:
-        reason, remedy = kept
-        why = _with_cause(ctx, ctx.seen.engine.exception or "the engine gave the job up")
-        return _Finding("True", reason, f"{why}. {remedy}")
-    return None
+    return _kept_failed(ctx, running)
+
+
+def _kept_failed(ctx: Context, running: Running) -> _Finding | None:
+    kept = why_not_recovered(ctx, running) if running.failed_at is not None else None
+    if kept is None:
+        return None
+    reason, remedy = kept
+    return _Finding("True", reason, f"{_why_failed(ctx, running)}. {remedy}")
+
+
+def _why_failed(ctx: Context, running: Running | None) -> str:
+    remembered = running.failure if running is not None else ""
+    return _with_cause(ctx, ctx.seen.engine.exception or remembered or "the engine gave the job up")
 
 
 def _ready(ctx: Context, status: FlinkJobStatus, phase: str, stalled: _Finding | None) -> _Finding:
@@ -262,7 +271,7 @@ def _ready(ctx: Context, status: FlinkJobStatus, phase: str, stalled: _Finding |
         left = running.restored_from.passed_over
         return _Finding("True", "Running", f"{text}; {Words(left, running.restored_from)}" if left else text)
     if phase == "Failed":
-        return _Finding("False", "Failed", _with_cause(ctx, ctx.seen.engine.exception or "the engine gave the job up"))
+        return _Finding("False", "Failed", _why_failed(ctx, running))
     if ctx.seen.foreign:
         return _Finding("False", "NameTaken", f"waiting for {ctx.seen.foreign[0]} of an earlier FlinkJob to be removed")
     return _Finding(

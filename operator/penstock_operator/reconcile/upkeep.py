@@ -19,6 +19,7 @@ from penstock_operator.reconcile.plan import (
     PruneRevisions,
     ScaleDown,
 )
+from penstock_operator.reconcile.recovery import runs_anew, stays_failed
 from penstock_operator.reconcile.retention import expired, protected_paths
 from penstock_operator.reconcile.steps.shared import (
     REFUSALS,
@@ -53,7 +54,8 @@ def upkeep(ctx: Context) -> Decision | None:
 
 def _most_urgent(ctx: Context) -> Decision | None:
     return (
-        _prove(ctx)
+        _stay_failed(ctx)
+        or _prove(ctx)
         or _suspended(ctx)
         or _repair(ctx)
         or _nonces(ctx)
@@ -105,6 +107,16 @@ def _expire(ctx: Context) -> Decision | None:
     return ctx.tell("Expired", text).done(DeleteJob())
 
 
+def _stay_failed(ctx: Context) -> Decision | None:
+    """A master that is started again would run again what is to stay Failed; the engine keeps no record of it."""
+    if not stays_failed(ctx) or not runs_anew(ctx) or ctx.seen.replicas == 0:
+        return None
+    if failed_action(ctx, "ScaleDown") is not None:
+        return None
+    text = "the job is to stay Failed, and its master has ended or runs it again: its pods are removed"
+    return ctx.tell("PodsRemoved", text).done(ScaleDown())
+
+
 def _prove(ctx: Context) -> Decision | None:
     """An incarnation whose watch was cut short by an edit has proved itself in the meantime, or has ended."""
     running, engine = ctx.status.running, ctx.seen.engine
@@ -132,7 +144,7 @@ def _repair(ctx: Context) -> Decision | None:
     running, seen = ctx.status.running, ctx.seen
     if running is None or running.finished_at is not None:
         return ctx.done(ScaleDown()) if seen.replicas > 0 and failed_action(ctx, "ScaleDown") is None else None
-    if failed_action(ctx, "ApplyPods", "ApplyChildren") is not None:
+    if failed_action(ctx, "ApplyPods", "ApplyChildren") is not None or (stays_failed(ctx) and runs_anew(ctx)):
         return None
     incarnation = running_incarnation(ctx, running)
     desired = ctx.spec or effective_spec(ctx)

@@ -229,12 +229,12 @@ def test_a_new_generation_is_never_ready_before_it_is_carried_out(edit: dict[str
         ({}, "RESTARTING", "Recover/Seal"),
         ({"restartFailed": False}, "RESTARTING", "Recover/Seal"),
         ({"restartFailed": False}, "FAILED", ""),
-        ({"maxRestarts": 2}, "RESTARTING", ""),
+        ({"maxRestarts": 2}, "RESTARTING", "Recover/Seal"),
         ({"maxRestarts": 2}, "FAILED", ""),
         ({"maxRestarts": 3}, "FAILED", "Recover/Seal"),
     ],
 )
-def test_what_is_to_stay_failed_is_not_restarted_for_its_health(
+def test_what_has_failed_is_recoverys_business_and_what_gets_nowhere_is_healths(
     recovery: dict[str, Any], state: str, kind: str
 ) -> None:
     spec = make_spec(recovery=recovery, health={"restart": True})

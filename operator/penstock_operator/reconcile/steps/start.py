@@ -159,7 +159,7 @@ def _started(ctx: Context, incarnation: Incarnation) -> Decision:
         started_at=ctx.now,
         restored_from=incarnation.restore,
         had_checkpoint=incarnation.restore.kind == "Latest",
-        failures=before.failures + 1 if before and op.kind == "Recover" and incarnation.restore.kind != "Latest" else 0,
+        failures=before.failures if before and op.kind == "Recover" else 0,
     )
     nonces = ctx.status.nonces
     if ctx.spec is not None and op.kind in ("Deploy", "Redeploy"):

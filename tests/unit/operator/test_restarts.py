@@ -1,0 +1,116 @@
+"""A job that is to stay Failed does, whatever becomes of its master; and what gets nowhere is another matter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.operator.test_recovery import operations, play, stalled
+from tests.unit.operator.world import Image, World, flinkjob
+from tests.unit.operator.world.engine import FakeJob
+from tests.unit.operator.world.scenario import running
+from tests.unit.operator.world.world import NAME
+
+
+def limited(count: int) -> dict[str, Any]:
+    manifest = flinkjob()
+    manifest["spec"]["recovery"] = {"maxRestarts": count}
+    return manifest
+
+
+def test_a_failed_job_whose_master_is_silent_for_a_while_stays_failed() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(fails_after=15)
+        world.apply(limited(2))
+        await world.until(lambda: stalled(world, "RestartsExhausted", ""), within=900)
+        await world.run(900)
+        assert operations(world).count("Recover") == 2
+        world.rest_down = True
+        await world.run(180)
+        world.rest_down = False
+        await world.run(300)
+        assert operations(world).count("Recover") == 2, world.describe()
+
+    play(scenario)
+
+
+def test_a_failed_job_whose_master_moves_to_another_node_stays_failed() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(fails_after=15)
+        world.apply(limited(2))
+        await world.until(lambda: stalled(world, "RestartsExhausted", ""), within=900)
+        await world.run(900)
+        world.kill_pod("master")
+        await world.run(600)
+        assert operations(world).count("Recover") == 2, world.describe()
+        assert stalled(world, "RestartsExhausted", "a record makes the job fail"), "what the master said is kept"
+        assert world.leading(NAME) is None, "nothing runs it again"
+        world.images["job:1"] = Image()
+        world.edit(job={"restartNonce": 1})
+        await world.until(lambda: running(world))
+
+    play(scenario)
+
+
+def test_a_job_that_never_runs_again_has_not_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine tries for eleven minutes each time before it gives up."""
+    advance = FakeJob.advance
+
+    trying: dict[str, float] = {}
+
+    def struggling(job: FakeJob, seconds: float, slots: int) -> None:
+        advance(job, seconds, slots)
+        tried = trying.get(job.job_id, 0.0)
+        if job.state == "FAILED" and tried < 700:
+            job.state, job.wanted = "RESTARTING", 10_000
+        if job.state == "RESTARTING":
+            trying[job.job_id] = tried + seconds
+            if tried + seconds >= 700:
+                job.state = "FAILED"
+
+    monkeypatch.setattr(FakeJob, "advance", struggling)
+
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(fails_after=25)
+        world.apply(limited(2))
+        await world.until(lambda: stalled(world, "RestartsExhausted", ""), within=3600)
+        assert operations(world).count("Recover") == 2, world.describe()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("recovery", [{"maxRestarts": 1}, {"maxRestarts": 0}, {"restartFailed": False}])
+def test_restarts_for_health_are_no_failures_and_do_not_need_recovery(recovery: dict[str, Any]) -> None:
+    async def scenario(world: World) -> None:
+        manifest = flinkjob()
+        manifest["spec"]["recovery"] = recovery
+        manifest["spec"]["health"] = {"restart": True, "window": "1m", "checkpointIntervals": 3}
+        world.apply(manifest)
+        await world.until(lambda: running(world))
+        await world.run(60)
+        job = world.leading(NAME)
+        assert job is not None
+        job.image = Image(checkpoints=False)
+        await world.until(lambda: operations(world).count("Recover") == 1, within=900)
+        await world.until(lambda: running(world))
+        assert "Its pods are restarted from the newest checkpoint" in dict(world.events())["NoCheckpoint"]
+        assert world.status()["running"].get("failures", 0) == 0
+
+    play(scenario)
+
+
+def test_a_job_that_stays_failed_is_not_judged_by_its_health() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(fails_after=15)
+        manifest = limited(0)
+        manifest["spec"]["health"] = {"restart": True, "window": "1m", "checkpointIntervals": 3}
+        world.apply(manifest)
+        await world.until(lambda: stalled(world, "RestartsExhausted", ""), within=900)
+        await world.run(900)
+        told = dict(world.events())
+        assert "NoCheckpoint" not in told
+        assert "HealthRecovered" not in told
+        assert operations(world).count("Recover") == 0
+
+    play(scenario)
