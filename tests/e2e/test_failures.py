@@ -142,7 +142,11 @@ def test_a_quota_without_room_for_a_worker_is_told_and_lifting_it_is_enough(stac
         message = job.stalled("QuotaExceeded")
         assert "exceeded quota: small" in message
         assert "Raise the quota of the namespace" in message
-        assert any(event.startswith("QuotaExceeded: ") for event in job.events())
+        wait_until(
+            lambda: any(event.startswith("QuotaExceeded: ") for event in job.events()),
+            lambda: job.told("an event that says so, at the latest at the next look"),
+            seconds=60,
+        )
     finally:
         stack.cluster.kubectl("delete", "quota", "small")
     job.running()
