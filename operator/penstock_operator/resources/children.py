@@ -111,12 +111,13 @@ def master_service(owner: Owner) -> dict[str, Any]:
 
 
 def rest_service(owner: Owner) -> dict[str, Any]:
-    """REST API and dashboard of the master."""
+    """REST API and dashboard of the master; also of one that is not ready, which says why (SUSPENDED, say)."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": owner.metadata(owner.rest, "master"),
         "spec": {
+            "publishNotReadyAddresses": True,
             "selector": owner.selector("master"),
             "ports": [{"name": "rest", "port": REST_PORT, "targetPort": "rest"}],
         },
