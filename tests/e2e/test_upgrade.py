@@ -104,8 +104,13 @@ def test_leaders_are_killed_in_the_middle_and_standbys_go_on(stack: Stack, job: 
     come and go."""
     stack.install("--set", "replicas=2")
     try:
+        # Two replicas are spread, which one is not: all pods are new.
+        wait_until(
+            lambda: len(stack.operators()) == 2 and stack.leader() in stack.operators(),
+            lambda: job.told("one of the two leads"),
+            seconds=90,
+        )
         leaders = [stack.leader()]
-        assert len(stack.operators()) == 2
         before, savepoints, told = job.status, upgrade_savepoints(job), event_ids(job)
         job.patch_job(restartNonce=1)
         for steps in (("Stop", "Seal"), ("Teardown", "Start", "Watch")):
