@@ -114,6 +114,8 @@ class Running(Api):
     """When the job was seen to be FINISHED."""
     end_of_input: bool = False
     """It finished because all of its input was read; False if somebody has stopped it, or if the engine does not say."""
+    adopted_at: Time | None = None
+    """When it was taken over without a status; an operation that was under way then is not known."""
     failures: int = 0
     """How often in a row it was started again after the engine had given it up, without having been RUNNING for ten minutes since."""
     failed_at: Time | None = None

@@ -21,6 +21,10 @@ was made from. So
 A person ends `StatusLost` by putting the status back, by naming where to start (job.initialSavepointPath with another
 job.savepointRedeployNonce), or by giving the state up (job.upgradeMode stateless). The nonces that the spec has when the
 status is found lost count as acted on: else the job would be started again from a savepoint of long ago.
+
+What was being done when the status was lost is not known, and the engine may be at it: it may be taking the savepoint with which it
+stops. A job that is adopted and then stops with input left has been stopped by that, and not by a person; it goes on as the spec
+says, from where it has stopped (`ending`).
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from penstock_operator.reconcile.begin import redeploy_wanted
 from penstock_operator.reconcile.context import FLOWS
 from penstock_operator.reconcile.spec_diff import args_hash
 from penstock_operator.reconcile.steps.shared import revision_spec
+from penstock_operator.resources.names import savepoint_folder
 
 if TYPE_CHECKING:
     from penstock_operator.reconcile.context import Context
@@ -115,10 +120,13 @@ def _adopt(ctx: Context, master: Deployment) -> Decision:
         started_at=ctx.now,
         restored_from=Restore(kind="Latest", reason="not known: it was adopted"),
         had_checkpoint=True,
+        adopted_at=ctx.now,
     )
+    subject = ctx.subject
+    folder = f"{spec.storage.savepoints}/{savepoint_folder(subject.namespace, subject.name, subject.uid)}"
     text = (
         f"the status was lost; {master.revision} runs as incarnation {master.job_id} and is looked after again. Checkpoints of "
-        "incarnations before it are not known any more, and stay"
+        f"incarnations before it are not known any more, and stay; so does a savepoint that was being made, in {folder}"
     )
     ctx = ctx.tell("Adopted", text, warning=True, key=f"adopted/{master.job_id}")
     return ctx.with_status(running=running, nonces=_nonces(ctx), error=None).done()

@@ -10,6 +10,8 @@
                                                                 is to stay Failed (`recovery`)
                             it is CANCELLING or FAILING and
                             does not end                        Recover
+                            it was adopted and has been stopped
+                            by what was lost with its status    Recover (`ending`)
                             it gets nowhere, and health.restart
                             is set                              Recover, after a pause that grows (`health`),
                                                                 whatever `recovery` says of failed jobs
@@ -27,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Restore
 from penstock_operator.reconcile.causes import cause
-from penstock_operator.reconcile.ending import end_overdue, is_down
+from penstock_operator.reconcile.ending import end_overdue, is_down, stopped_unasked
 from penstock_operator.reconcile.health import restart_due, restarted
 from penstock_operator.reconcile.predecessor import source_of
 from penstock_operator.reconcile.recovery import GIVEN_UP, stays_failed, why_not_recovered
@@ -164,6 +166,9 @@ def _recover(ctx: Context, running: Running) -> Context | None:
         return _recover_failed(ctx, running, running.failed_at) if seen_so and not stays_failed(ctx) else None
     if gone:
         return _recover_missing(ctx, running)
+    if stopped_unasked(ctx):
+        why = "the job was stopped by an operation that is not known any more, because the status was lost; it goes on"
+        return _recover_from_newest(ctx, running, why)
     if seen.engine.ending:
         if not end_overdue(ctx) or why_not_recovered(ctx, running) is not None:
             return None

@@ -7,10 +7,15 @@ nothing that came after that was committed.
 A master is SUSPENDED when another one has taken the job over from it. It ends by itself after a minute (exit code 75), its container
 is started again, and takes over in turn if nobody stands in its way. If it does not end, its pod is deleted. The incarnation stays
 the same, so that its folder on storage still decides between it and whoever fenced it off.
+
+A job that is FINISHED with input left was stopped: by the operator, which knows of it, or by a person, which is the end of the job. But
+one that was adopted (`adoption`) may be stopped by an operation that was lost with its status. That was asked for before, and the engine
+is done with a savepoint long before `UNASKED_WITHIN`; such a job has not come to its end.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.types import format_duration
@@ -22,6 +27,9 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.context import Context
     from penstock_operator.reconcile.plan import Decision
 
+UNASKED_WITHIN = timedelta(hours=1)
+"""A stop that ends no later than this after a job was adopted may have been asked for before."""
+
 
 def is_down(ctx: Context) -> bool:
     """Nothing runs that could be changed: the job has ended or does not come to its end, or its master is gone."""
@@ -29,6 +37,16 @@ def is_down(ctx: Context) -> bool:
     if running is None or running.failed_at is not None or master is None or master.replicas == 0:
         return True
     return end_overdue(ctx) or suspended_overdue(ctx) or (engine.terminal and engine.job_id == running.job_id)
+
+
+def stopped_unasked(ctx: Context) -> bool:
+    """The job has been stopped by an operation that was lost with its status; what the spec wants is another matter."""
+    running, engine = ctx.status.running, ctx.seen.engine
+    if running is None or running.adopted_at is None or running.finished_at is not None:
+        return False
+    if engine.job_id != running.job_id or engine.state != "FINISHED" or engine.end_of_input:
+        return False
+    return (engine.checkpoints.latest_at or ctx.now) - running.adopted_at <= UNASKED_WITHIN
 
 
 def end_deadline(ctx: Context) -> datetime:

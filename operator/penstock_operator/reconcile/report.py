@@ -25,7 +25,7 @@ from penstock_operator.reconcile.adoption import REASON as STATUS_LOST
 from penstock_operator.reconcile.adoption import is_lost
 from penstock_operator.reconcile.begin import redeploy_wanted
 from penstock_operator.reconcile.causes import cause, in_words, last_of_running
-from penstock_operator.reconcile.ending import end_overdue, suspended_overdue
+from penstock_operator.reconcile.ending import end_overdue, stopped_unasked, suspended_overdue
 from penstock_operator.reconcile.health import restarts_of
 from penstock_operator.reconcile.pace import checkpoint_window
 from penstock_operator.reconcile.predecessor import Words
@@ -208,7 +208,7 @@ def _stalled(ctx: Context, status: FlinkJobStatus) -> _Finding | None:
     if status.error is not None and status.error.reason in REFUSALS:
         return _Finding("True", status.error.reason, status.error.message)
     gone = seen.master is None or seen.master.replicas == 0
-    if (gone or status.job_state == "FAILED") and seen.storage.asked:
+    if (gone or status.job_state == "FAILED" or stopped_unasked(ctx)) and seen.storage.asked:
         return _cannot_recover(ctx, running)
     if running.failed_at is not None:
         return _kept_failed(ctx, running)

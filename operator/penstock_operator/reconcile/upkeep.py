@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.api.types import format_duration
 from penstock_operator.cron import due, upcoming
-from penstock_operator.reconcile.ending import restart_master, suspended_overdue
+from penstock_operator.reconcile.ending import restart_master, stopped_unasked, suspended_overdue
 from penstock_operator.reconcile.plan import (
     ApplyChildren,
     ApplyPods,
@@ -122,7 +122,7 @@ def _prove(ctx: Context) -> Decision | None:
     running, engine = ctx.status.running, ctx.seen.engine
     if running is None or engine.job_id != running.job_id:
         return None
-    if engine.state == "FINISHED" and running.finished_at is None:
+    if engine.state == "FINISHED" and running.finished_at is None and not stopped_unasked(ctx):
         by_itself = {"finished_at": ctx.now, "stable": True, "end_of_input": engine.end_of_input}
         ended = running.model_copy(update=by_itself)
         why = "all of its input is read" if engine.end_of_input else "it was stopped, or its engine does not say why"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Rejected, Running, Superseded
 from penstock_operator.reconcile.causes import cause
-from penstock_operator.reconcile.ending import restart_master, suspended_overdue
+from penstock_operator.reconcile.ending import restart_master, stopped_unasked, suspended_overdue
 from penstock_operator.reconcile.plan import ApplyPods, Incarnation, RecordRevision, ScaleDown, TriggerCheckpoint
 from penstock_operator.reconcile.spec_diff import args_hash, fingerprint
 from penstock_operator.reconcile.steps.look_back import look_again, told_of_silence
@@ -159,6 +159,7 @@ def _started(ctx: Context, incarnation: Incarnation) -> Decision:
         started_at=ctx.now,
         restored_from=incarnation.restore,
         had_checkpoint=incarnation.restore.kind == "Latest",
+        adopted_at=before.adopted_at if before and before.job_id == incarnation.job_id else None,
         failures=before.failures if before and op.kind == "Recover" else 0,
     )
     nonces = ctx.status.nonces
@@ -200,6 +201,8 @@ def watch(ctx: Context) -> Decision:
         return ctx.end("Abandoned", "what was watched is gone").done()
     ours = engine.reachable and engine.job_id == running.job_id
     stored = ctx.seen.storage.newest
+    if stopped_unasked(ctx):
+        return ctx.end("Abandoned", "what was watched has been stopped").done()
     completed = (ours and engine.checkpoints.completed > 0) or (stored is not None and stored.job_id == running.job_id)
     if ours and (engine.state == "FINISHED" or (engine.running and completed)):
         return _stable(ctx, running)
