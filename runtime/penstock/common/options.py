@@ -420,6 +420,11 @@ ENUMERATOR_TIMEOUT = duration_option(
     timedelta(minutes=10),
     "How long a call of a source's enumerator may take, for example to find what there is to be read; 0: for ever.",
 )
+COMMIT_TIMEOUT = duration_option(
+    "penstock.sink.commit-timeout",
+    timedelta(minutes=10),
+    "How long a call of a sink's committer may take, for example the commit of what one checkpoint has promised; 0: for ever.",
+)
 S3_ENDPOINT = text_option("s3.endpoint", None, "URL of an S3 server other than Amazon's.")
 S3_ACCESS_KEY = text_option("s3.access-key", None, "Access key; not set: the environment's or the pod's identity.")
 S3_SECRET_KEY = text_option("s3.secret-key", None, "Secret key that belongs to s3.access-key.")

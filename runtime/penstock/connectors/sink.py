@@ -14,6 +14,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from penstock.common.errors import EpochFailed
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -104,15 +106,30 @@ class Committer(ABC):
 
     environment: CommitEnvironment | None = None
     """Set by the JobManager before each `commit`."""
+    _is_given_up = False
 
     @abstractmethod
-    def commit(self, committables: list[Any]) -> None: ...
+    def commit(self, committables: list[Any]) -> None:
+        """Make them visible. One that takes them one by one calls `check_wanted` before each."""
+
+    def check_wanted(self) -> None:
+        """Between two committables, and between a commit and what is noted of it.
+
+        Raises:
+            EpochFailed: this call took too long, or the job had to end. Somebody else may have committed all of it meanwhile.
+        """
+        if self._is_given_up:
+            raise EpochFailed("the commit was given up: what is left of it is another attempt's")
+
+    def give_up(self) -> None:
+        """Nobody waits for the call that runs, and this committer gets no other: begin nothing more (from another thread)."""
+        self._is_given_up = True
 
     def abort(self, committables: list[Any]) -> None:
         """A checkpoint was abandoned, and the job failed over or ended: its pieces will never be committed."""
 
     def interrupt(self) -> None:
-        """The job is to end and `commit` does not return: end what can be ended of it (from another thread).
+        """`commit` does not return and was given up: end what can be ended of it (from another thread).
 
         The checkpoint that promised the commit stays, so that it can be carried out once more.
         """

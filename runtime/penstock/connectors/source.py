@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
     from penstock.checkpoint.storage import CheckpointStorage
@@ -57,8 +57,11 @@ class SparkAccess(Protocol):
         """The SparkSession."""
         ...
 
-    def exclusive(self) -> AbstractContextManager[None]:
-        """Hold the cluster's slots: no epoch runs meanwhile, so that no task of Spark's stands where state is needed."""
+    def exclusive(self) -> AbstractContextManager[Callable[[], None]]:
+        """Hold the cluster's slots: no epoch runs meanwhile, so that no task of Spark's stands where state is needed.
+
+        Gives what lets go of them before the block has ended, from any thread.
+        """
         ...
 
 

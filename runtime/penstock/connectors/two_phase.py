@@ -128,10 +128,12 @@ class TransactionCommitter(Committer):
 
     def commit(self, committables: list[Any]) -> None:
         for transaction in committables:
+            self.check_wanted()
             _explained("commit", transaction, self._function.recover_and_commit)
 
     def abort(self, committables: list[Any]) -> None:
         for transaction in committables:
+            self.check_wanted()
             _explained("abort", transaction, self._function.recover_and_abort)
 
 

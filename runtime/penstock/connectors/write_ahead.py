@@ -139,6 +139,7 @@ class WriteAheadCommitter(Committer):
     def commit(self, committables: list[Any]) -> None:
         sink = self._sink
         for piece in sorted(committables, key=lambda p: (p["checkpoint"], p["subtask"])):
+            self.check_wanted()
             subtask, checkpoint_id = piece["subtask"], piece["checkpoint"]
             if sink.committer.is_committed(self._id, subtask, checkpoint_id):
                 continue
@@ -148,4 +149,5 @@ class WriteAheadCommitter(Committer):
                     f"{type(sink).__name__}.send_values refused checkpoint {checkpoint_id} of subtask {subtask}",
                     remedy="its records are kept and sent again; make the system take them",
                 )
+            self.check_wanted()  # a late note would hide what another attempt has noted since
             sink.committer.commit(self._id, subtask, checkpoint_id)

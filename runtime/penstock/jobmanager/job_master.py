@@ -93,7 +93,7 @@ class JobMaster:
             clock=clock,
             metrics=JobMetrics(job_id, program.name),
             checkpoints=JobCheckpoints(job_id, settings, self.options.restore_path),
-            commits=SinkCommits(job_id, settings.object_store_options),
+            commits=SinkCommits(job_id, settings.object_store_options, settings.commit_timeout_s),
             results=HeldResults(settings.checkpointing),
             sink=self.options.sink,
             steps=StartSteps(

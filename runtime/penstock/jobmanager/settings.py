@@ -67,6 +67,7 @@ class JobSettings:
     """Seconds that steps of a task may take (`taskmanager.watchdog`)."""
     first_epoch_timeout_s: float = 600.0
     enumerator_timeout_s: float = 600.0
+    commit_timeout_s: float = 600.0
     slot_timeout_s: float = 300.0
     python_path: list[str] = field(default_factory=list)
     """Folders and files that the program's own modules are in; for the Python workers."""
@@ -129,6 +130,7 @@ class JobSettings:
             },
             first_epoch_timeout_s=conf.get(options.FIRST_EPOCH_TIMEOUT).total_seconds(),
             enumerator_timeout_s=conf.get(options.ENUMERATOR_TIMEOUT).total_seconds(),
+            commit_timeout_s=conf.get(options.COMMIT_TIMEOUT).total_seconds(),
             slot_timeout_s=conf.get(options.SLOT_REQUEST_TIMEOUT).total_seconds(),
             python_path=[os.path.abspath(path) for path in conf.get(options.PYTHON_FILES)],
         )

@@ -24,22 +24,26 @@ class Turns:
 
     >>> turns = Turns()
     >>> with turns.shared(), turns.shared(): pass
-    >>> with turns.exclusive(): pass
+    >>> with turns.exclusive() as leave:
+    ...     leave()
+    ...     with turns.shared() as holds:
+    ...         print(holds)
+    True
     """
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._sharers = 0
-        self._owned = False
+        self._owner: object | None = None
         self._owners_waiting = 0
 
     @contextmanager
     def shared(self, is_wanted: Callable[[], bool] = lambda: True) -> Iterator[bool]:
         """Gives True when it holds; False when `is_wanted` said no before its turn came."""
         with self._condition:
-            while (self._owned or self._owners_waiting) and is_wanted():
+            while (self._owner or self._owners_waiting) and is_wanted():
                 self._condition.wait(POLL_S)
-            holds = not (self._owned or self._owners_waiting)
+            holds = not (self._owner or self._owners_waiting)
             self._sharers += holds
         try:
             yield holds
@@ -49,18 +53,24 @@ class Turns:
                 self._condition.notify_all()
 
     @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[Callable[[], None]]:
+        """Gives what ends it before its block does, from any thread: one who does not come back must not keep all others out."""
+        turn = object()
         with self._condition:
             self._owners_waiting += 1
-            while self._owned or self._sharers:
+            while self._owner or self._sharers:
                 self._condition.wait(POLL_S)
             self._owners_waiting -= 1
-            self._owned = True
+            self._owner = turn
         try:
-            yield
+            yield lambda: self._leave(turn)
         finally:
-            with self._condition:
-                self._owned = False
+            self._leave(turn)
+
+    def _leave(self, turn: object) -> None:
+        with self._condition:
+            if self._owner is turn:
+                self._owner = None
                 self._condition.notify_all()
 
 
@@ -97,6 +107,6 @@ class SparkSql:
         }
 
     @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        with self.turns.exclusive():
-            yield
+    def exclusive(self) -> Iterator[Callable[[], None]]:
+        with self.turns.exclusive() as leave:
+            yield leave

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 import uuid
 from collections import Counter
@@ -19,6 +20,7 @@ from penstock.common.types import Row
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.jobmanager.session import SubmitOptions
+from penstock.taskmanager.protocol import STEP_TIMEOUT
 from tests.integration.engine.selfcheck.driver import Driver, environment, settings_for, submitted
 
 if TYPE_CHECKING:
@@ -117,6 +119,33 @@ def test_no_row_is_lost_or_repeated_over_lost_processes(
     assert driver.master.history.restarts >= 2
     staged = [path for path in (tmp_path / "checkpoints").rglob("shared/*") if path.is_file()]
     assert len(staged) <= 12, "staged files go when nobody needs them"
+
+
+def test_a_function_that_does_not_return_is_called_again_by_the_next_attempt(
+    executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
+) -> None:
+    files = 4
+    write_files(tmp_path / "in", files)
+    go_on, called = threading.Event(), threading.Event()
+
+    class Hangs(Target):
+        def write(self, frame: Any, checkpoint_id: int) -> None:
+            if not called.is_set():
+                called.set()
+                go_on.wait(240)
+                return
+            super().write(frame, checkpoint_id)
+
+    target = Hangs(tmp_path / "out")
+    driver = run(executor, settings | {"penstock.sink.commit-timeout": "3 s"}, tmp_path / "in", target)
+    assert driver.master.wait(120) is JobStatus.FINISHED, driver.master.error
+    go_on.set()
+    assert [failure.name for failure in driver.master.history.failures] == [STEP_TIMEOUT]
+    told = driver.master.history.failures[0].message
+    assert "go_on.wait" in driver.master.history.failures[0].traceback
+    assert "test_dataframes.py" in told
+    assert set(target.calls.values()) == {1}
+    verify(target.rows(), files)
 
 
 def test_a_savepoint_takes_the_rows_that_wait_with_it(

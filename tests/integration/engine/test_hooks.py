@@ -35,6 +35,7 @@ IN_SECONDS = {
     "penstock.start.first-epoch-timeout": "10 s",
     "task.cancellation.timeout": "3 s",
     "penstock.source.enumerator-timeout": "3 s",
+    "penstock.sink.commit-timeout": "3 s",
     "execution.checkpointing.timeout": "8 s",
 }
 """For what hangs; a busy machine takes as long for what does not."""
@@ -98,6 +99,7 @@ PAIRS: list[tuple[str, str, bool, bool]] = [
     ("close", "hang", False, True),
     ("discover", "exit", True, False),
     ("discover", "hang", True, False),
+    ("commit", "hang", True, True),
 ]
 
 

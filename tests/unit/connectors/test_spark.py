@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import pickle
+import threading
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.checkpoint.storage import CheckpointStorage
-from penstock.common.errors import ClusterError, InvalidJob, SinkError, SourceError
+from penstock.common.errors import ClusterError, EpochFailed, InvalidJob, SinkError, SourceError
 from penstock.connectors.file.open_files import OpenFiles
 from penstock.connectors.sink import CommitEnvironment, StagedCommittable
 from penstock.connectors.source import EnumeratorContext, ReadBounds, ReaderContext, Split
@@ -31,6 +32,7 @@ class Spark:
     def __init__(self) -> None:
         self.tags: list[str] = []
         self.interrupted: list[str] = []
+        self.left = threading.Event()
 
     def session(self) -> Any:
         return SimpleNamespace(
@@ -38,7 +40,7 @@ class Spark:
         )
 
     def exclusive(self) -> Any:
-        return nullcontext()
+        return nullcontext(self.left.set)
 
 
 class Holds:
@@ -286,6 +288,27 @@ def test_the_spark_jobs_of_a_function_that_does_not_return_can_be_ended(
     committer.interrupt()
     assert [spark.interrupted] == during
     assert spark.tags == []
+    assert spark.left.is_set(), "others may have the cluster"
+
+
+def test_a_function_that_was_given_up_is_called_for_no_other_checkpoint(
+    storage: CheckpointStorage, frames: None
+) -> None:
+    writer = SparkSink(print).create_writer(writer_context(0, 1), [])
+    pieces = []
+    for checkpoint_id in (1, 2):
+        writer.write([(checkpoint_id,)], None, 0)
+        pieces += staged(writer, checkpoint_id, storage)
+    called: list[int] = []
+
+    def hangs(frame: Any, checkpoint_id: int) -> None:
+        called.append(checkpoint_id)
+        committer.give_up()
+
+    committer = committer_of(hangs, storage)
+    with pytest.raises(EpochFailed, match="given up"):
+        committer.commit(pieces)
+    assert called == [1]
 
 
 def committer_of(function: Any, storage: CheckpointStorage) -> SparkCommitter:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.common.errors import InvalidJob, SinkError, StateTypeError
+from penstock.common.errors import EpochFailed, InvalidJob, SinkError, StateTypeError
 from penstock.common.typeinfo import Types
 from penstock.common.types import Row
 from penstock.connectors.two_phase import TwoPhaseCommitSink
@@ -95,6 +95,28 @@ def lists(directory: Path, type_info: Any = None) -> Lists:
     sink = Lists(FileCheckpointCommitter(str(directory)), type_info)
     sink.sent = []
     return sink
+
+
+def test_a_checkpoint_that_is_sent_too_late_is_not_noted(tmp_path: Path) -> None:
+    """Another attempt may have noted a later one since, which would be sent again."""
+    sink = lists(tmp_path)
+    writer = sink.create_writer(writer_context(0, 1), [])
+    pieces = []
+    for checkpoint_id in (1, 2):
+        writer.write([(checkpoint_id,)], None, 0)
+        pieces += snapshot(writer, checkpoint_id)[0]
+    committer = sink.create_committer({}, job_id="job", uid="sink")
+    send = sink.send_values
+
+    def hangs(*values: Any) -> bool:
+        committer.give_up()
+        return send(*values)
+
+    sink.send_values = hangs  # type: ignore[method-assign]
+    with pytest.raises(EpochFailed, match="given up"):
+        committer.commit(pieces)
+    assert [checkpoint_id for checkpoint_id, _ in sink.sent] == [1]
+    assert not (tmp_path / "job-sink").exists()
 
 
 def test_records_are_sent_when_their_checkpoint_is_complete_and_not_again(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from penstock.jobmanager.requests import Operation
 from penstock.jobmanager.session import Session, SubmitOptions
 from penstock.jobmanager.sinks import SinkCommits
 from tests.in_process import InProcess
+from tests.unit.jobmanager.committing import NO_FILES, Into, graph_of
 
 RETENTION = "execution.checkpointing.externalized-checkpoint-retention"
 COMMITTING = threading.Event()
@@ -197,8 +198,7 @@ class TestACommitThatDoesNotReturn:
 
     def test_does_not_hold_up_a_job_that_fails_over_and_is_cancelled(self) -> None:
         commits, released = SinkCommits("job", {}), threading.Event()
-        commits._committers["out"] = Stuck(released)
-        commits._names["out"] = "out"
+        commits.begin_attempt(graph_of(Into(Stuck(released))), {}, {}, 1, NO_FILES)
         commits.commit(1, {"out": ["piece"]})
         commits.give_up()
         with pytest.raises(EpochFailed, match="'out' was given up"):

@@ -37,12 +37,17 @@ class FileCommitter(Committer):
 
     def _for_all(self, action: Any, committables: list[Any]) -> None:
         closed = [piece for piece in committables if piece["kind"] == FINISHED]
+
+        def carry_out(piece: Any) -> None:
+            self.check_wanted()
+            action(piece)
+
         if len(closed) < 2:
             for piece in closed:
-                action(piece)
+                carry_out(piece)
             return
         with ThreadPoolExecutor(min(_THREADS, len(closed)), "file-commit") as pool:
-            list(pool.map(action, closed))
+            list(pool.map(carry_out, closed))
 
 
 def committer_of(store: RecoverableStore, base_path: str, job_id: str, uid: str) -> FileCommitter:

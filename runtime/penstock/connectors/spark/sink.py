@@ -3,8 +3,8 @@
 A sink subtask holds the rows since the last barrier as columns; behind the barrier they become a staged file, which is what
 it votes with. When the checkpoint is complete the JobManager calls the user's function once, with a DataFrame over the files
 of all subtasks and the checkpoint's id. Within one JobManager a checkpoint is committed once; after the loss of the
-JobManager the call may be repeated with the same id and the same rows: like `foreachBatch`, a function that remembers the
-last id it wrote is exactly-once.
+JobManager, or a call that took too long, it may be repeated with the same id and the same rows: like `foreachBatch`, a function
+that remembers the last id it wrote is exactly-once.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class SparkCommitter(Committer):
         self._function = function
         self._committed: set[int] = set()
         self._tag = f"penstock-commit-{uuid.uuid4().hex}"
+        self._leave: Callable[[], None] = _nothing_is_held
 
     def commit(self, committables: list[Any]) -> None:
         pieces: dict[int, list[dict[str, Any]]] = defaultdict(list)
@@ -90,7 +91,8 @@ class SparkCommitter(Committer):
             raise ClusterError("to_spark found no Spark cluster in this process", remedy="run the job on a cluster")
         for checkpoint_id in sorted(pieces.keys() - self._committed):
             try:
-                with environment.spark.exclusive():
+                with environment.spark.exclusive() as self._leave:
+                    self.check_wanted()
                     session = environment.spark.session()
                     session.addTag(self._tag)
                     try:
@@ -108,9 +110,16 @@ class SparkCommitter(Committer):
             self._committed.add(checkpoint_id)
 
     def interrupt(self) -> None:
-        """Ends the Spark jobs of the function. What it does in Python runs in this process and cannot be ended."""
-        if self.environment is not None and self.environment.spark is not None:
-            self.environment.spark.session().interruptTag(self._tag)
+        """Ends the Spark jobs of the function, and lets others have the cluster. What it does in Python runs in this process and
+        cannot be ended."""
+        try:
+            if self.environment is not None and self.environment.spark is not None:
+                self.environment.spark.session().interruptTag(self._tag)
+        finally:
+            self._leave()
+
+
+def _nothing_is_held() -> None: ...
 
 
 def data_frame(session: Any, pieces: list[dict[str, Any]], files: StateFileReader) -> Any:
