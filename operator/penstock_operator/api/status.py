@@ -234,7 +234,7 @@ class EndSeries(Api):
 
 
 class Ends(Api):
-    """Ends of containers of one incarnation that are counted; so that none is counted twice, or not at all."""
+    """Ends of containers and restarts of one incarnation that are counted; so that none is counted twice, or not at all."""
 
     job_id: str
     """The incarnation."""
@@ -242,6 +242,10 @@ class Ends(Api):
     """By pod and container (POD/CONTAINER): up to when."""
     series: tuple[EndSeries, ...] = ()
     """How often what has come."""
+    restarts: dict[str, int] = Field(default_factory=dict)
+    """Restarts of containers by role, and failovers, as `failover`; also those that pods have told which are gone."""
+    told: dict[str, int] = Field(default_factory=dict)
+    """By pod, how many of its restarts are in these; by start of the master that leads (POD#RESTARTS), how many of its failovers."""
 
 
 class AskedSavepoint(Api):

@@ -9,6 +9,10 @@ time, so that hundreds of workers or days of restarts do not flood the events.
 Ends are not seen in the order in which they happened. When a worker is killed, others that depended on it end a moment
 later, and a node in trouble (which is what kills) reports later than one that is well. So each container has a time of its own up to
 which its ends are counted, and what Kubernetes has killed is shown rather than what ended by itself at about the same time.
+
+Restarts are told by counters: of a container by its pod, of failovers by the master's process. Both begin anew with a new pod or
+process. So what each counter has told is noted beside the sums, and only what it has told since is added: the sums of an incarnation
+never fall, and what a pod had told is not lost with it. What a counter never told to anybody nobody knows.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from penstock_operator.api.status import Ends, EndSeries, Termination
 from penstock_operator.reconcile.terminations import FAILED
 
 if TYPE_CHECKING:
+    from penstock_operator.api.status import FlinkJobStatus, Running
     from penstock_operator.reconcile.context import Context
     from penstock_operator.reconcile.observation import Terminated
 
@@ -29,6 +34,9 @@ FOLLOWS = timedelta(seconds=30)
 """What ends by itself so soon after or before another container was killed did so because of that; clocks of nodes differ."""
 PODS_GONE = 64
 """So many pods that are not seen any more are remembered: a copy that is late shows them once more."""
+_FAILOVER = "failover"
+_START = "#"
+"""Between a pod and how often its container was restarted: names one process."""
 _SLACK = timedelta(minutes=2)
 """So long before the job is seen not to run may be what ended it."""
 
@@ -38,19 +46,63 @@ def noted(ctx: Context) -> Context:
     running = ctx.status.running
     if running is None:
         return ctx
-    ends = ctx.status.ends
-    if ends is None or ends.job_id != running.job_id:
-        ends = Ends(job_id=running.job_id)
+    ends = _ends_of(ctx, running)
     mine = [pod for pod in ctx.seen.pods if pod.job_id == running.job_id]
     new = [(t.at or ctx.now, t) for pod in mine for t in pod.terminations if _is_new(ends, t)]
-    if not new:
-        return ctx
     for at, ended in sorted(new, key=lambda pair: (pair[0], pair[1].pod, pair[1].container)):
         series = _counted(ends, ended, at)
         others = tuple(s for s in ends.series if _series(s) != _series(series))
         ends = ends.model_copy(update={"counted": {**ends.counted, _key(ended): at}, "series": (*others, series)})
         ctx = _told(ctx, ended, at, series, running.job_id)
-    return ctx.with_status(ends=_pruned(ends, {pod.name for pod in mine}))
+    return _kept(ctx, _pruned(_with_restarts(ctx, ends), {pod.name for pod in mine}))
+
+
+def restarts_of(ctx: Context, running: Running) -> int:
+    """Failovers and restarts of the master's container; a worker's container that is restarted makes a failover, unless the job
+    has not come so far."""
+    sums = _with_restarts(ctx, _ends_of(ctx, running)).restarts
+    return max(sums.get(_FAILOVER, 0), sums.get("worker", 0)) + sums.get("master", 0)
+
+
+def failovers_told(status: FlinkJobStatus) -> int | None:
+    """How many failovers of the master that leads are counted; None if nothing is known of the incarnation."""
+    ends, running = status.ends, status.running
+    if ends is None or running is None or ends.job_id != running.job_id:
+        return None
+    return next((count for key, count in ends.told.items() if _START in key), 0)
+
+
+def _ends_of(ctx: Context, running: Running) -> Ends:
+    ends = ctx.status.ends
+    return ends if ends is not None and ends.job_id == running.job_id else Ends(job_id=running.job_id)
+
+
+def _kept(ctx: Context, ends: Ends) -> Context:
+    nothing = ctx.status.ends is None and ends == Ends(job_id=ends.job_id)
+    return ctx if nothing or ends == ctx.status.ends else ctx.with_status(ends=ends)
+
+
+def _with_restarts(ctx: Context, ends: Ends) -> Ends:
+    """With what the counters have told since the last look."""
+    sums, told = dict(ends.restarts), dict(ends.told)
+    pods = [pod for pod in ctx.seen.pods if pod.job_id == ends.job_id]
+    for pod in pods:
+        _count(sums, pod.role, told, pod.name, pod.restarts)
+    masters = [pod for pod in pods if pod.role == "master" and not pod.over]
+    engine, leader = ctx.seen.engine, max(masters, key=lambda pod: (pod.created or ctx.now, pod.name), default=None)
+    if leader is not None and engine.reachable and engine.job_id == ends.job_id:
+        start = f"{leader.name}{_START}{leader.restarts}"
+        told = {key: count for key, count in told.items() if _START not in key or key == start}
+        if engine.restarts < told.get(start, 0):  # another process answers than the one that the pod tells of
+            del told[start]
+        _count(sums, _FAILOVER, told, start, engine.restarts)
+    return ends.model_copy(update={"restarts": sums, "told": told})
+
+
+def _count(sums: dict[str, int], kind: str, told: dict[str, int], counter: str, count: int) -> None:
+    new = count - told.get(counter, 0)
+    if new > 0:
+        sums[kind], told[counter] = sums.get(kind, 0) + new, count
 
 
 def _key(ended: Terminated) -> str:
@@ -79,7 +131,12 @@ def _counted(ends: Ends, ended: Terminated, at: datetime) -> EndSeries:
 def _pruned(ends: Ends, pods: set[str]) -> Ends:
     gone = sorted((at, key) for key, at in ends.counted.items() if key.partition("/")[0] not in pods)
     dropped = {key for _, key in gone[:-PODS_GONE]}
-    return ends.model_copy(update={"counted": {k: at for k, at in ends.counted.items() if k not in dropped}})
+    left = sorted(name for name in ends.told if name not in pods and _START not in name)[PODS_GONE:]
+    changes = {
+        "counted": {key: at for key, at in ends.counted.items() if key not in dropped},
+        "told": {name: count for name, count in ends.told.items() if name not in left},
+    }
+    return ends.model_copy(update=changes)
 
 
 def _told(ctx: Context, ended: Terminated, at: datetime, series: EndSeries, job_id: str) -> Context:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import HealthStatus
 from penstock_operator.api.types import format_duration
+from penstock_operator.reconcile.causes import restarts_of
 from penstock_operator.reconcile.pace import checkpoint_interval, checkpoint_window
 from penstock_operator.reconcile.steps.shared import effective_spec
 
@@ -77,15 +78,6 @@ def restarted(ctx: Context) -> Context:
         return ctx
     counted = {"pod_restarts": health.pod_restarts + 1, "restarted_at": ctx.now}
     return ctx.with_status(health=health.model_copy(update=counted))
-
-
-def restarts_of(ctx: Context, running: Running) -> int:
-    """Failovers by the engine's account and restarts of the master's container; a worker's container that is restarted makes
-    a failover, unless the job has not come so far. What a pod that is gone had counted stays."""
-    engine, pods = ctx.seen.engine, [p for p in ctx.seen.left if p.job_id == running.job_id]
-    failovers = engine.restarts if engine.reachable and engine.job_id == running.job_id else 0
-    masters = max((p.restarts for p in pods if p.role == "master"), default=0)
-    return max(failovers, sum(p.restarts for p in pods if p.role == "worker")) + masters
 
 
 def _pause(rules: Health, health: HealthStatus) -> timedelta:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from penstock_operator.reconcile.causes import failovers_told
 from penstock_operator.reconcile.plan import Questions
 from penstock_operator.reconcile.predecessor import EMPTY
 
@@ -20,10 +21,9 @@ _NEWEST_STEPS = frozenset({"Check", "Stop", "Teardown", "Watch"})
 
 def engine_questions(status: FlinkJobStatus) -> Questions:
     """What to ask the master."""
-    op, health, running = status.operation, status.health, status.running
+    op = status.operation
     if op is None or op.trigger_id is None or op.step not in ("Stop", "Rescale"):
-        counted = health.restarts if health and running and health.job_id == running.job_id else None
-        return Questions(workers=_wants_workers(op), restarts=counted)
+        return Questions(workers=_wants_workers(op), restarts=failovers_told(status))
     kind: Literal["stop", "rescale"] = "rescale" if op.step == "Rescale" else "stop"
     return Questions(request=op.request_id or op.trigger_id, request_kind=kind, workers=_wants_workers(op))
 

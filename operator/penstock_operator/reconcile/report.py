@@ -24,9 +24,8 @@ from penstock_operator.api.types import format_duration
 from penstock_operator.reconcile.adoption import REASON as STATUS_LOST
 from penstock_operator.reconcile.adoption import is_lost
 from penstock_operator.reconcile.begin import redeploy_wanted
-from penstock_operator.reconcile.causes import cause, in_words, last_of_running
+from penstock_operator.reconcile.causes import cause, in_words, last_of_running, restarts_of
 from penstock_operator.reconcile.ending import end_overdue, stopped_unasked, suspended_overdue
-from penstock_operator.reconcile.health import restarts_of
 from penstock_operator.reconcile.pace import checkpoint_window
 from penstock_operator.reconcile.predecessor import Words
 from penstock_operator.reconcile.recovery import GIVEN_UP, why_not_recovered
@@ -364,8 +363,11 @@ def weighty(status: FlinkJobStatus) -> dict[str, Any]:
     manifest = status.to_manifest()
     for key in ("lastCheckpoint", "restarts"):
         manifest.pop(key, None)
-    for key in ("restarts", "restartsAt"):
-        manifest.get("health", {}).pop(key, None)
+    for part, counters in (("health", ("restarts", "restartsAt")), ("ends", ("restarts", "told"))):
+        for key in counters:
+            manifest.get(part, {}).pop(key, None)
+    if not (status.ends and status.ends.counted):
+        manifest.pop("ends", None)
     if status.operation is None and status.running is not None:
         manifest.pop("nextRestore", None)
     return manifest

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from penstock_operator.api.types import format_time
-from penstock_operator.reconcile.causes import PODS_GONE, noted
+from penstock_operator.reconcile.causes import PODS_GONE, noted, restarts_of
+from penstock_operator.reconcile.context import Context
 from penstock_operator.reconcile.decide import decide
-from penstock_operator.reconcile.observation import Terminated, Trouble
+from penstock_operator.reconcile.observation import Pod, Terminated, Trouble
+from penstock_operator.reconcile.report import weighty
 from penstock_operator.reconcile.views import pod as read_pod
 from tests.unit.operator.facts import (
     ago,
@@ -149,6 +152,89 @@ def test_the_next_incarnation_begins_to_count_anew() -> None:
         assert world.condition("Running").get("message", "") == ""
 
     asyncio.run(scenario())
+
+
+async def kills(world: World, role: str, times: int) -> None:
+    """So often, one at a time, and each seen before the next."""
+    for _ in range(times):
+        await world.until(lambda: running(world))
+        await world.run(20)
+        assert world.kill_container(role)
+        await world.run(20)
+    await world.until(lambda: running(world))
+    await world.run(61)
+
+
+@pytest.mark.parametrize("role", ["worker", "master"])
+def test_a_pod_that_takes_its_counter_with_it_takes_no_restarts(role: str) -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(small())
+        await kills(world, role, 2)
+        assert world.status()["restarts"] == 2
+        world.kill_pod(role)
+        await world.until(lambda: running(world))
+        await world.run(61)
+        before = world.status()["restarts"]
+        assert before >= 2
+        await kills(world, role, 1)
+        assert world.status()["restarts"] == before + 1, "the new pod counts from the beginning"
+
+    asyncio.run(scenario())
+
+
+def test_failovers_that_a_former_master_has_told_are_not_lost() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(small())
+        await kills(world, "worker", 2)
+        world.kill_pod("master")
+        await kills(world, "worker", 1)
+        assert world.status()["restarts"] == 3
+        assert world.status()["running"]["jobId"] == world.status()["ends"]["jobId"]
+
+    asyncio.run(scenario())
+
+
+def test_counters_are_added_up_whatever_is_seen_of_them() -> None:
+    """A pod is seen again after it was gone, the engine is silent, a container restarts twice between two looks."""
+
+    def look(ctx: Context, *pods: Pod, failovers: int | None) -> Context:
+        told = engine(None) if failovers is None else engine(restarts=failovers)
+        return noted(replace(ctx, seen=up(pods=pods, engine=told)))
+
+    def seen(restarts: int, name: str = "m1", role: str = "master") -> Pod:
+        return pod(role, name=name, restarts=restarts, created=ago(100 - int(name[1:])))
+
+    ctx = make_context()
+    counts = []
+    for pods, failovers in (
+        ((seen(0), seen(0, "w1", "worker")), 0),
+        ((seen(0), seen(2, "w1", "worker")), 2),
+        ((seen(0), seen(2, "w1", "worker")), None),
+        ((seen(0), seen(0, "w2", "worker")), 3),
+        ((seen(0), seen(2, "w1", "worker"), seen(1, "w2", "worker")), 3),
+        ((seen(1),), None),
+        ((seen(1),), 1),
+        ((seen(0, "m2"),), 1),
+        ((seen(2, "m2"),), 0),
+        ((seen(2, "m2"),), 4),
+    ):
+        ctx = look(ctx, *pods, failovers=failovers)
+        counts.append(restarts_of(ctx, make_running()))
+    assert counts == [0, 2, 2, 3, 3, 4, 5, 6, 8, 12]
+
+
+def test_a_job_that_was_never_restarted_has_nothing_noted() -> None:
+    ctx = make_context()
+    assert noted(ctx) is ctx
+
+
+def test_a_failover_alone_is_no_reason_to_write_at_once() -> None:
+    ctx = make_context()
+    told = noted(replace(ctx, seen=up(engine=engine(restarts=1))))
+    assert told.status.ends is not None
+    assert weighty(told.status) == weighty(ctx.status)
 
 
 def test_a_master_that_is_killed_counts_also_while_it_does_not_answer() -> None:
