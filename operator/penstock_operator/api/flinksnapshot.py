@@ -73,6 +73,8 @@ class FlinkSnapshotStatus(Api):
     """The id the engine answered with, where it chose its own."""
     target_directory: str | None = None
     """Folder chosen before it was triggered."""
+    former_directories: tuple[str, ...] = ()
+    """Folders of the attempts before; what becomes complete in one of them late is removed with the files of this object."""
     path: str | None = None
     """Where it is."""
     checkpoint_id: int | None = None

@@ -231,6 +231,8 @@ class Storage:
     sealed: StoredSnapshot | None = None
     """Complete savepoint in the operation's target directory."""
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    within: tuple[str, ...] = ()
+    """Complete savepoints in the folders of a FlinkSnapshot's attempts; asked for while that is being deleted."""
     left: Left | None = None
     """What other FlinkJobs of this name have left; None: not asked."""
 

@@ -3,7 +3,8 @@
 state        seen                                          next
 ───────────  ────────────────────────────────────────────  ───────────────────────────────────────────────────────
 (deleting)   a FlinkJob may still be started from it       wait, as long as that FlinkJob exists
-             files that we made, to be disposed of         dispose, then let the object go
+             files that we made, to be disposed of, in     dispose, then let the object go
+             whichever of its attempts' folders
              storage does not answer for too long          say so, keep the files, let the object go
 Pending      names a savepoint that exists                 verify → Completed, or Failed
              its last attempt has become complete late     Completed
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from penstock_operator.api.flinksnapshot import StorageAccess
     from penstock_operator.api.status import FlinkJobStatus
 
+ATTEMPTS_KEPT = 100
+"""Folders of so many attempts are remembered; more there are only without a backoffLimit."""
 DISPOSAL_TIMEOUT = timedelta(minutes=30)
 FINAL = frozenset({"Completed", "Failed", "Abandoned"})
 QUIET_OPERATIONS = frozenset({"Rescale", "Deploy", "Resume", "Upgrade", "Redeploy", "Rollback", "Recover"})
@@ -113,7 +116,8 @@ class SnapshotContext:
     """The settings with which storage answered."""
     failure: str = ""
     """Why the last action was refused."""
-    disposed: bool = False
+    disposed: frozenset[str] = frozenset()
+    """Paths of files that were deleted."""
     settings: Settings = field(default_factory=Settings)
     events: tuple[Event, ...] = ()
 
@@ -127,6 +131,14 @@ class SnapshotContext:
         """The operator made the files (and did not only register them)."""
         savepoint = self.spec.savepoint
         return savepoint is not None and (savepoint.path is None or self.trigger == "upgrade")
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """What its attempts have written to, the last one first, if that is to go with it."""
+        savepoint, status = self.spec.savepoint, self.status
+        if savepoint is None or savepoint.path is not None or not savepoint.dispose_on_delete:
+            return ()
+        return tuple(folder for folder in (status.target_directory, *reversed(status.former_directories)) if folder)
 
 
 @dataclass(frozen=True)
@@ -220,8 +232,10 @@ def _pending(ctx: SnapshotContext) -> SnapshotDecision:
     trigger = hashlib.sha256(f"{ctx.uid}|{status.failures}".encode()).hexdigest()[:32]
     folder = f"{savepoint_folder(ctx.namespace, ctx.spec.job_ref.name, job.uid)}/{ctx.name}-{status.failures}"
     directory = f"{job.spec.storage.savepoints}/{folder}"
+    before = (*status.former_directories, *filter(None, [status.target_directory]))
     ctx = _with(
         ctx,
+        former_directories=before[-ATTEMPTS_KEPT:],
         state="InProgress",
         message=f"the {ctx.kind} is being written",
         job_id=running.job_id,
@@ -295,25 +309,31 @@ def _end(ctx: SnapshotContext, state: str, message: str) -> SnapshotDecision:
 def _deleting(ctx: SnapshotContext) -> SnapshotDecision:
     if not ctx.protected:
         return _done(ctx, after=ctx.settings.resync)
-    savepoint = ctx.spec.savepoint
-    path = ctx.status.path or (ctx.storage.sealed.path if ctx.storage.sealed else None)
-    path = path or (savepoint.path if savepoint is not None else None)
-    wanted = ctx.ours and savepoint is not None and savepoint.dispose_on_delete and path is not None
-    if not wanted or path is None or ctx.disposed:
+    unread = ctx.storage.error if ctx.folders else ""
+    left = [path for path in _files(ctx) if path not in ctx.disposed]
+    if not left and not unread:
         return SnapshotDecision(ctx.status, Release(), requeue=ctx.settings.backoff_first if ctx.failure else None)
-    needing = sorted(name for name, paths in ctx.needed.items() if path in paths)
+    needing = sorted(name for name, paths in ctx.needed.items() if not paths.isdisjoint(left))
     if needing:
         more = f" and {len(needing) - 3} more" if len(needing) > 3 else ""
         text = f"kept: a restore of FlinkJob {', '.join(needing[:3])}{more} may need it"
         return _wait(ctx, text, after=ctx.settings.resync)
-    since = ctx.deleting_since or ctx.now
-    if ctx.now - since > DISPOSAL_TIMEOUT and ctx.failure:
-        text = f"the files at {path} could not be deleted and stay: {ctx.failure}"
+    failure, since = ctx.failure or ("" if left else unread), ctx.deleting_since or ctx.now
+    if ctx.now - since > DISPOSAL_TIMEOUT and failure:
+        text = f"the files at {', '.join(left or ctx.folders)} could not be deleted and stay: {failure}"
         event = Event("FilesKept", text, "Warning", key=f"{ctx.uid}/kept")
         return SnapshotDecision(ctx.status, Release(), (event,))
-    if ctx.failure:
-        return _wait(ctx, f"deleting the files: {ctx.failure}", after=ctx.settings.backoff_first)
-    return SnapshotDecision(ctx.status, Dispose(path), ctx.events)
+    if failure:
+        return _wait(ctx, f"deleting the files: {failure}", after=ctx.settings.backoff_first)
+    return SnapshotDecision(ctx.status, Dispose(left[0]), ctx.events)
+
+
+def _files(ctx: SnapshotContext) -> tuple[str, ...]:
+    """What goes with it: its savepoint, and those that attempts before it have completed late."""
+    savepoint = ctx.spec.savepoint
+    if not ctx.ours or savepoint is None or not savepoint.dispose_on_delete:
+        return ()
+    return tuple(dict.fromkeys(path for path in (ctx.status.path or savepoint.path, *ctx.storage.within) if path))
 
 
 def _noted(ctx: SnapshotContext) -> SnapshotContext:

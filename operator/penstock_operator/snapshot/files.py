@@ -23,20 +23,21 @@ if TYPE_CHECKING:
 async def read_files(ctx: SnapshotContext, ports: Ports) -> tuple[Storage, StorageAccess | None]:
     """What storage says of the savepoint, and the settings with which it said so."""
     path = ctx.spec.savepoint.path if ctx.spec.savepoint and ctx.deleting_since is None else None
-    begun = ctx.status.state in ("InProgress", "Pending") and ctx.kind == "savepoint"
+    begun = ctx.status.state in ("InProgress", "Pending") and ctx.kind == "savepoint" and ctx.deleting_since is None
     seal = ctx.status.target_directory if begun else None
-    if path is None and seal is None:
+    folders = ctx.folders if ctx.protected and ctx.deleting_since is not None else ()
+    if path is None and seal is None and not folders:
         return Storage(), None
     candidates, errors = accesses(ctx), []
     absent: Storage | None = None
     for access in candidates:
         try:
-            found = await _read(ctx, ports, access, path, seal)
+            found = await _read(ctx, ports, access, path, seal, folders)
         except Exception as error:  # see `ask_storage`
             errors.append(in_words(error))
             continue
         own = has_known_maker(ctx) and same_store(candidates[0], access)
-        if own or found.sealed is not None or any(v.ok for v in found.verdicts.values()):
+        if own or found.sealed is not None or found.within or any(v.ok for v in found.verdicts.values()):
             return found, access
         absent = absent or found
     if absent is not None and not errors:
@@ -45,12 +46,18 @@ async def read_files(ctx: SnapshotContext, ports: Ports) -> tuple[Storage, Stora
 
 
 async def _read(
-    ctx: SnapshotContext, ports: Ports, access: StorageAccess, path: str | None, seal: str | None
+    ctx: SnapshotContext,
+    ports: Ports,
+    access: StorageAccess,
+    path: str | None,
+    seal: str | None,
+    folders: tuple[str, ...],
 ) -> Storage:
     storage = await open_storage(ports, ctx.namespace, _spec(access))
     sealed = (await storage.savepoints(seal))[:1] if seal else []
     verdicts = {path: await storage.verify(path)} if path else {}
-    return Storage(asked=True, sealed=sealed[0] if sealed else None, verdicts=verdicts)
+    within = tuple([found.path for folder in folders for found in await storage.savepoints(folder)])
+    return Storage(asked=True, sealed=sealed[0] if sealed else None, verdicts=verdicts, within=within)
 
 
 async def dispose_files(ctx: SnapshotContext, ports: Ports, path: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import ValidationError
@@ -78,7 +78,7 @@ class SnapshotTransition:
 @dataclass
 class _Memory:
     failure: str = ""
-    disposed: bool = False
+    disposed: set[str] = field(default_factory=set)
 
 
 class _Elsewhere(Exception):
@@ -186,7 +186,7 @@ class SnapshotLoop:
             protected=FINALIZER in (meta.get("finalizers") or ()) and (JOB in labels or "deletionTimestamp" in meta),
             deleting_since=parse_time(meta.get("deletionTimestamp")),
             failure=self._memory.failure,
-            disposed=self._memory.disposed,
+            disposed=frozenset(self._memory.disposed),
             settings=self._ports.settings,
         )
         ctx = replace(ctx, job=await self._job(spec.job_ref.name))
@@ -259,7 +259,7 @@ class SnapshotLoop:
                 await self._finalizers([])
             elif isinstance(action, Dispose):
                 await dispose_files(ctx, self._ports, action.path)
-                self._memory.disposed = True
+                self._memory.disposed.add(action.path)
             else:
                 await self._take(ctx, action)
         except EngineUnreachable as error:

@@ -165,12 +165,10 @@ def test_a_savepoint_that_becomes_complete_while_the_job_runs_on_is_recorded() -
         folder = world.status()["operation"]["targetDirectory"]
         world.edit(job={"state": "running"})
         await world.until(lambda: running(world))
-        newest = world.storage.of_job(world.status()["jobId"])[-1]
-        late = f"{folder}/savepoint-abcdef-0123456789ab"
-        world.storage.put(Stored(late, newest.id, newest.job_id, newest.position, newest.time))
+        path = late(world, folder)
         await world.run(80)
-        assert recorded(world) == {late}
-        assert late in told(world, "SavepointLate")[0]
+        assert recorded(world) == {path}
+        assert path in told(world, "SavepointLate")[0]
 
     play(scenario)
 
@@ -227,11 +225,87 @@ def test_a_flinksnapshot_takes_what_its_last_attempt_has_made_late() -> None:
         await deployed(world)
         world.apply(flinksnapshot("one"))
         await world.until(lambda: world.snapshots().get("one", {}).get("failures", 0) == 1)
-        newest = world.storage.of_job(world.status()["jobId"])[-1]
-        late = f"{world.snapshots()['one']['targetDirectory']}/savepoint-abcdef-0123456789ab"
-        world.storage.put(Stored(late, newest.id, newest.job_id, newest.position, newest.time))
+        path = late(world, world.snapshots()["one"]["targetDirectory"])
         await world.until(lambda: world.snapshots()["one"].get("state") == "Completed")
-        assert world.snapshots()["one"]["path"] == late
+        assert world.snapshots()["one"]["path"] == path
         assert world.savepoints == []
+
+    play(scenario)
+
+
+def late(world: World, folder: str) -> str:
+    """A savepoint that becomes complete in the folder of an attempt when nobody waits for it any more. Its path."""
+    newest = world.storage.of_job(world.status()["jobId"])[-1]
+    path = f"{folder}/savepoint-abcdef-0123456789ab"
+    world.storage.put(Stored(path, newest.id, newest.job_id, newest.position, newest.time))
+    return path
+
+
+async def tried_three_times(world: World, **spec: Any) -> list[str]:
+    """A FlinkSnapshot whose attempts have all failed so far. Their folders."""
+    world.images["job:1"] = Image(savepoints=False)
+    await deployed(world)
+    world.apply(flinksnapshot("one", **spec))
+    await world.until(lambda: world.snapshots().get("one", {}).get("failures", 0) == 3)
+    status = world.snapshots()["one"]
+    folders = [*status["formerDirectories"], status["targetDirectory"]]
+    assert len(set(folders)) == 3
+    return folders
+
+
+def test_what_two_attempts_of_a_flinksnapshot_have_completed_late_goes_with_it() -> None:
+    async def scenario(world: World) -> None:
+        first, second, third = await tried_three_times(world)
+        paths = {late(world, first), late(world, third)}
+        await world.until(lambda: world.snapshots()["one"].get("state") == "Completed")
+        assert world.snapshots()["one"]["path"] in paths
+        paths.add(late(world, second))
+        world.cluster.remove("FlinkSnapshot", "default", "one")
+        await world.until(lambda: not world.snapshots())
+        assert paths.isdisjoint(world.storage.found)
+        assert set(world.storage.disposed) == paths
+
+    play(scenario)
+
+
+def test_a_failed_flinksnapshot_takes_what_came_late_with_it_unless_a_restore_needs_it() -> None:
+    async def scenario(world: World) -> None:
+        first, _, third = await tried_three_times(world, backoffLimit=2)
+        assert world.snapshots()["one"]["state"] == "Failed"
+        needed, spare = late(world, first), late(world, third)
+        world.edit(job={"state": "suspended", "initialSavepointPath": needed, "savepointRedeployNonce": 1})
+        world.cluster.remove("FlinkSnapshot", "default", "one")
+        await world.run(120)
+        assert {needed, spare} <= world.storage.found.keys()
+        assert "may need it" in world.snapshots()["one"]["message"]
+        world.edit(job={"initialSavepointPath": None, "savepointRedeployNonce": None})
+        await world.until(lambda: not world.snapshots())
+        assert {needed, spare}.isdisjoint(world.storage.found)
+
+    play(scenario)
+
+
+def test_storage_that_is_silent_is_asked_again_what_a_flinksnapshot_has_left() -> None:
+    async def scenario(world: World) -> None:
+        first, _, _ = await tried_three_times(world, backoffLimit=2)
+        path = late(world, first)
+        world.storage.down = "503 SlowDown"
+        world.cluster.remove("FlinkSnapshot", "default", "one")
+        await world.run(120)
+        assert "503 SlowDown" in world.snapshots()["one"]["message"]
+        world.storage.down = ""
+        await world.until(lambda: not world.snapshots())
+        assert path not in world.storage.found
+
+    play(scenario)
+
+
+def test_storage_that_stays_silent_does_not_keep_a_flinksnapshot_for_ever() -> None:
+    async def scenario(world: World) -> None:
+        await tried_three_times(world, backoffLimit=2)
+        world.storage.down = "503 SlowDown"
+        world.cluster.remove("FlinkSnapshot", "default", "one")
+        await world.until(lambda: not world.snapshots(), within=2000)
+        assert "503 SlowDown" in told(world, "FilesKept")[0]
 
     play(scenario)
