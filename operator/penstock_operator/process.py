@@ -20,6 +20,7 @@ from penstock_operator.kube.access import check_access
 from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT
 from penstock_operator.kube.http import HttpCluster
 from penstock_operator.kube.lease import Leadership
+from penstock_operator.kube.watched import WatchedObjects
 from penstock_operator.metrics import Metrics
 from penstock_operator.ports import Ports
 from penstock_operator.presets import ClusterPresets
@@ -89,6 +90,7 @@ class Process:
                 cluster,
                 lambda namespace, name, token: self._engine(http, namespace, name, token, fence),
                 storages,
+                watched=WatchedObjects(shared=bool(self.config.shard.selector.requirements)),
                 shard=self.config.shard,
                 settings=self.config.settings,
                 identity=OperatorIdentity(self.config.operator_namespace, self.config.app, self.config.monitors),

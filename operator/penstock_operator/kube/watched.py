@@ -4,6 +4,11 @@ Nothing in it is certain. It is behind by seconds, and by our own last write; wh
 broken stays in it until `correct` is told of a fresh list. So nobody may change anything because of what stands here: see
 `penstock_operator.reconcile.rest`, which says what it may be used for.
 
+What belongs to the FlinkJobs of other operators is told, too: the API server cannot leave it out, since a child would have to carry
+the labels that decide (`ports.Shard`), and to give other labels to the pods of a job that moves would restart it. It is not kept, once
+it is known which FlinkJobs there are. When one comes from another operator, what belongs to it is missing until a stream tells of
+it or all is listed; so long the copy shows a job that is not at rest, and it is looked at with fresh reads.
+
 Objects are kept as JSON, a tenth of what they take as Python's objects, and without `managedFields`. Who reads gets a copy.
 """
 
@@ -40,7 +45,11 @@ class _Entry:
 class WatchedObjects:
     """By FlinkJob and uid: an object that was made anew under its name is another one, and the two may overlap."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shared: bool = False) -> None:
+        """`shared`: other operators look after some of the FlinkJobs, which the streams of FlinkJobs do not tell of."""
+        self._shared = shared
+        self._listed: set[str | None] = set()
+        """Namespaces whose FlinkJobs have been listed."""
         self._places: dict[Place, dict[str, _Entry]] = {}
         self._where: dict[str, Place] = {}
         self._gone: dict[str, int] = {}
@@ -52,7 +61,9 @@ class WatchedObjects:
         meta = manifest["metadata"]
         uid, place = str(meta.get("uid")), _place(kind, manifest)
         before = self._entry(uid)
-        if gone or place is None:
+        if before is None and self._is_others(place):
+            return False
+        if gone or self._is_others(place) or place is None:
             self._drop(uid)
             return before is not None
         if before is not None and before.place == place and before.version == meta.get("resourceVersion"):
@@ -87,6 +98,11 @@ class WatchedObjects:
             if in_list and uid not in listed and entry is not None and entry.stamp <= since:
                 self._drop(uid)
                 touched.add(place[1:])
+        if kind is FLINKJOB:
+            self._listed.add(namespace)
+            for uid, place in list(self._where.items()):
+                if self._is_others(place):
+                    self._drop(uid)
         self._gone = {uid: stamp for uid, stamp in self._gone.items() if stamp > since}
         return touched
 
@@ -114,6 +130,12 @@ class WatchedObjects:
     def size(self) -> int:
         """Bytes of all objects."""
         return sum(len(entry.data) for found in self._places.values() for entry in found.values())
+
+    def _is_others(self, place: Place | None) -> bool:
+        """It belongs to a FlinkJob that another operator looks after, or to none."""
+        if not self._shared or place is None or place[0] == FLINKJOB.name or self._listed.isdisjoint((None, place[1])):
+            return False
+        return not self.has_job(place[1], place[2])
 
     def _entry(self, uid: str) -> _Entry | None:
         place = self._where.get(uid)

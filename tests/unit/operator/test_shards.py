@@ -11,12 +11,13 @@ import pytest
 
 from penstock_operator.api.status import Ownership
 from penstock_operator.controller import PASS_TIMEOUT
-from penstock_operator.kube.cluster import FLINKJOB
+from penstock_operator.kube.cluster import DEPLOYMENT, FLINKJOB, POD, REVISION
 from penstock_operator.kube.selector import parse_selector
-from penstock_operator.kube.watched import WatchedObjects
+from penstock_operator.kube.watched import WatchedObjects, list_again
 from penstock_operator.reconcile.loop import JobLoop
 from penstock_operator.reconcile.ownership import LET_GO, LINGER, TAKE_OVER, Claim, Shard, claim
 from penstock_operator.reconcile.views import labels_of
+from penstock_operator.resources.names import JOB
 from penstock_operator.storage import CALL_TIMEOUT
 from tests.unit.operator.world import World, flinkjob, flinksnapshot
 from tests.unit.operator.world.scenario import begin, go_on, running
@@ -112,7 +113,7 @@ class Shards(World):
         super().__init__()
         self.sides = {
             shard.operator: Side(
-                replace(self.ports, shard=shard, cluster=Witness(self, shard), watched=WatchedObjects())  # type: ignore[arg-type]
+                replace(self.ports, shard=shard, cluster=Witness(self, shard), watched=WatchedObjects(shared=True))  # type: ignore[arg-type]
             )
             for shard in (A, B)
         }
@@ -309,6 +310,56 @@ def test_snapshots_are_looked_after_with_their_job() -> None:
         await world.until(lambda: world.snapshots()["t"].get("state") == "Completed")
         assert world.sides["ops/a"].changes == before
         assert len(world.savepoints) == 2
+
+    play(story)
+
+
+def kept(world: Shards, operator: str) -> list[str]:
+    """Kinds in an operator's copy, with their number."""
+    places = world.sides[operator].ports.watched._places
+    return sorted(f"{len(found)} {kind}" for (kind, _, _), found in places.items())
+
+
+async def list_jobs(world: Shards) -> None:
+    """As each operator does every minute."""
+    for side in world.sides.values():
+        await list_again(world.cluster, side.ports.watched, FLINKJOB, None, side.ports.shard.selector.text)
+
+
+def test_an_operator_keeps_no_copy_of_what_belongs_to_the_jobs_of_others() -> None:
+    async def story(world: Shards) -> None:
+        await deployed(world)
+        own = ["1 ControllerRevision", "1 FlinkJob", "2 Deployment", "3 Pod"]
+        assert kept(world, "ops/a") == own
+        assert kept(world, "ops/b") == own[:1] + own[2:], "as long as it does not know what there is"
+        await list_jobs(world)
+        assert (kept(world, "ops/a"), kept(world, "ops/b")) == (own, [])
+        world.kill_pod("worker")
+        await world.run(30)
+        assert kept(world, "ops/b") == []
+        world.label("b")
+        await world.until(lambda: world.owner() == {"name": "ops/b"}, within=20)
+        await list_jobs(world)
+        assert kept(world, "ops/a") == []
+        assert kept(world, "ops/b") == ["1 FlinkJob"]
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, image="job:2"))
+        await world.run(60)
+        assert kept(world, "ops/b") == [*own[:2], "1 FlinkSnapshot", *own[2:]], "what a stream has told of since"
+
+    play(story)
+
+
+def test_what_was_missing_of_a_job_that_came_is_listed() -> None:
+    async def story(world: Shards) -> None:
+        await deployed(world)
+        await list_jobs(world)
+        world.label("b")
+        await world.until(lambda: world.owner() == {"name": "ops/b"}, within=20)
+        watched = world.sides["ops/b"].ports.watched
+        for kind in (DEPLOYMENT, POD, REVISION):
+            await list_again(world.cluster, watched, kind, None, JOB)
+        assert kept(world, "ops/b") == ["1 ControllerRevision", "1 FlinkJob", "2 Deployment", "3 Pod"]
 
     play(story)
 
