@@ -14,41 +14,73 @@ from tests.unit.operator.world.world import NAME
 
 
 def limited(count: int) -> dict[str, Any]:
+    return recovering(maxRestarts=count)
+
+
+def recovering(**recovery: Any) -> dict[str, Any]:
     manifest = flinkjob()
-    manifest["spec"]["recovery"] = {"maxRestarts": count}
+    manifest["spec"]["recovery"] = recovery
     return manifest
 
 
-def test_a_failed_job_whose_master_is_silent_for_a_while_stays_failed() -> None:
+KEPT_FAILED = pytest.mark.parametrize(
+    ("recovery", "reason", "recoveries"),
+    [({"maxRestarts": 2}, "RestartsExhausted", 2), ({"restartFailed": False}, "JobFailed", 0)],
+    ids=["started-again-twice", "never-started-again"],
+)
+
+
+@KEPT_FAILED
+def test_a_failed_job_whose_master_is_silent_for_a_while_stays_failed(
+    recovery: dict[str, Any], reason: str, recoveries: int
+) -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(fails_after=15)
-        world.apply(limited(2))
-        await world.until(lambda: stalled(world, "RestartsExhausted", ""), within=900)
+        world.apply(recovering(**recovery))
+        await world.until(lambda: stalled(world, reason, ""), within=900)
         await world.run(900)
-        assert operations(world).count("Recover") == 2
+        assert operations(world).count("Recover") == recoveries
         world.rest_down = True
         await world.run(180)
         world.rest_down = False
         await world.run(300)
-        assert operations(world).count("Recover") == 2, world.describe()
+        assert operations(world).count("Recover") == recoveries, world.describe()
 
     play(scenario)
 
 
-def test_a_failed_job_whose_master_moves_to_another_node_stays_failed() -> None:
+@KEPT_FAILED
+def test_a_failed_job_whose_master_moves_to_another_node_stays_failed(
+    recovery: dict[str, Any], reason: str, recoveries: int
+) -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(fails_after=15)
-        world.apply(limited(2))
-        await world.until(lambda: stalled(world, "RestartsExhausted", ""), within=900)
+        world.apply(recovering(**recovery))
+        await world.until(lambda: stalled(world, reason, ""), within=900)
         await world.run(900)
         world.kill_pod("master")
         await world.run(600)
-        assert operations(world).count("Recover") == 2, world.describe()
-        assert stalled(world, "RestartsExhausted", "a record makes the job fail"), "what the master said is kept"
+        assert operations(world).count("Recover") == recoveries, world.describe()
+        assert stalled(world, reason, "a record makes the job fail"), "what the master said is kept"
         assert world.leading(NAME) is None, "nothing runs it again"
         world.images["job:1"] = Image()
         world.edit(job={"restartNonce": 1})
         await world.until(lambda: running(world))
+
+    play(scenario)
+
+
+def test_a_masters_deployment_that_is_made_again_does_not_begin_to_count_anew() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(fails_after=60)
+        world.apply(limited(2))
+        await world.until(lambda: running(world) and world.status()["running"]["failures"] == 1)
+        job_id = world.status()["jobId"]
+        world.cluster.drop("Deployment", "default", f"{NAME}-master")
+        await world.until(lambda: operations(world).count("Recover") == 2 and running(world))
+        assert (world.status()["jobId"], world.status()["running"]["failures"]) == (job_id, 1)
+        await world.until(lambda: stalled(world, "RestartsExhausted", "started again 2 times"), within=900)
+        assert operations(world).count("Recover") == 3, "one of them for the Deployment"
 
     play(scenario)
 

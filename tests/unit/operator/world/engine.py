@@ -28,6 +28,7 @@ class Pending:
     done_at: float
     directory: str = ""
     parallelism: int = 0
+    drain: bool = False
 
 
 @dataclass
@@ -185,6 +186,8 @@ class FakeJob:
             self.world.storage.put(Stored(path, self.checkpoint_id, self.job_id, self.position, self.world.now()))
             self.world.savepoints.append(path)
             self._finish(request, Request(request, "Completed", location=path))
+            if pending.drain:
+                self.world.sink.drained.append((path, self.position))
             if pending.kind == "stop":
                 self._end("FINISHED")
 
@@ -206,12 +209,12 @@ class FakeJob:
         if state == "FINISHED":
             self.world.storage.ended[self.job_id] = state
 
-    def ask(self, kind: str, trigger: str, directory: str = "", parallelism: int = 0) -> str:
+    def ask(self, kind: str, trigger: str, directory: str = "", parallelism: int = 0, *, drain: bool = False) -> str:
         if trigger not in self.requests:
             if self.state != "RUNNING":
                 raise EngineError(f"the job is {self.state}", status=409)
             self.requests[trigger] = Request(trigger, "InProgress")
-            self.pending[trigger] = Pending(kind, self.ran + ACTION_TIME, directory, parallelism)
+            self.pending[trigger] = Pending(kind, self.ran + ACTION_TIME, directory, parallelism, drain)
         return trigger
 
 

@@ -18,6 +18,8 @@ class Sink:
     repeated: list[str] = field(default_factory=list)
     empty_starts: list[str] = field(default_factory=list)
     restores: list[str] = field(default_factory=list)
+    drained: list[tuple[str, int]] = field(default_factory=list)
+    """Savepoints before which all windows have fired, and how far the job was."""
 
     def commit(self, job: str, start: int, end: int) -> None:
         at = self.ends.get(job, 0)
