@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
+from functools import partial
 from typing import Any
 
 from penstock.common.errors import EpochFailed, SinkError
@@ -84,9 +85,9 @@ class SinkCommits:
             self._calls = CommitterCalls(self._limit_s)
         for uid, (sink, target) in self._sinks.items():
             if uid not in self._calls.committers:
-                self._do(lambda calls, uid=uid, sink=sink, target=target: self._make(calls, uid, sink, target))
+                self._do(partial(self._make, uid, sink, target))
 
-    def _make(self, calls: CommitterCalls, uid: str, sink: Sink, target: Target) -> None:
+    def _make(self, uid: str, sink: Sink, target: Target, calls: CommitterCalls) -> None:
         with naming(target.name, target.location):
             committer = calls.call(
                 target,
@@ -125,7 +126,7 @@ class SinkCommits:
                 calls.call(
                     target,
                     f"removing unfinished pieces of sink {target.name!r}",
-                    lambda committer=committer, keep=keep: committer.discard_unreferenced(keep, below_attempt),
+                    partial(committer.discard_unreferenced, keep, below_attempt),
                 )
             except BaseException as error:
                 raise SinkError(
@@ -154,7 +155,7 @@ class SinkCommits:
                 calls.call(
                     target,
                     f"committing {len(items)} pieces of sink {target.name!r}",
-                    lambda committer=committer, items=items: committer.commit(list(items)),
+                    partial(committer.commit, list(items)),
                 )
             except BaseException as error:
                 raise SinkError(
@@ -202,9 +203,9 @@ class SinkCommits:
             kept = list(promised.get(uid, ()))
             lost = [item for item in items if item not in kept]
             if uid in self._calls.committers and lost:
-                self._do(lambda calls, uid=uid, lost=lost: self._abort(calls, uid, lost))
+                self._do(partial(self._abort, uid, lost))
 
-    def _abort(self, calls: CommitterCalls, uid: str, lost: list[Any]) -> None:
+    def _abort(self, uid: str, lost: list[Any], calls: CommitterCalls) -> None:
         target = self._sinks[uid][1]
         with naming(target.name, target.location):
             calls.call(
