@@ -65,7 +65,8 @@ class CheckpointCoordinator(CheckpointOutcomes):
     def begin(self, recovery: Recovery, job: JobDescription, now: int) -> None:
         """An attempt starts from what was recovered; `recovery.begin()` and the commits of its snapshot are done."""
         with self._lock:
-            self._settle_drained(recovery.snapshot.manifest if recovery.snapshot is not None else None)
+            restored = recovery.snapshot.manifest if recovery.snapshot is not None else None
+            self._settle_drained(restored, recovery.epoch)
             cleaner = Cleaner(self.storage, self._executor, recovery.leadership.check)
             self._attempt = Attempt(recovery, job, cleaner, self.settings.retained)
             if self._started_from is None:

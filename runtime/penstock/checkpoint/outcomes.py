@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import __version__
 from penstock.checkpoint.commits import CommitLedger
+from penstock.checkpoint.drain_notes import forget_note, settle_notes
 from penstock.checkpoint.events import (
     CheckpointAborted,
     CheckpointCompleted,
@@ -39,6 +40,7 @@ from penstock.common.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Executor
 
     from penstock.checkpoint.attempt import Attempt
@@ -83,8 +85,6 @@ class CheckpointOutcomes:
         """Committables of the snapshot that the first attempt started from."""
         self._savepoints = SavepointExports(storage, settings.savepoint_directory, executor)
         self._publisher = ManifestPublisher(storage, executor)
-        self._undecided: tuple[Manifest, str] | None = None
-        """A drained checkpoint that may be stored, and its savepoint."""
         self._events: list[Event] = []
         self._requests: list[str] = []
         self._failures_in_a_row = 0
@@ -188,6 +188,7 @@ class CheckpointOutcomes:
         if pending.savepoint is None:
             self.history.completed(pending.id, now, self.storage.url_of(checkpoint_folder(pending.id)))
         elif pending.exported:
+            self._executor.submit(self._in_background, lambda: forget_note(self.storage, manifest))
             self.history.completed(pending.id, now, pending.exported)
             self._events.append(SavepointCompleted(pending.savepoint.request_id, pending.id, pending.exported, True))
         else:
@@ -255,29 +256,28 @@ class CheckpointOutcomes:
     def _withdraw(self, pending: PendingCheckpoint, *, is_sure: bool) -> None:
         """The stop of a drained savepoint has failed: what the savepoint names to be committed will be removed.
 
-        Not if the manifest may be stored for all that: the next attempt knows (`_settle_drained`).
+        Not if the manifest may be stored for all that: the next attempt knows (`drain_notes`).
         """
         if pending.exported and is_sure:
-            self._dispose(pending.exported)
-        elif pending.exported and pending.drained is not None:
-            self._undecided = (pending.drained, pending.exported)
+            url, drained = pending.exported, pending.drained
+            assert drained is not None
 
-    def _settle_drained(self, restored: Manifest | None) -> None:
-        """A new attempt begins: whether the drained checkpoint that was in doubt is what it starts from."""
-        undecided, self._undecided = self._undecided, None
-        if undecided is not None:
-            drained, url = undecided
-            if restored is None or restored.checkpoint_id != drained.checkpoint_id:
-                self._dispose(url)
-
-    def _dispose(self, url: str) -> None:
-        def work() -> None:
-            try:
+            def work() -> None:
                 dispose(url, stores=self.storage.stores)
-            except PenstockError as error:
-                logger.warning("the savepoint %s is of a stop that failed and cannot be removed: %s", url, error)
+                forget_note(self.storage, drained)
 
-        self._executor.submit(work)
+            self._executor.submit(self._in_background, work)
+
+    def _settle_drained(self, restored: Manifest | None, epoch: int) -> None:
+        """A new attempt begins: drained checkpoints that were in doubt, here or in a JobManager that died, are what it starts from or not."""
+        self._executor.submit(settle_notes, self.storage, restored, epoch)
+
+    @staticmethod
+    def _in_background(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except PenstockError as error:  # the next attempt tries again
+            logger.warning("what a stop with --drain has left cannot be removed: %s", error)
 
     def _take_copied(self, now: int, *, ends: bool = False) -> None:
         for copied in self._savepoints.take_copied():

@@ -91,11 +91,12 @@ def write_savepoint(
     stores: Stores,
     *,
     is_cancelled: Callable[[], bool] = lambda: False,
+    on_folder: Callable[[str], None] = lambda folder: None,
 ) -> str:
     """Copy every file of a complete checkpoint into a new savepoint folder, then write its manifest. Returns its URL.
 
     `source_url`: what the paths in the manifest are relative to. Copies are made by the server where both places are on
-    the same kind of store. Blocks; call it from a background thread.
+    the same kind of store. Blocks; call it from a background thread. `on_folder` is told the URL before anything is there.
 
     Raises:
         SnapshotTorn: a file of the checkpoint is gone.
@@ -103,6 +104,7 @@ def write_savepoint(
         SavepointCancelled: `is_cancelled` said so.
     """
     folder = join_url(normalize_url(target_directory), new_savepoint_folder(manifest.job_id))
+    on_folder(folder)
     source, target = stores.for_url(source_url), stores.for_url(folder)
     copied: list[str] = []
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.codec import objects_of
+from penstock.checkpoint.drain_notes import keep_note
 from penstock.checkpoint.events import SavepointRequest, SavepointStatus
 from penstock.checkpoint.savepoint import SavepointCancelled, check_target, write_savepoint
 from penstock.common.errors import PenstockError, StorageError
@@ -108,6 +109,11 @@ class SavepointExports:
 
     def _copy_in_background(self, request: SavepointRequest, manifest: Manifest) -> None:
         id = manifest.checkpoint_id
+
+        def note(folder: str) -> None:
+            if request.drain:
+                keep_note(self._storage, manifest, folder)
+
         try:
             url = write_savepoint(
                 manifest,
@@ -115,6 +121,7 @@ class SavepointExports:
                 request.target_directory,
                 self._storage.stores,
                 is_cancelled=lambda: request.is_cancelled,
+                on_folder=note,
             )
             self._done.put(Copied(request, id, url))
         except SavepointCancelled:

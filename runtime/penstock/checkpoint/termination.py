@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.cleaner import Cleaner
+from penstock.checkpoint.drain_notes import FOLDER
 from penstock.checkpoint.layout import LATEST, METADATA, SHARED, checkpoint_folder
 from penstock.checkpoint.lineage import Base
 from penstock.checkpoint.object_store import relative_url
@@ -49,4 +50,5 @@ def _everything(storage: CheckpointStorage) -> tuple[list[str], list[str]]:
     """All manifests, and what goes after them: all shared files and the hint. The records under `leader/` stay (I6)."""
     manifests = [f"{checkpoint_folder(id)}/{METADATA}" for id in storage.checkpoint_ids()]
     shared = [relative_url(info.url, storage.url) for info in storage.list_objects(SHARED)]
-    return manifests, [*shared, LATEST]
+    notes = [f"{FOLDER}/{name}" for name in storage.list_names(FOLDER)]
+    return manifests, [*shared, *notes, LATEST]

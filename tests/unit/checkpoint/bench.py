@@ -35,6 +35,7 @@ class Bench:
         self.executor = ManualExecutor()
         self.coordinator = CheckpointCoordinator(self.storage, self.settings, self.executor)
         self.begin()
+        self.executor.run_all()  # what a JobManager before this one has left
 
     def begin(self, **options: Any) -> None:
         recovery = take_over(self.storage, **options)

@@ -11,7 +11,7 @@ from penstock.checkpoint.events import CheckpointCompleted, JobMustFail, Savepoi
 from penstock.checkpoint.faults import Fault
 from penstock.checkpoint.manifest import SourceState, SplitPosition
 from penstock.checkpoint.recovery import take_over
-from penstock.checkpoint.savepoint import resolve, verify
+from penstock.checkpoint.savepoint import list_savepoints, resolve, verify
 from penstock.common.errors import InvalidJob
 from tests.unit.checkpoint.bench import Bench, bench_with, only
 from tests.unit.checkpoint.support import SOURCES, ack, faulty_storage, handle
@@ -132,6 +132,47 @@ class TestSavepoints:
         assert only(events, CheckpointCompleted).manifest.is_final
         assert bench.coordinator.next_trigger(10**9) is None
         assert bench.coordinator.next_action_at() is None
+
+
+class TestAJobManagerThatDiesInADrain:
+    """Its successor knows nothing of the savepoint but what is in storage."""
+
+    @staticmethod
+    def drained(bench: Bench, target: Path, works: int) -> None:
+        """It dies after so many things were carried out in the background since all subtasks have answered."""
+        bench.settle()
+        bench.coordinator.trigger_savepoint(str(target), is_final=True, drain=True)
+        bench.answer(bench.trigger())
+        bench.coordinator.tick(bench.now)
+        for _ in range(works):
+            bench.executor.run_one()
+            bench.coordinator.tick(bench.now)
+
+    @staticmethod
+    def taken_over(bench: Bench) -> Bench:
+        successor = Bench(bench.storage, bench.faulty, bench.settings)
+        successor.settle()
+        return successor
+
+    def test_its_savepoint_is_disposed_of_if_the_stop_was_not_decided(self, bench: Bench, tmp_path: Path) -> None:
+        self.drained(bench, tmp_path / "s", works=1)
+        (info,) = list_savepoints(str(tmp_path / "s"))
+        assert info.is_usable
+        assert self.taken_over(bench).recovery.snapshot is None
+        assert not [path for path in (tmp_path / "s").rglob("*") if path.is_file()]
+        assert bench.storage.list_names("drain") == []
+
+    def test_its_savepoint_stays_if_the_stop_was_decided(self, bench: Bench, tmp_path: Path) -> None:
+        self.drained(bench, tmp_path / "s", works=2)
+        assert self.taken_over(bench).recovery.is_drained
+        (info,) = list_savepoints(str(tmp_path / "s"))
+        assert info.is_usable
+        assert bench.storage.list_names("drain") == []
+
+    def test_a_stop_that_ends_well_leaves_no_note(self, bench: Bench, tmp_path: Path) -> None:
+        self.drained(bench, tmp_path / "s", works=0)
+        bench.settle()
+        assert bench.storage.list_names("drain") == []
 
 
 class TestFilesOfOthers:
