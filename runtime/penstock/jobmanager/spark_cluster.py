@@ -76,6 +76,14 @@ class ExecutorInfo:
         return f"executor_{self.host}_{self.id}"
 
 
+_QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.eventLog.enabled": "false",
+}
+"""Nothing of Spark's own is shown or noted."""
+
+
 class SparkCluster:
     """Master and SparkContext of one JobManager."""
 
@@ -187,7 +195,7 @@ class SparkCluster:
         config = self.config
         java_home = find_java()
         jvm_options = " ".join([*class_archive.jvm_options(java_home), _ONLY_WARNINGS])
-        conf = {
+        conf = _QUIET | {
             "spark.app.name": config.app_name,
             "spark.driver.host": config.host,
             "spark.driver.bindAddress": config.host,
@@ -200,9 +208,6 @@ class SparkCluster:
             "spark.rpc.io.threads": "2",
             "spark.shuffle.io.clientThreads": "2",
             "spark.shuffle.io.serverThreads": "2",
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.eventLog.enabled": "false",
             "spark.local.dir": config.local_dir,
             "spark.task.maxFailures": "1",
             "spark.stage.maxConsecutiveAttempts": "1",
