@@ -2,13 +2,14 @@
 
 The packages, and what each may know:
 
-- `api`        the kinds as the user writes them; knows nothing but pydantic. `crds/` is generated from it.
-- `reconcile`  what to do next. Its heart (`decide`) is pure: no clock, no network, no cluster.
-- `resources`  what a job looks like in Kubernetes; pure builders from a spec to manifests.
-- `kube`       the Kubernetes API behind one small protocol.
+- `process`    what runs and serves the operator's process; `process.watches` is the only module that knows kopf.
+- `snapshot`   one FlinkSnapshot: what to do next, and doing it.
+- `reconcile`  one FlinkJob: what to do next, and doing it. Its heart (`decide`) is pure: no clock, no network, no cluster.
 - `engine`     the REST API of a running job behind one small protocol.
 - `storage`    checkpoints and savepoints behind one small protocol.
-- `handlers`   the only module that knows kopf.
+- `kube`       the Kubernetes API behind one small protocol.
+- `resources`  what a job looks like in Kubernetes; pure builders from a spec to manifests.
+- `api`        the kinds as the user writes them; knows nothing but pydantic. `crds/` is generated from it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from penstock_operator.main import app
+from penstock_operator.process.main import app
 
 app()

@@ -1,7 +1,7 @@
 """The spec of a FlinkJob: what its author writes.
 
 Descriptions end up in `kubectl explain`; the class of every field (what a change of it does to a running job) is in
-`reconcile.spec_diff`, and a test holds the two together.
+`reconcile.decide.spec_diff`, and a test holds the two together.
 """
 
 from __future__ import annotations

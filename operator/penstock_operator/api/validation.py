@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from penstock_operator.api.cron import CronError, parse_cron
 from penstock_operator.api.flinkjob import NO_STANDBYS, Deletion, FlinkJobSpec
 from penstock_operator.api.pod_template import check_pod_template
 from penstock_operator.api.types import SCHEMES
-from penstock_operator.cron import CronError, parse_cron
 from penstock_operator.errors import Problem, SpecError
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 Nothing in it is certain. It is behind by seconds, and by our own last write; what was deleted while a stream was
 broken stays in it until `correct` is told of a fresh list. So nobody may change anything because of what stands here: see
-`penstock_operator.reconcile.rest`, which says what it may be used for.
+`penstock_operator.reconcile.at_rest`, which says what it may be used for.
 
 What belongs to the FlinkJobs of other operators is told, too: the API server cannot leave it out, since a child would have to carry
 the labels that decide (`ports.Shard`), and to give other labels to the pods of a job that moves would restart it. It is not kept, once

@@ -222,7 +222,7 @@ class Left:
 
 @dataclass(frozen=True)
 class Storage:
-    """What checkpoint storage holds. Only what was asked for (`questions`) is filled in."""
+    """What checkpoint storage holds. Only what was asked for (`observe.scope`) is filled in."""
 
     asked: bool = False
     error: str = ""

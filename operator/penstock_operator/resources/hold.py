@@ -9,7 +9,7 @@ So where a savepoint is to be taken on deletion, the objects of the job have the
 nobody owns. The ControllerRevisions alone do not: the API server takes no patch of one (it finds `data` changed when it has
 written it in its own order), so the collector could not take the FlinkJob out, and the FlinkJob would wait for it for ever. They go at once;
 what the spec of the FlinkJob says is enough for a savepoint. The operator deletes it when the job has been stopped, and the collector everything else with it. A hold
-whose FlinkJob is gone, because somebody took its finalizer away, is the one thing to remove (`reconcile.orphans`).
+whose FlinkJob is gone, because somebody took its finalizer away, is the one thing to remove (`process.orphans`).
 """
 
 from __future__ import annotations

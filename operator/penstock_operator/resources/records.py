@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.reconcile.plan import CreateSnapshot, Event
+    from penstock_operator.reconcile.decide.actions import CreateSnapshot, Event
 
 
 def controller_revision(owner: Owner, name: str, spec: FlinkJobSpec, generation: int) -> dict[str, Any]:

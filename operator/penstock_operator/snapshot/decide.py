@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec, FlinkSnapshotStatus
 from penstock_operator.api.status import Condition
+from penstock_operator.reconcile.decide.actions import Event
 from penstock_operator.reconcile.observation import Engine, Storage
-from penstock_operator.reconcile.plan import Event
 from penstock_operator.resources.names import FINALIZER, JOB, savepoint_folder
 from penstock_operator.settings import Settings
 from penstock_operator.snapshot.access import accesses, has_known_maker, own_access

@@ -24,13 +24,13 @@ from penstock_operator.errors import (
     unexpected,
 )
 from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, REVISION
-from penstock_operator.reconcile.defaults import laid_under
+from penstock_operator.reconcile.decide.actions import Event
+from penstock_operator.reconcile.decide.savepoints.retention import awaited_paths, protected_paths
 from penstock_operator.reconcile.observation import Engine
-from penstock_operator.reconcile.observe import read_secret
+from penstock_operator.reconcile.observe.look import read_secret
+from penstock_operator.reconcile.observe.manifests import annotations_of, labels_of, parse_time
 from penstock_operator.reconcile.ownership import is_ours
-from penstock_operator.reconcile.plan import Event
-from penstock_operator.reconcile.retention import awaited_paths, protected_paths
-from penstock_operator.reconcile.views import annotations_of, labels_of, parse_time
+from penstock_operator.reconcile.presets.defaults import laid_under
 from penstock_operator.resources.names import FINALIZER, JOB, SNAPSHOT_TYPE, TRIGGER, Owner
 from penstock_operator.resources.names import REVISION as REVISION_NAME
 from penstock_operator.resources.records import kube_event
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from penstock_operator.api.status import Ownership
     from penstock_operator.engine.client import EngineClient
     from penstock_operator.kube.cluster import Manifest
-    from penstock_operator.ports import Ports
+    from penstock_operator.reconcile.ports import Ports
 
 log = logging.getLogger(__name__)
 
@@ -242,7 +242,7 @@ class SnapshotLoop:
             if ctx.status.state == "InProgress" and request and ctx.status.job_id == job.id:
                 found = await client.request(job.id, ctx.kind, request)
                 engine = replace(engine, request=found, checkpoints=await client.checkpoints(job.id))
-        except Exception as error:  # see `reconcile.observe`: what nobody understands is an answer like none
+        except Exception as error:  # see `reconcile.observe.look`: what nobody understands is an answer like none
             return Engine(error=in_words(error))
         return engine
 

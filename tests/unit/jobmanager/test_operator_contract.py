@@ -23,7 +23,7 @@ from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.engine.client import HttpEngine
 from penstock_operator.errors import EngineError
 from penstock_operator.reconcile.observation import Progress
-from penstock_operator.storage import PenstockStorages
+from penstock_operator.storage.penstock import PenstockStorages
 from tests.in_process import InProcess
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.reconcile.context import Context
+from penstock_operator.reconcile.decide.context import Context
 from penstock_operator.reconcile.observation import Observation
-from tests.unit.operator.facts import make_context, make_op, make_spec, revision, up
+from tests.unit.operator.contexts import make_context, make_op, make_spec, revision, up
 
 if TYPE_CHECKING:
-    from penstock_operator.reconcile.plan import Decision
+    from penstock_operator.reconcile.decide.actions import Decision
 
 
 OTHER = make_spec(image="job:2")

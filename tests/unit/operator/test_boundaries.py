@@ -16,13 +16,11 @@ MODULES = {p.relative_to(PACKAGE).with_suffix("").as_posix(): p for p in PACKAGE
 PURE = [
     name
     for name in MODULES
-    if name.startswith(("api/", "resources/", "reconcile/steps/"))
-    or name in {f"reconcile/{m}" for m in (
-        "begin", "context", "decide", "defaults", "ending", "observation", "plan", "questions", "recovery", "report", "restore", "retention",
-        "spec_diff", "stopping", "troubles", "upkeep", "views",
-    )}
-    or name in ("snapshot/access", "snapshot/decide", "cron", "settings", "errors")
-]  # fmt: skip
+    if name.startswith(("api/", "resources/", "reconcile/decide/", "reconcile/report/"))
+    or name in {f"reconcile/{m}" for m in ("at_rest", "observation", "ownership", "presets/defaults")}
+    or name in {f"reconcile/observe/{m}" for m in ("difference", "manifests", "scope", "terminations", "troubles")}
+    or name in ("snapshot/access", "snapshot/decide", "settings", "errors")
+]
 IMPURE = {
     "asyncio",
     "httpx",
@@ -62,13 +60,13 @@ def imports(path: Path, *, runtime: bool) -> set[str]:
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_kopf_is_known_to_one_module(name: str) -> None:
     knows = any(m.split(".")[0] == "kopf" for m in imports(MODULES[name], runtime=False))
-    assert knows is (name == "handlers")
+    assert knows is (name == "process/watches")
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_the_engine_is_known_to_one_module_and_its_memory_model_to_another(name: str) -> None:
     known = {m for m in imports(MODULES[name], runtime=False) if m.split(".")[0] == "penstock"}
-    assert bool(known) is (name in ("storage", "resources/memory"))
+    assert bool(known) is (name in ("storage/penstock", "resources/memory"))
     if name == "resources/memory":
         assert known == {"penstock.common.memory"}
 
@@ -87,7 +85,7 @@ def test_the_kinds_know_nothing_but_pydantic(name: str) -> None:
     allowed = {"pydantic", "yaml", "penstock_operator", *sys.stdlib_module_names}
     assert {m.split(".")[0] for m in imports(MODULES[name], runtime=False)} <= allowed
     inner = {m for m in imports(MODULES[name], runtime=False) if m.startswith("penstock_operator.")}
-    assert inner <= {m for m in inner if m.split(".")[1] in ("api", "errors", "cron")}
+    assert inner <= {m for m in inner if m.split(".")[1] in ("api", "errors")}
 
 
 def test_secrets_are_read_by_name_only_and_nothing_reaches_for_power() -> None:

@@ -12,8 +12,8 @@ import yaml
 from penstock.jobmanager.launch import check
 from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec
 from penstock_operator.api.validation import parse_spec
-from penstock_operator.metrics import Histogram, Metric, Metrics
-from penstock_operator.reconcile.spec_diff import EFFECTS
+from penstock_operator.process.metrics import Histogram, Metric, Metrics
+from penstock_operator.reconcile.decide.spec_diff import EFFECTS
 
 ROOT = Path(__file__).parents[3]
 MANUAL = ROOT / "docs/operator"
@@ -28,7 +28,7 @@ def reasons_of_stalled() -> set[str]:
     found |= set(re.findall(r'_Finding\("True", "(\w+)",', CODE))
     found |= set(re.findall(r'Blocked\("(\w+)"', CODE))
     found |= set(
-        re.findall(r'reason="(\w+)"', (ROOT / "operator/penstock_operator/reconcile/steps/start.py").read_text())
+        re.findall(r'reason="(\w+)"', (ROOT / "operator/penstock_operator/reconcile/decide/steps/start.py").read_text())
     )
     return found - {"Suspended", "Finished", "Running"}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock_operator.errors import KubeError
 from penstock_operator.kube.cluster import CONFIG_MAP, POD
-from penstock_operator.reconcile.views import labels_of
+from penstock_operator.reconcile.observe.manifests import labels_of
 from penstock_operator.resources.names import JOB, ROLE
 
 if TYPE_CHECKING:

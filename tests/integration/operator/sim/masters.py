@@ -18,7 +18,7 @@ from penstock.checkpoint.retrying_store import Stores
 from penstock.checkpoint.savepoint import write_savepoint
 from penstock.checkpoint.storage import CheckpointStorage
 from penstock.common.errors import PenstockError
-from penstock_operator.reconcile.views import labels_of
+from penstock_operator.reconcile.observe.manifests import labels_of
 from penstock_operator.resources.names import INCARNATION, JOB, ROLE
 
 if TYPE_CHECKING:

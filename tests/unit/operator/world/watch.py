@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from penstock_operator.controller import Controller
 from penstock_operator.kube.cluster import KINDS
 from penstock_operator.kube.watched import WATCHED
+from penstock_operator.process.controller import Controller
 from tests.unit.operator.world.managed_fields import clone
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from penstock_operator.controller import ObjectKind
     from penstock_operator.kube.cluster import Manifest
+    from penstock_operator.process.controller import ObjectKind
     from tests.unit.operator.world.world import World
 
 

@@ -13,10 +13,10 @@ import yaml
 from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.api.pod_template import MAIN_CONTAINER
 from penstock_operator.api.types import format_time
-from penstock_operator.metrics import Metrics
-from penstock_operator.ports import Ports
-from penstock_operator.reconcile.loop import JobLoop
-from penstock_operator.reconcile.views import labels_of, parse_time
+from penstock_operator.process.metrics import Metrics
+from penstock_operator.reconcile.job_loop import JobLoop
+from penstock_operator.reconcile.observe.manifests import labels_of, parse_time
+from penstock_operator.reconcile.ports import Ports
 from penstock_operator.resources.names import INCARNATION, JOB, ROLE
 from penstock_operator.settings import Settings
 from penstock_operator.snapshot.loop import SnapshotLoop
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from penstock_operator.kube.cluster import Kind, Manifest
-    from penstock_operator.reconcile.loop import Transition
+    from penstock_operator.reconcile.job_loop import Transition
     from penstock_operator.snapshot.loop import SnapshotTransition
 
 MEANT = OwnIdentity(locations=("s3://bucket", "s3://elsewhere"), endpoints=("http://elsewhere:9000",))

@@ -1,0 +1,1 @@
+"""Carries out one action, so that it may be done twice."""

@@ -1,0 +1,1 @@
+"""What to do next for one FlinkJob. Pure: no clock, no network, no cluster."""

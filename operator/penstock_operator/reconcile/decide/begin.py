@@ -1,0 +1,228 @@
+"""Which operation to start, if none is in progress. Pure; first match wins.
+
+    nothing has ever run    state running                       Deploy
+    suspended               redeploy nonce changed              Redeploy
+                            state running                       Resume
+    running (or should be)  state suspended                     Suspend
+                            redeploy nonce changed              Redeploy
+                            another revision is asked for       Upgrade
+                            the engine gave the job up          Recover, after a pause that grows; not if it
+                                                                is to stay Failed (`health.recovery`)
+                            it is CANCELLING or FAILING and
+                            does not end                        Recover
+                            it was adopted and has been stopped
+                            by what was lost with its status    Recover (`ending`)
+                            it gets nowhere, and health.restart
+                            is set                              Recover, after a pause that grows (`health.rules`),
+                                                                whatever `health.recovery` says of failed jobs
+                            the master's Deployment is gone     Recover, same incarnation, from its newest checkpoint
+                            another parallelism is asked for    Rescale
+    finished by itself      another revision is asked for       Upgrade
+
+A spec that was rejected starts nothing until something in it changes; what runs is still recovered and rescaled.
+A spec that is invalid starts nothing, and what runs is still recovered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock_operator.api.status import Restore
+from penstock_operator.reconcile.decide.health.causes import cause
+from penstock_operator.reconcile.decide.health.recovery import GIVEN_UP, stays_failed, why_not_recovered
+from penstock_operator.reconcile.decide.health.rules import restart_due, restarted
+from penstock_operator.reconcile.decide.restore.committed_end import (
+    FRESH_BY_WISH,
+    Lost,
+    Unknown,
+    from_savepoint,
+    incarnation_restore,
+)
+from penstock_operator.reconcile.decide.restore.ending import end_overdue, is_down, stopped_unasked
+from penstock_operator.reconcile.decide.restore.predecessor import source_of
+from penstock_operator.reconcile.decide.spec_diff import Effect, diff
+from penstock_operator.reconcile.decide.steps.shared import effective_spec, is_rejected, revision_spec, running_workers
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.api.status import Running
+    from penstock_operator.reconcile.decide.context import Context
+
+
+def next_operation(ctx: Context) -> Context | None:
+    """The context with an operation in it, or None if there is nothing to start."""
+    running = ctx.status.running
+    if running is None:
+        return _from_nothing(ctx)
+    if running.finished_at is not None:
+        return _after_finish(ctx, running)
+    return _from_spec(ctx, running) or _recover(ctx, running) or _rescale(ctx, running)
+
+
+def redeploy_wanted(ctx: Context) -> bool:
+    """The redeploy nonce has changed since it was last acted on."""
+    if ctx.spec is None:
+        return False
+    nonce = ctx.spec.job.savepoint_redeploy_nonce
+    return nonce is not None and nonce != ctx.status.nonces.savepoint_redeploy
+
+
+def changes(ctx: Context, running: Running) -> str:
+    """What differs between the running revision and the spec, for people."""
+    before = revision_spec(ctx, running.revision)
+    if before is None or ctx.spec is None:
+        return "the spec has changed"
+    found = [str(c) for c in diff(before, ctx.spec) if c.effect >= Effect.RESTART]
+    return "; ".join(found[:5]) or "the spec has changed"
+
+
+def _from_nothing(ctx: Context) -> Context | None:
+    spec, status = ctx.spec, ctx.status
+    if spec is None or spec.job.state == "suspended" or is_rejected(ctx):
+        return None
+    target = ctx.desired_revision
+    if status.next_restore is None:
+        restore = _initial(spec)
+        source = source_of(spec)
+        return ctx.begin("Deploy", "first deployment", target_revision=target, restore=restore, source=source)
+    if redeploy_wanted(ctx):
+        return _redeploy(ctx, spec, fallback=status.next_restore)
+    restore = FRESH_BY_WISH if spec.job.upgrade_mode == "stateless" else status.next_restore
+    fallback = status.stable_revision if status.stable_revision != target else None
+    return ctx.begin(
+        "Resume",
+        f"resuming from {restore.path or 'empty state'}",
+        target_revision=target,
+        restore=restore,
+        fallback_revision=fallback,
+        fallback_restore=restore if fallback else None,
+    )
+
+
+def _initial(spec: FlinkJobSpec) -> Restore:
+    path = spec.job.initial_savepoint_path
+    if path is None:
+        return Restore(kind="Fresh", reason="first deployment")
+    return from_savepoint(path, "job.initialSavepointPath, first deployment")
+
+
+def _redeploy(ctx: Context, spec: FlinkJobSpec, *, fallback: Restore | None = None) -> Context:
+    path = spec.job.initial_savepoint_path or ""
+    running = ctx.status.running
+    return ctx.begin(
+        "Redeploy",
+        f"job.savepointRedeployNonce changed; starting again from {path}",
+        target_revision=ctx.desired_revision,
+        restore=from_savepoint(path, f"redeploy nonce {spec.job.savepoint_redeploy_nonce}"),
+        fallback_revision=ctx.status.stable_revision,
+        fallback_parallelism=running.parallelism if running else None,
+        fallback_restore=fallback,
+    )
+
+
+def _from_spec(ctx: Context, running: Running) -> Context | None:
+    spec = ctx.spec
+    if spec is None:
+        return None
+    if spec.job.state == "suspended":
+        return ctx.begin("Suspend", "job.state is suspended", target_revision=running.revision)
+    if is_rejected(ctx):
+        return None
+    if redeploy_wanted(ctx):
+        return _redeploy(ctx, spec)
+    if ctx.desired_revision != running.revision:
+        return _upgrade(ctx, running)
+    return None
+
+
+def _upgrade(ctx: Context, running: Running) -> Context:
+    stable = ctx.status.stable_revision
+    return ctx.begin(
+        "Upgrade",
+        changes(ctx, running),
+        target_revision=ctx.desired_revision,
+        fallback_revision=stable if stable != ctx.desired_revision else None,
+        fallback_parallelism=running.parallelism,
+    )
+
+
+def _after_finish(ctx: Context, running: Running) -> Context | None:
+    if ctx.spec is None or ctx.spec.job.state == "suspended" or is_rejected(ctx):
+        return None
+    if redeploy_wanted(ctx):
+        return _redeploy(ctx, ctx.spec)
+    return _upgrade(ctx, running) if ctx.desired_revision != running.revision else None
+
+
+def _recover(ctx: Context, running: Running) -> Context | None:
+    spec, seen = effective_spec(ctx), ctx.seen
+    if spec is None:
+        return None
+    gone = seen.master is None or seen.master.replicas == 0
+    if running.failed_at is not None:
+        seen_so = gone or (seen.engine.job_id == running.job_id and seen.engine.state in GIVEN_UP)
+        return _recover_failed(ctx, running, running.failed_at) if seen_so and not stays_failed(ctx) else None
+    if gone:
+        return _recover_missing(ctx, running)
+    if stopped_unasked(ctx):
+        why = "the job was stopped by an operation that is not known any more, because the status was lost; it goes on"
+        return _recover_from_newest(ctx, running, why)
+    if seen.engine.ending:
+        if not end_overdue(ctx) or why_not_recovered(ctx, running) is not None:
+            return None
+        why = f"the job has been {seen.engine.state} for {ctx.settings.ending_timeout} and does not end"
+        return _recover_from_newest(ctx, _counted(running), why)
+    if restart_due(ctx) and ctx.status.health is not None:
+        why = f"health.restart, for {ctx.status.health.broken}: {ctx.status.health.message}"
+        return _recover_from_newest(restarted(ctx), running, why)
+    return None
+
+
+def _recover_missing(ctx: Context, running: Running) -> Context | None:
+    point = incarnation_restore(running, ctx.seen.storage)
+    if isinstance(point, Unknown | Lost):
+        return None
+    if point.kind == "Checkpoint":
+        point = point.model_copy(update={"kind": "Latest"})
+    reason = "the master's Deployment is gone; it is made again from the newest checkpoint"
+    return ctx.begin(
+        "Recover", reason, step="Start", target_revision=running.revision, restore=point, job_id=running.job_id
+    )
+
+
+def _recover_failed(ctx: Context, running: Running, since: datetime) -> Context | None:
+    if ctx.now - since < ctx.settings.backoff(running.failures + 1):
+        return None
+    said = ctx.seen.engine.exception or running.failure
+    why = f"the engine gave the job up: {said}{'; ' + cause(ctx) if cause(ctx) else ''}"
+    return _recover_from_newest(ctx, _counted(running), why)
+
+
+def _counted(running: Running) -> Running:
+    """With one more start after a failure."""
+    return running.model_copy(update={"failures": running.failures + 1})
+
+
+def _recover_from_newest(ctx: Context, running: Running, reason: str) -> Context | None:
+    point = incarnation_restore(running, ctx.seen.storage)
+    if isinstance(point, Unknown | Lost):
+        return None
+    ctx = ctx.with_status(running=running)
+    return ctx.begin("Recover", reason, target_revision=running.revision, restore=point, take_newest=True)
+
+
+def _rescale(ctx: Context, running: Running) -> Context | None:
+    spec, seen = ctx.spec, ctx.seen
+    if spec is None or seen.worker is None or seen.worker.deleting or is_down(ctx):
+        return None
+    base = revision_spec(ctx, running.revision)
+    target = min(spec.job.parallelism, base.job.max_parallelism if base else spec.job.parallelism)
+    if target != running.parallelism:
+        reason = f"job.parallelism: {running.parallelism} → {target}"
+        return ctx.begin("Rescale", reason, target_revision=running.revision, target_parallelism=target)
+    if seen.worker.replicas != running_workers(ctx, target):
+        reason = f"workers: {seen.worker.replicas} → {running_workers(ctx, target)}"
+        return ctx.begin("Rescale", reason, target_revision=running.revision, target_parallelism=target)
+    return None

@@ -1,0 +1,1 @@
+"""Where a start gets its state from, and where the incarnation before it has ended."""

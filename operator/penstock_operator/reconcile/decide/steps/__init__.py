@@ -1,0 +1,38 @@
+"""The steps that operations are made of: one pure function each, from a context to a decision.
+
+A step looks whether what it wants is already so (then `advance`), whether it can be done (then `act`), or what it
+waits for (then `wait`). It never assumes that its own last action worked: it looks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock_operator.reconcile.decide.steps.dispose import dispose
+from penstock_operator.reconcile.decide.steps.prove import check, verify
+from penstock_operator.reconcile.decide.steps.rescale import add_workers, remove_workers, rescale
+from penstock_operator.reconcile.decide.steps.start import start, watch
+from penstock_operator.reconcile.decide.steps.stop import seal, stop, teardown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock_operator.reconcile.decide.actions import Decision
+    from penstock_operator.reconcile.decide.context import Context
+
+STEPS: Mapping[str, Callable[[Context], Decision]] = {
+    "Verify": verify,
+    "Check": check,
+    "Stop": stop,
+    "Seal": seal,
+    "Teardown": teardown,
+    "Start": start,
+    "Watch": watch,
+    "AddWorkers": add_workers,
+    "Rescale": rescale,
+    "RemoveWorkers": remove_workers,
+    "Dispose": dispose,
+}
+"""Name of a step → what it does."""
+
+__all__ = ["STEPS"]

@@ -1,0 +1,100 @@
+"""The first start of a FlinkJob looks at what earlier ones of its name have left; see `decide.restore.predecessor`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock_operator.reconcile.decide.actions import FencePredecessors
+from penstock_operator.reconcile.decide.restore.committed_end import Lost, Unknown, origin
+from penstock_operator.reconcile.decide.restore.predecessor import EMPTY, LATEST, Words, newest_left, passed_over
+from penstock_operator.reconcile.decide.steps.shared import storage_silent
+
+if TYPE_CHECKING:
+    from penstock_operator.api.status import Restore
+    from penstock_operator.reconcile.decide.actions import Decision
+    from penstock_operator.reconcile.decide.context import Context
+    from penstock_operator.reconcile.observation import Left, StoredSnapshot
+
+_LOOKING = "looking for the state of earlier FlinkJobs of this name"
+
+
+def look_back(ctx: Context) -> Context | Decision:
+    """The context to go on with, or what is to be done or waited for first."""
+    op, left = ctx.op, ctx.seen.storage.left
+    if op.kind != "Deploy" or op.looked_back:
+        return ctx
+    if op.source == LATEST:
+        return _take_newest(ctx)
+    if op.source == EMPTY:
+        return ctx.with_op(looked_back=True)
+    if left is None or op.restore is None:
+        return ctx
+    return _warned(ctx.with_op(looked_back=True), left)
+
+
+def _warned(ctx: Context, left: Left) -> Context:
+    op, found = ctx.op, newest_left(left.snapshots)
+    if op.restore is None or found is None or not _is_newer(ctx, found, op.restore):
+        return ctx
+    start = op.restore.model_copy(update={"passed_over": passed_over(found)})
+    ctx = ctx.with_op(restore=start)
+    return ctx.tell("StateLeft", str(Words(passed_over(found), start)), warning=True, key=f"{op.id}/StateLeft")
+
+
+def _is_newer(ctx: Context, found: StoredSnapshot, start: Restore) -> bool:
+    """Than what the person has named; anything is newer than nothing."""
+    if start.path is None:
+        return True
+    verdict = ctx.seen.storage.verdict(start.path)
+    named = start.time or (verdict.time if verdict is not None else None)
+    return found.path != start.path and (named is None or found.time is None or found.time > named)
+
+
+def _take_newest(ctx: Context) -> Context | Decision:
+    """Fence off whatever may still write, then look again and start from the newest."""
+    op, storage, last = ctx.op, ctx.seen.storage, ctx.seen.last
+    if storage.left is None:
+        return storage_silent(ctx, _LOOKING)
+    if storage.left.incarnations and not op.fenced:
+        if last is None or last.action != "FencePredecessors":
+            return ctx.act(
+                FencePredecessors(storage.left.incarnations), "making sure that earlier FlinkJobs write no more"
+            )
+        if last.ok:
+            return ctx.with_op(fenced=True).done()
+        text = f"earlier FlinkJobs of this name cannot be fenced off: {last.message}. Give the operator write access to storage.checkpoints"
+        return ctx.wait(text, blocked="StorageUnavailable", after=ctx.settings.backoff_first)
+    start = origin(op.restore, named=False, own=False, running=None, storage=storage, of_name=True)
+    if isinstance(start, Unknown):
+        return storage_silent(ctx, _LOOKING)
+    if isinstance(start, Lost):
+        return ctx.wait(start.message, blocked="StateLost", after=ctx.settings.backoff_first)
+    found = newest_left(storage.left.snapshots)
+    if found is not None:
+        ctx = ctx.tell(
+            "StateTakenOver", f"going on from {start.path}, the newest state of earlier FlinkJobs of this name"
+        )
+    return ctx.with_op(
+        restore=start, looked_back=True, stop_job_id=found.job_id if found else None, blocked=None
+    ).done()
+
+
+def look_again(ctx: Context) -> Context:
+    """A job that was started without knowing what there is: storage may answer by now."""
+    op, running, left = ctx.op, ctx.status.running, ctx.seen.storage.left
+    if op.kind != "Deploy" or op.looked_back or left is None or running is None or op.restore is None:
+        return ctx
+    ctx = _warned(ctx.with_op(looked_back=True), left)
+    return ctx.with_status(running=running.model_copy(update={"restored_from": ctx.op.restore}))
+
+
+def told_of_silence(ctx: Context) -> Context:
+    """It is stable, and nobody will look again."""
+    op = ctx.op
+    if op.kind != "Deploy" or op.looked_back or op.source is None:
+        return ctx
+    text = (
+        f"storage has not answered the operator ({ctx.seen.storage.error or 'it was not asked'}), so it is not known whether earlier "
+        "FlinkJobs of this name have left state; this one was started without"
+    )
+    return ctx.tell("StateUnknown", text, warning=True)

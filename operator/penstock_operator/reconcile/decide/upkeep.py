@@ -1,0 +1,304 @@
+"""What is done while no operation is in progress: repair, snapshots by nonce and clock, retention. Pure; one at a time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from penstock_operator.api.cron import due, upcoming
+from penstock_operator.api.types import format_duration
+from penstock_operator.reconcile.decide.actions import (
+    ApplyChildren,
+    ApplyPods,
+    CreateSnapshot,
+    DeleteCheck,
+    DeleteJob,
+    DeleteSnapshot,
+    DisposeJobStorage,
+    PruneRevisions,
+    ScaleDown,
+)
+from penstock_operator.reconcile.decide.health.recovery import runs_anew, stays_failed
+from penstock_operator.reconcile.decide.restore.ending import restart_master, stopped_unasked, suspended_overdue
+from penstock_operator.reconcile.decide.savepoints.retention import expired, protected_paths
+from penstock_operator.reconcile.decide.steps.shared import (
+    REFUSALS,
+    effective_spec,
+    explain,
+    failed_action,
+    is_rejected,
+    running_incarnation,
+    running_workers,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from typing import Literal
+
+    from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.api.status import Superseded
+    from penstock_operator.reconcile.decide.actions import Action, Decision, Incarnation
+    from penstock_operator.reconcile.decide.context import Context
+    from penstock_operator.reconcile.observation import ActionResult, Repair, Repaired
+
+REVISIONS_KEPT = 10
+SWEEP_ATTEMPTS = 5
+SWEEP_PAUSE = timedelta(minutes=10)
+
+
+def upkeep(ctx: Context) -> Decision | None:
+    """The most urgent piece of housekeeping, or None."""
+    told = _tell_refusal(ctx)
+    return _most_urgent(told) or (None if told is ctx else told.done(after=ctx.settings.backoff_first))
+
+
+def _most_urgent(ctx: Context) -> Decision | None:
+    return (
+        _stay_failed(ctx)
+        or _prove(ctx)
+        or _suspended(ctx)
+        or _repair(ctx)
+        or _nonces(ctx)
+        or _clock(ctx)
+        or _record_savepoint(ctx)
+        or _retention(ctx)
+        or _sweep(ctx)
+        or _revisions(ctx)
+        or _expire(ctx)
+    )
+
+
+def _tell_refusal(ctx: Context) -> Context:
+    """Note that the API server refuses what is to be mended, and when that is over; the rest goes on meanwhile."""
+    failure, error, seen = failed_action(ctx, "ApplyPods", "ApplyChildren"), ctx.status.error, ctx.seen
+    if failure is not None and failure.code in REFUSALS:
+        text = explain(failure)
+        if error is not None and (error.reason, error.message) == (failure.code, ctx.clip(text)):
+            return ctx
+        return ctx.failed(failure.code, text).tell(failure.code, text, warning=True)
+    wrong = seen.flaws or seen.master is None
+    if error is not None and error.reason in REFUSALS and not wrong and failure is None:
+        return ctx.with_status(error=None)
+    return ctx
+
+
+def stray_check(ctx: Context) -> Action | None:
+    """A check pod that no operation wants any more."""
+    pod, op = ctx.seen.check, ctx.status.operation
+    if pod is None or (op is not None and op.step == "Check" and pod.operation == op.id):
+        return None
+    return DeleteCheck(pod.name)
+
+
+def _expire(ctx: Context) -> Decision | None:
+    """A job that has read all of its input has committed everything: the FlinkJob may go when its time is over.
+
+    What waits for a person stays: a job that somebody has stopped or wants suspended, and an edit that was given up.
+    """
+    running, spec = ctx.status.running, ctx.spec
+    if running is None or running.finished_at is None or spec is None or ctx.seen.replicas > 0:
+        return None
+    if not running.end_of_input or is_rejected(ctx) or spec.job.state == "suspended":
+        return None
+    ttl = spec.deletion.ttl_after_finished
+    if ttl is None or ctx.now - running.finished_at < ttl or failed_action(ctx, "DeleteJob") is not None:
+        return None
+    text = f"the job has ended {format_duration(ttl)} ago (deletion.ttlAfterFinished); the FlinkJob is deleted"
+    return ctx.tell("Expired", text).done(DeleteJob())
+
+
+def _stay_failed(ctx: Context) -> Decision | None:
+    """A master that is started again would run again what is to stay Failed; the engine keeps no record of it."""
+    if not stays_failed(ctx) or not runs_anew(ctx) or ctx.seen.replicas == 0:
+        return None
+    if failed_action(ctx, "ScaleDown") is not None:
+        return None
+    text = "the job is to stay Failed, and its master has ended or runs it again: its pods are removed"
+    return ctx.tell("PodsRemoved", text).done(ScaleDown())
+
+
+def _prove(ctx: Context) -> Decision | None:
+    """An incarnation whose watch was cut short by an edit has proved itself in the meantime, or has ended."""
+    running, engine = ctx.status.running, ctx.seen.engine
+    if running is None or engine.job_id != running.job_id:
+        return None
+    if engine.state == "FINISHED" and running.finished_at is None and not stopped_unasked(ctx):
+        by_itself = {"finished_at": ctx.now, "stable": True, "end_of_input": engine.end_of_input}
+        ended = running.model_copy(update=by_itself)
+        why = "all of its input is read" if engine.end_of_input else "it was stopped, or its engine does not say why"
+        ctx = ctx.tell("Finished", f"the job is FINISHED: {why}; its pods are removed")
+        return ctx.with_status(running=ended, stable_revision=running.revision).done()
+    if engine.running and engine.checkpoints.completed > 0 and not running.stable:
+        proved = running.model_copy(update={"stable": True, "had_checkpoint": True})
+        return ctx.with_status(running=proved, stable_revision=running.revision).done()
+    return None
+
+
+def _suspended(ctx: Context) -> Decision | None:
+    if not suspended_overdue(ctx) or failed_action(ctx, "RestartMaster") is not None:
+        return None
+    return restart_master(ctx)
+
+
+def _repair(ctx: Context) -> Decision | None:
+    running, seen = ctx.status.running, ctx.seen
+    if running is None or running.finished_at is not None:
+        return ctx.done(ScaleDown()) if seen.replicas > 0 and failed_action(ctx, "ScaleDown") is None else None
+    if failed_action(ctx, "ApplyPods", "ApplyChildren") is not None or (stays_failed(ctx) and runs_anew(ctx)):
+        return None
+    incarnation = running_incarnation(ctx, running)
+    desired = ctx.spec or effective_spec(ctx)
+    if incarnation is None or desired is None:
+        return None
+    for thing in ("children", "worker", "master"):
+        if thing in seen.flaws and _is_due(ctx, seen.repairs.get(thing)):
+            return _apply_again(ctx, thing, incarnation, desired)
+    return None
+
+
+def _is_due(ctx: Context, before: Repair | None) -> bool:
+    """What applying it again has not mended is left alone for a while: the one who changes it back is not going to tire."""
+    return before is None or ctx.now >= before.at + ctx.settings.backoff(before.attempts)
+
+
+def _apply_again(ctx: Context, thing: Repaired, incarnation: Incarnation, desired: FlinkJobSpec) -> Decision:
+    before, flaw = ctx.seen.repairs.get(thing), ctx.seen.flaws[thing]
+    what = flaw if thing == "children" else f"the {thing} Deployment ({flaw})"
+    if before is not None:
+        text = (
+            f"{what} is changed back whenever it is applied: an admission webhook or another controller claims it. It is "
+            f"left as it is, and applied again at most every {ctx.settings.backoff_limit}"
+        )
+        ctx = ctx.tell("RepairFruitless", text, warning=True, key=f"{incarnation.job_id}/{thing}/{flaw}")
+    elif thing == "children" and ctx.seen.edited:
+        ctx = ctx.tell("Applied", f"{what}: applied as the spec has it now")
+    elif not _is_refused(ctx):
+        ctx = ctx.tell("Repaired", f"{what} was missing or changed, and is applied again")
+    if thing == "children":
+        return ctx.done(ApplyChildren(incarnation, desired))
+    count = running_workers(ctx, incarnation.parallelism)
+    return ctx.done(ApplyPods(incarnation, desired, count, roles=(thing,)))
+
+
+def _is_refused(ctx: Context) -> bool:
+    return ctx.status.error is not None and ctx.status.error.reason in REFUSALS
+
+
+def _nonces(ctx: Context) -> Decision | None:
+    if ctx.spec is None or ctx.status.running is None:
+        return None
+    job, seen = ctx.spec.job, ctx.status.nonces
+    wanted: tuple[tuple[Literal["savepoint", "checkpoint"], int | None, int | None], ...] = (
+        ("savepoint", job.savepoint_trigger_nonce, seen.savepoint_trigger),
+        ("checkpoint", job.checkpoint_trigger_nonce, seen.checkpoint_trigger),
+    )
+    for kind, nonce, done in wanted:
+        if nonce is None or nonce == done:
+            continue
+        name = f"{ctx.subject.name}-{kind}-{nonce}-{ctx.digest(kind, nonce, length=5)}"
+        if any(s.name == name for s in ctx.seen.snapshots):
+            nonces = seen.model_copy(update={f"{kind}_trigger": nonce})
+            return ctx.with_status(nonces=nonces).done(after=ctx.settings.progress)
+        if failed_action(ctx, "CreateSnapshot") is None:
+            return ctx.done(CreateSnapshot(name, "nonce", kind))
+    return None
+
+
+def _clock(ctx: Context) -> Decision | None:
+    spec = ctx.spec
+    if spec is None or spec.snapshots.periodic is None or not ctx.seen.engine.running:
+        return None
+    periodic = spec.snapshots.periodic
+    last = ctx.status.last_periodic_at or ctx.subject.created
+    moment = due(ctx.now, last, interval=periodic.interval, cron=periodic.cron)
+    if moment is None or failed_action(ctx, "CreateSnapshot") is not None:
+        return None
+    name = f"{ctx.subject.name}-periodic-{moment:%Y%m%d%H%M%S}"
+    if any(s.name == name for s in ctx.seen.snapshots):
+        return ctx.with_status(last_periodic_at=moment).done(after=ctx.settings.progress)
+    if _one_is_pending(ctx):
+        return None
+    return ctx.done(CreateSnapshot(name, "periodic", periodic.type))
+
+
+def _one_is_pending(ctx: Context) -> bool:
+    return any(s.trigger == "periodic" and s.state in ("Pending", "InProgress") for s in ctx.seen.snapshots)
+
+
+def _record_savepoint(ctx: Context) -> Decision | None:
+    made = ctx.status.last_savepoint
+    accounted = made is not None and made.path in {entry.path for entry in ctx.status.asked_savepoints}
+    if made is None or accounted or made.snapshot is not None or failed_action(ctx, "CreateSnapshot") is not None:
+        return None
+    name = f"{ctx.subject.name}-upgrade-{ctx.digest(made.path, length=10)}"
+    if any(s.name == name for s in ctx.seen.snapshots):
+        return ctx.with_status(last_savepoint=made.model_copy(update={"snapshot": name})).done(
+            after=ctx.settings.progress
+        )
+    return ctx.done(CreateSnapshot(name, "upgrade", "savepoint", made.path, made.revision))
+
+
+def _retention(ctx: Context) -> Decision | None:
+    spec = effective_spec(ctx)
+    if spec is None or failed_action(ctx, "DeleteSnapshot") is not None:
+        return None
+    protected = protected_paths(ctx.status, spec.job.initial_savepoint_path)
+    surplus = expired(ctx.seen.snapshots, spec.snapshots.retention, protected, ctx.now)
+    return ctx.done(DeleteSnapshot(surplus[0])) if surplus else None
+
+
+def _sweep(ctx: Context) -> Decision | None:
+    """Remove the checkpoints of former incarnations, once the one that runs has its own and nothing goes back."""
+    running, waiting = ctx.status.running, ctx.status.superseded
+    spec = effective_spec(ctx)
+    if running is None or not (running.stable and running.had_checkpoint) or not waiting or spec is None:
+        return None
+    first, last = waiting[0], ctx.seen.last
+    if last is not None and last.action == "DisposeJobStorage":
+        return _swept(ctx, first, last)
+    protected = protected_paths(ctx.status, spec.job.initial_savepoint_path)
+    folder = f"{spec.storage.checkpoints}/{first.job_id}/"
+    if first.job_id == running.job_id or any(path.startswith(folder) for path in protected):
+        return None
+    if first.retry_at is not None and ctx.now < first.retry_at:
+        return None
+    return ctx.done(DisposeJobStorage(first.job_id, first.revision))
+
+
+def _swept(ctx: Context, first: Superseded, result: ActionResult) -> Decision:
+    rest = ctx.status.superseded[1:]
+    if result.ok:
+        return ctx.with_status(superseded=rest).done(after=ctx.settings.progress)
+    failures = first.failures + 1
+    if failures >= SWEEP_ATTEMPTS:
+        text = f"checkpoints of the former incarnation {first.job_id} could not be removed and stay: {result.message}"
+        return (
+            ctx.tell("CheckpointsKept", text, warning=True, key=first.job_id)
+            .with_status(superseded=rest)
+            .done(after=ctx.settings.progress)
+        )
+    pause = ctx.settings.backoff_first if failures == 1 else SWEEP_PAUSE * failures
+    later = first.model_copy(update={"failures": failures, "retry_at": ctx.now + pause})
+    return ctx.with_status(superseded=(*rest, later)).done(after=ctx.settings.progress)
+
+
+def _revisions(ctx: Context) -> Decision | None:
+    status = ctx.status
+    used = {ctx.desired_revision, status.stable_revision}
+    used |= {status.running.revision if status.running else None}
+    used |= {former.revision for former in status.superseded}
+    recent = [h.revision for h in status.history if h.revision]
+    spare = [name for name in ctx.seen.revisions if name not in used and name not in recent]
+    over = len(ctx.seen.revisions) - REVISIONS_KEPT
+    if over <= 0 or not spare or failed_action(ctx, "PruneRevisions") is not None:
+        return None
+    return ctx.done(PruneRevisions(tuple(sorted(spare)[:over])))
+
+
+def next_due(ctx: Context) -> datetime | None:
+    """When the clock wants the next snapshot; so that the loop wakes up for it."""
+    periodic = ctx.spec.snapshots.periodic if ctx.spec is not None else None
+    if periodic is None:
+        return None
+    last = ctx.status.last_periodic_at or ctx.subject.created
+    return upcoming(ctx.now, last, interval=periodic.interval, cron=periodic.cron)

@@ -1,0 +1,1 @@
+"""What a platform presets for FlinkJobs in ConfigMaps, and when a change of it takes effect."""

@@ -1,0 +1,1 @@
+"""What people and programs read: phase, conditions, events. Never read back to decide anything but pauses."""

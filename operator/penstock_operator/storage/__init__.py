@@ -1,0 +1,1 @@
+"""Checkpoints and savepoints, behind one small protocol."""

@@ -1,0 +1,454 @@
+"""What goes wrong around a running job: it shows in words that say what to do, heals where that is possible, and loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock_operator.errors import EngineError
+from penstock_operator.reconcile.observation import Request
+from tests.unit.operator.world import Image, World, flinkjob
+from tests.unit.operator.world.engine import FakeEngineClient, FakeJob
+from tests.unit.operator.world.scenario import FOREIGN, gone, running, with_foreign_savepoint
+from tests.unit.operator.world.world import NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from penstock_operator.reconcile.job_loop import Transition
+
+
+def play(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+    """Run it; however it went, no record may be missing or come again, and nothing may have been started empty."""
+
+    async def main() -> World:
+        world = World()
+        await scenario(world)
+        return world
+
+    world = asyncio.run(main())
+    story = world.describe()
+    assert not world.sink.lost, f"{world.sink.lost}\n{story}"
+    assert not world.sink.repeated, f"{world.sink.repeated}\n{story}"
+    assert len(world.sink.empty_starts) <= 1, story
+    assert not world.two_masters, story
+
+
+async def deployed(world: World, manifest: dict[str, Any] | None = None) -> str:
+    world.apply(manifest or flinkjob())
+    await world.until(lambda: running(world))
+    await world.run(25)
+    return str(world.status()["jobId"])
+
+
+def stalled(world: World, reason: str, words: str) -> bool:
+    found = world.condition("Stalled")
+    return found.get("status") == "True" and found["reason"] == reason and words in found["message"]
+
+
+def operations(world: World) -> list[str]:
+    return [entry["kind"] for entry in world.status().get("history", ())]
+
+
+def test_a_lost_worker_is_the_engines_business() -> None:
+    async def scenario(world: World) -> None:
+        job_id = await deployed(world)
+        world.node_capacity = 0
+        world.kill_pod("worker")
+        await world.until(lambda: stalled(world, "Unschedulable", "Add nodes"), within=60)
+        assert world.condition("Running")["reason"] == "RESTARTING"
+        await world.until(lambda: "Add nodes" in dict(world.events()).get("Unschedulable", ""), within=10)
+        await world.run(60)
+        assert [reason for reason, _ in world.events()].count("Unschedulable") == 1
+        world.node_capacity = 2
+        await world.until(lambda: running(world))
+        assert (world.status()["jobId"], operations(world)) == (job_id, ["Deploy"])
+        world.node_capacity = 0
+        world.kill_pod("worker")
+        await world.until(lambda: [reason for reason, _ in world.events()].count("Unschedulable") == 2, within=60)
+        world.node_capacity = 2
+        await world.until(lambda: running(world))
+
+    play(scenario)
+
+
+def test_a_job_whose_master_cannot_be_made_is_not_taken_for_running() -> None:
+    async def scenario(world: World) -> None:
+        job_id = await deployed(world)
+        world.quota = 0
+        world.kill_pod("master")
+        await world.until(lambda: stalled(world, "QuotaExceeded", "Raise the quota"), within=60)
+        assert world.condition("Running")["status"] == "False"
+        assert world.condition("Ready")["status"] == "False"
+        world.quota = None
+        await world.until(lambda: running(world))
+        assert (world.status()["jobId"], operations(world)) == (job_id, ["Deploy"])
+
+    play(scenario)
+
+
+def test_a_lost_node_is_named_with_what_to_do() -> None:
+    async def scenario(world: World) -> None:
+        job_id = await deployed(world)
+        world.node_capacity = 0
+        world.lose_node()
+        await world.until(lambda: stalled(world, "NodeLost", "does not answer"), within=90)
+        assert "start it again, or delete it" in world.condition("Stalled")["message"]
+        await world.until(lambda: "NodeLost" in dict(world.events()), within=10)
+        assert world.status()["jobId"] == job_id
+
+    play(scenario)
+
+
+def test_a_lost_master_goes_on_from_its_newest_checkpoint() -> None:
+    async def scenario(world: World) -> None:
+        job_id = await deployed(world)
+        world.kill_pod("master")
+        await world.until(lambda: len(world.sink.restores) == 1 and running(world))
+        assert (world.status()["jobId"], operations(world)) == (job_id, ["Deploy"])
+
+    play(scenario)
+
+
+def test_a_master_on_a_node_that_comes_back_writes_no_more() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        (pod,) = world.cluster.select("Pod", None, {"penstock.dev/role": "master"})
+        world.zombies.add(pod["metadata"]["uid"])
+        world.lose_node("master")
+        world.cluster.remove("Pod", "default", pod["metadata"]["name"])
+        await world.until(lambda: len(world.jobs) == 2 and running(world))
+        assert world.jobs[pod["metadata"]["uid"]].state == "SUSPENDED"
+        world.two_masters.clear()  # in the moment before the first checkpoint of the new one neither commits
+        await world.run(60)
+
+    play(scenario)
+
+
+def test_a_crash_loop_says_what_the_container_said() -> None:
+    async def scenario(world: World) -> None:
+        job_id = await deployed(world)
+        world.images["job:1"] = Image(starts=False)
+        world.crash_master()
+        await world.until(lambda: stalled(world, "CrashLoopBackOff", "the master refuses to start"))
+        await world.run(120)
+        assert operations(world) == ["Deploy"], "nothing to roll back to: the same revision was stable"
+        world.images["job:1"] = Image()
+        await world.until(lambda: running(world))
+        assert world.status()["jobId"] == job_id
+
+    play(scenario)
+
+
+def test_no_room_for_more_workers() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.node_capacity = 3
+        world.edit(job={"parallelism": 4})
+        await world.until(lambda: stalled(world, "Unschedulable", "The job goes on with parallelism 2"))
+        assert world.condition("Running")["status"] == "True"
+        world.edit(job={"parallelism": 3})
+        await world.until(lambda: running(world, parallelism=3))
+        world.edit(job={"parallelism": 4})
+        await world.until(lambda: stalled(world, "Unschedulable", "Add nodes"))
+        world.node_capacity = 4
+        await world.until(lambda: running(world, parallelism=4))
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("storage", ["", "503 SlowDown"], ids=["savepoints-fail", "storage-does-not-answer-either"])
+def test_a_stop_that_fails_again_and_again_is_told_once_and_steadily(storage: str) -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(savepoints=False)
+        await deployed(world)
+        told: list[tuple[str, str]] = []
+
+        def note(transition: Transition) -> None:
+            found = transition.after.condition("Stalled")
+            assert found is not None
+            if found.status == "True" or told:
+                told.append((found.reason, re.sub(r"Attempt \d+ at \d\d:\d\d:\d\d UTC$", "", found.message)))
+
+        world.watch = note
+        world.edit(image="job:2")
+        await world.until(lambda: world.status().get("operation", {}).get("step") == "Stop")
+        world.storage.down = storage
+        await world.run(3600)
+        assert world.status()["operation"]["attempt"] > 8
+        assert len(set(told)) == 1, set(told)
+        assert told[0][0] == "SavepointFailed"
+        assert "AccessDenied: the savepoint folder. The job runs on." in told[0][1]
+        events = [reason for reason, _ in world.events()]
+        assert max(events.count(reason) for reason in events) <= 2, events
+        assert world.condition("Running")["status"] == "True"
+        world.storage.down, job = "", world.leading(NAME)
+        assert job is not None
+        world.watch, job.image = lambda transition: None, Image()
+        await world.until(lambda: running(world, image="job:2"))
+        assert len(world.savepoints) == 1
+
+    play(scenario)
+
+
+def test_a_rescale_that_fails_again_and_again_is_told_once_and_steadily(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(job: FakeJob, request: str, parallelism: int) -> None:
+        job._finish(request, Request(request, "Failed", cause="the partitioner says no"))
+
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        told: set[tuple[str, str]] = set()
+        world.edit(job={"parallelism": 3})
+        await world.until(lambda: stalled(world, "RescaleFailed", "the partitioner says no"))
+
+        def note(transition: Transition) -> None:
+            found = transition.after.condition("Stalled")
+            assert found is not None
+            told.add((found.status, re.sub(r"Attempt \d+ at \d\d:\d\d:\d\d UTC$", "", found.message)))
+
+        world.watch = note
+        await world.run(1800)
+        assert len(told) == 1, told
+        assert [reason for reason, _ in world.events()].count("RescaleFailed") == 2
+        monkeypatch.undo()
+        await world.until(lambda: running(world, parallelism=3))
+
+    monkeypatch.setattr(FakeJob, "_rescale", refuses)
+    play(scenario)
+
+
+def test_a_quota_is_named_and_raising_it_is_enough() -> None:
+    async def scenario(world: World) -> None:
+        world.quota = 1
+        world.apply(flinkjob())
+        await world.until(lambda: world.status().get("operation", {}).get("step") == "Watch")
+        await world.until(lambda: stalled(world, "QuotaExceeded", "exceeded quota: small"), within=15)
+        assert "Raise the quota" in world.condition("Stalled")["message"]
+        assert "Raise the quota" in dict(world.events())["QuotaExceeded"]
+        await world.run(120)
+        assert [reason for reason, _ in world.events()].count("QuotaExceeded") == 1
+        await world.until(lambda: stalled(world, "DeployFailed", "Raise the quota"))
+        world.quota = None
+        await world.until(lambda: running(world))
+
+
+def test_a_quota_that_is_raised_in_time_leaves_nothing_behind() -> None:
+    async def scenario(world: World) -> None:
+        world.quota = 1
+        world.apply(flinkjob())
+        await world.until(lambda: stalled(world, "QuotaExceeded", "Raise the quota"))
+        world.quota = None
+        await world.until(lambda: world.condition("Stalled")["status"] == "False", within=10)
+        await world.until(lambda: running(world))
+        assert operations(world) == ["Deploy"]
+
+    play(scenario)
+
+
+def test_a_quota_without_room_for_an_upgrade_is_named_before_it_is_rolled_back() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.edit(image="job:2")
+        await world.until(lambda: world.status().get("operation", {}).get("step") == "Teardown")
+        world.quota = 1
+        await world.until(lambda: stalled(world, "QuotaExceeded", "exceeded quota: small"))
+        await world.until(lambda: world.status()["operation"]["kind"] == "Rollback")
+        assert "exceeded quota: small" in world.status()["history"][0]["message"]
+        world.quota = None
+        await world.until(lambda: world.status().get("running", {}).get("stable") is True)
+        assert world.status()["running"]["image"] == "job:1"
+
+    play(scenario)
+
+
+def test_a_cluster_that_refuses_objects_is_asked_again() -> None:
+    async def scenario(world: World) -> None:
+        world.cluster.denied["Deployment"] = "admission webhook says no"
+        world.apply(flinkjob())
+        await world.until(lambda: stalled(world, "Denied", "admission webhook says no"))
+        del world.cluster.denied["Deployment"]
+        await world.until(lambda: running(world))
+
+    play(scenario)
+
+
+def test_pods_that_were_evicted_are_not_waited_for() -> None:
+    """A ReplicaSet makes others in their place and never deletes them."""
+
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        for role in ("master", "worker"):
+            world.evict(role)
+        await world.until(lambda: len(world.sink.restores) == 1 and running(world))
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, image="job:2"))
+        left = world.cluster.select("Pod", None, {})
+        assert sum(p["status"].get("reason") == "Evicted" for p in left) == 2
+        world.delete()
+        await world.until(lambda: gone(world), within=60)
+
+    play(scenario)
+
+
+def test_a_master_that_does_not_answer_is_left_alone() -> None:
+    async def scenario(world: World) -> None:
+        job_id = await deployed(world)
+        world.rest_down = True
+        await world.until(lambda: world.condition("Ready")["status"] == "False", within=120)
+        assert world.condition("Running")["reason"] == "NoAnswer"
+        await world.run(300)
+        world.rest_down = False
+        await world.until(lambda: running(world))
+        assert (world.status()["jobId"], operations(world)) == (job_id, ["Deploy"])
+
+    play(scenario)
+
+
+def test_storage_that_does_not_answer_stops_no_running_job() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.storage.down = "connection refused"
+        await world.run(120)
+        assert world.condition("Ready")["status"] == "True", "nothing needs it now"
+        world.edit(image="job:2")
+        await world.until(lambda: stalled(world, "StorageUnavailable", "connection refused"))
+        assert world.condition("Running")["status"] == "True"
+        world.storage.down = ""
+        await world.until(lambda: running(world, image="job:2"))
+
+    play(scenario)
+
+
+def test_storage_that_fails_in_the_middle_of_an_upgrade_is_waited_for() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.edit(image="job:2")
+        await world.until(lambda: world.status().get("operation", {}).get("step") in ("Seal", "Teardown"))
+        world.storage.down = "503 SlowDown"
+        await world.until(lambda: stalled(world, "StorageUnavailable", "503 SlowDown"))
+        await world.run(200)
+        assert not world.sink.restores, "unknown is not absent: nothing is started"
+        world.storage.down = ""
+        await world.until(lambda: running(world, image="job:2"))
+        assert len(world.savepoints) == 1
+
+    play(scenario)
+
+
+def test_lost_state_waits_for_a_person_who_can_choose_another_snapshot() -> None:
+    async def scenario(world: World) -> None:
+        job_id = await deployed(world)
+        for path in [p for p in world.storage.found if job_id in p]:
+            del world.storage.found[path]
+        world.cluster.remove("Deployment", "default", f"{NAME}-master")
+        await world.until(lambda: stalled(world, "StateLost", "savepointRedeployNonce"))
+        await world.run(120)
+        assert world.sink.empty_starts == [job_id], "it is never started empty by accident"
+        ends = world.sink.ends[NAME]
+        with_foreign_savepoint(world)
+        world.sink.ends[NAME] = 70
+        assert ends > 70
+        world.edit(job={"initialSavepointPath": FOREIGN, "savepointRedeployNonce": 1})
+        await world.until(lambda: running(world))
+        assert world.status()["running"]["restoredFrom"]["path"] == FOREIGN
+
+    play(scenario)
+
+
+def test_a_torn_newest_checkpoint_is_not_passed_over() -> None:
+    async def scenario(world: World) -> None:
+        job_id = await deployed(world)
+        newest, older = (world.storage.of_job(job_id)[-1].path, world.storage.of_job(job_id)[-2].path)
+        world.cluster.remove("Deployment", "default", f"{NAME}-master")
+        world.storage.torn.add(newest)
+        await world.until(lambda: stalled(world, "StateLost", older))
+        world.storage.torn.clear()
+        await world.until(lambda: running(world))
+        assert world.status()["jobId"] == job_id
+
+    play(scenario)
+
+
+def test_a_job_that_fails_again_and_again_is_started_with_growing_pauses() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(fails_after=15)
+        world.apply(flinkjob())
+        await world.run(1800)
+        attempts = operations(world).count("Recover")
+        assert 4 <= attempts <= 10
+        begun = [text for reason, text in world.events() if reason == "RecoverStarted"]
+        assert begun
+        assert all("a record makes the job fail" in text for text in begun)
+        world.images["job:1"] = Image()
+        await world.until(lambda: running(world))
+
+    play(scenario)
+
+
+def test_what_is_deleted_or_changed_by_hand_comes_back() -> None:
+    async def scenario(world: World) -> None:
+        job_id = await deployed(world)
+        world.cluster.remove("Service", "default", f"{NAME}-rest")
+        world.cluster.remove("Deployment", "default", f"{NAME}-worker")
+        for loop in world.loops.values():
+            loop.look_closer()
+        await world.until(lambda: world.cluster.one("Service", f"{NAME}-rest") is not None)
+        await world.until(lambda: world.cluster.one("Deployment", f"{NAME}-worker") is not None and running(world))
+        assert world.status()["jobId"] == job_id
+        assert "Repaired" in [reason for reason, _ in world.events()]
+
+    play(scenario)
+
+
+def test_a_master_of_an_older_version_does_not_know_every_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unknown(client: FakeEngineClient, job_id: str) -> Any:
+        raise EngineError("GET /jobs/…: 404", status=404)
+
+    monkeypatch.setattr(FakeEngineClient, "progress", unknown)
+    monkeypatch.setattr(FakeEngineClient, "exception", unknown)
+
+    async def scenario(world: World) -> None:
+        world.summaries = False
+        await deployed(world)
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, image="job:2"))
+        await world.run(30)
+        assert world.condition("Ready")["status"] == "True"
+
+    play(scenario)
+
+
+def test_a_job_that_fails_again_and_again_stays_failed_at_the_limit() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(fails_after=15)
+        manifest = flinkjob()
+        manifest["spec"]["recovery"] = {"maxRestarts": 2}
+        world.apply(manifest)
+        await world.until(lambda: stalled(world, "RestartsExhausted", "recovery.maxRestarts is 2"), within=900)
+        assert operations(world).count("Recover") == 2
+        assert world.status()["phase"] == "Failed"
+        await world.run(900)
+        words = "started again 2 times in a row"
+        assert stalled(world, "RestartsExhausted", words), "the time that it is Failed is not held out"
+        assert operations(world).count("Recover") == 2
+        world.images["job:1"] = Image()
+        world.edit(job={"restartNonce": 1})
+        await world.until(lambda: running(world))
+
+    play(scenario)
+
+
+def test_a_job_that_holds_out_begins_to_count_anew() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(fails_after=700)
+        manifest = flinkjob()
+        manifest["spec"]["recovery"] = {"maxRestarts": 1}
+        world.apply(manifest)
+        await world.run(3600)
+        assert operations(world).count("Recover") >= 3
+        assert not world.stalled()
+
+    play(scenario)

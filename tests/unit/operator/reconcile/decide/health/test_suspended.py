@@ -1,0 +1,158 @@
+"""A master that another one has taken the job over from: it comes back by itself, whatever keeps it, when storage does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.operator.reconcile.decide.health.test_recovery import deployed, operations, play, stalled
+from tests.unit.operator.world import World, flinkjob
+from tests.unit.operator.world.scenario import running
+from tests.unit.operator.world.world import NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def fence(world: World) -> None:
+    """A stranger takes the job over, and goes away again."""
+    world.storage.leaders[world.status()["jobId"]] += 1
+
+
+def lose_storage(world: World) -> None:
+    world.storage.lost = "503 Service Unavailable"
+
+
+def masters(world: World) -> list[str]:
+    return [p["metadata"]["name"] for p in world.cluster.select("Pod", None, {"penstock.dev/role": "master"})]
+
+
+def told(world: World, reason: str) -> int:
+    return [what for what, _ in world.events()].count(reason)
+
+
+def test_a_master_that_was_fenced_off_ends_and_takes_over_again() -> None:
+    async def scenario(world: World) -> None:
+        job_id = await deployed(world)
+        (pod,) = masters(world)
+        fence(world)
+        await world.until(lambda: world.condition("Running").get("reason") == "SUSPENDED", within=40)
+        await world.until(lambda: "another JobManager" in dict(world.events()).get("Fenced", ""), within=10)
+        assert world.condition("Ready")["status"] == "False"
+        await world.until(lambda: running(world), within=120)
+        assert (world.status()["jobId"], operations(world), masters(world)) == (job_id, ["Deploy"], [pod])
+        assert told(world, "Fenced") == 1
+        assert told(world, "MasterRestarted") == 0
+
+    play(scenario)
+
+
+def test_one_that_does_not_end_is_ended_and_the_incarnation_stays() -> None:
+    """Its folder still decides between it and whoever fenced it off; another incarnation would run beside that one."""
+
+    async def scenario(world: World) -> None:
+        job_id = await deployed(world)
+        before, world.masters_hang = masters(world), True
+        fence(world)
+        await world.until(
+            lambda: stalled(world, "Fenced", "look for the other one") or masters(world) != before, within=200
+        )
+        await world.until(lambda: running(world), within=60)
+        assert (world.status()["jobId"], operations(world)) == (job_id, ["Deploy"])
+        assert masters(world) != before
+        assert told(world, "MasterRestarted") == 1
+
+    play(scenario)
+
+
+def test_two_that_take_turns_cost_one_pod_in_two_minutes_at_most() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.masters_hang = True
+        made: set[str] = set()
+
+        async def the_other_one() -> None:
+            leading = world.leading(NAME)
+            if leading is not None and leading.state == "RUNNING" and world.time.second % 20 == 0:
+                fence(world)
+            made.update(masters(world))
+
+        await world.run(1200, also=the_other_one)
+        assert 4 <= len(made) <= 11
+        await world.until(lambda: running(world))
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("hangs", [False, True], ids=["ends", "hangs"])
+@pytest.mark.parametrize("first", [fence, lose_storage], ids=["fenced-first", "storage-first"])
+def test_it_comes_back_by_itself_when_storage_does(first: Callable[[World], None], hangs: bool) -> None:
+    """While storage is away nothing can be taken over: a master that is started FAILS, and waits for storage with the operator."""
+
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.masters_hang = hangs
+        first(world)
+        await world.run(30)
+        lose_storage(world) if first is fence else fence(world)
+        await world.run(600)
+        assert world.condition("Ready")["status"] == "False"
+        world.storage.lost = ""
+        await world.until(lambda: running(world), within=600)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["stays", "crashes"])
+def test_a_master_that_loses_storage_comes_back_with_it(crash: bool) -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        lose_storage(world)
+        await world.run(60)
+        if crash:
+            world.crash_master()
+            await world.until(lambda: stalled(world, "StorageUnavailable", "503"), within=60)
+        await world.run(300)
+        assert world.condition("Ready")["status"] == "False"
+        world.storage.lost = ""
+        await world.until(lambda: running(world), within=600)
+
+    play(scenario)
+
+
+def test_a_rescale_that_meets_it_is_taken_up_again() -> None:
+    async def scenario(world: World) -> None:
+        job_id = await deployed(world)
+        world.masters_hang, world.node_capacity = True, 2
+        world.edit(job={"parallelism": 4})
+        await world.until(lambda: stalled(world, "Unschedulable", "goes on with parallelism 2"))
+        fence(world)
+        await world.run(60)
+        world.node_capacity = 4
+        await world.until(lambda: running(world, parallelism=4), within=600)
+        assert world.status()["jobId"] == job_id
+
+    play(scenario)
+
+
+def test_an_incarnation_that_is_only_being_watched_is_mended_as_well() -> None:
+    """It has no checkpoint yet, so that it begins anew, as the same incarnation; nothing was committed."""
+
+    async def main() -> None:
+        world = World()
+        manifest = flinkjob()
+        manifest["spec"]["rollback"] = {"after": "30m"}
+        world.apply(manifest)
+        await world.until(lambda: world.leading(NAME) is not None)
+        world.masters_hang = True
+        fence(world)
+        await world.until(lambda: running(world), within=600)
+        await world.run(60)
+        assert told(world, "MasterRestarted") == 1
+        assert len(set(world.sink.empty_starts)) == 1
+        assert not world.sink.lost
+        assert not world.sink.repeated
+
+    asyncio.run(main())

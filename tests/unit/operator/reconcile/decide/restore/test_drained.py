@@ -1,0 +1,78 @@
+"""A person drains a job: it has told all that it knew and stops, with input left. That is its end until a person says otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.operator.reconcile.decide.health.test_recovery import deployed, operations, play
+from tests.unit.operator.world import World, flinkjob
+from tests.unit.operator.world.scenario import running, suspended
+from tests.unit.operator.world.world import NAME
+
+FOLDER = "s3://bucket/savepoints/by-hand"
+
+
+def drain(world: World) -> None:
+    """`penstock stop --drain`, past the operator."""
+    job = world.leading(NAME)
+    assert job is not None
+    job.ask("stop", "by-hand", FOLDER, drain=True)
+
+
+def is_drained(world: World) -> bool:
+    """The windows that were open have fired once, with the last records, and all of it is committed."""
+    [(path, position)] = world.sink.drained
+    return path.startswith(FOLDER) and position == world.sink.ends[NAME] == world.storage.found[path].position
+
+
+def test_a_drained_job_has_ended_and_stays_so() -> None:
+    async def scenario(world: World) -> None:
+        manifest = flinkjob()
+        manifest["spec"]["deletion"] = {"ttlAfterFinished": "5m"}
+        job_id = await deployed(world, manifest)
+        drain(world)
+        await world.until(lambda: world.status().get("phase") == "Finished")
+        await world.run(900)
+        assert world.condition("Ready")["reason"] == "Finished"
+        assert "it was stopped" in world.condition("Ready")["message"]
+        assert world.status()["running"]["endOfInput"] is False, "so it is not deleted when its time is over"
+        assert (world.status()["jobId"], operations(world)) == (job_id, ["Deploy"])
+        assert not world.cluster.select("Pod", None, {})
+        assert is_drained(world)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("edit", [{"image": "job:2"}, {"job": {"restartNonce": 1}}], ids=["upgraded", "restarted"])
+def test_a_drained_job_goes_on_from_its_end_when_a_person_says_so(edit: dict[str, Any]) -> None:
+    async def scenario(world: World) -> None:
+        job_id = await deployed(world)
+        drain(world)
+        await world.until(lambda: world.status().get("phase") == "Finished")
+        await world.run(60)
+        end = world.storage.of_job(job_id)[-1]
+        assert end.position == world.sink.ends[NAME]
+        world.edit(**edit)
+        await world.until(lambda: running(world))
+        assert world.status()["jobId"] != job_id
+        assert world.sink.restores == [end.path]
+        assert len(world.sink.drained) == 1
+
+    play(scenario)
+
+
+def test_a_suspension_that_meets_a_drain_ends_where_that_does() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        drain(world)
+        world.edit(job={"state": "suspended"})
+        await world.until(lambda: suspended(world))
+        assert is_drained(world)
+        restore = world.storage.found[world.status()["nextRestore"]["path"]]
+        assert restore.position == world.sink.ends[NAME]
+        world.edit(job={"state": "running"})
+        await world.until(lambda: running(world))
+
+    play(scenario)

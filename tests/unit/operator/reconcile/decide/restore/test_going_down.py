@@ -1,0 +1,111 @@
+"""A job that goes down while it is changed, or does not come to its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.operator.reconcile.decide.health.test_recovery import deployed, operations, play, stalled
+from tests.unit.operator.world import Image, World, flinkjob
+from tests.unit.operator.world.scenario import running
+from tests.unit.operator.world.world import NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def lose_master(world: World) -> None:
+    world.cluster.remove("Deployment", "default", f"{NAME}-master")
+
+
+@pytest.mark.parametrize("rest", [True, False], ids=["answers", "silent"])
+@pytest.mark.parametrize(
+    "happens",
+    [lambda world: hang(world, "FAILED"), lambda world: hang(world, "FAILING"), lose_master],
+    ids=["fails", "does-not-end", "loses-its-master"],
+)
+def test_a_job_that_goes_down_while_it_is_rescaled_is_recovered(happens: Callable[[World], None], rest: bool) -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.node_capacity = 2
+        world.edit(job={"parallelism": 4})
+        await world.until(lambda: stalled(world, "Unschedulable", "goes on with parallelism 2"))
+        world.rest_down = not rest
+        happens(world)
+        await world.run(30)
+        world.rest_down, world.node_capacity = False, 4
+        await world.until(lambda: running(world, parallelism=4))
+        assert operations(world) == ["Recover", "Rescale", "Deploy"]
+        assert [reason for reason, _ in world.events()].count("Abandoned") == 1
+
+    play(scenario)
+
+
+def test_a_job_that_finishes_while_it_is_rescaled_has_finished() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(ends_at=900)
+        await deployed(world)
+        world.node_capacity = 2
+        world.edit(job={"parallelism": 4})
+        await world.until(lambda: world.settled() and world.status()["phase"] == "Finished")
+
+    play(scenario)
+
+
+def hang(world: World, state: str) -> None:
+    """Something in the master does not let go, so that the job never comes to its end."""
+    job = world.leading(NAME)
+    assert job is not None
+    job.state = state
+
+
+@pytest.mark.parametrize("state", ["CANCELLING", "FAILING"])
+def test_a_job_that_does_not_come_to_its_end_is_stopped_for_an_upgrade(state: str) -> None:
+    async def scenario(world: World) -> None:
+        job_id = await deployed(world)
+        hang(world, state)
+        world.edit(image="job:2")
+        await world.until(lambda: state in world.status().get("operation", {}).get("message", ""))
+        assert f"the job is {state}; unless it has ended by" in world.condition("Progressing")["message"]
+        await world.run(120)
+        assert world.status()["operation"]["step"] == "Stop"
+        await world.until(lambda: running(world, image="job:2"))
+        assert f"{job_id}/chk-" in world.status()["running"]["restoredFrom"]["path"]
+        assert f"has been {state} for 0:03:00 and does not end" in dict(world.events())["EndTimeout"]
+        assert not world.savepoints
+
+    play(scenario)
+
+
+def test_a_job_that_ends_in_time_is_not_stopped() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        hang(world, "FAILING")
+        await world.run(170)
+        hang(world, "RESTARTING")
+        await world.run(30)
+        assert operations(world) == ["Deploy"]
+        assert running(world)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("state", ["CANCELLING", "FAILING"])
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_job_that_does_not_come_to_its_end_is_recovered(state: str, restart: bool) -> None:
+    async def scenario(world: World) -> None:
+        manifest = flinkjob()
+        manifest["spec"]["recovery"] = {"restartFailed": restart}
+        await deployed(world, manifest)
+        hang(world, state)
+        await world.run(170)
+        assert operations(world) == ["Deploy"]
+        if not restart:
+            await world.until(lambda: stalled(world, "EndTimeout", "job.restartNonce"), within=60)
+            await world.run(60)
+            world.edit(job={"restartNonce": 1})
+        await world.until(lambda: len(world.sink.restores) == 1 and running(world))
+        assert operations(world)[0] == ("Recover" if restart else "Upgrade")
+
+    play(scenario)

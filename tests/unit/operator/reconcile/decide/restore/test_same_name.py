@@ -1,0 +1,413 @@
+"""Delete and apply again under the same name: what is left in storage is named, or taken, and never passed over without a word."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock_operator.api.validation import parse_spec
+from penstock_operator.reconcile.decide.restore.predecessor import newest_left
+from penstock_operator.reconcile.observation import StoredSnapshot
+from penstock_operator.storage.concurrency import AT_ONCE
+from tests.unit.operator.contexts import ago
+from tests.unit.operator.world import Image, World, flinkjob
+from tests.unit.operator.world.scenario import gone, running
+from tests.unit.operator.world.storage import Stored
+from tests.unit.operator.world.world import NAME, START
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+LATEST = "latest-of-name"
+
+
+def play(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> World:
+        world = World()
+        await scenario(world)
+        return world
+
+    world = asyncio.run(main())
+    assert not world.sink.lost, world.describe()
+    assert not world.two_masters, world.describe()
+
+
+def job(start_from: str | None = None, *, savepoint: bool = False, **fields: Any) -> dict[str, Any]:
+    manifest = flinkjob(**({"startFrom": start_from} if start_from else {}), **fields)
+    manifest["spec"]["deletion"] = {"savepoint": savepoint}
+    return manifest
+
+
+async def left_behind(world: World, *, savepoint: bool = False) -> str:
+    """A job that ran and was deleted; the path of the newest that it left."""
+    world.apply(job(savepoint=savepoint))
+    await world.until(lambda: running(world))
+    await world.run(35)
+    world.delete()
+    await world.until(lambda: gone(world))
+    await world.run(5)
+    newest = max(world.storage.found.values(), key=lambda s: (s.id, "/savepoint-" in s.path))
+    assert ("/savepoint-" in newest.path) == savepoint
+    world.cluster.objects = {k: m for k, m in world.cluster.objects.items() if k[0] != "Event"}
+    return newest.path
+
+
+def told(world: World, reason: str) -> list[str]:
+    return [message for found, message in world.events() if found == reason]
+
+
+def started_from(world: World) -> str | None:
+    path: str | None = world.status()["running"]["restoredFrom"].get("path")
+    return path
+
+
+@pytest.mark.parametrize("savepoint", [True, False], ids=["savepoint", "checkpoint"])
+def test_state_that_is_left_is_named_in_event_and_condition(savepoint: bool) -> None:
+    async def scenario(world: World) -> None:
+        path = await left_behind(world, savepoint=savepoint)
+        world.apply(job())
+        await world.until(lambda: running(world))
+        (text,) = told(world, "StateLeft")
+        for words in (text, world.condition("Ready")["message"]):
+            assert path in words
+            assert "2026-01-01 12:" in words
+            assert "job.initialSavepointPath" in words
+            assert "job.startFrom" in words
+        assert started_from(world) is None
+        assert world.status()["running"]["restoredFrom"]["passedOver"]["path"] == path
+        await world.run(120)
+        assert len(told(world, "StateLeft")) == 1
+        world.edit(job={"initialSavepointPath": path, "savepointRedeployNonce": 1})
+        await world.until(lambda: running(world) and started_from(world) == path)
+        assert path not in world.condition("Ready")["message"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("said", [{"startFrom": "empty"}, {"upgradeMode": "stateless"}])
+def test_an_empty_start_that_was_asked_for_is_no_reason_for_a_warning(said: dict[str, str]) -> None:
+    async def scenario(world: World) -> None:
+        await left_behind(world)
+        before = world.storage.listings
+        world.apply(job(**said))
+        await world.until(lambda: running(world))
+        assert not told(world, "StateLeft")
+        assert world.storage.listings == before
+        assert len(world.sink.empty_starts) == 2
+
+    play(scenario)
+
+
+def test_a_name_that_has_left_nothing_starts_without_a_word() -> None:
+    async def scenario(world: World) -> None:
+        world.apply(flinkjob("weather-2"))
+        await world.until(lambda: running_of(world, "weather-2"))
+        await world.run(30)
+        world.apply(flinkjob())
+        world.apply(flinkjob("weath", startFrom=LATEST))
+        await world.until(lambda: running(world) and running_of(world, "weath"))
+        assert not told(world, "StateLeft")
+        assert len(world.sink.empty_starts) == 3
+
+    play(scenario)
+
+
+def running_of(world: World, name: str) -> bool:
+    return world.settled(name) and world.status(name)["phase"] == "Running"
+
+
+@pytest.mark.parametrize("savepoint", [True, False], ids=["savepoint", "checkpoint"])
+def test_latest_of_name_goes_on_exactly_once(savepoint: bool) -> None:
+    async def scenario(world: World) -> None:
+        path = await left_behind(world, savepoint=savepoint)
+        former = world.storage.found[path].job_id
+        leaders = dict(world.storage.leaders)
+        world.apply(job(LATEST))
+        await world.until(lambda: running(world))
+        assert started_from(world) == path
+        assert world.storage.leaders[former] > leaders[former], "it was fenced off"
+        await world.run(90)
+        assert not world.storage.of_job(former), "its checkpoints go like those of any incarnation that is over"
+        assert (path in world.storage.found) == savepoint, "a savepoint stays"
+        assert not world.sink.repeated
+        assert len(world.sink.empty_starts) == 1
+        assert not told(world, "StateLeft")
+
+    play(scenario)
+
+
+def deleting_storage(*, savepoint: bool = False) -> dict[str, Any]:
+    manifest = job(LATEST)
+    manifest["spec"]["deletion"] = {"savepoint": savepoint, "storage": "Delete"}
+    return manifest
+
+
+def edited(world: World) -> None:
+    world.images["job:2"] = Image(checkpoints=False)
+    world.edit(image="job:2", job={"upgradeMode": "last-state"})
+
+
+def suspended_with_its_checkpoint(world: World) -> None:
+    world.edit(job={"state": "suspended", "upgradeMode": "last-state"})
+
+
+@pytest.mark.parametrize("meanwhile", [None, edited, suspended_with_its_checkpoint], ids=["at once", "edit", "suspend"])
+def test_deletion_leaves_what_the_job_was_lent_and_has_got_no_further_than(
+    meanwhile: Callable[[World], None] | None,
+) -> None:
+    async def scenario(world: World) -> None:
+        path = await left_behind(world)
+        world.images["job:1"] = Image(checkpoints=False)
+        world.apply(deleting_storage())
+        await world.until(lambda: (world.status().get("operation") or {}).get("step") == "Watch")
+        await world.run(10)
+        if meanwhile is not None:
+            meanwhile(world)
+            await world.run(120)
+        world.delete()
+        await world.until(lambda: gone(world))
+        assert path in world.storage.found, "all that is left of the name"
+        (text,) = told(world, "Deleted")
+        assert path.rpartition("/")[0] in text
+        world.images.clear()
+        world.apply(job(LATEST))
+        await world.until(lambda: running(world))
+        assert started_from(world) == path
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("savepoint", [False, True], ids=["checkpoint", "savepoint"])
+def test_deletion_removes_what_the_job_was_lent_once_it_has_state_of_its_own(savepoint: bool) -> None:
+    async def scenario(world: World) -> None:
+        path = await left_behind(world)
+        former = world.storage.found[path].job_id
+        if savepoint:
+            world.images["job:1"] = Image(checkpoints=False)
+        world.storage.disposable = False
+        world.apply(deleting_storage(savepoint=savepoint))
+        if savepoint:
+            await world.until(lambda: world.status().get("jobState") == "RUNNING")
+        else:
+            await world.until(lambda: running(world))
+            await world.run(5)
+        assert world.storage.of_job(former), "nothing has removed them yet"
+        world.storage.disposable = True
+        world.delete()
+        await world.until(lambda: gone(world))
+        assert not world.storage.of_job(former)
+        assert [s.path for s in world.storage.found.values() if "/savepoint-" not in s.path] == []
+        assert bool(world.savepoints) == savepoint
+
+    play(scenario)
+
+
+def test_latest_of_name_fences_off_a_master_that_nobody_sees_before_it_looks() -> None:
+    async def scenario(world: World) -> None:
+        world.apply(job())
+        await world.until(lambda: running(world))
+        await world.run(35)
+        (pod,) = world.cluster.select("Pod", None, {"penstock.dev/role": "master"})
+        uid = pod["metadata"]["uid"]
+        lost = world.jobs[uid]
+        world.delete()
+        await world.until(lambda: gone(world))
+        await world.run(5)
+        worker = world.slots
+        world.slots = lambda name, job_id: 2 if job_id == lost.job_id else worker(name, job_id)  # type: ignore[method-assign]
+        lost.state, world.jobs[uid] = "RUNNING", lost
+        world.zombies.add(uid)
+        await world.run(25)
+        world.apply(job(LATEST))
+        await world.until(lambda: world.status().get("phase") == "Running" and running(world))
+        assert lost.state == "SUSPENDED"
+        assert started_from(world) is not None
+        world.two_masters.clear()
+        await world.run(60)
+        assert not world.sink.repeated, world.describe()
+
+    play(scenario)
+
+
+def test_latest_of_name_fences_off_many_at_once() -> None:
+    async def scenario(world: World) -> None:
+        path = await left_behind(world)
+        prefix = world.storage.found[path].job_id[:12]
+        older = [prefix + f"{number:020x}" for number in range(40)]
+        world.storage.leaders |= dict.fromkeys(older, 1)
+        at_once, most, fence = 0, 0, world.storage.fence
+
+        async def slow(root: str, job_id: str) -> None:
+            nonlocal at_once, most
+            at_once, most = at_once + 1, max(most, at_once + 1)
+            await asyncio.sleep(0)
+            await fence(root, job_id)
+            at_once -= 1
+
+        world.storage.fence = slow  # type: ignore[method-assign]
+        world.apply(job(LATEST))
+        await world.until(lambda: running(world))
+        assert all(world.storage.leaders[job_id] > 1 for job_id in older)
+        assert 1 < most <= AT_ONCE
+
+    play(scenario)
+
+
+def test_latest_of_name_waits_for_storage() -> None:
+    async def scenario(world: World) -> None:
+        path = await left_behind(world)
+        world.storage.down = "connection refused"
+        world.apply(job(LATEST))
+        await world.until(world.stalled)
+        assert world.condition("Stalled")["reason"] == "StorageUnavailable"
+        await world.run(300)
+        assert world.status()["operation"]["step"] == "Verify"
+        world.storage.down = ""
+        await world.until(lambda: running(world))
+        assert started_from(world) == path
+
+    play(scenario)
+
+
+def test_latest_of_name_never_takes_a_torn_one_and_says_so() -> None:
+    async def scenario(world: World) -> None:
+        path = await left_behind(world)
+        world.storage.torn.add(path)
+        world.apply(job(LATEST))
+        await world.until(world.stalled)
+        stalled = world.condition("Stalled")
+        assert (stalled["reason"], path in stalled["message"]) == ("StateLost", True)
+        assert "job.startFrom" in stalled["message"]
+        await world.run(60)
+        assert not world.jobs
+        world.storage.torn.clear()
+        await world.until(lambda: running(world))
+        assert started_from(world) == path
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("change", [{"startFrom": "empty"}, {"initialSavepointPath": "older"}])
+def test_then_a_person_decides_by_an_edit(change: dict[str, str]) -> None:
+    async def scenario(world: World) -> None:
+        path = await left_behind(world)
+        older = next(p for p in world.storage.found if p != path)
+        world.storage.torn.add(path)
+        world.apply(job(LATEST))
+        await world.until(world.stalled)
+        world.edit(job={key: older if value == "older" else value for key, value in change.items()})
+        await world.until(lambda: running(world))
+        assert started_from(world) == (older if "initialSavepointPath" in change else None)
+
+    play(scenario)
+
+
+def test_with_storage_away_an_unsaid_start_is_warned_as_soon_as_it_answers() -> None:
+    async def scenario(world: World) -> None:
+        path = await left_behind(world)
+        world.storage.down = "connection refused"
+        world.images["job:1"] = Image(checkpoints=False)
+        world.apply(job())
+        await world.until(lambda: (world.status().get("operation") or {}).get("step") == "Watch")
+        await world.run(10)
+        assert not told(world, "StateLeft")
+        world.storage.down = ""
+        await world.until(lambda: told(world, "StateLeft") != [])
+        assert path in told(world, "StateLeft")[0]
+        assert world.status()["running"]["restoredFrom"]["passedOver"]["path"] == path
+
+    play(scenario)
+
+
+def test_with_storage_away_until_the_end_that_is_said() -> None:
+    async def scenario(world: World) -> None:
+        await left_behind(world)
+        world.storage.down = "connection refused"
+        world.apply(job())
+        await world.until(lambda: running(world))
+        assert "connection refused" in told(world, "StateUnknown")[0]
+
+    play(scenario)
+
+
+def test_a_named_savepoint_that_is_older_than_what_the_name_has_left_is_warned_of() -> None:
+    async def scenario(world: World) -> None:
+        path = await left_behind(world)
+        first = "s3://bucket/elsewhere/savepoint-abcdef-0123456789ab"
+        world.storage.put(Stored(first, 7, "f" * 32, 10, START))
+        world.apply(job(initialSavepointPath=first))
+        await world.until(lambda: running(world))
+        assert started_from(world) == first
+        (text,) = told(world, "StateLeft")
+        assert path in text
+        assert "newer" in text
+
+    play(scenario)
+
+
+def test_a_flinksnapshot_says_where_a_savepoint_lies_that_is_nowhere_else() -> None:
+    async def scenario(world: World) -> None:
+        world.apply(job())
+        await world.until(lambda: running(world))
+        await world.run(25)
+        world.edit(job={"savepointTriggerNonce": 1})
+        await world.until(lambda: any(s.get("state") == "Completed" for s in world.snapshots().values()))
+        (path,) = world.savepoints
+        world.delete()
+        await world.until(lambda: gone(world))
+        stored = {p: s for p, s in world.storage.found.items() if p == path}
+        world.storage.found, world.storage.leaders = stored, {}
+        moved = job(LATEST)
+        moved["spec"]["storage"] = {"checkpoints": "s3://bucket/checkpoints", "savepoints": "s3://bucket/moved"}
+        world.apply(moved)
+        await world.until(lambda: running(world))
+        assert started_from(world) == path
+
+    play(scenario)
+
+
+def test_a_program_that_does_not_take_the_state_names_the_field() -> None:
+    async def scenario(world: World) -> None:
+        await left_behind(world)
+        problem = {"code": "RESTORE_REFUSED", "message": "uid 'new' has no operator", "remedy": ""}
+        world.images["job:1"] = Image(check={"ok": False, "problems": [problem]})
+        world.apply(job(LATEST))
+        await world.until(world.stalled)
+        assert world.condition("Stalled")["message"].startswith("spec.job.startFrom: ")
+        world.images.clear()
+        world.edit(job={"startFrom": "empty"})
+        await world.until(lambda: running(world))
+
+    play(scenario)
+
+
+def stored(path: str, number: int | None, job_id: str | None, seconds: float | None, torn: str = "") -> StoredSnapshot:
+    return StoredSnapshot(path, number, job_id, None if seconds is None else ago(seconds), torn=torn)
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "expected"),
+    [
+        ([], None),
+        ([stored("a/chk-3", 3, "a", 50), stored("b/chk-1", 1, "b", 10)], "b/chk-1"),
+        ([stored("a/chk-3", 3, "a", 50), stored("x/savepoint-2", 2, "a", 10)], "a/chk-3"),
+        ([stored("a/chk-3", 3, "a", 50), stored("x/savepoint-3", 3, "a", 50)], "x/savepoint-3"),
+        ([stored("a/chk-3", 3, "a", 50, "torn"), stored("x/savepoint-3", 3, "a", 50)], "x/savepoint-3"),
+        ([stored("a/chk-3", 3, "a", 50, "torn"), stored("x/savepoint-2", 2, "a", 60)], "a/chk-3"),
+        ([stored("a/chk-3", 3, "a", 50, "torn"), stored("b/chk-1", 1, "b", 10)], "b/chk-1"),
+        ([stored("a/chk-3", 3, "a", None, "torn"), stored("b/chk-1", 1, "b", 10)], "a/chk-3"),
+        ([stored("x/savepoint-9", None, None, 5), stored("b/chk-1", 1, "b", 10)], "x/savepoint-9"),
+    ],
+)
+def test_the_newest_of_a_name(snapshots: list[StoredSnapshot], expected: str | None) -> None:
+    for order in (snapshots, snapshots[::-1]):
+        found = newest_left(order)
+        assert (found.path if found else None) == expected
+
+
+def test_only_known_words_are_taken() -> None:
+    with pytest.raises(Exception, match=r"startFrom"):
+        parse_spec(flinkjob(startFrom="latest")["spec"])
+    assert parse_spec(flinkjob(NAME, startFrom=LATEST)["spec"]).job.start_from == LATEST

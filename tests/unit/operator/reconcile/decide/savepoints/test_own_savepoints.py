@@ -1,0 +1,311 @@
+"""No savepoint that the operator has asked for is without a FlinkSnapshot, and a FlinkJob that goes says what it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.operator.world import Image, World, engine, flinkjob, flinksnapshot
+from tests.unit.operator.world.scenario import gone, running, suspended
+from tests.unit.operator.world.storage import Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from penstock_operator.reconcile.job_loop import Transition
+
+
+def play(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> World:
+        world = World()
+        await scenario(world)
+        return world
+
+    world = asyncio.run(main())
+    assert not world.sink.lost, world.describe()
+    assert not world.sink.repeated, world.describe()
+    assert not world.two_masters, world.describe()
+
+
+async def deployed(world: World, **parts: dict[str, Any]) -> None:
+    manifest = flinkjob()
+    for key, value in parts.items():
+        manifest["spec"].setdefault(key, {}).update(value)
+    world.apply(manifest)
+    await world.until(lambda: running(world))
+    await world.run(25)
+
+
+def recorded(world: World) -> set[str | None]:
+    """Paths of the savepoints that a FlinkSnapshot stands for."""
+    return {status.get("path") for status in world.snapshots().values() if status.get("state") == "Completed"}
+
+
+def step(world: World) -> str:
+    return str((world.status().get("operation") or {}).get("step", ""))
+
+
+def told(world: World, reason: str) -> list[str]:
+    return [message for found, message in world.events() if found == reason]
+
+
+def test_the_savepoint_of_an_upgrade_is_recorded_before_the_upgrade_is_over() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world, rollback={"after": "2m"})
+        world.images["job:2"] = Image(checkpoints=False)
+        world.edit(image="job:2")
+        await world.until(lambda: step(world) == "Watch")
+        await world.run(10)
+        assert step(world) == "Watch"
+        assert recorded(world) == set(world.savepoints)
+        await world.until(lambda: world.stalled() and "operation" not in world.status())
+        assert recorded(world) == set(world.savepoints), "rolled back"
+        assert "askedSavepoints" not in {k for k, v in world.status().items() if v}
+
+    play(scenario)
+
+
+def test_the_savepoint_of_a_suspension_has_its_name() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.edit(job={"state": "suspended"})
+        await world.until(lambda: suspended(world))
+        await world.run(5)
+        assert recorded(world) == set(world.savepoints)
+        assert [name.rsplit("-", 1)[0] for name in world.snapshots()] == ["weather-suspend"]
+        assert world.status()["lastSavepoint"]["snapshot"] in world.snapshots()
+
+    play(scenario)
+
+
+def test_each_of_two_upgrades_that_follow_at_once_is_recorded() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.edit(image="job:2")
+        await world.until(lambda: step(world) == "Teardown")
+        world.edit(image="job:3")
+        await world.until(lambda: running(world, image="job:3"))
+        await world.run(10)
+        assert len(world.savepoints) == 2
+        assert recorded(world) == set(world.savepoints)
+
+    play(scenario)
+
+
+def test_a_deletion_records_its_savepoint_and_says_what_is_left() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world, deletion={"savepoint": True})
+        job_id = world.status()["jobId"]
+        world.delete()
+        await world.until(lambda: gone(world))
+        (path,), (name,) = world.savepoints, world.snapshots()
+        assert recorded(world) == {path}, "verified, with no FlinkJob any more"
+        (text,) = told(world, "Deleted")
+        for words in (path, name, f"checkpoints/{job_id}", "latest-of-name"):
+            assert words in text
+        await world.run(5)
+        world.cluster.remove("FlinkSnapshot", "default", name)
+        await world.until(lambda: not world.snapshots())
+        assert path not in world.storage.found, "with the settings that were noted"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("storage", ["Retain", "Delete"])
+def test_a_deletion_without_a_savepoint_says_whether_checkpoints_are_left(storage: str) -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world, deletion={"storage": storage})
+        job_id = world.status()["jobId"]
+        world.delete()
+        await world.until(lambda: gone(world))
+        (text,) = told(world, "Deleted")
+        assert (job_id in text) == (storage == "Retain")
+        assert ("nothing of it is left" in text) == (storage == "Delete")
+
+    play(scenario)
+
+
+def test_a_suspended_flinkjob_that_goes_names_its_savepoint() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.edit(job={"state": "suspended"})
+        await world.until(lambda: suspended(world))
+        world.delete()
+        await world.until(lambda: gone(world))
+        assert world.savepoints[0] in told(world, "Deleted")[0]
+        assert recorded(world) == set(world.savepoints)
+
+    play(scenario)
+
+
+def test_a_savepoint_that_becomes_complete_after_its_time_out_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world, upgrade={"savepointTimeout": "30s"})
+        monkeypatch.setattr(engine, "ACTION_TIME", 35.0)
+        world.edit(image="job:2")
+        await world.until(lambda: told(world, "SavepointTimeout") != [])
+        await world.until(lambda: running(world, image="job:2"))
+        await world.run(70)
+        assert world.savepoints
+        assert recorded(world) == set(world.savepoints), world.describe()
+        await world.run(120)
+        assert not world.status().get("askedSavepoints")
+
+    play(scenario)
+
+
+def test_a_savepoint_that_becomes_complete_while_the_job_runs_on_is_recorded() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(savepoints=False)
+        await deployed(world)
+        world.edit(job={"state": "suspended"})
+        await world.until(lambda: told(world, "SavepointFailed") != [])
+        folder = world.status()["operation"]["targetDirectory"]
+        world.edit(job={"state": "running"})
+        await world.until(lambda: running(world))
+        path = late(world, folder)
+        await world.run(80)
+        assert recorded(world) == {path}
+        assert path in told(world, "SavepointLate")[0]
+
+    play(scenario)
+
+
+def test_a_deletion_that_had_to_go_on_looks_once_more() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(savepoints=False)
+        await deployed(world, deletion={"savepoint": True, "timeout": "40s"})
+        newest = world.storage.of_job(world.status()["jobId"])[-1]
+        late: set[str] = set()
+
+        def comes_with_the_end_of_the_pods(transition: Transition) -> None:
+            op = transition.after.operation
+            if op is not None and op.step == "Teardown" and not late:
+                late.add(f"{op.target_directory or folders[-1]}/savepoint-abcdef-0123456789ab")
+                for path in late:
+                    world.storage.put(Stored(path, newest.id, newest.job_id, newest.position, newest.time))
+            folders.extend([op.target_directory] if op is not None and op.target_directory else [])
+
+        folders: list[str] = []
+        world.watch = comes_with_the_end_of_the_pods
+        world.delete()
+        await world.until(lambda: gone(world))
+        assert told(world, "DeletedWithoutSavepoint")
+        assert recorded(world) == late
+        assert all(path in told(world, "Deleted")[0] for path in late)
+
+    play(scenario)
+
+
+def test_flinksnapshots_that_cannot_be_made_hold_nothing_up_and_lose_no_name() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world, deletion={"savepoint": True})
+        world.cluster.denied["FlinkSnapshot"] = "the webhook does not answer"
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, image="job:2"), within=120)
+        assert not world.snapshots()
+        world.cluster.denied.clear()
+        await world.run(30)
+        assert recorded(world) == set(world.savepoints)
+        world.cluster.denied["FlinkSnapshot"] = "the webhook does not answer"
+        world.delete()
+        await world.until(lambda: gone(world), within=120)
+        text = told(world, "Deleted")[0]
+        assert world.savepoints[-1] in text
+        assert "no FlinkSnapshot could be made" in text
+
+    play(scenario)
+
+
+def test_a_flinksnapshot_takes_what_its_last_attempt_has_made_late() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(savepoints=False)
+        await deployed(world)
+        world.apply(flinksnapshot("one"))
+        await world.until(lambda: world.snapshots().get("one", {}).get("failures", 0) == 1)
+        path = late(world, world.snapshots()["one"]["targetDirectory"])
+        await world.until(lambda: world.snapshots()["one"].get("state") == "Completed")
+        assert world.snapshots()["one"]["path"] == path
+        assert world.savepoints == []
+
+    play(scenario)
+
+
+def late(world: World, folder: str) -> str:
+    """A savepoint that becomes complete in the folder of an attempt when nobody waits for it any more. Its path."""
+    newest = world.storage.of_job(world.status()["jobId"])[-1]
+    path = f"{folder}/savepoint-abcdef-0123456789ab"
+    world.storage.put(Stored(path, newest.id, newest.job_id, newest.position, newest.time))
+    return path
+
+
+async def tried_three_times(world: World, **spec: Any) -> list[str]:
+    """A FlinkSnapshot whose attempts have all failed so far. Their folders."""
+    world.images["job:1"] = Image(savepoints=False)
+    await deployed(world)
+    world.apply(flinksnapshot("one", **spec))
+    await world.until(lambda: world.snapshots().get("one", {}).get("failures", 0) == 3)
+    status = world.snapshots()["one"]
+    folders = [*status["formerDirectories"], status["targetDirectory"]]
+    assert len(set(folders)) == 3
+    return folders
+
+
+def test_what_two_attempts_of_a_flinksnapshot_have_completed_late_goes_with_it() -> None:
+    async def scenario(world: World) -> None:
+        first, second, third = await tried_three_times(world)
+        paths = {late(world, first), late(world, third)}
+        await world.until(lambda: world.snapshots()["one"].get("state") == "Completed")
+        assert world.snapshots()["one"]["path"] in paths
+        paths.add(late(world, second))
+        world.cluster.remove("FlinkSnapshot", "default", "one")
+        await world.until(lambda: not world.snapshots())
+        assert paths.isdisjoint(world.storage.found)
+        assert set(world.storage.disposed) == paths
+
+    play(scenario)
+
+
+def test_a_failed_flinksnapshot_takes_what_came_late_with_it_unless_a_restore_needs_it() -> None:
+    async def scenario(world: World) -> None:
+        first, _, third = await tried_three_times(world, backoffLimit=2)
+        assert world.snapshots()["one"]["state"] == "Failed"
+        needed, spare = late(world, first), late(world, third)
+        world.edit(job={"state": "suspended", "initialSavepointPath": needed, "savepointRedeployNonce": 1})
+        world.cluster.remove("FlinkSnapshot", "default", "one")
+        await world.run(120)
+        assert {needed, spare} <= world.storage.found.keys()
+        assert "may need it" in world.snapshots()["one"]["message"]
+        world.edit(job={"initialSavepointPath": None, "savepointRedeployNonce": None})
+        await world.until(lambda: not world.snapshots())
+        assert {needed, spare}.isdisjoint(world.storage.found)
+
+    play(scenario)
+
+
+def test_storage_that_is_silent_is_asked_again_what_a_flinksnapshot_has_left() -> None:
+    async def scenario(world: World) -> None:
+        first, _, _ = await tried_three_times(world, backoffLimit=2)
+        path = late(world, first)
+        world.storage.down = "503 SlowDown"
+        world.cluster.remove("FlinkSnapshot", "default", "one")
+        await world.run(120)
+        assert "503 SlowDown" in world.snapshots()["one"]["message"]
+        world.storage.down = ""
+        await world.until(lambda: not world.snapshots())
+        assert path not in world.storage.found
+
+    play(scenario)
+
+
+def test_storage_that_stays_silent_does_not_keep_a_flinksnapshot_for_ever() -> None:
+    async def scenario(world: World) -> None:
+        await tried_three_times(world, backoffLimit=2)
+        world.storage.down = "503 SlowDown"
+        world.cluster.remove("FlinkSnapshot", "default", "one")
+        await world.until(lambda: not world.snapshots(), within=2000)
+        assert "503 SlowDown" in told(world, "FilesKept")[0]
+
+    play(scenario)

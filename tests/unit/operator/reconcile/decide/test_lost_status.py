@@ -1,0 +1,246 @@
+"""The operator's memory is gone, whole or in part: what runs goes on, and nothing is taken for its beginning."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.operator.flows.test_meanwhile import by_name
+from tests.unit.operator.world import World, flinkjob, flinksnapshot
+from tests.unit.operator.world.branches import each
+from tests.unit.operator.world.scenario import at, begin, gone, running
+from tests.unit.operator.world.world import NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock_operator.kube.cluster import Manifest
+
+
+def wipe(world: World) -> None:
+    """As a restore from a backup without the status subresource leaves it."""
+    if world.cluster.one("FlinkJob", NAME) is not None:
+        world.cluster.edit("FlinkJob", "default", NAME, lambda m: m.pop("status", None))
+
+
+def change_status(world: World, change: Callable[[dict[str, Any]], Any]) -> None:
+    def edit(manifest: Manifest) -> None:
+        change(manifest["status"])
+
+    world.cluster.edit("FlinkJob", "default", NAME, edit)
+
+
+def lost(world: World) -> bool:
+    return world.condition("Stalled").get("reason") == "StatusLost"
+
+
+def nothing_was_begun_anew(world: World) -> None:
+    assert not world.sink.lost, world.describe()
+    assert not world.sink.repeated, world.describe()
+    assert len(world.sink.empty_starts) == 1, world.describe()
+    assert not world.two_masters
+
+
+def masters(world: World) -> list[str]:
+    return [p["metadata"]["name"] for p in world.cluster.select("Pod", None, {"penstock.dev/role": "master"})]
+
+
+@pytest.mark.parametrize("nonce", [None, 3])
+def test_a_running_job_without_a_status_is_adopted_as_it_is(nonce: int | None) -> None:
+    async def scenario() -> None:
+        world = World()
+        path = (
+            {"initialSavepointPath": "s3://bucket/savepoints/of-long-ago", "savepointTriggerNonce": 4} if nonce else {}
+        )
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        world.edit(job={**path, "savepointRedeployNonce": nonce} if nonce else {})
+        change_status(
+            world, lambda s: s["nonces"].update(savepointRedeploy=nonce, savepointTrigger=4) if nonce else None
+        )
+        await world.run(60)
+        job_id, pods = world.status()["jobId"], masters(world)
+        wipe(world)
+        await world.until(lambda: running(world))
+        await world.run(60)
+        assert (world.status()["jobId"], masters(world)) == (job_id, pods)
+        assert "Adopted" in [reason for reason, _ in world.events()]
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, image="job:2"))
+        nothing_was_begun_anew(world)
+
+    asyncio.run(scenario())
+
+
+def test_an_adopted_job_is_looked_after_like_any_other() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        world.edit(job={"parallelism": 4})
+        await world.until(lambda: running(world, parallelism=4))
+        wipe(world)
+        await world.until(lambda: running(world, parallelism=4))
+        world.cluster.drop("Deployment", "default", "weather-master")
+        await world.run(90)
+        await world.until(lambda: running(world, parallelism=4))
+        nothing_was_begun_anew(world)
+
+    asyncio.run(scenario())
+
+
+def test_without_its_checkpoints_an_adopted_job_is_not_started_empty() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        wipe(world)
+        await world.until(lambda: running(world))
+        world.cluster.drop("Deployment", "default", "weather-master")
+        world.storage.found.clear()
+        await world.run(120)
+        assert world.condition("Stalled")["reason"] == "StateLost"
+        assert len(world.sink.empty_starts) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_stopped_job_without_a_status_is_left_alone_until_a_person_says() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(flinkjob(savepointRedeployNonce=1, initialSavepointPath="s3://bucket/savepoints/of-long-ago"))
+        world.storage.put(world_savepoint(world, "s3://bucket/savepoints/of-long-ago"))
+        await world.until(lambda: running(world))
+        await world.run(30)
+        world.edit(job={"state": "suspended"})
+        await world.until(lambda: world.status().get("phase") == "Suspended")
+        savepoint = world.status()["nextRestore"]["path"]
+        wipe(world)
+        world.edit(job={"state": "running"})
+        await world.until(lambda: lost(world))
+        await world.run(200)
+        assert lost(world)
+        assert not masters(world)
+        message = world.condition("Stalled")["message"]
+        assert "incarnation" in message
+        assert "job.savepointRedeployNonce" in message
+        world.edit(job={"initialSavepointPath": savepoint, "savepointRedeployNonce": 2})
+        await world.until(lambda: running(world))
+        assert not world.sink.lost
+        assert not world.sink.repeated
+        assert not world.sink.empty_starts
+
+    asyncio.run(scenario())
+
+
+def world_savepoint(world: World, path: str) -> Any:
+    from tests.unit.operator.world.storage import Stored
+
+    return Stored(path, 1, "f" * 32, 0, world.now())
+
+
+def test_an_operation_of_a_later_version_is_not_touched() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        world.edit(image="job:2")
+        await world.until(lambda: at("Watch")(world))
+        operation = dict(world.status()["operation"])
+        change_status(world, lambda s: s["operation"].update(kind="BlueGreen", step="Mirror"))
+        await world.run(120)
+        assert lost(world)
+        assert "BlueGreen" in world.condition("Stalled")["message"]
+        assert world.status()["operation"]["kind"] == "BlueGreen"
+        change_status(world, lambda s: s["operation"].update(kind=operation["kind"], step=operation["step"]))
+        await world.until(lambda: running(world, image="job:2"))
+        nothing_was_begun_anew(world)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("field", ["running", "operation", "nextRestore", "nonces"])
+def test_memory_that_cannot_be_read_stays_as_it_is(field: str) -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(flinkjob(savepointTriggerNonce=1))
+        await world.until(lambda: running(world))
+        pods = masters(world)
+        before = world.status().get(field)
+        change_status(world, lambda s: s.update({field: {"of": ["a", "later", "version"], "savepointTrigger": "x"}}))
+        world.edit(image="job:2")
+        await world.run(120)
+        assert lost(world), world.describe()
+        assert f"status.{field}" in world.condition("Stalled")["message"]
+        assert world.status()[field] == {"of": ["a", "later", "version"], "savepointTrigger": "x"}
+        assert masters(world) == pods
+        assert [reason for reason, _ in world.events()].count("StatusLost") == 1
+        change_status(world, lambda s: s.update({field: before}) if before else s.pop(field))
+        await world.until(lambda: running(world, image="job:2"))
+        nothing_was_begun_anew(world)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("field", ["running", "operation", "nonces"])
+def test_it_can_be_deleted_all_the_same(field: str) -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        change_status(world, lambda s: s.update({field: "?"}))
+        await world.run(30)
+        world.delete()
+        await world.until(lambda: gone(world))
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "flow", ["deploy", "upgrade", "rescale-up", "suspend-and-resume", "rollback-of-a-crashing-image"]
+)
+def test_it_may_be_lost_at_any_call_of_any_flow(flow: str) -> None:
+    """It ends with a job that runs, or with a person who is told; never with one that was begun anew."""
+    scenario = by_name(flow)
+    world = World()
+    asyncio.run(begin(scenario, world))
+
+    async def go_on(number: int) -> int:
+        world.fault.at, world.fault.mode = number, "meanwhile-after"
+        world.fault.meanwhile = lambda: wipe(world)
+        scenario.act(world)
+        for when, act in scenario.then:
+            await world.until(lambda when=when: when(world) or lost(world))  # type: ignore[misc]
+            act(world)
+        await world.run(400)
+        story = f"{world.fault.struck}\n{world.describe()}"
+        assert not world.sink.repeated, story
+        assert not world.sink.lost, story
+        assert not world.two_masters, story
+        assert len(world.sink.empty_starts) <= 1, story
+        assert world.settled() or world.stalled(), story
+        return len(world.fault.calls)
+
+    def with_loss(number: int) -> int:
+        return asyncio.run(go_on(number))
+
+    [calls] = each([0], with_loss)
+    each(range(1, calls + 1, max(1, calls // 8)), with_loss)
+
+
+def test_a_snapshot_in_a_state_of_a_later_version_is_left_alone() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        world.apply(flinksnapshot("mine"))
+        await world.until(lambda: world.snapshots()["mine"].get("state") == "Completed")
+        world.cluster.edit("FlinkSnapshot", "default", "mine", lambda m: m["status"].update(state="Archived"))
+        await world.run(120)
+        assert len(world.savepoints) == 1
+        assert world.snapshots()["mine"]["state"] == "Archived"
+        assert "another version" in world.snapshots()["mine"]["message"]
+
+    asyncio.run(scenario())

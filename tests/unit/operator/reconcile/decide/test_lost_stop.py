@@ -1,0 +1,168 @@
+"""The status is lost while the job is being stopped: it is adopted, and ends as the spec says, not as what was going on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.operator.reconcile.decide.test_lost_status import masters, nothing_was_begun_anew, wipe
+from tests.unit.operator.world import Image, World, engine, flinkjob
+from tests.unit.operator.world.scenario import at, running, suspended
+from tests.unit.operator.world.world import NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+SUSPEND: dict[str, Any] = {"job": {"state": "suspended"}}
+UPGRADE: dict[str, Any] = {"image": "job:2"}
+TAKEN_BACK: dict[str, Any] = {"image": "job:1", "job": {"state": "running"}}
+
+
+def told(world: World) -> list[str]:
+    return [reason for reason, _ in world.events()]
+
+
+async def lost_in_a_stop(world: World, edit: dict[str, Any], **manifest: Any) -> str:
+    """The engine has been asked to stop; then nothing is known of that any more. The job's id."""
+    world.apply(flinkjob(**manifest))
+    await world.until(lambda: running(world))
+    await world.run(25)
+    world.edit(**edit)
+    await world.until(lambda: at("Stop", triggerId=True)(world) and bool(pending(world)))
+    job_id = str(world.status()["running"]["jobId"])
+    wipe(world)
+    return job_id
+
+
+def pending(world: World) -> dict[str, Any]:
+    job = world.leading(NAME)
+    return job.pending if job is not None else {}
+
+
+def has_ended(world: World) -> bool:
+    return bool(world.storage.ended)
+
+
+def played(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+    world = World()
+    asyncio.run(scenario(world))
+    nothing_was_begun_anew(world)
+
+
+@pytest.mark.parametrize("edit", [SUSPEND, UPGRADE], ids=["suspend", "upgrade"])
+@pytest.mark.parametrize("ended_before", [True, False], ids=["ended-before-it-is-adopted", "ends-afterwards"])
+def test_a_stop_that_nobody_wants_any_more_is_made_good(
+    monkeypatch: pytest.MonkeyPatch, edit: dict[str, Any], ended_before: bool
+) -> None:
+    monkeypatch.setattr(engine, "ACTION_TIME", 6.0)
+
+    async def scenario(world: World) -> None:
+        job_id = await lost_in_a_stop(world, edit)
+        world.edit(**TAKEN_BACK)
+        while ended_before and not has_ended(world):
+            world.tick(1)
+        await world.until(lambda: "Adopted" in told(world))
+        await world.until(lambda: has_ended(world) and running(world))
+        await world.run(60)
+        assert running(world, image="job:1")
+        assert world.status()["jobId"] != job_id
+        assert "Finished" not in told(world)
+        assert "the status was lost" in dict(world.events())["RecoverStarted"]
+
+    played(scenario)
+
+
+def test_a_suspension_goes_on_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "ACTION_TIME", 6.0)
+
+    async def scenario(world: World) -> None:
+        await lost_in_a_stop(world, SUSPEND)
+        await world.until(lambda: suspended(world))
+        assert not masters(world)
+        assert world.storage.found[world.status()["nextRestore"]["path"]].position == world.sink.ends[NAME]
+        world.edit(job={"state": "running"})
+        await world.until(lambda: running(world))
+
+    played(scenario)
+
+
+def test_an_upgrade_goes_on_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "ACTION_TIME", 6.0)
+
+    async def scenario(world: World) -> None:
+        await lost_in_a_stop(world, UPGRADE)
+        await world.until(lambda: running(world, image="job:2"))
+        assert "Finished" not in told(world)
+
+    played(scenario)
+
+
+def test_without_a_readable_checkpoint_a_person_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "ACTION_TIME", 6.0)
+
+    async def scenario(world: World) -> None:
+        await lost_in_a_stop(world, SUSPEND)
+        world.edit(**TAKEN_BACK)
+        await world.until(lambda: has_ended(world))
+        lost = world.storage.of_job(world.status()["running"]["jobId"])
+        for snapshot in lost:
+            del world.storage.found[snapshot.path]
+        await world.until(lambda: world.condition("Stalled").get("reason") == "StateLost", within=60)
+        await world.run(60)
+        assert world.condition("Ready")["status"] == "False"
+        for snapshot in lost:
+            world.storage.put(snapshot)
+        await world.until(lambda: running(world))
+
+    played(scenario)
+
+
+def test_it_goes_on_also_if_its_master_is_gone_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The master that is made in its place tells the end of the one before."""
+    monkeypatch.setattr(engine, "ACTION_TIME", 6.0)
+
+    async def scenario(world: World) -> None:
+        await lost_in_a_stop(world, SUSPEND)
+        world.edit(**TAKEN_BACK)
+        await world.until(lambda: "Adopted" in told(world))
+        while not has_ended(world):
+            world.tick(1)
+        world.cluster.drop("Deployment", "default", f"{NAME}-master")
+        await world.until(lambda: told(world).count("RecoverSucceeded") == 1)
+        assert running(world)
+        assert "Finished" not in told(world)
+
+    played(scenario)
+
+
+def test_the_end_of_its_input_is_the_end_of_an_adopted_job() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(ends_at=600)
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        wipe(world)
+        await world.until(lambda: world.status().get("phase") == "Finished")
+        assert world.status()["running"]["endOfInput"] is True
+        await world.run(60)
+        assert "RecoverStarted" not in told(world)
+
+    played(scenario)
+
+
+def test_who_stops_an_adopted_job_much_later_has_stopped_it() -> None:
+    async def scenario(world: World) -> None:
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        wipe(world)
+        await world.until(lambda: running(world))
+        await world.run(3700)
+        job = world.leading(NAME)
+        assert job is not None
+        job.ask("stop", "by-hand", "s3://bucket/savepoints/by-hand")
+        await world.until(lambda: world.status().get("phase") == "Finished")
+        await world.run(60)
+        assert "RecoverStarted" not in told(world)
+
+    played(scenario)

@@ -1,0 +1,167 @@
+"""Every field of the spec has a known effect, and revisions are stable names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from penstock_operator.api.flinkjob import FlinkJobSpec
+from penstock_operator.reconcile.decide.spec_diff import EFFECTS, Effect, diff, effect_of, fingerprint, revision_hash
+from tests.unit.operator.world import flinkjob
+
+
+def spec(**changes: Any) -> FlinkJobSpec:
+    raw = flinkjob()["spec"]
+    for key, value in changes.items():
+        raw[key] = {**raw.get(key, {}), **value} if isinstance(value, dict) else value
+    return FlinkJobSpec.model_validate(raw)
+
+
+def leaves(model: type[BaseModel], path: str = "") -> list[str]:
+    found = []
+    for name, field in model.model_fields.items():
+        here = f"{path}.{field.alias or name}".lstrip(".")
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel) and here not in EFFECTS:
+            found += leaves(inner, here)
+        else:
+            found.append(here)
+    return found
+
+
+def test_every_field_has_an_effect_of_its_own_in_the_table() -> None:
+    unknown = [path for path in leaves(FlinkJobSpec) if not _listed(path)]
+    assert not unknown, f"decide what a change of {unknown} does, and add it to EFFECTS"
+
+
+def _listed(path: str) -> bool:
+    parts = path.split(".")
+    return any(".".join(parts[:n]) in EFFECTS for n in range(1, len(parts) + 1))
+
+
+def test_every_entry_of_the_table_is_a_field() -> None:
+    known = leaves(FlinkJobSpec)
+    assert not [path for path in EFFECTS if not any(k == path or k.startswith(f"{path}.") for k in known)]
+
+
+def test_an_unlisted_field_restarts() -> None:
+    assert effect_of("somethingNew.inside") is Effect.RESTART
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "effect"),
+    [
+        ({"image": "job:2"}, "image", Effect.RESTART),
+        ({"job": {"args": ["--x"]}}, "job.args", Effect.RESTART),
+        ({"job": {"parallelism": 3}}, "job.parallelism", Effect.RESCALE),
+        ({"worker": {"replicas": 5}}, "worker.replicas", Effect.RESCALE),
+        ({"worker": {"slots": 5}}, "worker.slots", Effect.RESTART),
+        ({"job": {"state": "suspended"}}, "job.state", Effect.STATE),
+        ({"job": {"upgradeMode": "last-state"}}, "job.upgradeMode", Effect.NOTHING),
+        ({"configuration": {"a": "b"}}, "configuration.a", Effect.RESTART),
+        ({"ingress": {"host": "h"}}, "ingress", Effect.CHILDREN),
+        ({"rollback": {"enabled": False}}, "rollback.enabled", Effect.NOTHING),
+        (
+            {"job": {"savepointRedeployNonce": 2, "initialSavepointPath": "s3://b/s"}},
+            "job.savepointRedeployNonce",
+            Effect.REDEPLOY,
+        ),
+    ],
+)
+def test_what_a_change_does(changes: dict[str, Any], path: str, effect: Effect) -> None:
+    found = diff(spec(), spec(**changes))
+    assert (found[0].path, found[0].effect) == (path, effect)
+    same = effect not in (Effect.RESTART,)
+    assert (revision_hash(spec()) == revision_hash(spec(**changes))) is same
+
+
+def test_changes_are_told_shortly() -> None:
+    [change] = diff(spec(), spec(image="job:2"))
+    assert str(change) == 'image: "job:1" → "job:2"'
+    [long] = diff(spec(), spec(image="x" * 500))
+    assert len(str(long)) < 150
+
+
+def test_defaults_spelled_out_are_the_same_revision() -> None:
+    assert revision_hash(spec()) == revision_hash(spec(worker={"slots": 1}, imagePullPolicy="IfNotPresent"))
+
+
+def test_the_hash_is_the_one_it_was() -> None:
+    """If this fails, a new version of the operator would restart every job in every cluster."""
+    assert revision_hash(spec()) == "a22a68effd"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"job": {"allowNonRestoredState": ["dedup"]}},
+        {"job": {"restartNonce": 1}},
+        {"job": {"upgradeMode": "stateless"}},
+        {"image": "job:2"},
+    ],
+)
+def test_a_rejected_spec_is_tried_again_when_this_changes(changes: dict[str, Any]) -> None:
+    assert fingerprint(spec()) != fingerprint(spec(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "digest"),
+    [
+        ({}, "1ddfc37b72"),
+        ({"ingress": {"host": "weather.example"}}, "9be8ab01d9"),
+        ({"ingress": {"host": "weather.example", "path": "/", "pathType": "Prefix"}}, "9be8ab01d9"),
+        (
+            {
+                "ingress": {"host": "weather.example", "className": "nginx", "annotations": {"a": "b"}},
+                "networkPolicy": {"enabled": False, "restFrom": [{"podSelector": {}}]},
+                "serviceAccount": {"annotations": {"role": "x"}},
+            },
+            "02256a30cc",
+        ),
+    ],
+)
+def test_what_was_rejected_is_known_by_the_fingerprint_that_it_had(changes: dict[str, Any], digest: str) -> None:
+    """If this fails, a new version of the operator stops running jobs to try again what they have rejected."""
+    assert fingerprint(spec(**changes)) == digest
+
+
+@pytest.mark.parametrize("field", ["ingress", "network_policy", "service_account"])
+def test_a_field_that_a_later_version_adds_does_not_change_a_fingerprint(field: str) -> None:
+    before = spec(ingress={"host": "weather.example"})
+    part = getattr(before, field)
+
+    class Later(type(part)):  # type: ignore[misc]
+        added: str = "default"
+
+    def with_part(**values: Any) -> FlinkJobSpec:
+        return before.model_copy(update={field: Later.model_validate({**part.to_manifest(), **values})})
+
+    assert fingerprint(with_part()) == fingerprint(before)
+    assert fingerprint(with_part(added="other")) != fingerprint(before)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"job": {"parallelism": 5}}, {"rollback": {"enabled": False}}, {"deletion": {"savepoint": True}}]
+)
+def test_a_rejected_spec_stays_rejected_when_that_changes(changes: dict[str, Any]) -> None:
+    assert fingerprint(spec()) == fingerprint(spec(**changes))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["--input", "s3://bucket/a/very/long/path/to/the/input", "--window", "10 s"],) * 2,
+        (["x" * 300, "1"], ["x" * 300, "2"]),
+        (["x" * 300], ["x" * 300, "y"]),
+        (["a" * 100 + "b" * 100], ["a" * 100 + "c" * 100]),
+        ([], ["y" * 200]),
+    ],
+)
+def test_two_sides_of_a_change_never_read_alike(before: list[str], after: list[str]) -> None:
+    after = [*after[:-1], after[-1].replace("10 s", "20 s")]
+    [change] = diff(spec(job={"args": before}), spec(job={"args": after}))
+    left, right = str(change).removeprefix("job.args: ").split(" → ")
+    assert left != right
+    assert max(len(left), len(right)) <= 64

@@ -1,0 +1,147 @@
+"""The pod that proves a revision: images that come late, evictions, lost nodes, containers beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.operator.reconcile.decide.health.test_recovery import deployed, play, stalled
+from tests.unit.operator.world import Image, World, flinkjob
+from tests.unit.operator.world.scenario import gone, running
+
+if TYPE_CHECKING:
+    pass
+
+
+def test_an_image_that_arrives_later() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(pulls=False)
+        world.apply(flinkjob())
+        await world.until(lambda: stalled(world, "ImagePullFailed", "spec.image"))
+        world.images["job:1"] = Image()
+        await world.until(lambda: running(world))
+
+    play(scenario)
+
+
+def test_an_image_that_arrives_after_the_deadline_of_its_check_pod() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.images["job:2"] = Image(pulls=False)
+        world.edit(image="job:2")
+        await world.until(lambda: stalled(world, "ImagePullFailed", "job:2 cannot be pulled"))
+        first = world.time
+        while (world.time - first).total_seconds() < 3000:
+            assert stalled(world, "ImagePullFailed", "spec.image"), world.describe()
+            await world.run(1)
+        assert [reason for reason, _ in world.events()].count("ImagePullFailed") == 1
+        world.images["job:2"] = Image()
+        await world.until(lambda: running(world, image="job:2"))
+
+    play(scenario)
+
+
+def test_a_check_pod_that_is_evicted_says_nothing_of_the_image() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.images["job:2"] = Image(check_hangs=True)
+        world.edit(image="job:2")
+        for turn in range(3):
+            await world.until(lambda: world.cluster.select("Pod", None, {"penstock.dev/role": "check"}) != [])
+            await world.run(3)
+            assert bool(turn) == stalled(world, "CheckInterrupted", "(Evicted): The node was low on memory")
+            world.end_pod("check", "Evicted", "The node was low on memory")
+            await world.until(lambda: stalled(world, "CheckInterrupted", "Evicted"))
+            await world.until(lambda: not world.cluster.select("Pod", None, {"penstock.dev/role": "check"}))
+        assert [reason for reason, _ in world.events()].count("CheckInterrupted") == 1
+        world.images["job:2"] = Image()
+        await world.until(lambda: running(world, image="job:2"))
+
+    play(scenario)
+
+
+def lose_check(world: World) -> None:
+    """Its node does not answer; Kubernetes deletes the pod, and nobody says that it has ended."""
+    (pod,) = world.cluster.select("Pod", None, {"penstock.dev/role": "check"})
+    world.lose_node("check")
+    world.cluster.remove("Pod", "default", pod["metadata"]["name"])
+
+
+def test_a_check_pod_on_a_lost_node_is_replaced() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.images["job:2"] = Image(check_hangs=True)
+        world.edit(image="job:2")
+        await world.until(lambda: world.cluster.select("Pod", None, {"penstock.dev/role": "check"}) != [])
+        await world.run(3)
+        lose_check(world)
+        world.images["job:2"] = Image()
+        await world.run(50)
+        assert world.status()["operation"]["step"] == "Check", "it may still go by itself"
+        assert "waiting for the pod weather-check-" in world.status()["operation"]["message"]
+        await world.until(lambda: running(world, image="job:2"), within=90)
+        assert [reason for reason, _ in world.events()].count("CheckPodAbandoned") == 1
+
+    play(scenario)
+
+
+def test_a_check_pod_of_an_earlier_flinkjob_on_a_lost_node_is_nobodys_business() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(check_hangs=True)
+        world.apply(flinkjob())
+        await world.until(lambda: world.cluster.select("Pod", None, {"penstock.dev/role": "check"}) != [])
+        await world.run(3)
+        lose_check(world)
+        world.delete()
+        await world.until(lambda: gone(world))
+        world.images["job:1"] = Image()
+        world.apply(flinkjob())
+        await world.until(lambda: running(world), within=60)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["passes", "refused"])
+def test_a_container_beside_the_check_does_not_keep_it_from_its_verdict(refused: bool) -> None:
+    async def scenario(world: World) -> None:
+        beside = [{"name": "logs", "image": "fluent-bit:3"}]
+        await deployed(world)
+        if refused:
+            world.images["job:2"] = Image(check={"ok": False, "problems": [{"code": "USER_CODE", "message": "no"}]})
+        begun = world.time
+        world.edit(image="job:2", podTemplate={"spec": {"containers": beside}})
+        await world.until(lambda: stalled(world, "CheckFailed", "no;") if refused else running(world, image="job:2"))
+        assert (world.time - begun).total_seconds() < 120, "the deadline of the pod was not waited for"
+        await world.run(5)
+        assert not world.cluster.select("Pod", None, {"penstock.dev/role": "check"})
+
+    play(scenario)
+
+
+def test_memory_that_is_too_little_is_told_with_numbers_and_the_field() -> None:
+    async def scenario(world: World) -> None:
+        warning = {
+            "code": "MEMORY_TIGHT",
+            "message": "a worker would be killed for memory: 2 slots need 1042Mi, and taskmanager.memory.process.size is 1024Mi",
+            "remedy": "raise taskmanager.memory.process.size to 1088Mi, or lower taskmanager.numberOfTaskSlots to 1",
+        }
+        world.images["job:1"] = Image(check={"ok": True, "problems": [], "warnings": [warning], "graph": {}})
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        (text,) = [text for reason, text in world.events() if reason == "MemoryTight"]
+        assert "2 slots need 1042Mi, and spec.worker.resources.limits.memory is 1024Mi" in text
+        assert "raise spec.worker.resources.limits.memory to 1088Mi, or lower spec.worker.slots to 1" in text
+
+    play(scenario)
+
+
+def test_a_check_that_does_not_end_is_given_up_once() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        world.images["job:2"] = Image(check_hangs=True)
+        world.edit(image="job:2")
+        await world.until(lambda: stalled(world, "CheckTimeout", "did not end within"))
+        assert "rejected" in world.status()
+
+    play(scenario)

@@ -1,0 +1,391 @@
+"""Several operators, each with its label selector: a job that moves from one to another is never acted on by both."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock_operator.api.status import Ownership
+from penstock_operator.kube.cluster import DEPLOYMENT, FLINKJOB, POD, REVISION
+from penstock_operator.kube.selector import parse_selector
+from penstock_operator.kube.watched import WatchedObjects, list_again
+from penstock_operator.process.controller import PASS_TIMEOUT
+from penstock_operator.reconcile.job_loop import JobLoop
+from penstock_operator.reconcile.observe.manifests import labels_of
+from penstock_operator.reconcile.ownership import LET_GO, LINGER, TAKE_OVER, Claim, Shard, claim
+from penstock_operator.resources.names import JOB
+from penstock_operator.storage.penstock import CALL_TIMEOUT
+from tests.unit.operator.world import World, flinkjob, flinksnapshot
+from tests.unit.operator.world.scenario import begin, go_on, running
+from tests.unit.operator.world.scenarios import SCENARIOS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from penstock_operator.kube.cluster import Kind, Manifest
+    from penstock_operator.reconcile.ports import Ports
+    from penstock_operator.snapshot.loop import SnapshotLoop
+
+SHARD = "penstock.dev/shard"
+A = Shard("ops/a", parse_selector(f"{SHARD}=a"))
+B = Shard("ops/b", parse_selector(f"{SHARD}=b"))
+
+
+# --- the table ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("labels", "owner", "waited", "lost", "expected"),
+    [
+        ("a", None, 0, False, Claim.TAKE),
+        ("a", Ownership(name="ops/a"), 0, False, Claim.OURS),
+        ("a", Ownership(name="ops/a", taken_from="ops/b"), 239, False, Claim.WAIT),
+        ("a", Ownership(name="ops/a", taken_from="ops/b"), 240, False, Claim.SETTLE),
+        ("a", Ownership(name="ops/b"), 29, False, Claim.WAIT),
+        ("a", Ownership(name="ops/b"), 30, False, Claim.TAKE_FROM),
+        ("a", Ownership(name="ops/b"), 3000, True, Claim.WAIT),
+        ("a", Ownership(name="ops/b", taken_from="ops/a"), 30, False, Claim.TAKE_FROM),
+        ("b", Ownership(name="ops/a"), 0, False, Claim.RELEASE),
+        ("b", Ownership(name="ops/a", taken_from="ops/c"), 239, False, Claim.WAIT),
+        ("b", Ownership(name="ops/a", taken_from="ops/c"), 240, False, Claim.RELEASE),
+        ("b", Ownership(name="ops/b"), 0, False, Claim.LEAVE),
+        ("b", None, 0, False, Claim.LEAVE),
+    ],
+)
+def test_who_looks_after_a_job(labels: str, owner: Ownership | None, waited: int, lost: bool, expected: Claim) -> None:
+    found = claim(A, {SHARD: labels}, owner, waited=timedelta(seconds=waited), quiet=LINGER, lost=lost)
+    assert found is expected
+
+
+def test_a_job_is_not_let_go_right_after_a_change() -> None:
+    quiet = LINGER - timedelta(seconds=1)
+    mine = Ownership(name="ops/a")
+    assert claim(A, {}, mine, waited=timedelta(0), quiet=quiet, lost=False) is Claim.WAIT
+
+
+def test_without_other_operators_nothing_is_written() -> None:
+    nothing = timedelta(0)
+    assert claim(Shard(), {}, None, waited=nothing, quiet=nothing, lost=False) is Claim.OURS
+    assert claim(replace(A, operator=""), {}, None, waited=nothing, quiet=nothing, lost=False) is Claim.LEAVE
+
+
+def test_a_take_over_waits_for_the_longest_pass_and_what_it_had_begun() -> None:
+    assert TAKE_OVER.total_seconds() > PASS_TIMEOUT + CALL_TIMEOUT
+
+
+# --- two operators in one world -----------------------------------------------------------------------------------------
+
+
+class Witness:
+    """One operator's way to the cluster: every change of a job is held against who looks after it at that moment."""
+
+    def __init__(self, world: Shards, shard: Shard) -> None:
+        self._world, self._shard = world, shard
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._world.cluster, name)
+        if name not in ("create", "apply", "merge", "delete", "replace"):
+            return real
+
+        async def judged(*args: Any, **more: Any) -> Any:
+            self._world.judge(self._shard, name, args, more)
+            return await real(*args, **more)
+
+        return judged
+
+
+@dataclass
+class Side:
+    ports: Ports
+    loops: dict[tuple[str, str], JobLoop | SnapshotLoop] = field(default_factory=dict)
+    alive: bool = True
+    changes: list[str] = field(default_factory=list)
+
+
+class Shards(World):
+    """Two operators; whichever is alive looks at everything, all the time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sides = {
+            shard.operator: Side(
+                replace(self.ports, shard=shard, cluster=Witness(self, shard), watched=WatchedObjects(shared=True))  # type: ignore[arg-type]
+            )
+            for shard in (A, B)
+        }
+        self.wrong: list[str] = []
+
+    def tell(self, kind: Kind, manifest: Manifest, *, gone: bool = False, listed: bool = False) -> None:
+        """An operator's watch tells of its own FlinkJobs only, and of what belongs to all."""
+        for side in self.sides.values():
+            selected = kind is not FLINKJOB or side.ports.shard.selects(labels_of(manifest))
+            side.ports.watched.hear(kind, manifest, gone=gone or not selected)
+
+    def judge(self, shard: Shard, verb: str, args: tuple[Any, ...], more: dict[str, Any]) -> None:
+        manifest: Manifest = (
+            args[0] if isinstance(args[0], dict) else {"kind": args[0].name, "metadata": {"name": args[2]}}
+        )
+        what = f"{verb} {manifest['kind']} {manifest['metadata']['name']} at {self.time:%H:%M:%S}"
+        job = self.cluster.one("FlinkJob", "weather")
+        owner = ((job or {}).get("status") or {}).get("operator") or {}
+        about_owner = manifest["kind"] == "FlinkJob" and verb == "replace"
+        live = (job or {}).get("metadata", {}).get("resourceVersion")
+        if about_owner and (manifest["metadata"]["resourceVersion"] != live or more.get("subresource") != "status"):
+            return  # refused
+        if about_owner and (manifest["status"].get("operator") or {}) != owner:
+            return  # who looks after it changes: nothing else does
+        self.sides[shard.operator].changes.append(what)
+        if owner.get("name") != shard.operator or "takenFrom" in owner:
+            self.wrong.append(f"{shard.operator}: {what}, while the job is {owner}'s")
+
+    async def operate(self, name: str = "weather", kind: str = "FlinkJob") -> None:
+        for side in self.sides.values():
+            if side.alive:
+                self.ports, self.loops = side.ports, side.loops
+                await super().operate(name, kind)
+        self.due.clear()
+
+    def label(self, value: str) -> None:
+        self.cluster.edit("FlinkJob", "default", "weather", lambda m: m["metadata"].update(labels={SHARD: value}))
+
+    def owner(self) -> dict[str, str]:
+        return dict(self.status().get("operator") or {})
+
+
+def labelled(manifest: Manifest, value: str = "a") -> Manifest:
+    return {**manifest, "metadata": {**manifest["metadata"], "labels": {SHARD: value}}}
+
+
+def play(story: Callable[[Shards], Awaitable[None]]) -> None:
+    async def main() -> None:
+        world = Shards()
+        await story(world)
+        assert not world.wrong, "\n".join(world.wrong[:5])
+        assert not world.two_masters
+        assert not world.sink.lost
+        assert not world.sink.repeated
+
+    asyncio.run(main())
+
+
+async def deployed(world: Shards, shard: str = "a") -> None:
+    world.apply(labelled(flinkjob(), shard))
+    await world.until(lambda: running(world))
+    await world.run(30)
+
+
+def test_each_operator_looks_after_its_own_jobs() -> None:
+    async def story(world: Shards) -> None:
+        await deployed(world)
+        assert world.owner() == {"name": "ops/a"}
+        assert world.sides["ops/b"].changes == []
+
+    play(story)
+
+
+def test_a_job_that_gets_another_label_is_handed_over_between_two_passes() -> None:
+    async def story(world: Shards) -> None:
+        await deployed(world)
+        world.label("b")
+        await world.until(lambda: world.owner() == {"name": "ops/b"}, within=20)
+        before = list(world.sides["ops/a"].changes)
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, image="job:2"))
+        assert world.sides["ops/a"].changes == before
+        assert len(world.savepoints) == 1
+
+    play(story)
+
+
+@pytest.mark.parametrize("name", ["upgrade", "rescale-up", "suspend-and-resume", "delete-with-savepoint"])
+@pytest.mark.parametrize("after", [1, 4, 9, 16, 25, 36])
+def test_a_job_may_move_in_the_middle_of_anything(name: str, after: int) -> None:
+    """At the n-th change that is made for it, and back again a little later."""
+    scenario = next(s for s in SCENARIOS if s.name == name)
+    scenario = replace(scenario, manifest=labelled(scenario.manifest))
+
+    async def story(world: Shards) -> None:
+        await begin(scenario, world)
+        turns = iter(["b", "a"])
+
+        def move() -> None:
+            if world.cluster.one("FlinkJob", "weather") is not None and (turn := next(turns, None)):
+                world.label(turn)
+                world.fault.struck, world.fault.at = "", len(world.fault.calls) + after
+
+        world.fault.at, world.fault.mode, world.fault.meanwhile = after, "meanwhile-after", move
+        await go_on(scenario, world)
+
+    play(story)
+
+
+def test_a_job_of_an_operator_that_is_dead_is_taken_over_when_that_can_do_nothing_any_more() -> None:
+    async def story(world: Shards) -> None:
+        await deployed(world)
+        world.sides["ops/a"].alive = False
+        world.label("b")
+        await world.run(LET_GO.total_seconds() + 5)
+        assert world.owner() == {"name": "ops/b", "takenFrom": "ops/a"}
+        world.edit(image="job:2")
+        await world.run(TAKE_OVER.total_seconds() - 15)
+        assert world.sides["ops/b"].changes == []
+        await world.until(lambda: running(world, image="job:2"))
+
+    play(story)
+
+
+def test_who_is_started_anew_while_it_takes_over_waits_anew() -> None:
+    async def story(world: Shards) -> None:
+        await deployed(world)
+        world.sides["ops/a"].alive = False
+        world.label("b")
+        await world.run(LET_GO.total_seconds() + TAKE_OVER.total_seconds() - 20)
+        world.sides["ops/b"].loops.clear()
+        await world.run(TAKE_OVER.total_seconds() - 10)
+        assert world.owner() == {"name": "ops/b", "takenFrom": "ops/a"}
+        await world.until(lambda: world.owner() == {"name": "ops/b"}, within=30)
+
+    play(story)
+
+
+def test_two_operators_that_select_the_same_job_do_not_take_it_from_each_other_for_ever() -> None:
+    async def story(world: Shards) -> None:
+        side = world.sides["ops/b"]
+        side.ports = replace(side.ports, shard=replace(B, selector=parse_selector("")))
+        await deployed(world)
+        await world.until(lambda: world.owner() == {"name": "ops/b"}, within=400)
+        await world.run(900)
+        assert world.owner() == {"name": "ops/b"}
+
+    play(story)
+
+
+def test_a_pass_that_hangs_in_a_change_is_over_before_another_operator_acts() -> None:
+    """The former operator has read that the job is its own, and makes its changes up to three minutes later."""
+
+    async def story(world: Shards) -> None:
+        await deployed(world)
+        side = world.sides["ops/a"]
+        late = world.time + timedelta(seconds=180)
+        real = side.ports.cluster.apply
+        released = asyncio.Event()
+
+        async def slow(manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+            await released.wait()
+            return await world.cluster.apply(manifest, dry_run=dry_run)
+
+        world.cluster.remove("Service", "default", "weather-rest")
+        world.cluster.drop("Deployment", "default", "weather-worker")
+        side.ports.cluster.apply = slow  # type: ignore[method-assign]
+        loop = JobLoop("default", "weather", side.ports)
+        hanging = asyncio.create_task(loop.reconcile())
+        await asyncio.sleep(0.05)
+        side.alive = False
+        world.label("b")
+        await world.until(lambda: world.time >= late)
+        assert world.sides["ops/b"].changes == []
+        side.ports.cluster.apply = real  # type: ignore[method-assign]
+        hanging.cancel()
+        await asyncio.gather(hanging, return_exceptions=True)
+        await world.until(lambda: running(world) and world.owner() == {"name": "ops/b"})
+
+    play(story)
+
+
+def test_snapshots_are_looked_after_with_their_job() -> None:
+    async def story(world: Shards) -> None:
+        await deployed(world)
+        world.apply(flinksnapshot("s"))
+        await world.until(lambda: world.snapshots()["s"].get("state") == "Completed")
+        assert world.sides["ops/b"].changes == []
+        assert len(world.savepoints) == 1
+        world.label("b")
+        await world.until(lambda: world.owner() == {"name": "ops/b"}, within=30)
+        world.apply(flinksnapshot("t"))
+        before = list(world.sides["ops/a"].changes)
+        await world.until(lambda: world.snapshots()["t"].get("state") == "Completed")
+        assert world.sides["ops/a"].changes == before
+        assert len(world.savepoints) == 2
+
+    play(story)
+
+
+def kept(world: Shards, operator: str) -> list[str]:
+    """Kinds in an operator's copy, with their number."""
+    places = world.sides[operator].ports.watched._places
+    return sorted(f"{len(found)} {kind}" for (kind, _, _), found in places.items())
+
+
+async def list_jobs(world: Shards) -> None:
+    """As each operator does every minute."""
+    for side in world.sides.values():
+        await list_again(world.cluster, side.ports.watched, FLINKJOB, None, side.ports.shard.selector.text)
+
+
+def test_an_operator_keeps_no_copy_of_what_belongs_to_the_jobs_of_others() -> None:
+    async def story(world: Shards) -> None:
+        await deployed(world)
+        own = ["1 ControllerRevision", "1 FlinkJob", "2 Deployment", "3 Pod"]
+        assert kept(world, "ops/a") == own
+        assert kept(world, "ops/b") == own[:1] + own[2:], "as long as it does not know what there is"
+        await list_jobs(world)
+        assert (kept(world, "ops/a"), kept(world, "ops/b")) == (own, [])
+        world.kill_pod("worker")
+        await world.run(30)
+        assert kept(world, "ops/b") == []
+        world.label("b")
+        await world.until(lambda: world.owner() == {"name": "ops/b"}, within=20)
+        await list_jobs(world)
+        assert kept(world, "ops/a") == []
+        assert kept(world, "ops/b") == ["1 FlinkJob"]
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, image="job:2"))
+        await world.run(60)
+        assert kept(world, "ops/b") == [*own[:2], "1 FlinkSnapshot", *own[2:]], "what a stream has told of since"
+
+    play(story)
+
+
+def test_what_was_missing_of_a_job_that_came_is_listed() -> None:
+    async def story(world: Shards) -> None:
+        await deployed(world)
+        await list_jobs(world)
+        world.label("b")
+        await world.until(lambda: world.owner() == {"name": "ops/b"}, within=20)
+        watched = world.sides["ops/b"].ports.watched
+        for kind in (DEPLOYMENT, POD, REVISION):
+            await list_again(world.cluster, watched, kind, None, JOB)
+        assert kept(world, "ops/b") == ["1 ControllerRevision", "1 FlinkJob", "2 Deployment", "3 Pod"]
+
+    play(story)
+
+
+# --- selectors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "selected", "others"),
+    [
+        ("", [{}, {"a": "b"}], []),
+        ("a=b", [{"a": "b"}], [{}, {"a": "c"}]),
+        ("a == b , c", [{"a": "b", "c": ""}], [{"a": "b"}]),
+        ("a!=b", [{}, {"a": "c"}], [{"a": "b"}]),
+        ("a in (b, c),!d", [{"a": "c"}], [{"a": "c", "d": "e"}, {"a": "d"}]),
+        ("x.io/a notin (b)", [{}, {"x.io/a": "c"}], [{"x.io/a": "b"}]),
+        ("a=", [{"a": ""}], [{}]),
+    ],
+)
+def test_selectors_select_what_the_api_server_selects(text: str, selected: list[dict[str, str]], others: Any) -> None:
+    selector = parse_selector(text)
+    assert [labels for labels in selected if not selector.matches(labels)] == []
+    assert [labels for labels in others if selector.matches(labels)] == []
+
+
+@pytest.mark.parametrize("text", ["a b", "a=b,", "a in b", "a in ()x", "=b", "a=b c=d", "a>3"])
+def test_what_is_no_selector_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="label selector"):
+        parse_selector(text)

@@ -1,0 +1,426 @@
+"""What a job looks like in Kubernetes: golden files, and the promises of restricted pods."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_operator.api.pod_template import check_pod_template
+from penstock_operator.api.status import Restore
+from penstock_operator.reconcile.decide.actions import CreateSnapshot, Event, Incarnation
+from penstock_operator.reconcile.observe.difference import difference
+from penstock_operator.reconcile.observe.manifests import drift
+from penstock_operator.resources.children import Monitors, OperatorIdentity, children, secret
+from penstock_operator.resources.configuration import config_map, configuration, parallelism_map
+from penstock_operator.resources.deployments import check_pod, master_deployment, restore_option, worker_deployment
+from penstock_operator.resources.names import Owner
+from penstock_operator.resources.pods import merge
+from penstock_operator.resources.probes import ask_worker
+from penstock_operator.resources.records import controller_revision, flink_snapshot, kube_event
+from tests.unit.operator.contexts import NOW, SAVEPOINT, make_spec
+
+if TYPE_CHECKING:
+    from penstock_operator.api.flinkjob import FlinkJobSpec
+
+GOLDEN = Path(__file__).parent / "golden"
+OWNER = Owner("default", "weather", "0d8cbd3f-uid")
+LOST = timedelta(seconds=30)
+
+FULL: dict[str, Any] = {
+    "imagePullSecrets": [{"name": "registry"}],
+    "job": {"args": ["--output", "s3://bucket/out"], "allowNonRestoredState": ["dedup"], "parallelism": 3},
+    "storage": {"secretName": "s3-credentials"},
+    "podTemplate": {
+        "metadata": {"labels": {"team": "weather"}, "annotations": {"note": "x"}},
+        "spec": {
+            "nodeSelector": {"disk": "ssd"},
+            "containers": [
+                {"name": "penstock", "env": [{"name": "TZ", "value": "UTC"}]},
+                {"name": "logs", "image": "logger:1"},
+            ],
+            "volumes": [{"name": "extra", "configMap": {"name": "extra"}}],
+        },
+    },
+    "master": {"replicas": 2, "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "1Gi"}}},
+    "worker": {"slots": 2, "podTemplate": {"spec": {"tolerations": [{"key": "spot", "operator": "Exists"}]}}},
+    "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/weather"}},
+    "ingress": {"host": "weather.example.com", "className": "nginx", "tlsSecretName": "tls"},
+    "networkPolicy": {"restFrom": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}]},
+}
+
+
+def incarnation(spec: FlinkJobSpec, restore: Restore | None = None) -> Incarnation:
+    restore = restore or Restore(kind="Savepoint", path=SAVEPOINT)
+    allowed = spec.job.allow_non_restored_state
+    return Incarnation("weather-0123456789", spec, "c" * 32, restore, spec.job.parallelism, allowed)
+
+
+def everything(spec: FlinkJobSpec) -> list[dict[str, Any]]:
+    one = incarnation(spec)
+    return [
+        *children(OWNER, spec, OperatorIdentity()),
+        config_map(OWNER, one),
+        parallelism_map(OWNER, one.parallelism),
+        secret(OWNER, "rest-token-value", "spark-secret-value"),
+        master_deployment(OWNER, one, LOST),
+        worker_deployment(OWNER, one, 2, LOST),
+        check_pod(OWNER, spec, "weather-0123456789", "op12345678", SAVEPOINT, LOST),
+        controller_revision(OWNER, "weather-0123456789", spec, 3),
+        flink_snapshot(OWNER, CreateSnapshot("weather-upgrade-1", "upgrade", "savepoint", SAVEPOINT)),
+        kube_event("FlinkJob", OWNER, Event("Suspended", "set job.state to running", key="k"), NOW, "operator-0"),
+    ]
+
+
+@pytest.mark.parametrize(("name", "changes"), [("plain", {}), ("full", FULL)])
+def test_golden(name: str, changes: dict[str, Any]) -> None:
+    """After a wanted change: UPDATE_GOLDEN=1 pytest tests/unit/operator/test_resources.py, and read the difference."""
+    text = yaml.safe_dump_all(everything(make_spec(**changes)), sort_keys=False, width=110)
+    path = GOLDEN / f"{name}.yaml"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert path.read_text() == text
+
+
+def pods(spec: FlinkJobSpec) -> list[dict[str, Any]]:
+    found = []
+    for manifest in everything(spec):
+        if manifest["kind"] == "Deployment":
+            found.append(manifest["spec"]["template"])
+        if manifest["kind"] == "Pod":
+            found.append(manifest)
+    return found
+
+
+@pytest.mark.parametrize("changes", [{}, FULL], ids=["plain", "full"])
+def test_pods_are_restricted_whatever_the_template_says(changes: dict[str, Any]) -> None:
+    for pod in pods(make_spec(**changes)):
+        spec = pod["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not any(spec.get(field) for field in ("hostNetwork", "hostPID", "hostIPC"))
+        for container in [*spec["containers"], *spec.get("initContainers", [])]:
+            security = container["securityContext"]
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            if container["name"] == "penstock":
+                assert security["readOnlyRootFilesystem"] is True
+
+
+def test_no_pod_gets_a_token_for_the_api() -> None:
+    assert [p["spec"]["automountServiceAccountToken"] for p in pods(make_spec())] == [False, False, False]
+
+
+def test_secrets_reach_pods_only_as_files() -> None:
+    for pod in pods(make_spec()):
+        container = pod["spec"]["containers"][0]
+        assert "envFrom" not in container
+        assert not any("secretKeyRef" in str(env) for env in container["env"])
+        assert "secrets/spark-secret" in str(pod["spec"]["volumes"])
+
+
+@pytest.mark.parametrize(
+    ("restore", "option"),
+    [
+        (Restore(kind="Fresh"), ["--fresh"]),
+        (Restore(kind="Savepoint", path="s3://b/s"), ["--restore", "s3://b/s"]),
+        (Restore(kind="Checkpoint", path="s3://b/c"), ["--restore", "s3://b/c"]),
+        (Restore(kind="Latest", path="s3://b/c"), ["--restore-latest"]),
+    ],
+)
+def test_the_master_is_told_exactly_one_way_to_start(restore: Restore, option: list[str]) -> None:
+    assert restore_option(restore) == option
+    template = master_deployment(OWNER, incarnation(make_spec(), restore), LOST)["spec"]["template"]
+    args = template["spec"]["containers"][0]["args"]
+    assert sum(a in ("--fresh", "--restore", "--restore-latest") for a in args) == 1
+    assert args[args.index("--job-id") + 1] == "c" * 32
+
+
+def test_what_the_operator_sets_wins_over_the_users_keys() -> None:
+    spec = make_spec().model_copy(update={"configuration": {"rest.port": 99, "state.backend.type": "rocksdb"}})
+    keys = configuration(spec)
+    assert keys["rest.port"] == 8081
+    assert keys["state.backend.type"] == "rocksdb"
+    assert keys["execution.checkpointing.interval"] == "30s"
+
+
+def test_a_rescale_changes_neither_pod_nor_configuration_but_one_number() -> None:
+    before, after = incarnation(make_spec()), incarnation(make_spec(job={"parallelism": 9}))
+    assert master_deployment(OWNER, before, LOST) == master_deployment(OWNER, after, LOST)
+    assert config_map(OWNER, before) == config_map(OWNER, after)
+    assert parallelism_map(OWNER, before.parallelism) != parallelism_map(OWNER, after.parallelism)
+
+
+def test_a_configuration_is_its_incarnations_own_and_cannot_be_changed() -> None:
+    one = incarnation(make_spec())
+    assert config_map(OWNER, one)["immutable"] is True
+    others = [replace(one, job_id="d" * 32), replace(one, revision="weather-9876543210")]
+    names = {config_map(OWNER, other)["metadata"]["name"] for other in [one, *others]}
+    assert len(names) == 3
+    for other in [one, *others]:
+        pods = [
+            d["spec"]["template"]["spec"]
+            for d in (master_deployment(OWNER, other, LOST), worker_deployment(OWNER, other, 2, LOST))
+        ]
+        mounted = {p["volumes"][0]["projected"]["sources"][0]["configMap"]["name"] for p in pods}
+        assert mounted == {config_map(OWNER, other)["metadata"]["name"]}
+
+
+def test_templates_merge_by_name() -> None:
+    base = {"containers": [{"name": "a", "env": [{"name": "X", "value": "1"}]}], "tolerations": [{"key": "t"}]}
+    over = {
+        "containers": [{"name": "b"}, {"name": "a", "env": [{"name": "Y"}]}],
+        "tolerations": [{"key": "u"}, {"key": "t"}],
+    }
+    merged = merge(base, over)
+    assert [c["name"] for c in merged["containers"]] == ["a", "b"]
+    assert [e["name"] for e in merged["containers"][0]["env"]] == ["X", "Y"]
+    assert [t["key"] for t in merged["tolerations"]] == ["t", "u"]
+    assert base["containers"][0]["env"] == [{"name": "X", "value": "1"}], "the base is not changed"
+
+
+odd = st.sampled_from([None, 0, True, "x", [], ["x"], [None], [{"name": []}], [{"name": None}], {}, {"name": "x"}])
+
+
+def mostly(good: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """What is as it must be, and now and then something else, which is refused or must be taken in good part."""
+    return st.integers(0, 24).flatmap(lambda n: odd if n == 24 else good)
+
+
+def fields(**good: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({}, optional={key: mostly(value) for key, value in good.items()})
+
+
+texts = st.dictionaries(st.sampled_from(["a", "app"]), mostly(st.just("x")), max_size=1)
+named = st.lists(mostly(fields(name=st.sampled_from(["a", "config", "work", "HOME"]), secret=st.just({}))), max_size=2)
+main = fields(env=named, envFrom=named, volumeMounts=named).map(lambda c: {**c, "name": "penstock"})
+beside = fields(env=named, ports=named, securityContext=st.just({"runAsUser": 5})).map(
+    lambda c: {**c, "name": "s", "image": "x"}
+)
+templates = fields(
+    metadata=fields(labels=texts, annotations=texts),
+    spec=fields(
+        containers=st.lists(mostly(main | beside), max_size=2),
+        initContainers=st.lists(mostly(beside), max_size=1),
+        securityContext=st.just({"fsGroup": 5}),
+        volumes=st.lists(mostly(fields(name=st.sampled_from(["a", "config"]), secret=st.just({}))), max_size=2),
+        tolerations=named,
+        imagePullSecrets=named,
+        schedulingGates=named,
+    ),
+)
+
+
+@given(templates, templates)
+def test_pods_can_be_built_from_every_template_that_is_taken(job: dict[str, Any], master: dict[str, Any]) -> None:
+    if not [*check_pod_template(job, "t"), *check_pod_template(master, "t")]:
+        pods(make_spec(podTemplate=job, master={"podTemplate": master}, imagePullSecrets=[{"name": "a"}]))
+
+
+def test_null_takes_nothing_away_that_pods_cannot_do_without() -> None:
+    main = {"name": "penstock", "env": None, "volumeMounts": None}
+    first = {"name": "wait", "image": "x", "securityContext": None}
+    template = {
+        "metadata": {"labels": None, "annotations": None},
+        "spec": {"containers": [main], "initContainers": [first], "volumes": None, "securityContext": None},
+    }
+    for plain, pod in zip(pods(make_spec()), pods(make_spec(podTemplate=template)), strict=True):
+        assert pod["spec"].pop("initContainers")[0]["securityContext"]["runAsNonRoot"] is True
+        assert pod == plain
+
+
+def main_container(pod: dict[str, Any]) -> dict[str, Any]:
+    return next(c for c in pod["spec"]["containers"] if c["name"] == "penstock")
+
+
+@pytest.mark.parametrize(
+    ("given", "requests"),
+    [
+        ({}, {"cpu": "150m", "memory": "648Mi"}),
+        ({"requests": {"cpu": "2"}}, {"cpu": "2", "memory": "648Mi"}),
+        ({"limits": {"memory": "2Gi"}}, {"cpu": "150m"}),
+        ({"requests": {"memory": "1Gi"}, "limits": {"cpu": "1", "memory": "2Gi"}}, {"memory": "1Gi"}),
+        ({"limits": {"cpu": "1", "memory": "2Gi"}}, None),
+        ({"limits": {"memory": "0"}}, {"cpu": "150m"}),
+    ],
+)
+def test_no_pod_is_best_effort(given: dict[str, Any], requests: dict[str, Any] | None) -> None:
+    """Where there is a limit and no request, Kubernetes requests the limit."""
+    for pod in pods(make_spec()):
+        assert main_container(pod)["resources"]["requests"].keys() == {"cpu", "memory"}
+    worker = pods(make_spec(worker={"resources": given}))[1]
+    assert main_container(worker)["resources"].get("requests") == requests
+    assert main_container(worker)["resources"].get("limits") == given.get("limits")
+
+
+def test_slots_are_counted_in_what_is_requested() -> None:
+    worker = pods(make_spec(worker={"slots": 4}))[1]
+    assert main_container(worker)["resources"] == {"requests": {"cpu": "450m", "memory": "1800Mi"}}
+
+
+def test_the_engine_is_told_the_limits_of_its_containers() -> None:
+    keys = configuration(
+        make_spec(worker={"resources": {"limits": {"memory": "1.5Gi"}}}, master={"resources": {"limits": {"cpu": 1}}})
+    )
+    assert keys["taskmanager.memory.process.size"] == f"{3 * 2**29}b"
+    assert "jobmanager.memory.process.size" not in keys
+    own = make_spec(
+        worker={"resources": {"limits": {"memory": "1Gi"}}},
+        configuration={"taskmanager.memory.process.size": "900mb"},
+    )
+    assert configuration(own)["taskmanager.memory.process.size"] == "900mb", "room for what is beside the engine"
+
+
+@pytest.mark.parametrize("limit", ["0", "0Mi", 0])
+def test_a_limit_of_zero_is_no_limit(limit: str | int) -> None:
+    resources = {"resources": {"limits": {"memory": limit}}}
+    keys = configuration(make_spec(worker=resources, master=resources))
+    assert not [key for key in keys if key.endswith("memory.process.size")]
+
+
+def test_a_budget_does_not_hold_a_node_for_pods_that_do_not_run() -> None:
+    (budget,) = [m for m in everything(make_spec()) if m["kind"] == "PodDisruptionBudget"]
+    assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+def test_pods_run_under_an_account_that_is_there() -> None:
+    spec = make_spec(serviceAccount={"name": "weather-cloud"})
+    assert [pod["spec"]["serviceAccountName"] for pod in pods(spec)] == ["weather-cloud"] * 3
+    assert not [pod for pod in pods(spec) if pod["spec"]["automountServiceAccountToken"]]
+    assert not [m for m in everything(spec) if m["kind"] == "ServiceAccount"]
+
+
+def test_probes_can_be_made_more_patient_or_taken_away() -> None:
+    patient = {"name": "penstock", "startupProbe": {"failureThreshold": 900}, "livenessProbe": None}
+    template = {"spec": {"containers": [patient]}}
+    assert not [*check_pod_template(template, "t")]
+    master, worker = (main_container(pod) for pod in pods(make_spec(podTemplate=template))[:2])
+    for probes in (master, worker):
+        assert probes["startupProbe"]["failureThreshold"] == 900
+        assert "livenessProbe" not in probes
+    assert master["startupProbe"]["httpGet"] == {"path": "/healthz", "port": "rest"}
+    assert master["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert worker["startupProbe"]["exec"]["command"] == ask_worker(8082, "/healthz")
+    assert worker["readinessProbe"]["exec"]["command"] == ask_worker(8082, "/readyz")
+
+
+@pytest.mark.parametrize(
+    ("probe", "words"),
+    [
+        (
+            {"exec": {"command": ["true"]}},
+            "livenessProbe.exec: not allowed: of the main container's probes only the timing",
+        ),
+        ({"periodSeconds": "10"}, "livenessProbe.periodSeconds: it must be a whole number, not '10'"),
+    ],
+)
+def test_what_a_probe_asks_is_not_to_be_changed(probe: dict[str, Any], words: str) -> None:
+    template = {"spec": {"containers": [{"name": "penstock", "livenessProbe": probe}]}}
+    (problem,) = check_pod_template(template, "t")
+    assert words in str(problem)
+
+
+def test_an_ingress_below_a_path() -> None:
+    wish = {"host": "jobs.example.com", "path": "/weather(/|$)(.*)", "pathType": "ImplementationSpecific"}
+    (found,) = [m for m in everything(make_spec(ingress=wish)) if m["kind"] == "Ingress"]
+    (path,) = found["spec"]["rules"][0]["http"]["paths"]
+    assert (path["path"], path["pathType"]) == ("/weather(/|$)(.*)", "ImplementationSpecific")
+
+
+def test_a_pod_monitor_has_the_token_of_its_job() -> None:
+    monitors = Monitors("15s", {"release": "prometheus", "penstock.dev/job": "another"})
+    found = children(OWNER, make_spec(), OperatorIdentity(monitors=monitors))
+    monitor = found[-1]
+    assert (monitor["kind"], monitor["metadata"]["labels"]["release"]) == ("PodMonitor", "prometheus")
+    assert monitor["metadata"]["labels"]["penstock.dev/job"] == "weather"
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    made = secret(OWNER, "a", "b")
+    credentials = endpoint["authorization"]["credentials"]
+    assert (credentials["name"], credentials["key"] in made["data"]) == (made["metadata"]["name"], True)
+    master = pods(make_spec())[0]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= master["metadata"]["labels"].items()
+    assert endpoint["port"] in {port["name"] for port in main_container(master)["ports"]}
+    kinds = {m["kind"] for m in children(OWNER, make_spec(), OperatorIdentity())}
+    assert "PodMonitor" not in kinds
+
+
+CLAIM = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "50Gi"}}}}
+
+
+def volumes(pod: dict[str, Any]) -> dict[str, Any]:
+    return {volume.pop("name"): volume for volume in pod["spec"]["volumes"]}
+
+
+def test_a_volume_of_the_template_takes_the_place_of_the_operators() -> None:
+    ssd = {"name": "work", "ephemeral": {"volumeClaimTemplate": CLAIM}}
+    shared = {"name": "tmp", "persistentVolumeClaim": {"claimName": "scratch"}}
+    master, worker, check = pods(
+        make_spec(podTemplate={"spec": {"volumes": [shared]}}, worker={"podTemplate": {"spec": {"volumes": [ssd]}}})
+    )
+    assert volumes(worker) | {"config": None} == {
+        "config": None,
+        "work": {"ephemeral": {"volumeClaimTemplate": CLAIM}},
+        "tmp": {"persistentVolumeClaim": {"claimName": "scratch"}},
+    }
+    assert volumes(master)["work"] == {"emptyDir": {}}
+    assert volumes(check)["tmp"] == {"persistentVolumeClaim": {"claimName": "scratch"}}
+
+
+def test_a_volume_of_the_same_kind_is_changed() -> None:
+    small = {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}
+    memory = {"name": "tmp", "emptyDir": {"medium": "Memory"}}
+    worker = pods(
+        make_spec(podTemplate={"spec": {"volumes": [small]}}, worker={"podTemplate": {"spec": {"volumes": [memory]}}})
+    )[1]
+    assert volumes(worker)["tmp"] == {"emptyDir": {"sizeLimit": "1Gi", "medium": "Memory"}}
+
+
+def test_the_volume_with_the_configuration_stays_what_it_is() -> None:
+    template = {"spec": {"volumes": [{"name": "config", "emptyDir": {}}]}}
+    (problem,) = check_pod_template(template, "t")
+    assert str(problem).startswith("t.spec.volumes[0].emptyDir: not allowed: this volume holds the job's configuration")
+    more = {"spec": {"volumes": [{"name": "config", "projected": {"sources": [{"configMap": {"name": "ca"}}]}}]}}
+    assert not [*check_pod_template(more, "t")]
+    assert len(volumes(pods(make_spec(podTemplate=more))[1])["config"]["projected"]["sources"]) == 3
+
+
+def test_null_removes_a_default() -> None:
+    template = {"spec": {"tolerations": None, "nodeSelector": {"disk": None}, "enableServiceLinks": None}}
+    everywhere = {"spec": {"nodeSelector": {"disk": "ssd", "zone": "a"}}}
+    worker = pods(make_spec(podTemplate=everywhere, worker={"podTemplate": template}))[1]
+    assert "tolerations" not in worker["spec"]
+    assert "enableServiceLinks" not in worker["spec"]
+    assert worker["spec"]["nodeSelector"] == {"zone": "a"}
+
+
+def test_what_the_api_server_adds_is_no_difference() -> None:
+    wanted = {"ports": [{"port": 1}], "limits": {"cpu": "1000m"}, "empty": {}, "none": None}
+    live = {"ports": [{"port": 1, "protocol": "TCP"}], "limits": {"cpu": "1"}, "more": 1}
+    assert difference(wanted, live) is None
+    assert difference({"ports": [{"port": 2}]}, live) == "ports[0].port"
+    assert difference({"ports": []}, live) == "ports"
+
+
+def test_drift_is_judged_only_by_the_version_that_made_it() -> None:
+    wanted = master_deployment(OWNER, incarnation(make_spec()), LOST)
+    live = yaml.safe_load(yaml.safe_dump(wanted))
+    assert not drift(wanted, live)
+    live["spec"]["template"]["spec"]["containers"][0]["image"] = "evil:1"
+    assert drift(wanted, live) == "spec.template.spec.containers[penstock].image"
+    live["metadata"]["annotations"]["penstock.dev/applied"] = "made-by-an-older-operator"
+    assert not drift(wanted, live)
+
+
+def test_one_event_however_often_it_is_told() -> None:
+    event = Event("Suspended", "text", key="k")
+    names = {
+        kube_event("FlinkJob", OWNER, event, NOW + timedelta(seconds=i), "o")["metadata"]["name"] for i in range(3)
+    }
+    assert len(names) == 1
