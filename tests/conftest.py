@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from penstock.jobmanager.requests import Operation
+from penstock.jobmanager.job.requests import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.jobmanager.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.embedded import EmbeddedExecutor
     from tools.s3server import S3Server
 
 settings.register_profile("any machine", deadline=None)
@@ -31,7 +31,7 @@ def runner(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def executor(runner: str) -> Iterator[EmbeddedExecutor]:
     """A cluster of real processes, started by the first job that runs on it and shared by all later ones."""
-    from penstock.jobmanager.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.embedded import EmbeddedExecutor
 
     executor = EmbeddedExecutor()
     executor.provider.least_workers = WORKERS

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from penstock.common.configuration import Configuration
-from penstock.common.executor import executing_on
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.jobmanager.in_process import TASK_MANAGER, InProcessRunner
-from penstock.jobmanager.job_master import JobMaster
-from penstock.jobmanager.session import Session, SubmitOptions
-from penstock.jobmanager.task_managers import Worker
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.cluster.task_managers import Worker
+from penstock.jobmanager.job.job_master import JobMaster
+from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.runners.in_process import TASK_MANAGER, InProcessRunner
 
 PATIENCE_S = 60.0
 

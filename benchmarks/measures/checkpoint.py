@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from penstock.checkpoint.retrying_store import Stores
-from penstock.checkpoint.state_files import StateFileWriter
+from penstock.checkpoint.files.state_files import StateFileWriter
+from penstock.checkpoint.store.retrying_store import Stores
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.state.backend import KeyContext, KeyedStateBackend
+from penstock.state.encoding.packed_keys import PackedKeys
 from penstock.state.factory import create_backend
 from penstock.state.key_groups import key_group_range
-from penstock.state.packed_keys import PackedKeys
-from penstock.taskmanager.operators.stat_columns import StatShape
+from penstock.taskmanager.operators.aggregate.stat_columns import StatShape
 from penstock.taskmanager.worker import SystemClock
 
 CHANGED = 0.01

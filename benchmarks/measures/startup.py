@@ -12,8 +12,8 @@ from typing import Any
 
 from benchmarks.comparison import PROGRAMS, RUNTIME
 from benchmarks.execution import execute
-from penstock.jobmanager.class_archive import find_archive
-from penstock.jobmanager.java import find_java
+from penstock.jobmanager.cluster.jvm.class_archive import find_archive
+from penstock.jobmanager.cluster.jvm.java import find_java
 
 
 def startup(records: int | None, repetitions: int) -> dict[str, Any]:

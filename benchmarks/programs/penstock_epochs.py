@@ -9,14 +9,14 @@ from operator import add
 from typing import Any
 
 from penstock.common.configuration import Configuration
-from penstock.common.executor import executing_on
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.datagen import DataGeneratorSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.jobmanager.embedded import LocalClusterProvider
-from penstock.jobmanager.runner import Watch
-from penstock.jobmanager.session import Session
-from penstock.jobmanager.settings import JobSettings
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.job.settings import JobSettings
+from penstock.jobmanager.process.embedded import LocalClusterProvider
+from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.runners.runner import Watch
 from penstock.taskmanager.protocol import EpochCommand, LevelAck
 
 RECORDS = 1000

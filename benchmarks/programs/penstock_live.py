@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import Any
 
 from penstock.common.configuration import Configuration
-from penstock.common.executor import executing_on
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.datagen import DataGeneratorSource
 from penstock.connectors.sink import Sink, SinkWriter, WriterContext
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.jobmanager.embedded import EmbeddedExecutor
-from penstock.jobmanager.session import SubmitOptions
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.process.embedded import EmbeddedExecutor
+from penstock.jobmanager.process.session import SubmitOptions
 
 
 class Paced:

@@ -21,11 +21,11 @@ def main() -> None:
     options = arguments.parse_args()
     moments = {"started": options.started, "python": time.time()}
 
-    from penstock.common.executor import executing_on
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from penstock.jobmanager.embedded import LocalClusterProvider
-    from penstock.jobmanager.local_cluster import LocalCluster
-    from penstock.jobmanager.session import Session
+    from penstock.graph.executor import executing_on
+    from penstock.jobmanager.cluster.local_cluster import LocalCluster
+    from penstock.jobmanager.process.embedded import LocalClusterProvider
+    from penstock.jobmanager.process.session import Session
 
     moments["engine imported"] = time.time()
     os.environ["PYSPARK_PYTHON"] = sys.executable

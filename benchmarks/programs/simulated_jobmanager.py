@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.process_tree import memory
-from penstock.common import options
+from penstock.common.config import options
 from penstock.common.configuration import Configuration
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.datagen import DataGeneratorSource
@@ -33,13 +33,13 @@ from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.program import Program
-from penstock.jobmanager.dispatcher import Dispatcher
-from penstock.jobmanager.gateway import DispatcherGateway
-from penstock.jobmanager.in_process import InProcessRunner
-from penstock.jobmanager.job_master import JobMaster
-from penstock.jobmanager.master_process import collect_rarely
-from penstock.jobmanager.runner import Attempt
-from penstock.jobmanager.settings import JobSettings
+from penstock.jobmanager.job.job_master import JobMaster
+from penstock.jobmanager.job.settings import JobSettings
+from penstock.jobmanager.process.dispatcher import Dispatcher
+from penstock.jobmanager.process.gateway import DispatcherGateway
+from penstock.jobmanager.process.master_process import collect_rarely
+from penstock.jobmanager.runners.in_process import InProcessRunner
+from penstock.jobmanager.runners.runner import Attempt
 from penstock.metrics.prometheus import exposition
 from penstock.state.key_groups import key_group_range
 from penstock.taskmanager.protocol import (

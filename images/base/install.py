@@ -47,7 +47,7 @@ def package_classes(folder: Path) -> None:
     """Compile the engine's Java sources into a jar beside them."""
     from pyspark.java_gateway import launch_gateway
 
-    from penstock.jobmanager.jvm import build_jar
+    from penstock.jobmanager.cluster.jvm.classes import build_jar
 
     # a container that is built in may not know its own name
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}

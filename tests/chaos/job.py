@@ -33,7 +33,7 @@ from penstock.datastream.functions import AggregateFunction, KeyedProcessFunctio
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.taskmanager.batch import Batch, RowBatch
+from penstock.records.batch import Batch, RowBatch
 
 STEP_MS = 100
 """Event time between two numbers of one key."""

@@ -14,8 +14,8 @@ from dataclasses import asdict
 from typing import Any
 
 from penstock.common.job_status import JobStatus
-from penstock.jobmanager.embedded import EmbeddedExecutor
-from penstock.jobmanager.session import SubmitOptions
+from penstock.jobmanager.process.embedded import EmbeddedExecutor
+from penstock.jobmanager.process.session import SubmitOptions
 from tests.chaos.job import SoakPlan, build
 from tests.integration.engine.selfcheck.driver import environment, submitted
 from tests.integration.engine.selfcheck.main import REST

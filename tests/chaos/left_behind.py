@@ -9,7 +9,7 @@ from typing import Any
 
 import s3fs
 
-from penstock.checkpoint.codec import decode_manifest, files_of
+from penstock.checkpoint.files.codec import decode_manifest, files_of
 from tests.chaos.running_job import RunningJob
 
 _PATIENCE_S = 20.0

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.checkpoint.codec import decode_manifest
-from penstock.checkpoint.manifest import Manifest
+from penstock.checkpoint.files.codec import decode_manifest
+from penstock.checkpoint.files.manifest import Manifest
 from penstock.cli.client import RestClient
 from tests.chaos import jobmanager
 from tests.chaos.job import Orders, SoakPlan

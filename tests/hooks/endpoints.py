@@ -16,7 +16,7 @@ from penstock.connectors.source import (
     SplitEnumerator,
     SplitReader,
 )
-from penstock.taskmanager.batch import RowBatch
+from penstock.records.batch import RowBatch
 from tests.hooks.act import Act
 
 

@@ -21,7 +21,7 @@ from penstock.datastream.functions import (
     ReduceFunction,
 )
 from penstock.datastream.window import TimeWindow, Trigger, TriggerResult, WindowAssigner
-from penstock.datastream.windowing.evictor import Evictor
+from penstock.windowing.evictor import Evictor
 from tests.hooks.act import Act
 
 WINDOW_MS = 20

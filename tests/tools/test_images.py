@@ -79,7 +79,7 @@ def test_the_archive_of_classes_can_be_made_from_what_the_context_holds(tmp_path
     for name in context.ARCHIVE:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes((ROOT / "runtime" / name).read_bytes())
-    program = "import sys; sys.path[0] = sys.argv[1]; from penstock.jobmanager import class_archive; print(class_archive.__file__)"
+    program = "import sys; sys.path[0] = sys.argv[1]; from penstock.jobmanager.cluster.jvm import class_archive; print(class_archive.__file__)"
     command = [sys.executable, "-I", "-c", program, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -175,7 +175,7 @@ class TestBuilt:
 
     def test_engine_finds_its_java_classes_compiled(self, base: str) -> None:
         program = (
-            "from pathlib import Path; import penstock.jobmanager.jvm as jvm; "
+            "from pathlib import Path; import penstock.jobmanager.cluster.jvm.classes as jvm; "
             "print(jvm.build_jar(None).parent == Path(jvm.__file__).parent)"
         )
         assert run(base, program) == "True"
@@ -183,7 +183,7 @@ class TestBuilt:
     def test_its_java_takes_the_archive_of_classes(self, base: str) -> None:
         """As a Worker does; with `-Xshare:on` it would not start if Java or a jar were not those of the archive."""
         program = (
-            "import os, subprocess; from penstock.jobmanager.class_archive import class_path, jvm_options; "
+            "import os, subprocess; from penstock.jobmanager.cluster.jvm.class_archive import class_path, jvm_options; "
             "home = os.environ['JAVA_HOME']; options = [*jvm_options(home), '-Xshare:on', '-Xlog:class+load']; "
             "worker = ['-cp', class_path(home), 'org.apache.spark.deploy.worker.Worker', '--help']; "
             "log = subprocess.run([home + '/bin/java', *options, *worker], stdout=subprocess.PIPE, text=True).stdout; "

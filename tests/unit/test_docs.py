@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock.common.options import OPTIONS, STATE_BACKEND
-from penstock.jobmanager.failures import _FATAL
-from penstock.state.rocksdb_options import DEFAULTS
+from penstock.common.config.options import OPTIONS, STATE_BACKEND
+from penstock.jobmanager.failover.failures import _FATAL
+from penstock.state.rocksdb.options import DEFAULTS
 from penstock.testing import OperatorHarness
 
 ROOT = Path(__file__).parents[2]

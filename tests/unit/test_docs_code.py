@@ -14,14 +14,14 @@ import yaml
 from fastapi.routing import APIRoute
 
 from penstock.cli.main import app as command_line
-from penstock.common import options
-from penstock.common.executor import executing_on
-from penstock.common.option import ConfigOption
-from penstock.common.options import FORMER_KEYS, OPTIONS
-from penstock.jobmanager.session import Session
+from penstock.common.config import options
+from penstock.common.config.option import ConfigOption
+from penstock.common.config.options import FORMER_KEYS, OPTIONS
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.process.session import Session
 from penstock.metrics.scope import ScopeKind
 from penstock.rest.app import create_app
-from penstock.state.rocksdb_options import DEFAULTS, PREFIX
+from penstock.state.rocksdb.options import DEFAULTS, PREFIX
 from tests.in_process import InProcess
 from tests.unit.rest.fake_gateway import FakeGateway
 from tests.unit.test_docs import PAGES, ROOT
@@ -35,9 +35,9 @@ JAVA = re.compile(r"penstock(\.shuffle)?\.[A-Z]\w+|penstock\.shuffle")
 NO_NAMES = {"penstock.yaml", "penstock.dev", "penstock.epoch.taget"}
 """A file, a label's domain, and a key that a doctest writes wrongly."""
 FOR_TYPES = {
-    "penstock.state.column_rows.Column",
-    "penstock.state.packed_keys.Rows",
-    "penstock.state.packed_keys.Words",
+    "penstock.state.snapshot_format.column_rows.Column",
+    "penstock.state.encoding.packed_keys.Rows",
+    "penstock.state.encoding.packed_keys.Words",
 }
 """Imported where types are checked only."""
 
@@ -103,7 +103,7 @@ WITHOUT_EFFECT = (
     "Namespace of the FlinkJob, noted",
 )
 """How the text of an option begins that says so."""
-OF_THE_PROGRAM = ("common/options.py", "common/execution_config.py", "datastream/checkpoint_config.py")
+OF_THE_PROGRAM = ("common/config/options.py", "common/execution_config.py", "datastream/checkpoint_config.py")
 """Where a setting is declared and given back to the program that set it."""
 
 

@@ -22,12 +22,15 @@ ARCHIVE = (
     "penstock/__init__.py",
     "penstock/common/__init__.py",
     "penstock/common/errors.py",
-    "penstock/common/private_folder.py",
+    "penstock/common/folders/__init__.py",
+    "penstock/common/folders/private_folder.py",
     "penstock/jobmanager/__init__.py",
-    "penstock/jobmanager/class_archive.py",
-    "penstock/jobmanager/java.py",
-    "penstock/jobmanager/jvm/__init__.py",
-    "penstock/jobmanager/jvm/classes.txt",
+    "penstock/jobmanager/cluster/jvm/class_archive.py",
+    "penstock/jobmanager/cluster/jvm/java.py",
+    "penstock/jobmanager/cluster/__init__.py",
+    "penstock/jobmanager/cluster/jvm/__init__.py",
+    "penstock/jobmanager/cluster/jvm/classes.py",
+    "penstock/jobmanager/cluster/jvm/classes.txt",
 )
 """What makes the archive of Spark's classes: it is made anew when one of these changes, and not with all of the engine."""
 

@@ -1,6 +1,6 @@
 """Memory of the pods: what the engine is told of limits, and what is requested where a spec says nothing.
 
-The model itself is the engine's (`penstock.common.memory`); this is the only module besides `storage` that imports engine
+The model itself is the engine's (`penstock.common.config.memory`); this is the only module besides `storage` that imports engine
 code, and only that pure part of it.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.common.memory import MIB, least_job_manager, least_task_manager
+from penstock.common.config.memory import MIB, least_job_manager, least_task_manager
 from penstock_operator.api.validation import quantity
 
 if TYPE_CHECKING:

@@ -198,13 +198,13 @@ class PenstockStorage:
 
     def _shared(self) -> Any:
         if self._stores is None:
-            from penstock.checkpoint.retrying_store import RetryPolicy, Stores
+            from penstock.checkpoint.store.retrying_store import RetryPolicy, Stores
 
             self._stores = Stores(self.options, RetryPolicy(retry_for=RETRY_FOR))
         return self._stores
 
     def _newest(self, root: str, job_id: str) -> StoredSnapshot | None:
-        from penstock.checkpoint.snapshots import newest_complete
+        from penstock.checkpoint.savepoint.snapshots import newest_complete
 
         found = newest_complete(root, job_id, stores=self._shared())
         torn = [info for info in found.skipped if not info.problem.startswith("void")]
@@ -226,7 +226,7 @@ class PenstockStorage:
         return StoredSnapshot(older.url, manifest.checkpoint_id, manifest.job_id, _moment(manifest.complete_timestamp))
 
     def _verify(self, path: str) -> Verdict:
-        from penstock.checkpoint.snapshots import verify
+        from penstock.checkpoint.savepoint.snapshots import verify
         from penstock.common import errors
 
         definite = (
@@ -246,7 +246,7 @@ class PenstockStorage:
         return Verdict(path, report.is_complete, problems, manifest.checkpoint_id, time)
 
     def _savepoints(self, directory: str) -> list[StoredSnapshot]:
-        from penstock.checkpoint.snapshots import list_savepoints
+        from penstock.checkpoint.savepoint.snapshots import list_savepoints
 
         found = list_savepoints(directory, stores=self._shared())
         return [
@@ -263,7 +263,7 @@ class PenstockStorage:
 
     def _savepoints_of(self, owner: str) -> list[StoredSnapshot]:
         """Savepoints of one FlinkJob, torn ones included; without a manifest one was never complete."""
-        from penstock.checkpoint.snapshots import list_savepoints
+        from penstock.checkpoint.savepoint.snapshots import list_savepoints
 
         found = []
         for attempt in self._shared().for_url(owner).list_folders(owner):
@@ -275,13 +275,13 @@ class PenstockStorage:
         ]
 
     def _fence(self, root: str, job_id: str) -> None:
-        from penstock.checkpoint.fencing import Leadership
-        from penstock.checkpoint.storage import CheckpointStorage
+        from penstock.checkpoint.files.storage import CheckpointStorage
+        from penstock.checkpoint.leadership.fencing import Leadership
 
         Leadership.take(CheckpointStorage(root, job_id, stores=self._shared()), "penstock-operator")
 
     def _dispose(self, path: str) -> None:
-        from penstock.checkpoint.savepoint import dispose
+        from penstock.checkpoint.savepoint.savepoints import dispose
         from penstock.common.errors import SnapshotNotFound
 
         try:
@@ -290,8 +290,8 @@ class PenstockStorage:
             return
 
     def _dispose_job(self, root: str, job_id: str) -> None:
-        from penstock.checkpoint.layout import METADATA
-        from penstock.checkpoint.storage import CheckpointStorage
+        from penstock.checkpoint.files.layout import METADATA
+        from penstock.checkpoint.files.storage import CheckpointStorage
 
         storage = CheckpointStorage(root, job_id, stores=self._shared())
         urls = [info.url for info in storage.list_objects()]
@@ -304,7 +304,7 @@ class PenstockStorage:
 
 def _chunks(urls: list[str]) -> Iterator[list[str]]:
     """For one request each."""
-    from penstock.checkpoint.object_store import DELETES_AT_ONCE
+    from penstock.checkpoint.store.object_store import DELETES_AT_ONCE
 
     return (urls[start : start + DELETES_AT_ONCE] for start in range(0, len(urls), DELETES_AT_ONCE))
 

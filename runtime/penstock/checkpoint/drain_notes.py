@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.checkpoint.object_store import ObjectMissing
-from penstock.checkpoint.savepoint import dispose
-from penstock.checkpoint.storage import read_record
+from penstock.checkpoint.files.storage import read_record
+from penstock.checkpoint.savepoint.savepoints import dispose
+from penstock.checkpoint.store.object_store import ObjectMissing
 from penstock.common.errors import PenstockError, SnapshotNotFound
 
 if TYPE_CHECKING:
-    from penstock.checkpoint.manifest import Manifest
-    from penstock.checkpoint.storage import CheckpointStorage
+    from penstock.checkpoint.files.manifest import Manifest
+    from penstock.checkpoint.files.storage import CheckpointStorage
 
 FOLDER = "drain"
 logger = logging.getLogger(__name__)

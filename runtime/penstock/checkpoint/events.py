@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 if TYPE_CHECKING:
-    from penstock.checkpoint.manifest import Manifest, OperatorInfo
+    from penstock.checkpoint.files.manifest import Manifest, OperatorInfo
     from penstock.common.errors import PenstockError
 
 SubtaskKey = tuple[str, int]

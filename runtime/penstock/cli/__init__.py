@@ -8,7 +8,7 @@
     roles        master, worker, check: what the containers of a deployment run
     state        read state from a savepoint
     client       the REST client; `connection` makes it from -m and the environment
-    engine       the seam to `penstock.jobmanager.launch`, imported only by the commands that start something
+    engine       the seam to `penstock.jobmanager.process.launch`, imported only by the commands that start something
     output       how things are written; `errors` for what went wrong
 
 Importing this package imports neither Spark nor the engine, so that `penstock list` answers quickly.

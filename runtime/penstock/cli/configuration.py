@@ -38,6 +38,6 @@ def storage_options(configuration: Mapping[str, str]) -> dict[str, Any]:
     if not configuration:
         return {}
     from penstock.common.configuration import Configuration
-    from penstock.jobmanager.settings import object_store_options
+    from penstock.jobmanager.job.settings import object_store_options
 
     return object_store_options(Configuration.from_dict(dict(configuration)))

@@ -1,4 +1,4 @@
-"""The seam to the engine: what the commands that start something ask of `penstock.jobmanager.launch`."""
+"""The seam to the engine: what the commands that start something ask of `penstock.jobmanager.process.launch`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from penstock.common.errors import ClusterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-LAUNCH_MODULE = "penstock.jobmanager.launch"
+LAUNCH_MODULE = "penstock.jobmanager.process.launch"
 
 
 class Launcher(Protocol):
-    """The functions of `penstock.jobmanager.launch`. All raise `PenstockError` for what they can explain."""
+    """The functions of `penstock.jobmanager.process.launch`. All raise `PenstockError` for what they can explain."""
 
     def run_script(
         self,

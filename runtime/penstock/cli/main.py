@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from penstock import __version__
-from penstock.cli import cluster, jobs, roles, run, savepoint, state, top
+from penstock.cli.commands import cluster, jobs, roles, run, savepoint, state, top
 from penstock.cli.errors import show_error
 from penstock.common.errors import PenstockError
 

@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.checkpoint.retrying_store import Stores
-from penstock.checkpoint.snapshots import resolve
-from penstock.checkpoint.state_files import StateFileReader
+from penstock.checkpoint.files.state_files import StateFileReader
+from penstock.checkpoint.savepoint.snapshots import resolve
+from penstock.checkpoint.store.retrying_store import Stores
 from penstock.cli.errors import UsageError
 from penstock.cli.state_types import annotation_of
-from penstock.datastream.state import (
+from penstock.state.backend import KeyContext, KeyGroupRange
+from penstock.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.state.any_codec import AnyCodec
-from penstock.state.backend import KeyContext, KeyGroupRange
+from penstock.state.encoding.any_codec import AnyCodec
 from penstock.state.factory import create_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from penstock.checkpoint.snapshots import Snapshot
-    from penstock.datastream.state import State, StateDescriptor
+    from penstock.checkpoint.savepoint.snapshots import Snapshot
+    from penstock.state.descriptors import State, StateDescriptor
 
 Row = dict[str, Any]
 
@@ -37,7 +37,7 @@ class SnapshotState:
     """The state of one operator in a snapshot.
 
     Raises:
-        SnapshotNotFound, SnapshotTorn: see `checkpoint.snapshots.resolve`.
+        SnapshotNotFound, SnapshotTorn: see `checkpoint.savepoint.snapshots.resolve`.
         UsageError: no operator of that uid has state in it; names those that have.
     """
 

@@ -1,6 +1,6 @@
 """From the description of stored values back to a type that reads them.
 
-A snapshot describes its values (`state.schema`), but the classes of the program are not here. A class with the same
+A snapshot describes its values (`state.encoding.schema`), but the classes of the program are not here. A class with the same
 fields does as well: descriptions hold names of fields, not of classes.
 """
 

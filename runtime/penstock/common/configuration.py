@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
+from penstock.common.config.option import ConfigOption, parse_list, read_flag, text_of
+from penstock.common.config.options import check_key, check_value
 from penstock.common.errors import InvalidJob
-from penstock.common.option import ConfigOption, parse_list, read_flag, text_of
-from penstock.common.options import check_key, check_value
-from penstock.common.user_location import user_location
+from penstock.common.program.user_location import user_location
 
 if TYPE_CHECKING:
     import builtins
@@ -34,7 +34,7 @@ class Configuration:
     """Settings by key. Setters give the configuration back, so that they can be chained.
 
     >>> configuration = Configuration().set_integer("parallelism.default", 4).set_string("penstock.epoch.target", "1s")
-    >>> from penstock.common import options
+    >>> from penstock.common.config import options
     >>> configuration.get(options.PARALLELISM), configuration.get(options.EPOCH_TARGET)
     (4, Duration(seconds=1))
     >>> configuration.set_string("penstock.epoch.taget", "1s")  # doctest: +ELLIPSIS

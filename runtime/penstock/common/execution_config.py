@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from penstock.common import options
+from penstock.common.config import options
 from penstock.common.configuration import Configuration
-from penstock.common.one_time_warning import warn_no_effect
+from penstock.common.program.one_time_warning import warn_no_effect
+from penstock.common.program.user_location import refusal
 from penstock.common.time import TimeLike, as_millis
-from penstock.common.user_location import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.common.option import ConfigOption
+    from penstock.common.config.option import ConfigOption
 
 UPPER_MAX_PARALLELISM = 32_768
 _KRYO = "Kryo serializes Java objects, and there are none"

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from penstock.common import options
+from penstock.common.config import options
+from penstock.common.program.user_location import refusal
 from penstock.common.time import TimeLike, as_millis, format_duration
-from penstock.common.user_location import refusal
 
 if TYPE_CHECKING:
     from penstock.common.configuration import Configuration

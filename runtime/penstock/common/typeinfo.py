@@ -1,7 +1,7 @@
 """Type information: what a stream's or a state's values are.
 
 Types are optional in Penstock. Where PyFlink pickles what it is not told the type of, Penstock infers types from
-annotations and values (`penstock.common.type_inference`), encodes what it knows compactly, and encodes the rest by its
+annotations and values (`penstock.common.type_info.type_inference`), encodes what it knows compactly, and encodes the rest by its
 value; nothing is ever pickled into a checkpoint or onto the wire between operators.
 
 `Types` makes the descriptions PyFlink programs use. Wherever one is taken, a Python annotation does as well: `int`,
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.common.composite_types import (
+from penstock.common.type_info.composite_types import (
     BasicArrayTypeInfo,
     ExternalTypeInfo,
     ListTypeInfo,
@@ -28,7 +28,7 @@ from penstock.common.composite_types import (
     RowTypeInfo,
     TupleTypeInfo,
 )
-from penstock.common.type_information import (
+from penstock.common.type_info.type_information import (
     BasicType,
     BasicTypeInfo,
     DateTypeInfo,

@@ -6,7 +6,7 @@
 
 A watermark t says: no record with a timestamp <= t is expected any more. Times are ms since the epoch. A strategy is a
 value: every `with_…` gives a new one. What the engine makes of it is `BatchWatermarkGenerator`
-(`penstock.taskmanager.operators.watermark_generator`), one per split of a source.
+(`penstock.taskmanager.operators.event_time.watermark_generator`), one per split of a source.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.common.errors import InvalidJob
+from penstock.common.program.user_location import refusal
 from penstock.common.time import TimeLike, as_millis
-from penstock.common.user_location import refusal
 
 if TYPE_CHECKING:
-    from penstock.taskmanager.operators.watermark_generator import BatchWatermarkGenerator
+    from penstock.taskmanager.operators.event_time.watermark_generator import BatchWatermarkGenerator
 
 DEFAULT_AUTO_WATERMARK_INTERVAL_MS = 200
 DEFAULT_ALIGNMENT_INTERVAL_MS = 1000
@@ -75,7 +75,7 @@ class WatermarkStrategy:
 
     >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(10_000).with_timestamp_assigner("ts")
     >>> generator = strategy.create_generator()
-    >>> from penstock.taskmanager.batch import RowBatch
+    >>> from penstock.records.batch import RowBatch
     >>> [(part.timestamps, mark) for part, mark in generator.process(RowBatch([{"ts": 10_000}, {"ts": 25_000}]))]
     [([10000, 25000], 14999)]
     """
@@ -150,8 +150,8 @@ class WatermarkStrategy:
         self, auto_watermark_interval_ms: int = DEFAULT_AUTO_WATERMARK_INTERVAL_MS
     ) -> BatchWatermarkGenerator:
         """The engine's side of the strategy, for one split or one subtask."""
-        from penstock.taskmanager.operators.timestamps import Stamper
-        from penstock.taskmanager.operators.watermark_generator import BatchWatermarkGenerator
+        from penstock.taskmanager.operators.event_time.timestamps import Stamper
+        from penstock.taskmanager.operators.event_time.watermark_generator import BatchWatermarkGenerator
 
         custom = None if self.generator_factory is None else self.generator_factory()
         if custom is not None and not callable(getattr(custom, "on_event", None)):

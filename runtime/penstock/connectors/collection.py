@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob
-from penstock.common.type_inference import to_type_info, type_of_values
+from penstock.common.type_info.type_inference import to_type_info, type_of_values
 from penstock.connectors.sequence import RangeEnumerator, RangeReader
 from penstock.connectors.source import ReaderContext, Source
 

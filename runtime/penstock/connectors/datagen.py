@@ -12,8 +12,8 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob, UserFunctionError
-from penstock.common.type_inference import result_type
-from penstock.common.user_frames import user_line
+from penstock.common.program.user_frames import user_line
+from penstock.common.type_info.type_inference import result_type
 from penstock.connectors.sequence import ranges
 from penstock.connectors.source import (
     ReadBounds,
@@ -24,7 +24,7 @@ from penstock.connectors.source import (
     SplitEnumerator,
     SplitReader,
 )
-from penstock.taskmanager.batch import RowBatch
+from penstock.records.batch import RowBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

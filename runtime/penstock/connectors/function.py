@@ -24,7 +24,7 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob, UserFunctionError
-from penstock.common.user_frames import user_line
+from penstock.common.program.user_frames import user_line
 from penstock.connectors.sink import Sink, SinkWriter, WriterContext
 from penstock.connectors.source import (
     NotingSplitReader,
@@ -37,13 +37,14 @@ from penstock.connectors.source import (
     SplitReader,
 )
 from penstock.connectors.source_context import Mark, QueueContext, Taken
-from penstock.datastream.functions import ParallelSourceFunction, SinkFunction, close_function, open_function
-from penstock.taskmanager.batch import MIN_TIMESTAMP, RowBatch
+from penstock.functions.function import close_function, open_function
+from penstock.functions.record_functions import ParallelSourceFunction, SinkFunction
+from penstock.records.batch import MIN_TIMESTAMP, RowBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.taskmanager.operator import OperatorContext
+    from penstock.taskmanager.operators.operator import OperatorContext
 
 _PATIENCE = 0.005
 """Seconds a read waits for the first record before it says that there is none now."""

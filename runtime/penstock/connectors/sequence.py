@@ -9,7 +9,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.source import ReadBounds, SourceReader, Split, SplitEnumerator, SplitReader
-from penstock.taskmanager.batch import RowBatch
+from penstock.records.batch import RowBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

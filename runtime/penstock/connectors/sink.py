@@ -19,10 +19,10 @@ from penstock.common.errors import EpochFailed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.checkpoint.state_files import StateFileReader
+    from penstock.checkpoint.files.state_files import StateFileReader
     from penstock.connectors.source import SparkAccess
-    from penstock.taskmanager.batch import Batch
-    from penstock.taskmanager.operator import OperatorContext
+    from penstock.records.batch import Batch
+    from penstock.taskmanager.operators.operator import OperatorContext
 
 
 @dataclass(frozen=True)

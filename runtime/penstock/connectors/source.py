@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
-    from penstock.checkpoint.storage import CheckpointStorage
-    from penstock.taskmanager.batch import Batch
-    from penstock.taskmanager.operator import OperatorContext
+    from penstock.checkpoint.files.storage import CheckpointStorage
+    from penstock.records.batch import Batch
+    from penstock.taskmanager.operators.operator import OperatorContext
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Split:
 
 
 class FileHolds(Protocol):
-    """Keeps files of the job's `shared/` folder that no checkpoint names yet (`checkpoint.coordinator`)."""
+    """Keeps files of the job's `shared/` folder that no checkpoint names yet (`checkpoint.coordinator.coordinator`)."""
 
     def expect_files(self, prefix: str) -> None: ...
 
@@ -255,7 +255,7 @@ class Source(ABC):
         return None
 
     def side_output_tags(self) -> tuple[str, ...]:
-        """Ids of side outputs the readers fill (malformed records); see `taskmanager.operators.source`."""
+        """Ids of side outputs the readers fill (malformed records); see `taskmanager.operators.connectors.source`."""
         return ()
 
     def validate(self) -> None:

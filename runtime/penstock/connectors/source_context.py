@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.datastream.functions import SourceFunction
+from penstock.functions.record_functions import SourceFunction
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -17,10 +17,10 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import PenstockError, SinkError
-from penstock.common.user_frames import user_line
+from penstock.common.program.user_frames import user_line
 from penstock.connectors.function import RecordContext, clock_of
 from penstock.connectors.sink import Committer, Sink, SinkWriter, WriterContext
-from penstock.datastream.functions import close_function, open_function
+from penstock.functions.function import close_function, open_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable

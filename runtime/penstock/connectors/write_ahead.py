@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob, SinkError
 from penstock.connectors.sink import Committer, Sink, SinkWriter, WriterContext
-from penstock.state.serializers import codec_for
+from penstock.state.encoding.serializers import codec_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.state.codec import Codec
+    from penstock.state.encoding.codec import Codec
 
 
 class CheckpointCommitter(ABC):

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.common.program.user_location import refusal
 from penstock.common.time import TimeLike, as_millis
-from penstock.common.type_inference import element_type, to_type_info
-from penstock.common.user_location import refusal
-from penstock.datastream.async_functions import (
+from penstock.common.type_info.type_inference import element_type, to_type_info
+from penstock.datastream.streams.checks import checked_function
+from penstock.datastream.streams.data_stream import DataStream
+from penstock.functions.async_functions import (
     AsyncFunction,
     AsyncFunctionDescriptor,
     AsyncRetryStrategy,
 )
-from penstock.datastream.streams.checks import checked_function
-from penstock.datastream.streams.data_stream import DataStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -1,111 +1,17 @@
-"""The retry strategies of async functions. Attempts count the first one."""
+"""The retry strategies of async functions, under PyFlink's module name."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from penstock.functions.async_retry_strategies import (
+    ExponentialBackoffDelayRetryStrategy,
+    FixedDelayRetryStrategy,
+    NoRetryStrategy,
+    RetryPredicate,
+)
 
-from penstock.common.time import TimeLike, as_millis
-from penstock.common.user_location import refusal
-from penstock.datastream.async_functions import AsyncRetryPredicate, AsyncRetryStrategy
-
-if TYPE_CHECKING:
-    from penstock.datastream.async_functions import ExceptionPredicate, ResultPredicate
-
-
-class RetryPredicate(AsyncRetryPredicate):
-    """When an attempt counts as failed, by two functions; None: that one never says so."""
-
-    def __init__(
-        self, result_predicate: ResultPredicate | None = None, exception_predicate: ExceptionPredicate | None = None
-    ) -> None:
-        self._result_predicate = result_predicate
-        self._exception_predicate = exception_predicate
-
-    def result_predicate(self) -> ResultPredicate | None:
-        return self._result_predicate
-
-    def exception_predicate(self) -> ExceptionPredicate | None:
-        return self._exception_predicate
-
-
-class NoRetryStrategy(AsyncRetryStrategy):
-    """One attempt."""
-
-    def can_retry(self, current_attempts: int) -> bool:
-        return False
-
-    def get_backoff_time_millis(self, current_attempts: int) -> int:
-        return 0
-
-    def get_retry_predicate(self) -> AsyncRetryPredicate:
-        return RetryPredicate()
-
-
-class FixedDelayRetryStrategy(AsyncRetryStrategy):
-    """At most so many attempts, with the same pause before each.
-
-    >>> strategy = FixedDelayRetryStrategy(3, 100)
-    >>> [strategy.can_retry(attempts) for attempts in (1, 2, 3)]
-    [True, True, False]
-    """
-
-    def __init__(
-        self,
-        max_attempts: int,
-        backoff_time_millis: TimeLike,
-        result_predicate: ResultPredicate | None = None,
-        exception_predicate: ExceptionPredicate | None = None,
-    ) -> None:
-        self._max_attempts = _positive(max_attempts)
-        self._backoff_ms = as_millis(backoff_time_millis, "backoff_time_millis")
-        self._predicate = RetryPredicate(result_predicate, exception_predicate)
-
-    def can_retry(self, current_attempts: int) -> bool:
-        return current_attempts < self._max_attempts
-
-    def get_backoff_time_millis(self, current_attempts: int) -> int:
-        return self._backoff_ms
-
-    def get_retry_predicate(self) -> AsyncRetryPredicate:
-        return self._predicate
-
-
-class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy):
-    """At most so many attempts, with a pause that grows by a factor up to a limit.
-
-    >>> strategy = ExponentialBackoffDelayRetryStrategy(5, 100, 1000, 4.0)
-    >>> [strategy.get_backoff_time_millis(attempts) for attempts in (1, 2, 3)]
-    [100, 400, 1000]
-    """
-
-    def __init__(
-        self,
-        max_attempts: int,
-        initial_delay: TimeLike,
-        max_retry_delay: TimeLike,
-        multiplier: float,
-        result_predicate: ResultPredicate | None = None,
-        exception_predicate: ExceptionPredicate | None = None,
-    ) -> None:
-        if multiplier < 1:
-            raise refusal(f"the multiplier of an exponential backoff must be at least 1, got {multiplier}")
-        self._max_attempts = _positive(max_attempts)
-        self._initial_ms = as_millis(initial_delay, "initial_delay")
-        self._max_ms = as_millis(max_retry_delay, "max_retry_delay")
-        self._multiplier = multiplier
-        self._predicate = RetryPredicate(result_predicate, exception_predicate)
-
-    def can_retry(self, current_attempts: int) -> bool:
-        return current_attempts < self._max_attempts
-
-    def get_backoff_time_millis(self, current_attempts: int) -> int:
-        return int(min(self._max_ms, self._initial_ms * self._multiplier ** (current_attempts - 1)))
-
-    def get_retry_predicate(self) -> AsyncRetryPredicate:
-        return self._predicate
-
-
-def _positive(max_attempts: int) -> int:
-    if max_attempts < 1:
-        raise refusal(f"max_attempts must be at least 1, got {max_attempts}", "1 means: no second attempt")
-    return max_attempts
+__all__ = [
+    "ExponentialBackoffDelayRetryStrategy",
+    "FixedDelayRetryStrategy",
+    "NoRetryStrategy",
+    "RetryPredicate",
+]

@@ -1,48 +1,11 @@
-"""`OutputTag`: the name of a side output, and the type of what goes there."""
+"""`OutputTag`, under PyFlink's module name."""
 
 from __future__ import annotations
 
-from typing import Any
+from penstock.functions.output_tag import (
+    OutputTag,
+)
 
-from penstock.common.type_inference import to_type_info
-from penstock.common.user_location import refusal
-
-
-class OutputTag:
-    """Names a side output. Tags with the same id name the same output.
-
-    A process function sends to it with `yield tag, value` or `ctx.output(tag, value)`; the stream is read with
-    `get_side_output(tag)` of the result.
-
-    Args:
-        tag_id: not empty; unique among the side outputs of one operator.
-        type_info: of the values sent there; a Python type does as well.
-
-    >>> late = OutputTag("late", float)
-    >>> late.tag_id, late.type_info
-    ('late', Types.DOUBLE())
-    """
-
-    __slots__ = ("tag_id", "type_info")
-
-    def __init__(self, tag_id: str, type_info: Any = None) -> None:
-        if not isinstance(tag_id, str) or not tag_id:
-            raise refusal(f"the id of an OutputTag must be a text that is not empty, got {tag_id!r}")
-        self.tag_id = tag_id
-        self.type_info = to_type_info(type_info)
-
-    def get_java_output_tag(self) -> None:
-        """
-        Raises:
-            InvalidJob: always; there is no JVM behind a tag.
-        """
-        raise refusal(f"OutputTag {self.tag_id!r} has no Java object behind it", "pass the OutputTag itself")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OutputTag) and self.tag_id == other.tag_id
-
-    def __hash__(self) -> int:
-        return hash(self.tag_id)
-
-    def __repr__(self) -> str:
-        return f"OutputTag({self.tag_id!r})"
+__all__ = [
+    "OutputTag",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from penstock.common.user_location import refusal
+from penstock.common.program.user_location import refusal
 
 
 @dataclass(frozen=True, order=True)

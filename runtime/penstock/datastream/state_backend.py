@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import Any, NoReturn
 
-from penstock.common import options
-from penstock.common.one_time_warning import warn_no_effect
-from penstock.common.user_location import refusal
+from penstock.common.config import options
+from penstock.common.program.one_time_warning import warn_no_effect
+from penstock.common.program.user_location import refusal
 
 
 class PredefinedOptions(Enum):

@@ -11,20 +11,20 @@ import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from penstock.common import options
+from penstock.common.config import options
 from penstock.common.configuration import Configuration, load_configuration
 from penstock.common.execution_config import ExecutionConfig
-from penstock.common.executor import current_executor
-from penstock.common.one_time_warning import warn_no_effect
+from penstock.common.program.one_time_warning import warn_no_effect
+from penstock.common.program.user_location import refusal, user_location
 from penstock.common.time import TimeLike, as_millis
-from penstock.common.type_inference import to_type_info
-from penstock.common.user_location import refusal, user_location
+from penstock.common.type_info.type_inference import to_type_info
 from penstock.datastream import functions as f
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.streams.checks import checked_function
 from penstock.datastream.streams.data_stream import DataStream, _checked_strategy
 from penstock.graph.execution_plan import execution_plan
+from penstock.graph.executor import current_executor
 from penstock.graph.program import Program, upstream_first
 from penstock.graph.transformation import Input, Transformation
 

@@ -1,12 +1,11 @@
-"""`TimeDomain`: which clock a timer belongs to."""
+"""`TimeDomain`, under PyFlink's module name."""
 
 from __future__ import annotations
 
-from enum import Enum
+from penstock.functions.time_domain import (
+    TimeDomain,
+)
 
-
-class TimeDomain(Enum):
-    """Event time goes by the watermark, processing time by the machine's clock."""
-
-    EVENT_TIME = 0
-    PROCESSING_TIME = 1
+__all__ = [
+    "TimeDomain",
+]

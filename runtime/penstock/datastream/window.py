@@ -5,29 +5,29 @@
 What windows do with time, late records and state is told in `docs/time.md`.
 """
 
-from penstock.datastream.windowing.aggregates import FieldAggregate
-from penstock.datastream.windowing.assigner import MergingWindowAssigner, WindowAssigner
-from penstock.datastream.windowing.count_windows import (
+from penstock.windowing.aggregates import FieldAggregate
+from penstock.windowing.assigner import MergingWindowAssigner, WindowAssigner
+from penstock.windowing.count_windows import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
     GlobalWindows,
 )
-from penstock.datastream.windowing.evictor import CountEvictor, DeltaEvictor, Evictor, TimeEvictor, TimestampedValue
-from penstock.datastream.windowing.sessions import (
+from penstock.windowing.evictor import CountEvictor, DeltaEvictor, Evictor, TimeEvictor, TimestampedValue
+from penstock.windowing.sessions import (
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
     SessionWindowTimeGapExtractor,
 )
-from penstock.datastream.windowing.time_windows import (
+from penstock.windowing.time_windows import (
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from penstock.datastream.windowing.trigger import EventTimeTrigger, ProcessingTimeTrigger, Trigger, TriggerResult
-from penstock.datastream.windowing.trigger_library import (
+from penstock.windowing.trigger import EventTimeTrigger, ProcessingTimeTrigger, Trigger, TriggerResult
+from penstock.windowing.trigger_library import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
@@ -35,7 +35,7 @@ from penstock.datastream.windowing.trigger_library import (
     NeverTrigger,
     PurgingTrigger,
 )
-from penstock.datastream.windowing.windows import (
+from penstock.windowing.windows import (
     CountWindow,
     CountWindowSerializer,
     GlobalWindow,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.connectors.sink import Sink
     from penstock.connectors.source import Source
     from penstock.graph.transformation import Partitioning
-    from penstock.taskmanager.operator import Operator
+    from penstock.taskmanager.operators.operator import Operator
 
 
 @dataclass

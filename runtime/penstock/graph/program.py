@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.common import options
+from penstock.common.config import options
 from penstock.common.configuration import Configuration
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from penstock.common.errors import InvalidJob, PenstockError
 from penstock.graph.job_graph import ExchangeSpec, ExchangeTarget, JobGraph, OperatorNode, OutputEdge, Stage
 from penstock.graph.program import upstream_first
 from penstock.graph.transformation import Exchange, Input, Partitioning, Transformation
-from penstock.taskmanager.operators.sink import SinkOperator
-from penstock.taskmanager.operators.source import SourceOperator
+from penstock.taskmanager.operators.connectors.sink import SinkOperator
+from penstock.taskmanager.operators.connectors.source import SourceOperator
 
 if TYPE_CHECKING:
     from penstock.connectors.sink import Sink

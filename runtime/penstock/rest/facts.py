@@ -30,7 +30,7 @@ class TaskManager:
 
     `host` and `port`: of its RPC. `cpu_cores`, `memory`, `memory_free`: of its machine or container. `memory_used`: by the Python
     processes of its slots. `heap`: of the JVMs of its slots. `slots_by_job`: job id -> slots in use. `memory_configuration`: how its
-    memory is shared out, by Flink's names (`common.memory`).
+    memory is shared out, by Flink's names (`common.config.memory`).
     """
 
     id: str

@@ -52,7 +52,7 @@ class ClusterGateway(Protocol):
     def job(self, job_id: str) -> facts.Job: ...
 
     def checkpoints(self, job_id: str) -> models.CheckpointingStatistics:
-        """Counts, summary and history, newest first. `penstock.checkpoint.statistics` has them in that shape."""
+        """Counts, summary and history, newest first. `penstock.checkpoint.coordinator.statistics` has them in that shape."""
         ...
 
     def checkpoint(self, job_id: str, checkpoint_id: int) -> models.CheckpointStatistics:

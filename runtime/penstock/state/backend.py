@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from penstock.datastream.state import MapStateDescriptor, State, StateDescriptor
-    from penstock.state.accumulator_columns import AccumulatorColumns
-    from penstock.state.column_rows import AccumulatorShape
+    from penstock.state.descriptors import MapStateDescriptor, State, StateDescriptor
+    from penstock.state.hashmap.accumulator_columns import AccumulatorColumns
+    from penstock.state.snapshot_format.column_rows import AccumulatorShape
 
 
 class KeyGroupRange(NamedTuple):

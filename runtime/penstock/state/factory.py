@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob
-from penstock.state.hashmap import HashMapStateBackend
-from penstock.state.timer_service import TimerService
+from penstock.state.hashmap.backend import HashMapStateBackend
+from penstock.state.timers.table_timer_service import TimerService
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.state.backend import KeyContext, KeyedStateBackend, KeyGroupRange
-    from penstock.state.timers import InternalTimerService
-    from penstock.state.ttl import Clock
+    from penstock.state.timers.internal_timer_service import InternalTimerService
+    from penstock.state.ttl.expiry import Clock
 
 
 def create_backend(
@@ -50,7 +50,7 @@ def create_backend(
             key_type=key_type,
         )
     if kind == "rocksdb":
-        from penstock.state.rocksdb import RocksDBStateBackend
+        from penstock.state.rocksdb.backend import RocksDBStateBackend
 
         return RocksDBStateBackend(
             key_group_range=key_group_range,

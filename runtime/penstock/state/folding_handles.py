@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.datastream.state import AggregatingState, ReducingState, ValueState
+from penstock.state.descriptors import AggregatingState, ReducingState, ValueState
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from penstock.common.errors import InvalidJob
 from penstock.state.backend import KeyGroupRange
-from penstock.state.key_columns import column_hashes, keys_hashes
-from penstock.state.key_hash import stable_hash
+from penstock.state.encoding.key_columns import column_hashes, keys_hashes
+from penstock.state.encoding.key_hash import stable_hash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

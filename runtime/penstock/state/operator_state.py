@@ -16,17 +16,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import StateNameConflict
-from penstock.datastream.state import BroadcastState
-from penstock.state.hashmap_handles import fresh
-from penstock.state.keys import KeyCodec
+from penstock.state.descriptors import BroadcastState
+from penstock.state.encoding.keys import KeyCodec
+from penstock.state.encoding.serializers import codec_for
+from penstock.state.hashmap.handles import fresh
 from penstock.state.registry import key_schema
-from penstock.state.serializers import codec_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from penstock.datastream.state import MapStateDescriptor
-    from penstock.state.codec import Codec
+    from penstock.state.descriptors import MapStateDescriptor
+    from penstock.state.encoding.codec import Codec
 
 SPLIT, UNION, BROADCAST = "split", "union", "broadcast"
 

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from penstock.state.any_codec import AnyCodec
 from penstock.state.backend import KeyGroupRange
-from penstock.state.collection_tables import ListTable, MapTable
-from penstock.state.hashmap import TIMER_TABLES
-from penstock.state.keys import UNTYPED_KEYS
+from penstock.state.encoding.any_codec import AnyCodec
+from penstock.state.encoding.keys import UNTYPED_KEYS
+from penstock.state.encoding.tagged import StructKey
+from penstock.state.hashmap.backend import TIMER_TABLES
+from penstock.state.hashmap.collection_tables import ListTable, MapTable
+from penstock.state.hashmap.table import Table
+from penstock.state.hashmap.tables import ValueTable
 from penstock.state.restoring import apply_block, check_format, handles_for_range, stored_blocks
-from penstock.state.segment import StateInfo
-from penstock.state.table import Table
-from penstock.state.tables import ValueTable
-from penstock.state.tagged import StructKey
-from penstock.state.timer_table import TimerTable
-from penstock.state.ttl import TtlCodec
+from penstock.state.snapshot_format.segment import StateInfo
+from penstock.state.timers.timer_table import TimerTable
+from penstock.state.ttl.expiry import TtlCodec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from penstock.state.backend import StateFileReader
-    from penstock.state.schema import Schema
+    from penstock.state.encoding.schema import Schema
 
 __all__ = ["StateRow", "TimerRow", "handles_for_range", "read_state", "read_timers", "states_of"]
 

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import StateNameConflict, StateSchemaIncompatible, StateTypeError
-from penstock.state.keys import KeyCodec
-from penstock.state.schema import ANY, UnknownType, describe, incompatibility, without_names
-from penstock.state.segment import Layout, StateInfo
-from penstock.state.serializers import codec_for
-from penstock.state.tagged import type_name
-from penstock.state.ttl import Lifetime, TtlCodec, reader_codec
+from penstock.state.encoding.keys import KeyCodec
+from penstock.state.encoding.schema import ANY, UnknownType, describe, incompatibility, without_names
+from penstock.state.encoding.serializers import codec_for
+from penstock.state.encoding.tagged import type_name
+from penstock.state.snapshot_format.segment import Layout, StateInfo
+from penstock.state.ttl.expiry import Lifetime, TtlCodec, reader_codec
 
 if TYPE_CHECKING:
-    from penstock.datastream.state import StateDescriptor
-    from penstock.state.codec import Codec
-    from penstock.state.schema import Schema
-    from penstock.state.ttl import Clock
+    from penstock.state.descriptors import StateDescriptor
+    from penstock.state.encoding.codec import Codec
+    from penstock.state.encoding.schema import Schema
+    from penstock.state.ttl.expiry import Clock
 
 LAYOUTS: dict[str, Layout] = {
     "value": "value",

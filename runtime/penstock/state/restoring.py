@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import StateFormatUnsupported
 from penstock.state.backend import KeyGroupRange
-from penstock.state.chain import StateFile
-from penstock.state.hashmap_snapshot import BACKEND, FORMAT
-from penstock.state.rows import DROP
-from penstock.state.segment import read_segment
+from penstock.state.hashmap.segment_chain import StateFile
+from penstock.state.hashmap.snapshot import BACKEND, FORMAT
+from penstock.state.snapshot_format.rows import DROP
+from penstock.state.snapshot_format.segment import read_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from penstock.state.backend import FileRef, StateFileReader
-    from penstock.state.codec import Codec
-    from penstock.state.keys import KeyCodec
-    from penstock.state.segment import StoredBlock
-    from penstock.state.table import Table
+    from penstock.state.encoding.codec import Codec
+    from penstock.state.encoding.keys import KeyCodec
+    from penstock.state.hashmap.table import Table
+    from penstock.state.snapshot_format.segment import StoredBlock
 
 READ_THREADS = 8
 
@@ -93,7 +93,7 @@ def stored_blocks(handle: dict[str, Any], groups: KeyGroupRange, reader: StateFi
     check_format(handle)
     if handle["backend"] == BACKEND:
         return read_chain(chain_files(handle, groups), reader)
-    from penstock.state.rocksdb_export import exported_blocks
+    from penstock.state.rocksdb.export import exported_blocks
 
     return exported_blocks(handle, groups, reader)
 

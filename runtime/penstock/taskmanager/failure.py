@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from types import FrameType
 
 from penstock.common.errors import PenstockError, RecoverableError, UserFunctionError
-from penstock.common.user_frames import is_engine, raised, user_line, user_traceback
-from penstock.taskmanager.operator import Operator, OperatorContext
+from penstock.common.program.user_frames import is_engine, raised, user_line, user_traceback
+from penstock.taskmanager.operators.operator import Operator, OperatorContext
 from penstock.taskmanager.protocol import TaskFailure
 
 _REMEDIES: dict[type[BaseException], str] = {

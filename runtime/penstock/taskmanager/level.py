@@ -25,11 +25,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from typing import Any
 
-from penstock.checkpoint.retrying_store import Stores
-from penstock.checkpoint.state_files import StateFileReader, StateFileWriter
+from penstock.checkpoint.files.state_files import StateFileReader, StateFileWriter
+from penstock.checkpoint.store.retrying_store import Stores
 from penstock.common.errors import StateNotLocal
 from penstock.graph.job_graph import JobGraph
-from penstock.taskmanager.batch import MAX_TIMESTAMP
+from penstock.records.batch import MAX_TIMESTAMP
+from penstock.taskmanager.exchange.rows import ACK, COMMAND, DATA, decode_buffer, exchange_of
 from penstock.taskmanager.failure import failure_of
 from penstock.taskmanager.hardware import this_machine
 from penstock.taskmanager.protocol import (
@@ -41,7 +42,6 @@ from penstock.taskmanager.protocol import (
     decode_command,
     encode_ack,
 )
-from penstock.taskmanager.rows import ACK, COMMAND, DATA, decode_buffer, exchange_of
 from penstock.taskmanager.subtask import Subtask, TaskEnvironment
 from penstock.taskmanager.uploads import SnapshotUploads
 

@@ -10,8 +10,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.common.owned_folder import OwnedFolder, sweep
-from penstock.common.private_folder import temporary_folder
+from penstock.common.folders.owned_folder import OwnedFolder, sweep
+from penstock.common.folders.private_folder import temporary_folder
 
 LOCAL_DIR = "PENSTOCK_LOCAL_DIR"
 """Environment variable by which a worker tells its executors a folder that goes with the cluster."""

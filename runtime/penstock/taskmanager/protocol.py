@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.state.tagged import plain_scalar, type_name
+from penstock.state.encoding.tagged import plain_scalar, type_name
 from penstock.taskmanager.hardware import Hardware
 
 

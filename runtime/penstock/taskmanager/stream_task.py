@@ -23,10 +23,10 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 
-from penstock.taskmanager.control import ControlConnection
+from penstock.taskmanager.control.channel import ControlConnection
+from penstock.taskmanager.exchange.rows import DATA, MARKER, TICK, exchange_of, sender_of
 from penstock.taskmanager.level import LevelTask, Row
 from penstock.taskmanager.protocol import EpochCommand, decode_command, encode_ack, encode_command
-from penstock.taskmanager.rows import DATA, MARKER, TICK, exchange_of, sender_of
 
 TICK_S = 0.02
 _IDLE_S = 0.001

@@ -13,32 +13,32 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from penstock.checkpoint.codec import STAGED_FILE
-from penstock.checkpoint.state_files import StateFileReader, StateFileWriter
-from penstock.common.accumulators import Accumulator
+from penstock.checkpoint.files.codec import STAGED_FILE
+from penstock.checkpoint.files.state_files import StateFileReader, StateFileWriter
 from penstock.common.errors import PenstockError, StateTypeError
 from penstock.connectors.sink import StagedCommittable
+from penstock.functions.accumulators import Accumulator
 from penstock.graph.job_graph import JobGraph, OperatorNode, Stage
 from penstock.graph.transformation import Exchange
 from penstock.metrics.scope import ScopeFormats
 from penstock.metrics.task import TaskMetrics
+from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch
+from penstock.records.fields import shortened
 from penstock.state.backend import KeyContext, KeyedStateBackend, SnapshotUpload
 from penstock.state.backend import StateFileWriter as StateFiles
+from penstock.state.encoding.tagged import Unencodable, pack, type_name
 from penstock.state.factory import create_backend, create_timer_service
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import OperatorStateStore
-from penstock.state.tagged import Unencodable, pack, type_name
-from penstock.taskmanager.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch
 from penstock.taskmanager.chain import ChainedOutput
-from penstock.taskmanager.exchange import Emit, ExchangeWriter, create_writer
-from penstock.taskmanager.input_gate import InputGate
-from penstock.taskmanager.operator import Clock, Operator, OperatorContext
-from penstock.taskmanager.operators.fields import shortened
-from penstock.taskmanager.operators.sink import SinkOperator
-from penstock.taskmanager.operators.source import SourceOperator
+from penstock.taskmanager.exchange.input_gate import InputGate
+from penstock.taskmanager.exchange.rows import Buffer
+from penstock.taskmanager.exchange.writers import Emit, ExchangeWriter, create_writer
+from penstock.taskmanager.operators.connectors.sink import SinkOperator
+from penstock.taskmanager.operators.connectors.source import SourceOperator
+from penstock.taskmanager.operators.operator import Clock, Operator, OperatorContext
 from penstock.taskmanager.pace import Pace
 from penstock.taskmanager.protocol import RestoreCommand, SnapshotAck, SnapshotCommand, VertexMetrics
-from penstock.taskmanager.rows import Buffer
 from penstock.taskmanager.uploads import SnapshotUploads
 from penstock.taskmanager.watchdog import CLOSING, OPENING, RESTORING, Unwatched
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
-from penstock.checkpoint.state_files import MergedFileWriter, StateFileWriter
+from penstock.checkpoint.files.state_files import MergedFileWriter, StateFileWriter
 from penstock.common.errors import PenstockError
 from penstock.state.backend import StateFileWriter as StateFiles
 from penstock.taskmanager.protocol import SnapshotAck

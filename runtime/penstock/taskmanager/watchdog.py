@@ -12,7 +12,7 @@ failure, and told as one, with the stack.
 
 Code that keeps the interpreter's lock keeps this thread from looking, too. Steps with a limit are therefore also given to
 `faulthandler`, whose timer needs no lock: some seconds after the limit it writes the stack to where the executor will look
-for it (`jobmanager.crash`) and ends the process.
+for it (`jobmanager.failover.crash`) and ends the process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from types import FrameType
 from typing import TextIO
 
-from penstock.common.user_frames import is_user, user_frame
+from penstock.common.program.user_frames import is_user, user_frame
 from penstock.taskmanager.failure import context_of
 from penstock.taskmanager.protocol import STEP_TIMEOUT, TaskFailure, Whereabouts
 

@@ -24,19 +24,19 @@ import msgspec
 from pyspark import cloudpickle
 
 from penstock.common.errors import InvalidJob
-from penstock.common.owned_folder import OwnedFolder
-from penstock.common.user_frames import user_line
+from penstock.common.folders.owned_folder import OwnedFolder
+from penstock.common.program.user_frames import user_line
 from penstock.graph.job_graph import JobGraph
 from penstock.metrics.scope import ScopeFormats
-from penstock.taskmanager.control import ControlConnection, Hello
+from penstock.taskmanager.control.channel import ControlConnection, Hello
+from penstock.taskmanager.exchange.records import refuse_to_pickle
+from penstock.taskmanager.exchange.rows import ACK, DATA
+from penstock.taskmanager.exchange.segments import in_segments, put_together
 from penstock.taskmanager.failure import failure_of
 from penstock.taskmanager.level import BatchTask, LevelTask, Row
 from penstock.taskmanager.local_folders import new_state_folder
-from penstock.taskmanager.operator import Clock
+from penstock.taskmanager.operators.operator import Clock
 from penstock.taskmanager.protocol import LevelAck, TaskFailure, Whereabouts, encode_ack
-from penstock.taskmanager.records import refuse_to_pickle
-from penstock.taskmanager.rows import ACK, DATA
-from penstock.taskmanager.segments import in_segments, put_together
 from penstock.taskmanager.stream_task import StreamTask
 from penstock.taskmanager.subtask import TaskEnvironment
 from penstock.taskmanager.watchdog import LOADING, Unwatched, Watchdog

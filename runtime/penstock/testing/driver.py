@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from penstock.common import options
+from penstock.common.config import options
 from penstock.common.errors import ClusterError
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
-from penstock.jobmanager.epoch_loop import EpochLoop
-from penstock.jobmanager.failures import JobFailed, failure_of
-from penstock.jobmanager.in_process import InProcessRunner
-from penstock.jobmanager.job_master import JobMaster
-from penstock.jobmanager.job_parts import JobMasterOptions, ResultSink
-from penstock.jobmanager.job_requests import BegunAnew, Stopped
-from penstock.jobmanager.requests import Operation
-from penstock.jobmanager.settings import JobSettings
+from penstock.jobmanager.failover.failures import JobFailed, failure_of
+from penstock.jobmanager.job.epoch_loop import EpochLoop
+from penstock.jobmanager.job.job_master import JobMaster
+from penstock.jobmanager.job.job_parts import JobMasterOptions, ResultSink
+from penstock.jobmanager.job.job_requests import BegunAnew, Stopped
+from penstock.jobmanager.job.requests import Operation
+from penstock.jobmanager.job.settings import JobSettings
+from penstock.jobmanager.runners.in_process import InProcessRunner
 from penstock.testing.outputs import Outputs
 from penstock.testing.source import CrashMarkReached
 

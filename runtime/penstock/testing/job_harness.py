@@ -12,15 +12,15 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.common import options
+from penstock.common.config import options
 from penstock.common.configuration import Configuration
 from penstock.common.errors import InvalidJob
 from penstock.common.job_status import JobStatus
 from penstock.common.time import as_millis
-from penstock.common.type_inference import to_type_info
+from penstock.common.type_info.type_inference import to_type_info
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.jobmanager.requests import Operation
-from penstock.taskmanager.batch import MIN_TIMESTAMP
+from penstock.jobmanager.job.requests import Operation
+from penstock.records.batch import MIN_TIMESTAMP
 from penstock.taskmanager.worker import ManualClock
 from penstock.testing.driver import JobDriver
 from penstock.testing.journal import Entry, Journal, Kind, encode

@@ -12,13 +12,13 @@ from typing import Any, Self
 from pyspark import cloudpickle
 
 from penstock.common.errors import InvalidJob
-from penstock.common.type_inference import to_type_info
-from penstock.common.user_location import user_location
-from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction
-from penstock.datastream.output_tag import OutputTag
+from penstock.common.program.user_location import user_location
+from penstock.common.type_info.type_inference import to_type_info
+from penstock.functions.output_tag import OutputTag
+from penstock.functions.process_functions import KeyedProcessFunction, ProcessFunction
+from penstock.records.batch import MAX_TIMESTAMP
 from penstock.state.key_groups import key_group, subtask_for_key_group
-from penstock.taskmanager.batch import MAX_TIMESTAMP
-from penstock.taskmanager.operator import Operator
+from penstock.taskmanager.operators.operator import Operator
 from penstock.taskmanager.operators.process import KeyedProcessOperator, ProcessOperator
 from penstock.taskmanager.operators.user_code import refuse_key, select_keys
 from penstock.testing.operator_run import Files, ManualClock, OperatorRun, Snapshot
@@ -42,7 +42,7 @@ class OperatorHarness:
         backend: `hashmap` or `rocksdb`.
         start_time: what the clock shows at first (ms).
 
-    >>> from penstock.taskmanager.operators.reduce import ReduceOperator
+    >>> from penstock.taskmanager.operators.aggregate.reduce import ReduceOperator
     >>> sums = ReduceOperator(lambda a, b: (a[0], a[1] + b[1]), lambda pair: pair[0])
     >>> with OperatorHarness(sums) as harness:
     ...     harness.push(("a", 1), ("b", 2), ("a", 3))

@@ -13,12 +13,12 @@ from typing import Any
 
 from pyspark import cloudpickle
 
+from penstock.records.batch import MAX_TIMESTAMP, Batch, RowBatch
 from penstock.state.backend import FileRef, KeyContext, KeyedStateBackend, KeyGroupRange
 from penstock.state.factory import create_backend, create_timer_service
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import OperatorStateStore
-from penstock.taskmanager.batch import MAX_TIMESTAMP, Batch, RowBatch
-from penstock.taskmanager.operator import Operator, OperatorContext
+from penstock.taskmanager.operators.operator import Operator, OperatorContext
 
 NAME = "operator under test"
 WATERMARK = "watermark"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.connectors.sink import Sink, SinkWriter, WriterContext
-from penstock.jobmanager.held_results import HeldResults, Results
+from penstock.jobmanager.job.held_results import HeldResults, Results
 from penstock.testing.journal import decode, encode
 
 Record = tuple[Any, int | None]

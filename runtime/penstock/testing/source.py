@@ -15,7 +15,7 @@ from penstock.connectors.source import (
     SplitEnumerator,
     SplitReader,
 )
-from penstock.taskmanager.batch import Batch, RowBatch
+from penstock.records.batch import Batch, RowBatch
 from penstock.testing.journal import Journal, Kind, decode
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.checkpoint.retrying_store import RetryPolicy
-from penstock.checkpoint.storage import CheckpointStorage
+from penstock.checkpoint.files.storage import CheckpointStorage
+from penstock.checkpoint.store.retrying_store import RetryPolicy
 from tools.s3server import S3Server
 
 if TYPE_CHECKING:

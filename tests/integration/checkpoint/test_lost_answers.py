@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.checkpoint.retrying_store import RetryPolicy
-from penstock.checkpoint.storage import CheckpointStorage
+from penstock.checkpoint.files.storage import CheckpointStorage
+from penstock.checkpoint.store.retrying_store import RetryPolicy
 from tests.chaos.storage_proxy import Disorder, StorageProxy, Target
 from tests.integration.checkpoint.conftest import BUCKET, QUICK
 from tests.unit.checkpoint.life import JobManager, Sink, check

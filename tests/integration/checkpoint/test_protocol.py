@@ -11,22 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.checkpoint.coordinator import CheckpointCoordinator
+from penstock.checkpoint.coordinator.coordinator import CheckpointCoordinator
+from penstock.checkpoint.coordinator.settings import CheckpointSettings
 from penstock.checkpoint.events import (
     CheckpointAborted,
     CheckpointCompleted,
     Event,
     SavepointCompleted,
 )
-from penstock.checkpoint.faults import FaultyStore
-from penstock.checkpoint.fencing import Leadership, list_leader_folder
-from penstock.checkpoint.object_store import open_store, scheme_of
-from penstock.checkpoint.probe import probe
-from penstock.checkpoint.recovery import take_over
-from penstock.checkpoint.retrying_store import RetryingStore, Stores
-from penstock.checkpoint.savepoint import dispose, list_savepoints, newest_complete, resolve, verify, write_savepoint
-from penstock.checkpoint.settings import CheckpointSettings
-from penstock.checkpoint.storage import CheckpointStorage
+from penstock.checkpoint.files.storage import CheckpointStorage
+from penstock.checkpoint.leadership.fencing import Leadership, list_leader_folder
+from penstock.checkpoint.leadership.probe import probe
+from penstock.checkpoint.recovery.takeover import take_over
+from penstock.checkpoint.savepoint.savepoints import (
+    dispose,
+    list_savepoints,
+    newest_complete,
+    resolve,
+    verify,
+    write_savepoint,
+)
+from penstock.checkpoint.store.faults import FaultyStore
+from penstock.checkpoint.store.object_store import open_store, scheme_of
+from penstock.checkpoint.store.retrying_store import RetryingStore, Stores
 from penstock.common.errors import Fenced, SnapshotNotFound
 from penstock.state.backend import FileRef
 from tests.integration.checkpoint.conftest import QUICK, REQUEST_TIMEOUT

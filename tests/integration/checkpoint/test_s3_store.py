@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.checkpoint.object_store import ObjectStore, PermanentFailure, TransientFailure, join_url
-from penstock.checkpoint.retrying_store import RetryingStore, RetryPolicy
-from penstock.checkpoint.s3_store import S3Store
+from penstock.checkpoint.store.object_store import ObjectStore, PermanentFailure, TransientFailure, join_url
+from penstock.checkpoint.store.retrying_store import RetryingStore, RetryPolicy
+from penstock.checkpoint.store.s3_store import S3Store
 from penstock.common.errors import StorageError
 from tests.integration.checkpoint.conftest import BUCKET, REQUEST_TIMEOUT
-from tests.unit.checkpoint.store_contract import ObjectStoreContract
+from tests.unit.checkpoint.store.store_contract import ObjectStoreContract
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,11 +13,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from penstock.common.executor import executing_on
 from penstock.datastream.connectors.datagen import DataGeneratorSource
-from penstock.jobmanager.embedded import EmbeddedExecutor
-from penstock.jobmanager.job_master import JobMaster
-from penstock.jobmanager.requests import Operation
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.job.job_master import JobMaster
+from penstock.jobmanager.job.requests import Operation
+from penstock.jobmanager.process.embedded import EmbeddedExecutor
 from tests.in_process import environment, until
 
 ATTEMPTS = 4

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from penstock.common.errors import PenstockError
-from penstock.common.executor import executing_on
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.jobmanager.session import Session, SubmitOptions
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.process.session import Session, SubmitOptions
 from tests.in_process import InProcess
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from penstock.common.executor import executing_on
 from penstock.datastream.connectors.datagen import DataGeneratorSource
-from penstock.jobmanager.embedded import EmbeddedExecutor
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.process.embedded import EmbeddedExecutor
 from tests.integration.engine.selfcheck.driver import environment
 
 RECORDS = 50_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from penstock.common.executor import executing_on
 from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.datastream.connectors.file_system import FileSource
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.streams.data_stream import DataStream
-from penstock.jobmanager.session import Session
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.process.session import Session
 from tests.in_process import InProcess, environment
 from tests.integration.engine.refusals import nothing_touched, refused
 

@@ -18,10 +18,10 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.jobmanager.job_master import JobMaster
-from penstock.jobmanager.launch import check, run_script
-from penstock.jobmanager.requests import Operation
-from penstock.jobmanager.session import SubmitOptions
+from penstock.jobmanager.job.job_master import JobMaster
+from penstock.jobmanager.job.requests import Operation
+from penstock.jobmanager.process.launch import check, run_script
+from penstock.jobmanager.process.session import SubmitOptions
 from tests.in_process import PATIENCE_S, InProcess, environment, run, started, until
 from tests.integration.engine.refusals import Remembers, nothing_touched, refused
 from tests.integration.engine.selfcheck.job import CheckSequence, Numbers, Plan, build, checked, key_of
@@ -224,7 +224,7 @@ def test_another_graph_does_not_stop_the_master_that_runs(tmp_path: Path) -> Non
 
 
 def test_the_command_line_does_not_say_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.jobmanager.embedded.LocalClusterProvider", InProcess)
+    monkeypatch.setattr("penstock.jobmanager.process.embedded.LocalClusterProvider", InProcess)
     script = tmp_path / "job.py"
     script.write_text(SCRIPT)
     told: list[str] = []

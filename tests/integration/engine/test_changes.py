@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.common.job_status import JobStatus
-from penstock.jobmanager.session import SubmitOptions
+from penstock.jobmanager.process.session import SubmitOptions
 from tests.integration.engine.selfcheck.driver import start
 from tests.integration.engine.selfcheck.job import Plan
 from tests.integration.engine.selfcheck.output import verify
 
 if TYPE_CHECKING:
-    from penstock.jobmanager.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.embedded import EmbeddedExecutor
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

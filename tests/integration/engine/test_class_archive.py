@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.jobmanager.class_archive import jvm_options, make_archive
-from penstock.jobmanager.java import find_java
-from penstock.jobmanager.local_cluster import LocalCluster
+from penstock.jobmanager.cluster.jvm.class_archive import jvm_options, make_archive
+from penstock.jobmanager.cluster.jvm.java import find_java
+from penstock.jobmanager.cluster.local_cluster import LocalCluster
 from tests.integration.engine.selfcheck import processes
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

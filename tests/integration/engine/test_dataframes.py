@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.common.errors import InvalidJob
-from penstock.common.executor import executing_on
 from penstock.common.job_status import JobStatus
 from penstock.common.types import Row
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.jobmanager.session import SubmitOptions
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.process.session import SubmitOptions
 from penstock.taskmanager.protocol import STEP_TIMEOUT
 from tests.integration.engine.selfcheck.driver import Driver, environment, settings_for, submitted
 
 if TYPE_CHECKING:
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from penstock.jobmanager.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.embedded import EmbeddedExecutor
     from tools.s3server import S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.common.accumulators import Histogram, LongCounter
-from penstock.common.executor import executing_on
 from penstock.common.job_status import JobStatus
 from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.functions import MapFunction
-from penstock.jobmanager.requests import Operation
+from penstock.functions.accumulators import Histogram, LongCounter
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.job.requests import Operation
 from tests.integration.engine.selfcheck.driver import environment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.jobmanager.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.embedded import EmbeddedExecutor
 
 pytestmark = pytest.mark.spark
 

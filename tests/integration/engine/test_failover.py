@@ -15,7 +15,7 @@ from tests.integration.engine.selfcheck.output import verify
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.jobmanager.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.embedded import EmbeddedExecutor
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

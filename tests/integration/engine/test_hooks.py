@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.common.errors import PenstockError
-from penstock.common.executor import executing_on
 from penstock.common.job_status import JobStatus
-from penstock.jobmanager.requests import Operation
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.job.requests import Operation
 from tests.hooks.act import Act
 from tests.hooks.programs import HOOKS, build
 from tests.hooks.told import check_told
@@ -25,7 +25,7 @@ from tests.hooks.unimportable import unchanged
 from tests.integration.engine.selfcheck.driver import configuration, environment
 
 if TYPE_CHECKING:
-    from penstock.jobmanager.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.embedded import EmbeddedExecutor
 
 pytestmark = pytest.mark.spark
 

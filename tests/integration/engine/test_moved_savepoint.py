@@ -10,8 +10,8 @@ import fsspec
 import pytest
 
 from penstock.common.job_status import JobStatus
-from penstock.jobmanager.requests import Operation
-from penstock.jobmanager.session import SubmitOptions
+from penstock.jobmanager.job.requests import Operation
+from penstock.jobmanager.process.session import SubmitOptions
 from tests.in_process import PATIENCE_S, environment, run, started, until
 from tests.integration.engine.selfcheck.driver import settings_for
 from tests.integration.engine.selfcheck.job import Plan, build
@@ -19,7 +19,7 @@ from tests.integration.engine.selfcheck.output import verify
 
 if TYPE_CHECKING:
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from penstock.jobmanager.job_master import JobMaster
+    from penstock.jobmanager.job.job_master import JobMaster
     from tools.s3server import S3Server
 
 pytestmark = [pytest.mark.s3, pytest.mark.timeout(180)]

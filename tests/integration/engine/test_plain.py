@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.common.executor import executing_on
+from penstock.graph.executor import executing_on
 from tests.integration.engine.selfcheck.driver import environment, start
 from tests.integration.engine.selfcheck.job import Plan, checked
 from tests.integration.engine.selfcheck.output import verify
 
 if TYPE_CHECKING:
-    from penstock.jobmanager.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.embedded import EmbeddedExecutor
 
 pytestmark = pytest.mark.spark
 

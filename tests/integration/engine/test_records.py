@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from penstock.common.executor import executing_on
+from penstock.graph.executor import executing_on
 from tests import travels
 from tests.integration.engine.selfcheck.driver import environment
 from tests.strategies import SAMPLES
 
 if TYPE_CHECKING:
-    from penstock.jobmanager.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.embedded import EmbeddedExecutor
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ from tests.integration.engine.selfcheck.job import Plan
 from tests.integration.engine.selfcheck.output import verify
 
 if TYPE_CHECKING:
-    from penstock.jobmanager.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.embedded import EmbeddedExecutor
     from tools.s3server import S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.slow]

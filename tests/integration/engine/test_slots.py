@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.common.executor import executing_on
 from penstock.common.job_status import JobStatus
 from penstock.datastream.connectors.datagen import DataGeneratorSource
-from penstock.jobmanager.gateway import DispatcherGateway
-from penstock.jobmanager.spark_runner import SparkRunner
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.process.gateway import DispatcherGateway
+from penstock.jobmanager.runners.spark_runner import SparkRunner
 from tests.in_process import until
 from tests.integration.engine.selfcheck.driver import environment
 
 if TYPE_CHECKING:
-    from penstock.jobmanager.embedded import EmbeddedExecutor
-    from penstock.jobmanager.job_master import JobMaster
+    from penstock.jobmanager.job.job_master import JobMaster
+    from penstock.jobmanager.process.embedded import EmbeddedExecutor
 
 pytestmark = pytest.mark.spark
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from penstock.jobmanager.credentials import new_secret
-from penstock.jobmanager.spark_cluster import free_port
+from penstock.jobmanager.cluster.credentials import new_secret
+from penstock.jobmanager.cluster.spark_cluster import free_port
 from tests.integration.engine.selfcheck.job import Plan
 from tests.integration.engine.selfcheck.main import argument
 from tests.integration.engine.selfcheck.masters import Master, wait_for_checkpoint

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.checkpoint.coordinator import CheckpointCoordinator
+from penstock.checkpoint.coordinator.coordinator import CheckpointCoordinator
+from penstock.checkpoint.coordinator.settings import CheckpointSettings
 from penstock.checkpoint.events import CheckpointCompleted, Event, JobDescription, SnapshotRequest
-from penstock.checkpoint.faults import FaultyStore
-from penstock.checkpoint.recovery import take_over
-from penstock.checkpoint.settings import CheckpointSettings
+from penstock.checkpoint.recovery.takeover import take_over
+from penstock.checkpoint.store.faults import FaultyStore
 from tests.unit.checkpoint.support import SOURCES, ManualExecutor, ack, faulty_storage, handle, job
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.checkpoint.storage import CheckpointStorage
+    from penstock.checkpoint.files.storage import CheckpointStorage
 
 
 E = TypeVar("E")

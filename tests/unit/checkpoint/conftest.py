@@ -12,8 +12,8 @@ from tests.unit.checkpoint.support import faulty_storage
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.checkpoint.faults import FaultyStore
-    from penstock.checkpoint.storage import CheckpointStorage
+    from penstock.checkpoint.files.storage import CheckpointStorage
+    from penstock.checkpoint.store.faults import FaultyStore
 
 
 @pytest.fixture

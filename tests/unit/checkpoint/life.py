@@ -10,19 +10,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.checkpoint.coordinator import CheckpointCoordinator
+from penstock.checkpoint.coordinator.coordinator import CheckpointCoordinator
+from penstock.checkpoint.coordinator.settings import CheckpointSettings
 from penstock.checkpoint.events import CheckpointCompleted, JobMustFail, SavepointCompleted, SavepointFailed
-from penstock.checkpoint.fencing import Candidate
-from penstock.checkpoint.manifest import SourceState, SplitPosition
-from penstock.checkpoint.recovery import take_over
-from penstock.checkpoint.savepoint import verify
-from penstock.checkpoint.settings import CheckpointSettings
-from penstock.checkpoint.state_files import MergedFileWriter
+from penstock.checkpoint.files.manifest import SourceState, SplitPosition
+from penstock.checkpoint.files.state_files import MergedFileWriter
+from penstock.checkpoint.leadership.fencing import Candidate
+from penstock.checkpoint.recovery.takeover import take_over
+from penstock.checkpoint.savepoint.savepoints import verify
 from penstock.common.errors import Fenced, StorageError
 from tests.unit.checkpoint.support import InlineExecutor, ack, job
 
 if TYPE_CHECKING:
-    from penstock.checkpoint.storage import CheckpointStorage
+    from penstock.checkpoint.files.storage import CheckpointStorage
     from penstock.state.backend import FileRef
 
 NUMBERS = 12

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.events import JobDescription, SnapshotRequest, SubtaskAck
-from penstock.checkpoint.faults import FaultyStore
-from penstock.checkpoint.local_store import LocalStore
-from penstock.checkpoint.manifest import (
+from penstock.checkpoint.files.manifest import (
     FORMAT_VERSION,
     Manifest,
     OperatorInfo,
@@ -19,7 +17,10 @@ from penstock.checkpoint.manifest import (
     SourceState,
     SplitPosition,
 )
-from penstock.checkpoint.object_store import (
+from penstock.checkpoint.files.storage import CheckpointStorage
+from penstock.checkpoint.store.faults import FaultyStore
+from penstock.checkpoint.store.local_store import LocalStore
+from penstock.checkpoint.store.object_store import (
     ObjectExists,
     ObjectInfo,
     ObjectMissing,
@@ -27,8 +28,7 @@ from penstock.checkpoint.object_store import (
     StoreFailure,
     scheme_of,
 )
-from penstock.checkpoint.retrying_store import RetryingStore, RetryPolicy, Stores
-from penstock.checkpoint.storage import CheckpointStorage
+from penstock.checkpoint.store.retrying_store import RetryingStore, RetryPolicy, Stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.checkpoint.faults import Fault, FaultyStore
-from penstock.checkpoint.retrying_store import RetryingStore, RetryPolicy, Stores
-from penstock.checkpoint.storage import CheckpointStorage
+from penstock.checkpoint.files.storage import CheckpointStorage
+from penstock.checkpoint.store.faults import Fault, FaultyStore
+from penstock.checkpoint.store.retrying_store import RetryingStore, RetryPolicy, Stores
 from tests.unit.checkpoint.life import JobManager, Sink, check
 from tests.unit.checkpoint.support import DictStore
 

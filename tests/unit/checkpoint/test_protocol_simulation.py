@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from penstock.checkpoint.codec import encode_manifest
-from penstock.checkpoint.coordinator import CheckpointCoordinator
+from penstock.checkpoint.coordinator.coordinator import CheckpointCoordinator
+from penstock.checkpoint.coordinator.settings import CheckpointSettings
 from penstock.checkpoint.events import CheckpointCompleted, JobMustFail
-from penstock.checkpoint.manifest import SourceState, SplitPosition
-from penstock.checkpoint.object_store import ObjectInfo, StoreFailure, TransientFailure, delete_each
-from penstock.checkpoint.recovery import Recovery, take_over
-from penstock.checkpoint.retrying_store import RetryingStore, RetryPolicy, Stores
-from penstock.checkpoint.settings import CheckpointSettings
-from penstock.checkpoint.storage import CheckpointStorage
+from penstock.checkpoint.files.codec import encode_manifest
+from penstock.checkpoint.files.manifest import SourceState, SplitPosition
+from penstock.checkpoint.files.storage import CheckpointStorage
+from penstock.checkpoint.recovery.takeover import Recovery, take_over
+from penstock.checkpoint.store.object_store import ObjectInfo, StoreFailure, TransientFailure, delete_each
+from penstock.checkpoint.store.retrying_store import RetryingStore, RetryPolicy, Stores
 from penstock.common.errors import CorruptStateFile, Fenced, SnapshotNotFound, SnapshotTorn, StorageError
 from penstock.state.backend import FileRef
 from tests.unit.checkpoint.support import DictStore, InlineExecutor, ack, job
@@ -364,7 +364,7 @@ def test_every_number_is_visible_exactly_once(block: int) -> None:
 
 def test_the_simulation_finds_a_leader_that_does_not_look_behind_its_put(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that cannot fail proves nothing: without the second look, duplicates and losses must be found."""
-    from penstock.checkpoint import fencing
+    from penstock.checkpoint.leadership import fencing
 
     def publish_without_second_look(self: fencing.Leadership, manifest: Any) -> fencing.PublishOutcome:
         self.check()
@@ -377,7 +377,7 @@ def test_the_simulation_finds_a_leader_that_does_not_look_behind_its_put(monkeyp
 
 
 def test_the_simulation_finds_a_successor_that_writes_no_base(monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock.checkpoint import fencing
+    from penstock.checkpoint.leadership import fencing
 
     monkeypatch.setattr(fencing.Leadership, "begin", lambda self, base: self.check())
     assert any(is_wrong(seed) for seed in range(SEEDS))

@@ -1,4 +1,4 @@
-"""Stands for `penstock.jobmanager.launch`: keeps what it was asked, and runs programs without a cluster."""
+"""Stands for `penstock.jobmanager.process.launch`: keeps what it was asked, and runs programs without a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ JOB_ID = "ab" * 16
 
 class FakeLaunch(ModuleType):
     def __init__(self) -> None:
-        super().__init__("penstock.jobmanager.launch")
+        super().__init__("penstock.jobmanager.process.launch")
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.url = "http://localhost:9999"
         self.report: Mapping[str, Any] = {"ok": True, "problems": [], "graph": None}
@@ -49,5 +49,5 @@ class FakeLaunch(ModuleType):
 def install() -> FakeLaunch:
     """Make it what is imported. Called by `sitecustomize` in processes that a test starts."""
     fake = FakeLaunch()
-    sys.modules["penstock.jobmanager.launch"] = fake
+    sys.modules["penstock.jobmanager.process.launch"] = fake
     return fake

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.roles import spread
+from penstock.cli.commands.roles import spread
 from penstock.common.errors import InvalidJob
 from tests.unit.cli.fake_launch import FakeLaunch
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def launch(monkeypatch: pytest.MonkeyPatch) -> FakeLaunch:
     fake = FakeLaunch()
-    monkeypatch.setitem(sys.modules, "penstock.jobmanager.launch", fake)
+    monkeypatch.setitem(sys.modules, "penstock.jobmanager.process.launch", fake)
     return fake
 
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def launch(monkeypatch: pytest.MonkeyPatch) -> FakeLaunch:
     fake = FakeLaunch()
-    monkeypatch.setitem(sys.modules, "penstock.jobmanager.launch", fake)
+    monkeypatch.setitem(sys.modules, "penstock.jobmanager.process.launch", fake)
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     return fake
 

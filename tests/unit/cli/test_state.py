@@ -12,8 +12,8 @@ import msgspec
 import pydantic
 import pytest
 
-from penstock.checkpoint.codec import encode_manifest
-from penstock.checkpoint.manifest import (
+from penstock.checkpoint.files.codec import encode_manifest
+from penstock.checkpoint.files.manifest import (
     FORMAT_VERSION,
     Manifest,
     OperatorInfo,
@@ -21,7 +21,7 @@ from penstock.checkpoint.manifest import (
     SourceState,
     SplitPosition,
 )
-from penstock.checkpoint.storage import CheckpointStorage
+from penstock.checkpoint.files.storage import CheckpointStorage
 from penstock.cli.state_types import annotation_of
 from penstock.common.errors import StateFormatUnsupported
 from penstock.datastream.state import (
@@ -32,10 +32,10 @@ from penstock.datastream.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.state.any_codec import AnyCodec
 from penstock.state.backend import KeyContext, KeyGroupRange
+from penstock.state.encoding.any_codec import AnyCodec
+from penstock.state.encoding.schema import describe, incompatibility
 from penstock.state.factory import create_backend
-from penstock.state.schema import describe, incompatibility
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,10 +22,10 @@ from penstock.common import (
     SimpleStringSchema,
 )
 from penstock.common.errors import InvalidJob, RecordFormatError
-from penstock.common.executor import current_executor, executing_on
-from penstock.common.one_time_warning import NoEffectWarning
+from penstock.common.program.one_time_warning import NoEffectWarning
 from penstock.common.restart_strategy import restart_strategy_of
 from penstock.common.serialization import RowFieldExtractorSchema
+from penstock.graph.executor import current_executor, executing_on
 
 SECOND = timedelta(seconds=1)
 
@@ -155,7 +155,7 @@ class TestExecutor:
     def test_the_default_is_loaded_when_it_is_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from contextvars import copy_context
 
-        monkeypatch.setattr("penstock.common.executor.DEFAULT_EXECUTOR", ("builtins", "dict"))
+        monkeypatch.setattr("penstock.graph.executor.DEFAULT_EXECUTOR", ("builtins", "dict"))
         fresh = copy_context()
         assert fresh.run(lambda: current_executor() is current_executor())
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import InvalidJob
-from penstock.common.memory import (
+from penstock.common.config.memory import (
     FRAMEWORK,
     MIB,
     effective,
@@ -17,6 +15,8 @@ from penstock.common.memory import (
     shortages,
     task_manager_memory,
 )
+from penstock.common.configuration import Configuration
+from penstock.common.errors import InvalidJob
 
 SIZE, SLOTS = "taskmanager.memory.process.size", "taskmanager.numberOfTaskSlots"
 ROCKSDB = {"state.backend.type": "rocksdb"}

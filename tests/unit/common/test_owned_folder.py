@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from penstock.common.owned_folder import OwnedFolder, sweep
+from penstock.common.folders.owned_folder import OwnedFolder, sweep
 
 OWNER = """
 import sys, time
-from penstock.common.owned_folder import OwnedFolder
+from penstock.common.folders.owned_folder import OwnedFolder
 folder = OwnedFolder(sys.argv[1], "state-", "slot-")
 open(f"{folder.path}/data", "w").write("x" * 1000)
 print(folder.path, flush=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.common.errors import ClusterError
-from penstock.common.private_folder import private_folder, temporary_folder
+from penstock.common.folders.private_folder import private_folder, temporary_folder
 
 NOBODY = 65534
 
@@ -97,7 +97,7 @@ def as_nobody(script: str) -> subprocess.CompletedProcess[str]:
     # The interpreter itself may lie where only root may look: what is wanted is loaded before.
     loaded = (
         f"import os, sys, tempfile; sys.path.insert(0, {str(Path(penstock.__file__).parents[1])!r})\n"
-        "from penstock.common.private_folder import private_folder, temporary_folder\n"
+        "from penstock.common.folders.private_folder import private_folder, temporary_folder\n"
         f"os.setgid({NOBODY}); os.setuid({NOBODY})\n"
     )
     return subprocess.run([sys.executable, "-c", loaded + script], capture_output=True, text=True, check=True)

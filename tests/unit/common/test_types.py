@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from penstock.common import Instant, Row, RowKind, Types
 from penstock.common.errors import InvalidJob
-from penstock.common.type_inference import (
+from penstock.common.type_info.type_inference import (
     ObjectTypeInfo,
     element_type,
     result_type,

@@ -12,14 +12,14 @@ import pytest
 
 from penstock.common.configuration import Configuration
 from penstock.common.errors import InvalidJob, UserFunctionError
-from penstock.common.executor import executing_on
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.function import FunctionSink, FunctionSource
 from penstock.connectors.source import ReadBounds, ReaderContext, Split, SplitReader
 from penstock.datastream.functions import KeyedProcessFunction, ParallelSourceFunction, SinkFunction, SourceFunction
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.jobmanager.session import Session
-from penstock.taskmanager.batch import MIN_TIMESTAMP
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.process.session import Session
+from penstock.records.batch import MIN_TIMESTAMP
 from tests.in_process import InProcess
 from tests.unit.connectors.support import read_all, splits_of, writer_context
 

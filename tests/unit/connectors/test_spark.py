@@ -13,16 +13,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.checkpoint.storage import CheckpointStorage
+from penstock.checkpoint.files.storage import CheckpointStorage
 from penstock.common.errors import ClusterError, EpochFailed, InvalidJob, SinkError, SourceError
-from penstock.connectors.file.open_files import OpenFiles
+from penstock.connectors.file.source.open_files import OpenFiles
 from penstock.connectors.sink import CommitEnvironment, StagedCommittable
 from penstock.connectors.source import EnumeratorContext, ReadBounds, ReaderContext, Split
 from penstock.connectors.spark import SparkCommitter, SparkEnumerator, SparkSink, SparkSource, query_log, sink
 from penstock.connectors.spark.feed import Feed, StagedBatch, TableFeed, stateful_operators
 from penstock.connectors.spark.staged import FILE_BYTES, StagedReader, StageRows, from_ipc, to_ipc
-from penstock.taskmanager.batch import ColumnBatch
-from penstock.taskmanager.operators.columns import rows_as_tuples
+from penstock.records.batch import ColumnBatch
+from penstock.records.columns import rows_as_tuples
 from tests.unit.connectors.support import writer_context
 
 

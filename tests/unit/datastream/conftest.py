@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.common.executor import executing_on
 from penstock.datastream import StreamExecutionEnvironment
+from penstock.graph.executor import executing_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

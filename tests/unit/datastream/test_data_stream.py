@@ -11,7 +11,7 @@ import pytest
 
 from penstock.common import Row, Types, WatermarkStrategy
 from penstock.common.errors import InvalidJob, KeyedStateNotAvailable
-from penstock.common.type_inference import to_type_info
+from penstock.common.type_info.type_inference import to_type_info
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream import (
     DataStream,

@@ -13,7 +13,7 @@ import pytest
 from penstock.common import Configuration, RestartStrategies, Row, Types, WatermarkStrategy
 from penstock.common.configuration import reset_command_line, set_command_line
 from penstock.common.errors import InvalidJob
-from penstock.common.one_time_warning import NoEffectWarning
+from penstock.common.program.one_time_warning import NoEffectWarning
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.print import PrintSink
 from penstock.datastream import (
@@ -28,7 +28,7 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.graph.stream_graph import JobGraphBuilder
-from penstock.jobmanager.settings import JobSettings
+from penstock.jobmanager.job.settings import JobSettings
 from tests.unit.datastream.conftest import RecordingExecutor
 
 
@@ -141,7 +141,7 @@ class TestSettings:
             call(env)
 
     def test_of_the_jvm_are_warned_of_once(self, env: StreamExecutionEnvironment) -> None:
-        from penstock.common import one_time_warning
+        from penstock.common.program import one_time_warning
 
         one_time_warning._given.clear()
         with pytest.warns(NoEffectWarning, match="add_jars has no effect: connectors are part of the image") as warned:
@@ -332,9 +332,9 @@ class TestExecution:
         ]
 
     def test_the_default_executor_is_the_embedded_one(self) -> None:
-        from penstock.common.executor import DEFAULT_EXECUTOR
+        from penstock.graph.executor import DEFAULT_EXECUTOR
 
-        assert DEFAULT_EXECUTOR == ("penstock.jobmanager.embedded", "EmbeddedExecutor")
+        assert DEFAULT_EXECUTOR == ("penstock.jobmanager.process.embedded", "EmbeddedExecutor")
 
 
 def _add_jars(env: StreamExecutionEnvironment) -> None:

@@ -54,7 +54,7 @@ class TestPackage:
 @pytest.mark.parametrize(
     "module",
     [
-        "common.composite_types",
+        "common.type_info.composite_types",
         "common.typeinfo",
         "common.serialization",
         "datastream.data_stream",

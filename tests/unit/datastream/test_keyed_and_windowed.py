@@ -120,7 +120,7 @@ class TestKeyedOperations:
 
     def test_operators_that_read_columns_know_the_field_of_the_key(self, env: StreamExecutionEnvironment) -> None:
         from penstock.common import Row
-        from penstock.taskmanager.operators.fields import field_of
+        from penstock.records.fields import field_of
 
         for value, field in ((("a", 1), 0), ({"k": "a"}, "k"), (Row(k="a"), "k"), (Day(3), "number")):
             operator = transformation(env.from_collection([value]).key_by(field).window(TENS).reduce(max)).operator

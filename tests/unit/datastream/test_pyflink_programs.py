@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from penstock.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
-from penstock.common.executor import executing_on
 from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
     AsyncDataStream,
@@ -42,7 +41,8 @@ from penstock.datastream.window import (
     TimeWindow,
     TumblingEventTimeWindows,
 )
-from penstock.jobmanager.session import Session
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.process.session import Session
 from tests.in_process import InProcess
 
 PAIR = Types.TUPLE([Types.STRING(), Types.INT()])

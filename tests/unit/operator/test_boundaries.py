@@ -68,7 +68,7 @@ def test_the_engine_is_known_to_one_module_and_its_memory_model_to_another(name:
     known = {m for m in imports(MODULES[name], runtime=False) if m.split(".")[0] == "penstock"}
     assert bool(known) is (name in ("storage/penstock", "resources/memory"))
     if name == "resources/memory":
-        assert known == {"penstock.common.memory"}
+        assert known == {"penstock.common.config.memory"}
 
 
 @pytest.mark.parametrize("name", sorted(PURE))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from penstock.jobmanager.launch import check
+from penstock.jobmanager.process.launch import check
 from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec
 from penstock_operator.api.validation import parse_spec
 from penstock_operator.process.metrics import Histogram, Metric, Metrics

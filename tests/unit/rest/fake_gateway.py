@@ -82,7 +82,7 @@ FAILED = replace(
 
 
 def checkpoint(id: int, kind: str = "CHECKPOINT", status: str = "COMPLETED", **more: Any) -> dict[str, Any]:
-    """One entry of the history, in the shape of `penstock.checkpoint.statistics`."""
+    """One entry of the history, in the shape of `penstock.checkpoint.coordinator.statistics`."""
     entry: dict[str, Any] = {
         "className": status.lower(),
         "id": id,

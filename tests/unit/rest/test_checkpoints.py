@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.checkpoint.coordinator.statistics import CheckpointHistory
+from penstock.checkpoint.coordinator.triggers import TriggerState
 from penstock.checkpoint.events import JobDescription, SnapshotRequest, SubtaskAck
-from penstock.checkpoint.manifest import OperatorInfo
-from penstock.checkpoint.statistics import CheckpointHistory
-from penstock.checkpoint.triggers import TriggerState
+from penstock.checkpoint.files.manifest import OperatorInfo
 from penstock.rest import facts, models
 from penstock.rest.views.facts_as_metrics import job_metrics
 from tests.unit.rest.fake_gateway import JOB_ID, OLD_ID, START, STATS

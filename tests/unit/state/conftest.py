@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from penstock.state import chain, hashmap_snapshot, segment, tables
+from penstock.state.hashmap import segment_chain as chain
+from penstock.state.hashmap import snapshot as hashmap_snapshot
+from penstock.state.hashmap import tables
+from penstock.state.snapshot_format import segment
 from tests.unit.state.support import KINDS, Backends
 
 settings.register_profile("state", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict
 
 from penstock.common.errors import InvalidJob, StateTypeError
 from penstock.common.types import Row
+from penstock.state.encoding.key_hash import stable_hash
 from penstock.state.key_groups import (
     KeyGroupCache,
     column_key_groups,
@@ -31,7 +32,6 @@ from penstock.state.key_groups import (
     keys_key_groups,
     subtask_for_key_group,
 )
-from penstock.state.key_hash import stable_hash
 
 
 class Point(NamedTuple):
@@ -150,9 +150,7 @@ def test_a_key_compared_by_identity_is_refused() -> None:
 
 
 def test_hashes_do_not_depend_on_the_process() -> None:
-    code = (
-        "from penstock.state.key_hash import stable_hash as h; print(h('käse'), h(('a', 1, None)), h(frozenset('abc')))"
-    )
+    code = "from penstock.state.encoding.key_hash import stable_hash as h; print(h('käse'), h(('a', 1, None)), h(frozenset('abc')))"
     outputs = {
         subprocess.run(
             [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},

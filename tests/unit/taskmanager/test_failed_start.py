@@ -10,6 +10,7 @@ from penstock.datastream.functions import MapFunction
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.taskmanager.exchange.rows import COMMAND
 from penstock.taskmanager.level import LevelTask
 from penstock.taskmanager.protocol import (
     EpochCommand,
@@ -19,7 +20,6 @@ from penstock.taskmanager.protocol import (
     decode_ack,
     encode_command,
 )
-from penstock.taskmanager.rows import COMMAND
 from penstock.taskmanager.stream_task import StreamTask
 from penstock.taskmanager.subtask import TaskEnvironment
 from penstock.taskmanager.worker import ManualClock

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.connectors.datagen import DataGeneratorSource
-from penstock.taskmanager.batch import Batch, RowBatch
-from penstock.taskmanager.operators.source import READ_BYTES, READ_RECORDS, SourceOperator
+from penstock.records.batch import Batch, RowBatch
+from penstock.taskmanager.operators.connectors.source import READ_BYTES, READ_RECORDS, SourceOperator
 from penstock.taskmanager.pace import LONGEST_S, Pace
 from penstock.taskmanager.protocol import SplitAssignment
 
@@ -37,7 +37,8 @@ class Behind:
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     fake = SimpleNamespace(at=0.0)
     monkeypatch.setattr(
-        "penstock.taskmanager.operators.source.time", SimpleNamespace(perf_counter=lambda: fake.at, time=time.time)
+        "penstock.taskmanager.operators.connectors.source.time",
+        SimpleNamespace(perf_counter=lambda: fake.at, time=time.time),
     )
     return fake
 

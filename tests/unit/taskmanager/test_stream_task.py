@@ -16,7 +16,8 @@ from penstock.datastream.stream_execution_environment import StreamExecutionEnvi
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.stream_graph import JobGraphBuilder
-from penstock.taskmanager.batch import MAX_TIMESTAMP, RowBatch
+from penstock.records.batch import MAX_TIMESTAMP, RowBatch
+from penstock.taskmanager.exchange.rows import DATA, MARKER, encode_buffer
 from penstock.taskmanager.level import LevelTask, Row
 from penstock.taskmanager.protocol import (
     EpochCommand,
@@ -26,7 +27,6 @@ from penstock.taskmanager.protocol import (
     decode_ack,
     encode_command,
 )
-from penstock.taskmanager.rows import DATA, MARKER, encode_buffer
 from penstock.taskmanager.stream_task import _MARK, StreamTask
 from penstock.taskmanager.subtask import TaskEnvironment
 from penstock.taskmanager.worker import ManualClock

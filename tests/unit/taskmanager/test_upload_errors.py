@@ -8,7 +8,7 @@ import pytest
 
 from penstock.common.errors import StateTypeError
 from penstock.state.operator_state import OperatorStateStore
-from penstock.taskmanager.operator import OperatorContext
+from penstock.taskmanager.operators.operator import OperatorContext
 from penstock.taskmanager.protocol import LevelAck, SnapshotAck, decode_ack, encode_ack
 from penstock.taskmanager.subtask import _upload
 from penstock.taskmanager.worker import SystemClock

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.checkpoint.faults import Fault, FaultyStore
-from penstock.checkpoint.local_store import LocalStore
-from penstock.checkpoint.retrying_store import RetryingStore, RetryPolicy, Stores
-from penstock.checkpoint.storage import CheckpointStorage
+from penstock.checkpoint.files.storage import CheckpointStorage
+from penstock.checkpoint.store.faults import Fault, FaultyStore
+from penstock.checkpoint.store.local_store import LocalStore
+from penstock.checkpoint.store.retrying_store import RetryingStore, RetryPolicy, Stores
 from penstock.state.backend import FileRef
 from penstock.taskmanager.protocol import SnapshotAck
 from penstock.taskmanager.uploads import SnapshotUploads

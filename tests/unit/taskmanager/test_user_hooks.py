@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from penstock.common.errors import PenstockError
-from penstock.common.executor import executing_on
 from penstock.common.job_status import JobStatus
-from penstock.jobmanager.session import Session
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.process.session import Session
 from tests.hooks.act import Act
 from tests.hooks.programs import HOOKS, build
 from tests.hooks.told import check_told

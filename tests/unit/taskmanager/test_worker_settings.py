@@ -9,8 +9,8 @@ import pytest
 
 from penstock.common.errors import InvalidJob
 from penstock.datastream.functions import MapFunction, RuntimeContext
-from penstock.datastream.process_functions import KeyedProcessFunction
-from penstock.jobmanager.settings import JobSettings
+from penstock.functions.process_functions import KeyedProcessFunction
+from penstock.jobmanager.job.settings import JobSettings
 from penstock.metrics.metricbase import MetricGroup
 from penstock.taskmanager.local_folders import new_state_folder
 from tests.in_process import environment, run

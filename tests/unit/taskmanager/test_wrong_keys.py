@@ -17,13 +17,13 @@ from penstock.datastream import KeyedCoProcessFunction, KeyedProcessFunction
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
-from penstock.datastream.windowing.aggregates import FieldAggregate
 from penstock.graph.transformation import Exchange, Partitioning
-from penstock.taskmanager.batch import ColumnBatch, RowBatch
-from penstock.taskmanager.exchange import create_writer
-from penstock.taskmanager.operators.rolling import RollingFieldsOperator
+from penstock.records.batch import ColumnBatch, RowBatch
+from penstock.taskmanager.exchange.writers import create_writer
+from penstock.taskmanager.operators.aggregate.rolling import RollingFieldsOperator
 from penstock.testing import JobHarness, OperatorHarness
 from penstock.testing.operator_run import OperatorRun
+from penstock.windowing.aggregates import FieldAggregate
 from tests.unit.taskmanager.support import exchange
 
 EVERYWHERE = [(parallelism, backend) for parallelism in (1, 2) for backend in ("hashmap", "rocksdb")]

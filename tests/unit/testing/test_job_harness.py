@@ -15,7 +15,7 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.taskmanager.batch import MIN_TIMESTAMP
+from penstock.records.batch import MIN_TIMESTAMP
 from penstock.testing import CRASH, JobHarness
 from tests.unit.testing.functions import add, first
 

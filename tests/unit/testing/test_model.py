@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
-from penstock.taskmanager.batch import MAX_TIMESTAMP
+from penstock.records.batch import MAX_TIMESTAMP
 from penstock.testing import CRASH, JobHarness, JobSnapshot
 from tests.unit.testing.functions import add, first
 

@@ -10,8 +10,8 @@ import pytest
 from penstock.common.errors import InvalidJob
 from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction
 from penstock.datastream.output_tag import OutputTag
-from penstock.taskmanager.operators.broadcast import KeyedBroadcastProcessOperator
-from penstock.taskmanager.operators.reduce import ReduceOperator
+from penstock.taskmanager.operators.aggregate.reduce import ReduceOperator
+from penstock.taskmanager.operators.two_inputs.broadcast import KeyedBroadcastProcessOperator
 from penstock.testing import OperatorHarness
 from tests.unit.testing.functions import (
     HOUR,

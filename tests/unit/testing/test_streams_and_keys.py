@@ -10,7 +10,7 @@ import pytest
 
 from penstock.datastream.functions import MapFunction, RuntimeContext
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.taskmanager.batch import MIN_TIMESTAMP
+from penstock.records.batch import MIN_TIMESTAMP
 from penstock.testing import JobHarness
 from tests.unit.testing.functions import add, first
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 EXIT_FENCED = 75
-"""Exit code of a master that another one has taken over from (`penstock.jobmanager.master_process`)."""
+"""Exit code of a master that another one has taken over from (`penstock.jobmanager.process.master_process`)."""
 _MESSAGE = 500
 _OOM = "OOMKilled"
 FAILED = "ContainerFailed"

@@ -19,7 +19,7 @@ from penstock.common.types import Row
 from penstock.connectors.formats.csv import CsvDialect
 from penstock.connectors.formats.encode import CsvEncoder
 from penstock.connectors.formats.shape import Declaration, RecordShape
-from penstock.taskmanager.operators.columns import rows_as_tuples
+from penstock.records.columns import rows_as_tuples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ import pyarrow.csv as pa_csv
 from penstock.common.errors import InvalidJob, RecordFormatError
 from penstock.connectors.formats.record_format import MALFORMED_RECORDS, Decode, MalformedBlock, StreamFormat
 from penstock.connectors.formats.shape import Declaration, RecordShape
-from penstock.taskmanager.batch import ColumnBatch
+from penstock.records.batch import ColumnBatch
 
 _LONGEST_QUOTED = 1 << 20
 

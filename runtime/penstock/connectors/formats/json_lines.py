@@ -23,7 +23,7 @@ from penstock.connectors.formats.arrow_types import ARRAYS
 from penstock.connectors.formats.object_batch import ObjectBatch, ObjectColumns
 from penstock.connectors.formats.record_format import MALFORMED_RECORDS, Decode, MalformedBlock, StreamFormat
 from penstock.connectors.formats.shape import Declaration, RecordShape, RowMaker
-from penstock.taskmanager.batch import Batch, RowBatch
+from penstock.records.batch import Batch, RowBatch
 
 if typing.TYPE_CHECKING:
     from collections.abc import Callable

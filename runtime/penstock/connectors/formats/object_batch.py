@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.connectors.formats.arrow_types import fields_of_class
-from penstock.taskmanager.batch import ColumnBatch, RowBatch
+from penstock.records.batch import ColumnBatch, RowBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from penstock.common.errors import RecordFormatError
 from penstock.connectors.formats.record_format import BulkFormat
 from penstock.connectors.formats.shape import Declaration, RecordShape
 from penstock.connectors.source import ReadBounds, SplitReader
-from penstock.taskmanager.batch import ColumnBatch
+from penstock.records.batch import ColumnBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

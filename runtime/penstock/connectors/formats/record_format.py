@@ -18,7 +18,7 @@ from penstock.common.errors import InvalidJob, RecordFormatError
 
 if TYPE_CHECKING:
     from penstock.connectors.source import SplitReader
-    from penstock.taskmanager.batch import Batch
+    from penstock.records.batch import Batch
 
 MALFORMED_RECORDS = "malformed-records"
 """The side output of rejected records, unless the user names another."""

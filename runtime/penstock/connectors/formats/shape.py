@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 import pyarrow as pa
 
 from penstock.common.errors import InvalidJob
-from penstock.common.type_inference import ObjectTypeInfo, to_type_info
+from penstock.common.type_info.type_inference import ObjectTypeInfo, to_type_info
 from penstock.common.typeinfo import MapTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
 from penstock.common.types import Row
 from penstock.connectors.formats.arrow_types import (
@@ -34,7 +34,7 @@ from penstock.connectors.formats.arrow_types import (
     is_optional,
     without_none,
 )
-from penstock.taskmanager.operators.columns import rows_as_dicts, rows_as_rows, rows_as_tuples
+from penstock.records.columns import rows_as_dicts, rows_as_rows, rows_as_tuples
 
 Form = Literal["tuple", "dict", "row", "class"]
 Declaration = Any

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.common.errors import InvalidJob
 from penstock.connectors.formats.record_format import MALFORMED_RECORDS, Decode, MalformedBlock, StreamFormat
-from penstock.taskmanager.batch import RowBatch
+from penstock.records.batch import RowBatch
 
 
 class TextLineFormat(StreamFormat):

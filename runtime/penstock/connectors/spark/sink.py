@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.checkpoint.codec import STAGED_FILE
+from penstock.checkpoint.files.codec import STAGED_FILE
 from penstock.common.errors import ClusterError, PenstockError, SinkError
 from penstock.connectors.sink import Committer, Sink, SinkWriter, StagedCommittable, WriterContext
 from penstock.connectors.spark.arrow_map import map_in_arrow
 from penstock.connectors.spark.staged import file_ref, from_ipc, to_ipc
-from penstock.taskmanager.batch import Batch, ColumnBatch
-from penstock.taskmanager.operators.columns import columns_of
+from penstock.records.batch import Batch, ColumnBatch
+from penstock.records.columns import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.checkpoint.state_files import StateFileReader
+    from penstock.checkpoint.files.state_files import StateFileReader
 
 ROWS_AT_ONCE = 10_000
 """Of a staged file, in one Arrow batch on its way into a DataFrame."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from penstock.checkpoint.layout import SHARED
-from penstock.checkpoint.retrying_store import Stores
-from penstock.checkpoint.state_files import StateFileReader
+from penstock.checkpoint.files.layout import SHARED
+from penstock.checkpoint.files.state_files import StateFileReader
+from penstock.checkpoint.store.retrying_store import Stores
 from penstock.common.errors import InvalidJob, PenstockError
-from penstock.connectors.file.open_files import OpenFiles
+from penstock.connectors.file.source.open_files import OpenFiles
 from penstock.connectors.source import (
     EnumeratorContext,
     ReaderContext,

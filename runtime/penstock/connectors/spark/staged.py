@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.connectors.source import ReadBounds, SplitReader
+from penstock.records.batch import ColumnBatch
+from penstock.records.columns import rows_as_rows
 from penstock.state.backend import FileRef
-from penstock.taskmanager.batch import ColumnBatch
-from penstock.taskmanager.operators.columns import rows_as_rows
 
 if TYPE_CHECKING:
-    from penstock.checkpoint.state_files import StateFileReader
-    from penstock.checkpoint.storage import CheckpointStorage
-    from penstock.connectors.file.open_files import OpenFiles
+    from penstock.checkpoint.files.state_files import StateFileReader
+    from penstock.checkpoint.files.storage import CheckpointStorage
+    from penstock.connectors.file.source.open_files import OpenFiles
 
 FILE_BYTES = 16 * 1024 * 1024
 """A file ends when it holds that much (uncompressed): a reader has one in memory."""

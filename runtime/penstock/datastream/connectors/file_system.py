@@ -1,10 +1,10 @@
 """Files as sources and sinks, under PyFlink's names. What they do is told in `penstock.connectors.file`."""
 
-from penstock.connectors.file.bucket import BucketAssigner
-from penstock.connectors.file.part_file import OutputFileConfig
-from penstock.connectors.file.rolling import DefaultRollingPolicy, OnCheckpointRollingPolicy, RollingPolicy
-from penstock.connectors.file.sink import FileSink
-from penstock.connectors.file.source import (
+from penstock.connectors.file.sink.bucket import BucketAssigner
+from penstock.connectors.file.sink.file_sink import FileSink
+from penstock.connectors.file.sink.part_file import OutputFileConfig
+from penstock.connectors.file.sink.rolling import DefaultRollingPolicy, OnCheckpointRollingPolicy, RollingPolicy
+from penstock.connectors.file.source.file_source import (
     FileEnumeratorProvider,
     FileSource,
     FileSourceBuilder,

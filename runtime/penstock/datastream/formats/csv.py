@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.common.errors import InvalidJob
-from penstock.common.one_time_warning import warn_no_effect
+from penstock.common.program.one_time_warning import warn_no_effect
 from penstock.common.serialization import SerializationSchema
-from penstock.common.type_inference import to_type_info
+from penstock.common.type_info.type_inference import to_type_info
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.connectors.formats.arrow_types import arrow_type
 from penstock.connectors.formats.bulk import CsvWriterFactory

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob
 from penstock.common.serialization import SerializationSchema
-from penstock.common.type_inference import to_type_info
+from penstock.common.type_info.type_inference import to_type_info
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.connectors.formats.encode import JsonLinesEncoder
 from penstock.connectors.formats.json_lines import JsonLinesFormat

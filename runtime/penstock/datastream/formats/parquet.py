@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from penstock.common.one_time_warning import warn_no_effect
+from penstock.common.program.one_time_warning import warn_no_effect
 from penstock.connectors.formats.bulk import ParquetWriterFactory
 from penstock.connectors.formats.parquet import ParquetFormat
 from penstock.datastream.formats.avro import refuse_avro

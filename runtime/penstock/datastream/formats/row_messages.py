@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-    from penstock.taskmanager.batch import Batch
+    from penstock.records.batch import Batch
 
 _LOG = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from penstock.common.user_location import refusal
+from penstock.common.program.user_location import refusal
 from penstock.datastream import functions as f
-from penstock.datastream.function import Function, name_of
+from penstock.functions.function import Function, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import KeyedStateNotAvailable
-from penstock.common.type_inference import element_type, result_type, shared_element_type, to_type_info
-from penstock.common.user_location import refusal, user_location
+from penstock.common.program.user_location import refusal, user_location
+from penstock.common.type_info.type_inference import element_type, result_type, shared_element_type, to_type_info
 from penstock.datastream import functions as f
 from penstock.datastream.state import MapStateDescriptor
 from penstock.datastream.streams.checks import checked_function
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.datastream.streams.data_stream import DataStream
-    from penstock.taskmanager.operators.co import CoMapOperator, CoProcessOperator
+    from penstock.taskmanager.operators.two_inputs.co import CoMapOperator, CoProcessOperator
 
 
 class ConnectedStreams:
@@ -54,20 +54,20 @@ class ConnectedStreams:
 
     def map(self, func: f.CoMapFunction | tuple[Any, Any] | Any, output_type: Any = None) -> DataStream:
         """`map1` for the first stream, `map2` for the second; a pair of plain functions does as well."""
-        from penstock.taskmanager.operators.co import CoMapOperator
+        from penstock.taskmanager.operators.two_inputs.co import CoMapOperator
 
         return self._both("map", f.CoMapFunction, ("map1", "map2"), CoMapOperator, func, output_type)
 
     def flat_map(self, func: f.CoFlatMapFunction | tuple[Any, Any] | Any, output_type: Any = None) -> DataStream:
         """`flat_map1` for the first stream, `flat_map2` for the second; a pair of plain functions does as well."""
-        from penstock.taskmanager.operators.co import CoFlatMapOperator
+        from penstock.taskmanager.operators.two_inputs.co import CoFlatMapOperator
 
         methods = ("flat_map1", "flat_map2")
         return self._both("flat_map", f.CoFlatMapFunction, methods, CoFlatMapOperator, func, output_type)
 
     def process(self, func: f.CoProcessFunction | f.KeyedCoProcessFunction, output_type: Any = None) -> DataStream:
         """`process_element1` and `process_element2`, with timestamps and side outputs; by key also state and timers."""
-        from penstock.taskmanager.operators.co import CoProcessOperator
+        from penstock.taskmanager.operators.two_inputs.co import CoProcessOperator
 
         if isinstance(func, f.KeyedCoProcessFunction) and not self._selectors("process"):
             raise KeyedStateNotAvailable(
@@ -182,7 +182,10 @@ class BroadcastConnectedStream:
 
         A keyed stream takes a `KeyedBroadcastProcessFunction`, with keyed state and timers.
         """
-        from penstock.taskmanager.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
+        from penstock.taskmanager.operators.two_inputs.broadcast import (
+            BroadcastProcessOperator,
+            KeyedBroadcastProcessOperator,
+        )
 
         stream = self.non_broadcast_stream
         cls = f.KeyedBroadcastProcessFunction if isinstance(stream, KeyedStream) else f.BroadcastProcessFunction

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, overload
 
-from penstock.common.one_time_warning import warn_no_effect
-from penstock.common.type_inference import element_type, result_type, to_type_info
+from penstock.common.program.one_time_warning import warn_no_effect
+from penstock.common.program.user_location import refusal, user_location
+from penstock.common.type_info.type_inference import element_type, result_type, to_type_info
 from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo
-from penstock.common.user_location import refusal, user_location
 from penstock.datastream import functions as f
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.streams.checks import checked_function
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from penstock.common.time import TimeLike
     from penstock.common.typeinfo import TypeInformation
     from penstock.common.watermark_strategy import WatermarkStrategy
-    from penstock.datastream.joins import CoGroupedStreams, JoinedStreams
     from penstock.datastream.state import MapStateDescriptor
     from penstock.datastream.streams.connected_streams import (
         BroadcastConnectedStream,
         BroadcastStream,
         ConnectedStreams,
     )
+    from penstock.datastream.streams.joins import CoGroupedStreams, JoinedStreams
     from penstock.datastream.streams.keyed_stream import KeyedStream
     from penstock.datastream.streams.windowed_stream import AllWindowedStream
     from penstock.datastream.window import WindowAssigner
@@ -163,7 +163,7 @@ class DataStream(StreamRouting, StreamEnds):
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Gives every value its event time and moves the event-time clock. Put it as near to the source as possible;
         given to `from_source` the strategy works for each split on its own, which is better still."""
-        from penstock.taskmanager.operators.watermarks import TimestampsAndWatermarksOperator
+        from penstock.taskmanager.operators.event_time.watermarks import TimestampsAndWatermarksOperator
 
         strategy = _checked_strategy(watermark_strategy)
         if strategy.alignment is not None:
@@ -265,7 +265,7 @@ class DataStream(StreamRouting, StreamEnds):
     def join(self, other: DataStream) -> JoinedStreams:
         """Pairs of values with equal keys in the same window:
         `a.join(b).where(key_a).equal_to(key_b).window(assigner).apply(function)`."""
-        from penstock.datastream.joins import JoinedStreams
+        from penstock.datastream.streams.joins import JoinedStreams
 
         self._check_same_environment(other, "join")
         return JoinedStreams(self, other)
@@ -273,7 +273,7 @@ class DataStream(StreamRouting, StreamEnds):
     def co_group(self, other: DataStream) -> CoGroupedStreams:
         """The values of both streams with equal keys in the same window, either side of which may be empty:
         `a.co_group(b).where(key_a).equal_to(key_b).window(assigner).apply(function)`."""
-        from penstock.datastream.joins import CoGroupedStreams
+        from penstock.datastream.streams.joins import CoGroupedStreams
 
         self._check_same_environment(other, "co_group")
         return CoGroupedStreams(self, other)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.common.type_inference import ObjectTypeInfo, result_type
+from penstock.common.program.user_location import refusal
+from penstock.common.type_info.type_inference import ObjectTypeInfo, result_type
 from penstock.common.typeinfo import ListTypeInfo, MapTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
-from penstock.common.user_location import refusal
-from penstock.datastream.function import Function
 from penstock.datastream.functions import KeySelector
 from penstock.datastream.streams.checks import checked_function
-from penstock.taskmanager.operators.fields import getter_for
+from penstock.functions.function import Function
+from penstock.records.fields import getter_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,28 +5,28 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from penstock.common.type_inference import ObjectTypeInfo, element_type, to_type_info
+from penstock.common.program.user_location import refusal, user_location
+from penstock.common.type_info.type_inference import ObjectTypeInfo, element_type, to_type_info
 from penstock.common.typeinfo import TupleTypeInfo
-from penstock.common.user_location import refusal, user_location
 from penstock.datastream import functions as f
-from penstock.datastream.function import has_life_cycle
 from penstock.datastream.streams.checks import checked_function
 from penstock.datastream.streams.data_stream import DataStream
 from penstock.datastream.streams.key_selectors import Field, FieldOf
 from penstock.datastream.streams.row_results import with_row_results
+from penstock.functions.function import has_life_cycle
 from penstock.graph.transformation import Exchange, Partitioning
-from penstock.taskmanager.operators.fields import field_of
+from penstock.records.fields import field_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock.common.typeinfo import TypeInformation
-    from penstock.datastream.interval_join import IntervalJoin
     from penstock.datastream.state import MapStateDescriptor
+    from penstock.datastream.streams.interval_join import IntervalJoin
     from penstock.datastream.streams.key_selectors import SelectedKey
     from penstock.datastream.streams.windowed_stream import WindowedStream
     from penstock.datastream.window import FieldAggregate, WindowAssigner
-    from penstock.taskmanager.operators.reduce import AggregateKind
+    from penstock.taskmanager.operators.aggregate.reduce import AggregateKind
 
 
 class KeyedStream(DataStream):
@@ -85,7 +85,7 @@ class KeyedStream(DataStream):
         checked_function(func, f.ReduceFunction, operation="reduce", arguments=2, methods=("reduce",))
         if self._env._gives_final_results(self._inputs):
             return self._at_end().reduce(func)
-        from penstock.taskmanager.operators.reduce import ReduceOperator
+        from penstock.taskmanager.operators.aggregate.reduce import ReduceOperator
 
         operator = ReduceOperator(func, self.key_selector, self._type_info)
         return self._transform("Keyed Reduce", operator, self._type_info, about=func)
@@ -120,7 +120,7 @@ class KeyedStream(DataStream):
         checked_field(kind, field)
         if self._env._gives_final_results(self._inputs):
             return self._at_end()._aggregate_field(kind, field)
-        from penstock.taskmanager.operators.reduce import RollingAggregateOperator
+        from penstock.taskmanager.operators.aggregate.reduce import RollingAggregateOperator
 
         operator = RollingAggregateOperator(kind, field, self.key_selector, self._type_info)
         return self._transform(f"Keyed {kind.replace('_', ' ').title()}", operator, self._type_info)
@@ -139,7 +139,7 @@ class KeyedStream(DataStream):
         'Keyed Aggregate'
         """
         from penstock.datastream.window import FieldAggregate
-        from penstock.taskmanager.operators.rolling import RollingFieldsOperator
+        from penstock.taskmanager.operators.aggregate.rolling import RollingFieldsOperator
 
         if not isinstance(aggregate, FieldAggregate):
             raise refusal(
@@ -183,7 +183,7 @@ class KeyedStream(DataStream):
     def interval_join(self, other: KeyedStream) -> IntervalJoin:
         """Pairs of values with equal keys whose event times lie close together:
         `a.key_by(k).interval_join(b.key_by(k)).between(lower, upper).process(function)`."""
-        from penstock.datastream.interval_join import IntervalJoin
+        from penstock.datastream.streams.interval_join import IntervalJoin
 
         if not isinstance(other, KeyedStream):
             raise refusal(f"interval_join takes a keyed stream, got {other!r}", "call key_by on it")

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from penstock.common.execution_config import checked_parallelism
-from penstock.common.user_location import refusal
+from penstock.common.program.user_location import refusal
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 
 if TYPE_CHECKING:

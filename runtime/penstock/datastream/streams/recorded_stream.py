@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.common.user_location import refusal, user_location
-from penstock.datastream.function import name_of
+from penstock.common.program.user_location import refusal, user_location
 from penstock.datastream.streams.operator_settings import OperatorSettings
+from penstock.functions.function import name_of
 from penstock.graph.transformation import Input, Transformation
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.datastream.streams.data_stream import DataStream
-    from penstock.taskmanager.operator import Operator
+    from penstock.taskmanager.operators.operator import Operator
 
 
 class RecordedStream(OperatorSettings):

@@ -9,14 +9,14 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import RecordFormatError
-from penstock.datastream.function import Function
 from penstock.datastream.output_tag import OutputTag
+from penstock.functions.function import Function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from penstock.common.typeinfo import TypeInformation
-    from penstock.datastream.function import RuntimeContext
+    from penstock.functions.function import RuntimeContext
 
 _ONE = frozenset({"map", "map1", "map2", "get_result"})
 _MANY = frozenset(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any, overload
 
-from penstock.common.user_location import refusal, user_location
+from penstock.common.program.user_location import refusal, user_location
 from penstock.datastream import functions as f
-from penstock.datastream.function import name_of
 from penstock.datastream.streams.checks import checked_function
 from penstock.datastream.streams.recorded_stream import RecordedStream
+from penstock.functions.function import name_of
 from penstock.graph.transformation import Transformation
 
 if TYPE_CHECKING:

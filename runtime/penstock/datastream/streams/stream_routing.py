@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.common.user_location import user_location
+from penstock.common.program.user_location import user_location
 from penstock.datastream import functions as f
 from penstock.datastream.streams.checks import checked_function
 from penstock.datastream.streams.key_selectors import selected_key

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from penstock.common.program.user_location import refusal
 from penstock.common.time import TimeLike, as_millis
-from penstock.common.type_inference import element_type, result_type, to_type_info
-from penstock.common.user_location import refusal
+from penstock.common.type_info.type_inference import element_type, result_type, to_type_info
 from penstock.datastream import functions as f
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.streams.checks import checked_function
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from penstock.datastream.streams.key_selectors import Field
     from penstock.datastream.streams.keyed_stream import KeyedStream
     from penstock.datastream.window import Evictor, Trigger, WindowAssigner
-    from penstock.taskmanager.operators.reduce import AggregateKind
-    from penstock.taskmanager.operators.window_function import WindowFunctionSpec
+    from penstock.taskmanager.operators.aggregate.reduce import AggregateKind
+    from penstock.taskmanager.operators.window.function import WindowFunctionSpec
 
 
 class _Windows:
@@ -111,7 +111,7 @@ class _Windows:
             window_function: gets the one value when the window fires, with the key and the window.
             output_type: of the window function's results.
         """
-        from penstock.taskmanager.operators.window_function import WindowFunctionSpec
+        from penstock.taskmanager.operators.window.function import WindowFunctionSpec
 
         checked_function(reduce_function, f.ReduceFunction, operation="reduce", arguments=2, methods=("reduce",))
         known = self.get_input_type()
@@ -135,7 +135,7 @@ class _Windows:
             accumulator_type: of what the windows keep; the annotation of `create_accumulator` if it is not given.
             output_type: of the results.
         """
-        from penstock.taskmanager.operators.window_function import WindowFunctionSpec
+        from penstock.taskmanager.operators.window.function import WindowFunctionSpec
 
         checked_function(
             aggregate_function,
@@ -178,7 +178,7 @@ class _Windows:
         return self._full("process", self._window_functions[1], process_window_function, output_type)
 
     def _full(self, method: str, cls: type, function: Any, output_type: Any) -> DataStream:
-        from penstock.taskmanager.operators.window_function import WindowFunctionSpec
+        from penstock.taskmanager.operators.window.function import WindowFunctionSpec
 
         keyed = self._key_selector is not None
         checked_function(function, cls, operation=method, arguments=3 if keyed else 2, methods=(method,))
@@ -208,7 +208,7 @@ class _Windows:
         return self._aggregate_field("max_by", position_to_max_by)
 
     def _aggregate_field(self, kind: AggregateKind, field: Field) -> DataStream:
-        from penstock.taskmanager.operators.window_function import WindowFunctionSpec
+        from penstock.taskmanager.operators.window.function import WindowFunctionSpec
 
         known = self.get_input_type()
         spec = WindowFunctionSpec.field(kind, checked_field(kind, field), known)
@@ -230,7 +230,7 @@ class _Windows:
     def _windowed(
         self, name: str, spec: WindowFunctionSpec, output_type: TypeInformation | None, about: Any = None
     ) -> DataStream:
-        from penstock.taskmanager.operators.window import WindowOperator
+        from penstock.taskmanager.operators.window.operator import WindowOperator
 
         operator = WindowOperator(
             self._assigner,
@@ -282,7 +282,7 @@ class AllWindowedStream(_Windows):
     _name = "Window All"
 
     def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
-        from penstock.taskmanager.operators.window import constant_key
+        from penstock.taskmanager.operators.window.operator import constant_key
 
         whole = Partitioning(Exchange.KEY_GROUP, constant_key)
         super().__init__(data_stream._without_key()._partitioned(whole, "window_all"), window_assigner)

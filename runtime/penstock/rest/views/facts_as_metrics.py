@@ -7,7 +7,7 @@ import resource
 import threading
 from typing import TYPE_CHECKING
 
-from penstock.checkpoint.triggers import TriggerState
+from penstock.checkpoint.coordinator.triggers import TriggerState
 from penstock.rest.views.checkpoints import last_completed
 from penstock.rest.views.ids import duration
 

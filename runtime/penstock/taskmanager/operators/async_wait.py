@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import RecordFormatError
 from penstock.common.time import as_millis
-from penstock.datastream.async_functions import AsyncFunctionDescriptor
-from penstock.taskmanager.batch import RowBatch
-from penstock.taskmanager.operators.fields import shortened
+from penstock.functions.async_functions import AsyncFunctionDescriptor
+from penstock.records.batch import RowBatch
+from penstock.records.fields import shortened
 from penstock.taskmanager.operators.user_code import FunctionOperator, raise_user_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.common.typeinfo import TypeInformation
-    from penstock.taskmanager.batch import Batch
+    from penstock.records.batch import Batch
 
 
 class AsyncWaitOperator(FunctionOperator):

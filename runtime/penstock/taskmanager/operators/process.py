@@ -11,18 +11,18 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.common.errors import KeyedStateNotAvailable
-from penstock.datastream.output_tag import OutputTag
-from penstock.datastream.time_domain import TimeDomain
-from penstock.datastream.timerservice import TimerService
+from penstock.functions.output_tag import OutputTag
+from penstock.functions.time_domain import TimeDomain
+from penstock.functions.timer_service import TimerService
+from penstock.records.batch import MIN_TIMESTAMP, Batch
 from penstock.state.backend import KeyContext
-from penstock.taskmanager.batch import MIN_TIMESTAMP, Batch
 from penstock.taskmanager.operators.results import Results
 from penstock.taskmanager.operators.user_code import FunctionOperator, raise_user_error, select_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.taskmanager.operator import OperatorContext, Output
+    from penstock.taskmanager.operators.operator import OperatorContext, Output
 
 
 class UserTimers(TimerService):

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.datastream.output_tag import OutputTag
-from penstock.taskmanager.batch import RowBatch
+from penstock.functions.output_tag import OutputTag
+from penstock.records.batch import RowBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.taskmanager.operator import Output
+    from penstock.taskmanager.operators.operator import Output
 
 
 class Results:

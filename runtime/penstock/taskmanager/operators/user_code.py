@@ -11,11 +11,11 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from penstock.common.errors import InvalidJob, PenstockError, StateTypeError, UserFunctionError
-from penstock.common.user_frames import user_line
-from penstock.datastream.functions import close_function, open_function
-from penstock.state.key_hash import stable_hash
-from penstock.taskmanager.operator import Operator
-from penstock.taskmanager.operators.fields import shortened
+from penstock.common.program.user_frames import user_line
+from penstock.functions.function import close_function, open_function
+from penstock.records.fields import shortened
+from penstock.state.encoding.key_hash import stable_hash
+from penstock.taskmanager.operators.operator import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.configuration import Configuration
-from penstock.common.executor import executing_on
 from penstock.common.job_status import JobStatus
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.jobmanager.embedded import EmbeddedExecutor
-from penstock.jobmanager.job_master import JobMaster
-from penstock.jobmanager.requests import Operation
-from penstock.jobmanager.session import SubmitOptions
-from penstock.jobmanager.spark_runner import SparkRunner
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.job.job_master import JobMaster
+from penstock.jobmanager.job.requests import Operation
+from penstock.jobmanager.process.embedded import EmbeddedExecutor
+from penstock.jobmanager.process.session import SubmitOptions
+from penstock.jobmanager.runners.spark_runner import SparkRunner
 from tests.integration.engine.selfcheck import processes
 from tests.integration.engine.selfcheck.job import Plan, build
 

@@ -12,17 +12,17 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from penstock.checkpoint.manifest import Manifest as SnapshotManifest
-from penstock.checkpoint.recovery import take_over
-from penstock.checkpoint.retrying_store import Stores
-from penstock.checkpoint.savepoint import write_savepoint
-from penstock.checkpoint.storage import CheckpointStorage
+from penstock.checkpoint.files.manifest import Manifest as SnapshotManifest
+from penstock.checkpoint.files.storage import CheckpointStorage
+from penstock.checkpoint.recovery.takeover import take_over
+from penstock.checkpoint.savepoint.savepoints import write_savepoint
+from penstock.checkpoint.store.retrying_store import Stores
 from penstock.common.errors import PenstockError
 from penstock_operator.reconcile.observe.manifests import labels_of
 from penstock_operator.resources.names import INCARNATION, JOB, ROLE
 
 if TYPE_CHECKING:
-    from penstock.checkpoint.recovery import Recovery
+    from penstock.checkpoint.recovery.takeover import Recovery
     from penstock_operator.kube.cluster import Manifest
 
 RATE = 1000

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.common.config.options import WORKER_HEALTH_PORT
 from penstock.common.configuration import Configuration
-from penstock.common.options import WORKER_HEALTH_PORT
-from penstock.jobmanager.worker_health import PORT_VARIABLE, WorkerHealth, health_port
+from penstock.jobmanager.cluster.worker_health import PORT_VARIABLE, WorkerHealth, health_port
 from penstock_operator.resources.configuration import configuration
 from penstock_operator.resources.deployments import check_pod, master_args
 from penstock_operator.resources.probes import HEALTH_VARIABLE, KNOWN_VARIABLE, ask_worker

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from penstock.checkpoint.manifest import Manifest
-from penstock.checkpoint.recovery import take_over
-from penstock.checkpoint.retrying_store import Stores
-from penstock.checkpoint.savepoint import write_savepoint
-from penstock.checkpoint.storage import CheckpointStorage
+from penstock.checkpoint.files.manifest import Manifest
+from penstock.checkpoint.files.storage import CheckpointStorage
+from penstock.checkpoint.recovery.takeover import take_over
+from penstock.checkpoint.savepoint.savepoints import write_savepoint
+from penstock.checkpoint.store.retrying_store import Stores
 from penstock.common.errors import Fenced
 from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.errors import NotLeader, StorageError

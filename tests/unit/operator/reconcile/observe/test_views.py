@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.jobmanager import master_process
+from penstock.jobmanager.process import master_process
 from penstock_operator.reconcile.observe import manifests, troubles
 from penstock_operator.reconcile.observe.troubles import deployment_trouble, pod_trouble
 

@@ -1,0 +1,1 @@
+"""The life of a checkpoint: triggered, pending, stored, complete, kept, deleted."""

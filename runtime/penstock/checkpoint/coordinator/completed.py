@@ -1,0 +1,79 @@
+"""The checkpoints that are kept, newest last, and when one is dropped (S35, C9). Thread-safe through its callers' lock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.checkpoint.files.codec import objects_of
+from penstock.checkpoint.files.registry import SharedStateRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.checkpoint.files.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class _Kept:
+    manifest: Manifest
+    is_in_doubt: bool = False
+    """Nobody knows whether its manifest was stored: it never counts, and goes with the next complete one."""
+
+    @property
+    def holder(self) -> str:
+        return f"chk-{self.manifest.checkpoint_id}"
+
+
+class CompletedCheckpoints:
+    """Retains the newest `retained` checkpoints; the registry counts what they need.
+
+    Built from the manifests that a recovery found; they are dropped like any other as new ones are added.
+    """
+
+    def __init__(self, manifests: Iterable[Manifest], retained: int) -> None:
+        self.registry = SharedStateRegistry()
+        self.retained = retained
+        self.has_own = False
+        """Whether a checkpoint was added since."""
+        self._kept = [_Kept(manifest) for manifest in manifests]
+        for kept in self._kept:
+            self.registry.register(kept.holder, _paths(kept.manifest))
+
+    @property
+    def manifests(self) -> list[Manifest]:
+        return [kept.manifest for kept in self._kept if not kept.is_in_doubt]
+
+    @property
+    def has_doubts(self) -> bool:
+        """Whether a manifest may be stored, or arrive yet, that `manifests` does not have."""
+        return any(kept.is_in_doubt for kept in self._kept)
+
+    @property
+    def doubts(self) -> int:
+        """How many of them there are."""
+        return sum(kept.is_in_doubt for kept in self._kept)
+
+    @property
+    def newest(self) -> Manifest | None:
+        return self.manifests[-1] if self.manifests else None
+
+    def add(self, manifest: Manifest) -> list[tuple[int, list[str]]]:
+        """A complete checkpoint. Returns what it subsumes: number, and the files that nobody needs any more."""
+        self.has_own = True
+        added = _Kept(manifest)
+        self.registry.register(added.holder, _paths(manifest))
+        sure = [kept for kept in self._kept if not kept.is_in_doubt]
+        stay = sure[max(0, len(sure) + 1 - self.retained) :]
+        dropped = [kept for kept in self._kept if kept not in stay]
+        self._kept = [*stay, added]
+        return [(kept.manifest.checkpoint_id, self.registry.release(kept.holder)) for kept in dropped]
+
+    def add_in_doubt(self, manifest: Manifest) -> None:
+        """Its manifest may be there or arrive late: its files stay until a later checkpoint is complete."""
+        self._kept.append(_Kept(manifest, is_in_doubt=True))
+        self.registry.register(f"chk-{manifest.checkpoint_id}", _paths(manifest))
+
+
+def _paths(manifest: Manifest) -> list[str]:
+    return objects_of(manifest)

@@ -1,0 +1,333 @@
+"""What becomes of checkpoints and savepoints: time passes, work in the background ends, and the events that follow from it.
+
+The half of the CheckpointCoordinator that decides when a checkpoint is complete, abandoned or in doubt (rules in
+docs/checkpoint-protocol.md); the other half (`coordinator`) takes triggers and answers.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+from penstock import __version__
+from penstock.checkpoint.coordinator.commits import CommitLedger
+from penstock.checkpoint.coordinator.publisher import ManifestPublisher
+from penstock.checkpoint.coordinator.schedule import Schedule
+from penstock.checkpoint.coordinator.statistics import CheckpointHistory
+from penstock.checkpoint.drain_notes import forget_note, settle_notes
+from penstock.checkpoint.events import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    Event,
+    JobMustFail,
+    SavepointCompleted,
+    SavepointFailed,
+    SavepointRequest,
+)
+from penstock.checkpoint.files.layout import checkpoint_folder
+from penstock.checkpoint.leadership.fencing import PublishOutcome
+from penstock.checkpoint.savepoint.exports import Copied, SavepointExports
+from penstock.checkpoint.savepoint.savepoints import dispose
+from penstock.common.errors import (
+    EpochFailed,
+    Fenced,
+    FinalCheckpointRefused,
+    PenstockError,
+    StateTypeError,
+    StorageError,
+    StorageRefused,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from penstock.checkpoint.coordinator.attempt import Attempt
+    from penstock.checkpoint.coordinator.pending import PendingCheckpoint
+    from penstock.checkpoint.coordinator.publisher import Stored
+    from penstock.checkpoint.coordinator.settings import CheckpointSettings
+    from penstock.checkpoint.files.manifest import Manifest
+    from penstock.checkpoint.files.storage import CheckpointStorage
+
+
+MOST_DOUBTS = 16
+"""So many manifests may be in doubt. Then the attempt ends: the base of the next one says which of them count."""
+
+logger = logging.getLogger(__name__)
+
+
+class CheckpointOutcomes:
+    """Base of the coordinator; thread-safe."""
+
+    def __init__(
+        self,
+        storage: CheckpointStorage,
+        settings: CheckpointSettings,
+        executor: Executor,  # several threads, so that a manifest need not wait for a savepoint's copies
+        *,
+        ledger: CommitLedger | None = None,
+    ) -> None:
+        self.storage = storage
+        self.settings = settings
+        self.history = CheckpointHistory(settings.history_size)
+        self._executor = executor
+        self._ledger = ledger if ledger is not None else CommitLedger()
+        self._lock = threading.RLock()
+        self._schedule = Schedule(settings.interval_ms, settings.min_pause_ms)
+        self._attempt: Attempt | None = None
+        self._ended: Attempt | None = None
+        """The one before, or the last."""
+        self._promised: dict[int, list[Any]] = {}
+        """What the attempt that has ended had promised to commit, until that is confirmed."""
+        """How many commits it had promised that were not confirmed."""
+        self._started_from: dict[str, list[Any]] | None = None
+        """Committables of the snapshot that the first attempt started from."""
+        self._savepoints = SavepointExports(storage, settings.savepoint_directory, executor)
+        self._publisher = ManifestPublisher(storage, executor)
+        self._events: list[Event] = []
+        self._requests: list[str] = []
+        self._failures_in_a_row = 0
+        self._final_refusals = 0
+        """Attempts, since a checkpoint was complete, that ended because storage refused what the job ends with."""
+
+    def tick(self, now: int) -> list[Event]:
+        """Take in what happened in the background and the passing of time. Call it after each epoch and while idle."""
+        with self._lock:
+            for stored in self._publisher.take():
+                self._on_stored(stored, now)
+            self._savepoints.expire(now, self.settings.timeout_ms)
+            self._take_copied(now)
+            attempt = self._attempt
+            if attempt is not None:
+                pending = attempt.pending
+                if pending is not None and not pending.is_at_work:
+                    if pending.is_ready and not attempt.owed:
+                        self._store(attempt, pending, now)
+                    elif now - pending.request.timestamp >= self.settings.timeout_ms:
+                        message = self._timeout_message(attempt, pending)
+                        self._abandon(attempt, message, now, will_answer=pending.is_handed_out)
+                attempt.cleaner.start()
+            events, self._events = self._events, []
+            return events
+
+    def _timeout_message(self, attempt: Attempt, pending: PendingCheckpoint) -> str:
+        message = f"not complete after {self.settings.timeout_ms} ms: {pending.describe_missing()}"
+        if pending.is_ready and attempt.owed:
+            earlier = ", ".join(map(str, sorted(attempt.owed)))
+            message += f"; earlier checkpoints ({earlier}) were not answered by every subtask"
+        return message
+
+    def _store(self, attempt: Attempt, pending: PendingCheckpoint, now: int) -> None:
+        manifest = pending.manifest(attempt.recovery.epoch, now, self._ledger.for_manifest(pending.id), __version__)
+        if pending.savepoint is not None and pending.request.drain:
+            # Nothing may go on from a drained state, so its manifest is stored when nothing else of the stop can fail.
+            pending.drained = manifest
+            self._savepoints.copy(pending.savepoint, manifest, attempt.completed.registry, now)
+            return
+        self._publish(attempt, pending, manifest)
+
+    def _publish(self, attempt: Attempt, pending: PendingCheckpoint, manifest: Manifest) -> None:
+        pending.is_storing = True
+        self._publisher.publish(attempt.recovery.leadership, manifest)
+
+    def _on_stored(self, stored: Stored, now: int) -> None:
+        attempt = self._attempt
+        if attempt is None or stored.leadership is not attempt.recovery.leadership:
+            return  # of a former attempt: the recovery after it found out what became of it
+        pending = attempt.pending
+        assert pending is not None
+        assert pending.id == stored.manifest.checkpoint_id
+        if stored.outcome is PublishOutcome.COMPLETE:
+            self._complete(attempt, pending, stored.manifest, now)
+        elif stored.outcome is PublishOutcome.NUMBER_TAKEN:
+            self._number_taken(attempt, pending, now)
+        elif isinstance(stored.error, Fenced):
+            self._fenced(attempt, pending, stored.error, now)
+        else:
+            assert stored.error is not None
+            self._not_stored(attempt, stored.manifest, stored.error, now)
+
+    def _not_stored(self, attempt: Attempt, manifest: Manifest, error: PenstockError, now: int) -> None:
+        if not (isinstance(error, StorageError) and error.outcome_unknown):
+            self._abandon(attempt, f"its manifest is not stored: {error.message}", now, code=error.code)
+            return
+        attempt.completed.add_in_doubt(manifest)
+        self._abandon(attempt, f"its manifest may not be stored: {error.message}", now, keep_files=True)
+        if attempt.completed.doubts >= MOST_DOUBTS:
+            self._events.append(JobMustFail(_too_many_doubts(attempt.completed.doubts, error)))
+
+    def _fenced(self, attempt: Attempt, pending: PendingCheckpoint, error: Fenced, now: int) -> None:
+        """Touch nothing: whether this checkpoint counts is the successor's decision."""
+        attempt.is_fenced = True
+        attempt.pending = None
+        attempt.cleaner.close()
+        self.history.failed(pending.id, now, str(error))
+        self._fail_savepoint(pending.savepoint, error)
+        self._events.append(JobMustFail(error))
+
+    def _complete(self, attempt: Attempt, pending: PendingCheckpoint, manifest: Manifest, now: int) -> None:
+        attempt.pending = None
+        is_first = not attempt.completed.has_own
+        for subsumed_id, garbage in attempt.completed.add(manifest):
+            attempt.cleaner.discard_checkpoint(subsumed_id, garbage)
+            self.history.discarded(subsumed_id)
+        self._failures_in_a_row = self._final_refusals = 0
+        self._schedule = self._schedule.succeeded(now)
+        self._events.append(
+            CheckpointCompleted(
+                pending.id,
+                manifest,
+                self._ledger.hand_out(pending.id),
+                is_savepoint=pending.savepoint is not None,
+                is_final=pending.request.is_final,
+                requests=pending.requests,
+            )
+        )
+        self._note_commits_left()
+        if pending.savepoint is None:
+            self.history.completed(pending.id, now, self.storage.url_of(checkpoint_folder(pending.id)))
+        elif pending.exported:
+            self._executor.submit(self._in_background, lambda: forget_note(self.storage, manifest))
+            self.history.completed(pending.id, now, pending.exported)
+            self._events.append(SavepointCompleted(pending.savepoint.request_id, pending.id, pending.exported, True))
+        else:
+            self._savepoints.copy(pending.savepoint, manifest, attempt.completed.registry, now)
+        if is_first:
+            attempt.cleaner.find_leftovers(attempt.recovery, pending.id, attempt.completed.registry)
+
+    def _number_taken(self, attempt: Attempt, pending: PendingCheckpoint, now: int) -> None:
+        """A latecomer of a superseded leader has the name. Take the next number at once; nobody's failure."""
+        reason = f"the number {pending.id} was taken by a manifest of an earlier leader that arrived late"
+        savepoint, requests = pending.savepoint, pending.requests
+        pending.savepoint, pending.requests = None, ()
+        self._abandon(attempt, reason, now, counts=False)
+        if savepoint is not None:
+            self._savepoints.put_back(savepoint)
+        self._requests = [*requests, *self._requests]
+        self._schedule = self._schedule.urgent()
+
+    def _abandon(
+        self,
+        attempt: Attempt,
+        reason: str,
+        now: int,
+        *,
+        keep_files: bool = False,
+        will_answer: bool = True,
+        counts: bool = True,
+        code: str = "",
+    ) -> None:
+        pending = attempt.abandon(keep_files=keep_files, will_answer=will_answer)
+        self._withdraw(pending, is_sure=not keep_files)
+        self._schedule = self._schedule.failed(now) if counts else self._schedule.ended(now)
+        self.history.failed(pending.id, now, reason)
+        self._events.append(CheckpointAborted(pending.id, reason, pending.requests))
+        error = StorageError(f"checkpoint {pending.id} failed: {reason}", remedy="see the JobManager's log; try again")
+        self._fail_savepoint(pending.savepoint, error)
+        if counts and pending.counts:
+            self._count_failure(pending, reason, code)
+
+    def _count_failure(self, pending: PendingCheckpoint, reason: str, code: str) -> None:
+        self._failures_in_a_row += 1
+        if self._failures_in_a_row <= self.settings.tolerable_failures:
+            return
+        told = (
+            f"{self._failures_in_a_row} checkpoints failed in a row, {self.settings.tolerable_failures} are tolerated; "
+            f"the last one, {pending.id}: {reason}"
+        )
+        if code == StateTypeError.code:  # a restart would meet the same value
+            self._events.append(JobMustFail(StateTypeError(told)))
+            return
+        self._final_refusals += code == StorageRefused.code and pending.request.is_final
+        if self._final_refusals > 1:  # also by the attempt before: the next one would meet it, too
+            remedy = "grant what the message names (put, get, list, delete on the checkpoint directory) and start the job again"
+            self._events.append(JobMustFail(FinalCheckpointRefused(told, remedy=remedy)))
+            return
+        remedy = (
+            "the job restarts from its last complete checkpoint; raise "
+            "execution.checkpointing.tolerable-failed-checkpoints if this may happen"
+        )
+        self._events.append(JobMustFail(EpochFailed(told, remedy=remedy)))
+
+    def _note_commits_left(self) -> None:
+        self.history.commits_left(self._ledger.uncommitted, sum(map(len, self._ledger.promised.values())))
+
+    def _withdraw(self, pending: PendingCheckpoint, *, is_sure: bool) -> None:
+        """The stop of a drained savepoint has failed: what the savepoint names to be committed will be removed.
+
+        Not if the manifest may be stored for all that: the next attempt knows (`drain_notes`).
+        """
+        if pending.exported and is_sure:
+            url, drained = pending.exported, pending.drained
+            assert drained is not None
+
+            def work() -> None:
+                dispose(url, stores=self.storage.stores)
+                forget_note(self.storage, drained)
+
+            self._executor.submit(self._in_background, work)
+
+    def _settle_drained(self, restored: Manifest | None, epoch: int) -> None:
+        """A new attempt begins: drained checkpoints that were in doubt, here or in a JobManager that died, are what it starts from or not."""
+        self._executor.submit(settle_notes, self.storage, restored, epoch)
+
+    @staticmethod
+    def _in_background(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except PenstockError as error:  # the next attempt tries again
+            logger.warning("what a stop with --drain has left cannot be removed: %s", error)
+
+    def _take_copied(self, now: int, *, ends: bool = False) -> None:
+        for copied in self._savepoints.take_copied():
+            pending = self._attempt.pending if self._attempt is not None else None
+            if self._attempt is not None and pending is not None and pending.savepoint is copied.request:
+                self._on_drained(self._attempt, pending, copied, now, ends=ends)
+            else:
+                self._on_copied(copied, now)
+
+    def _on_drained(
+        self, attempt: Attempt, pending: PendingCheckpoint, copied: Copied, now: int, *, ends: bool
+    ) -> None:
+        assert pending.drained is not None
+        attempt.cleaner.discard_files(copied.garbage)
+        if copied.error is not None:
+            self._abandon(attempt, f"its savepoint cannot be written: {copied.error.message}", now, counts=False)
+            return
+        pending.exported = copied.url
+        if ends:
+            self._withdraw(pending, is_sure=True)
+        else:
+            self._publish(attempt, pending, pending.drained)
+
+    def _on_copied(self, copied: Copied, now: int) -> None:
+        request = copied.request
+        if self._attempt is not None:
+            self._attempt.cleaner.discard_files(copied.garbage)
+        if copied.error is None:
+            self.history.completed(copied.checkpoint_id, now, copied.url)
+            self._events.append(
+                SavepointCompleted(request.request_id, copied.checkpoint_id, copied.url, request.is_final)
+            )
+            return
+        if self._attempt is not None:
+            self._attempt.is_stopping = False
+        self.history.failed(copied.checkpoint_id, now, str(copied.error))
+        self._fail_savepoint(request, copied.error)
+
+    def _fail_savepoint(self, request: SavepointRequest | None, error: PenstockError) -> None:
+        if request is not None:
+            self._savepoints.fail(request, error)
+            self._events.append(SavepointFailed(request.request_id, error, request.is_final))
+
+    def _pending(self, checkpoint_id: int) -> PendingCheckpoint | None:
+        pending = self._attempt.pending if self._attempt is not None else None
+        return pending if pending is not None and pending.id == checkpoint_id else None
+
+
+def _too_many_doubts(count: int, error: PenstockError) -> EpochFailed:
+    return EpochFailed(
+        f"of {count} checkpoints nobody knows whether their manifests are stored; the last one: {error.message}",
+        remedy="the job restarts from its newest checkpoint; look at why the store does not answer puts",
+    )

@@ -1,0 +1,131 @@
+"""A checkpoint in progress: who has answered, and the manifest that comes of it. Pure; times in ms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from penstock.checkpoint.files.codec import handle_files
+from penstock.checkpoint.files.manifest import FORMAT_VERSION, Manifest, OperatorInfo, OperatorState, SourceState
+
+if TYPE_CHECKING:
+    from penstock.checkpoint.events import Ack, JobDescription, SavepointRequest, SnapshotRequest, SubtaskKey
+
+
+@dataclass
+class PendingCheckpoint:
+    """From the trigger until the manifest is stored or it is given up."""
+
+    request: SnapshotRequest
+    job: JobDescription
+    savepoint: SavepointRequest | None = None
+    requests: tuple[str, ...] = ()
+    """Ids of `trigger_checkpoint` requests that it answers."""
+    counts: bool = True
+    """A failure of it is one of those that `tolerable_failures` limits: nobody asked for it, so nobody else is told."""
+    sources: dict[str, SourceState] | None = None
+    acks: dict[SubtaskKey, Ack] = field(default_factory=dict)
+    answered: set[SubtaskKey] = field(default_factory=set)
+    is_storing: bool = False
+    drained: Manifest | None = None
+    """Of a drain: what is stored once its savepoint is complete."""
+    exported: str = ""
+    """URL of that savepoint."""
+    is_handed_out: bool = False
+    """Its barrier was given to an epoch; until then no subtask knows of it."""
+
+    @property
+    def id(self) -> int:
+        return self.request.checkpoint_id
+
+    @property
+    def is_at_work(self) -> bool:
+        """Something of it goes on in the background that has a limit of its own."""
+        return self.is_storing or self.drained is not None
+
+    @property
+    def holder(self) -> str:
+        """Its name in the registry."""
+        return f"chk-{self.id}"
+
+    def is_expected(self, key: SubtaskKey) -> bool:
+        return key in self._expected and key not in self.answered
+
+    def unanswered(self) -> frozenset[SubtaskKey]:
+        return self._expected - self.answered
+
+    @property
+    def is_ready(self) -> bool:
+        """Every subtask has acknowledged and the positions at the barrier are known."""
+        return self.sources is not None and len(self.acks) == len(self._expected)
+
+    def describe_missing(self) -> str:
+        """For the message of a timeout.
+
+        >>> from penstock.checkpoint.events import JobDescription, SnapshotRequest
+        >>> job = JobDescription("j", "job", 1, 128, "", [OperatorInfo("count", "Count", 2, 128)])
+        >>> PendingCheckpoint(SnapshotRequest(1, 0), job, is_handed_out=True).describe_missing()
+        "count 0/2 answered; the epoch's barrier has not been reached"
+        """
+        missing = self.unanswered()
+        parts = []
+        for info in self.job.operators:
+            left = sum(1 for uid, _ in missing if uid == info.uid)
+            if left:
+                parts.append(f"{info.uid} {info.parallelism - left}/{info.parallelism} answered")
+        if not self.is_handed_out:
+            parts.append("the epoch before it has not ended, so its barrier was not sent")
+        elif self.sources is None:
+            parts.append("the epoch's barrier has not been reached")
+        return "; ".join(parts) or "all answers are in"
+
+    def manifest(self, leader_epoch: int, now: int, commits: dict[str, list[Any]], version: str) -> Manifest:
+        """Acks of each operator in the order of their subtasks."""
+        states = {info.uid: self._state_of(info) for info in self.job.operators}
+        sizes = {
+            (file.path, file.offset): file.size
+            for state in states.values()
+            for handle in state.keyed
+            for file in handle_files(handle)
+        }
+        return Manifest(
+            format_version=FORMAT_VERSION,
+            kind="checkpoint",
+            job_id=self.job.job_id,
+            job_name=self.job.job_name,
+            checkpoint_id=self.id,
+            leader_epoch=leader_epoch,
+            trigger_timestamp=self.request.timestamp,
+            complete_timestamp=now,
+            parallelism=self.job.parallelism,
+            max_parallelism=self.job.max_parallelism,
+            graph_fingerprint=self.job.graph_fingerprint,
+            operators=[self._with_states(info) for info in self.job.operators],
+            sources=dict(self.sources or {}),
+            states=states,
+            commits=commits,
+            state_bytes=sum(sizes.values()),
+            uploaded_bytes=sum(ack.bytes_uploaded for ack in self.acks.values()),
+            penstock_version=version,
+            is_final=self.request.is_final,
+            is_drained=self.request.drain,
+        )
+
+    def _state_of(self, info: OperatorInfo) -> OperatorState:
+        acks = [self.acks[info.uid, subtask] for subtask in range(info.parallelism)]
+        keyed = [ack.keyed for ack in acks if ack.keyed is not None]
+        operator = [dict(ack.operator) for ack in acks]
+        return OperatorState(keyed=keyed, operator=operator if any(operator) else [])
+
+    def _with_states(self, info: OperatorInfo) -> OperatorInfo:
+        """The registered states of all subtasks' handles, so that they can be listed without opening a file."""
+        states = dict(info.states)
+        for subtask in range(info.parallelism):
+            keyed = self.acks[info.uid, subtask].keyed
+            states.update((keyed or {}).get("states", {}))
+        return OperatorInfo(info.uid, info.name, info.parallelism, info.max_parallelism, states)
+
+    @cached_property
+    def _expected(self) -> frozenset[SubtaskKey]:
+        return self.job.subtasks()

@@ -1,0 +1,54 @@
+"""The end of a job: delete all of its checkpoints, so that nothing that is left or arrives late counts (protocol, 7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.checkpoint.coordinator.cleaner import Cleaner
+from penstock.checkpoint.drain_notes import FOLDER
+from penstock.checkpoint.files.layout import LATEST, METADATA, SHARED, checkpoint_folder
+from penstock.checkpoint.leadership.lineage import Base
+from penstock.checkpoint.store.object_store import relative_url
+from penstock.common.errors import PenstockError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from penstock.checkpoint.files.storage import CheckpointStorage
+    from penstock.checkpoint.leadership.fencing import Leadership
+
+
+@dataclass(frozen=True)
+class ShutdownReport:
+    """What became of the checkpoints of a job that ended. `left`: objects that could not be deleted."""
+
+    kept: bool
+    reason: str
+    left: int = 0
+    needed: dict[str, list[Any]] | None = None
+    """By uid, the committables of every snapshot of the job that may still be restored; None: this JobManager cannot tell."""
+    unconfirmed: dict[str, list[Any]] = field(default_factory=dict)
+    """By uid, what was pre-committed and is not known to be committed."""
+
+
+def delete_checkpoints(
+    storage: CheckpointStorage, leadership: Leadership, next_checkpoint_id: int, executor: Executor
+) -> ShutdownReport:
+    """Blocks. An empty base comes first: a manifest on its way, or left by a crash in here, then counts for nobody."""
+    try:
+        last = leadership.renew()
+        last.begin(Base(last.epoch, next_checkpoint_id))
+        cleaner = Cleaner(storage, executor, last.check)
+        cleaner.discard_in_order(*_everything(storage))
+    except PenstockError as error:
+        return ShutdownReport(kept=True, reason=error.message)
+    return ShutdownReport(kept=False, reason="deleted", left=cleaner.drain_now())
+
+
+def _everything(storage: CheckpointStorage) -> tuple[list[str], list[str]]:
+    """All manifests, and what goes after them: all shared files and the hint. The records under `leader/` stay (I6)."""
+    manifests = [f"{checkpoint_folder(id)}/{METADATA}" for id in storage.checkpoint_ids()]
+    shared = [relative_url(info.url, storage.url) for info in storage.list_objects(SHARED)]
+    notes = [f"{FOLDER}/{name}" for name in storage.list_names(FOLDER)]
+    return manifests, [*shared, *notes, LATEST]

@@ -1,0 +1,185 @@
+"""A job's folder in checkpoint storage.
+
+`CheckpointStorage` is cheap and picklable: each process opens its own connections when it first needs them. Subtasks take
+a `StateFileWriter` and a `StateFileReader` from it, the JobManager everything else. The Kubernetes operator imports this
+module too; what needs the engine's types is in `state_files`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from penstock.checkpoint.files.codec import decode_manifest
+from penstock.checkpoint.files.layout import (
+    checkpoint_folder,
+    is_safe_relative,
+    metadata_url,
+    parse_checkpoint_folder,
+)
+from penstock.checkpoint.store.object_store import ObjectInfo, ObjectMissing, join_url, normalize_url, relative_url
+from penstock.checkpoint.store.retrying_store import DEFAULT_POLICY, READ_ATTEMPTS, RetryingStore, RetryPolicy, Stores
+from penstock.common.errors import SnapshotNotFound, SnapshotTorn, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from penstock.checkpoint.files.manifest import Manifest
+    from penstock.checkpoint.files.state_files import StateFileReader, StateFileWriter
+
+R = TypeVar("R", bound=msgspec.Struct)
+T = TypeVar("T")
+
+
+class CheckpointStorage:
+    """`<root>/<job id>`; see docs/checkpoint-protocol.md for what lies there. Thread-safe.
+
+    `options`: for the storage driver (S3: `key`, `secret`, `endpoint_url`, …); else the environment decides.
+
+    >>> storage = CheckpointStorage("memory://doc/storage", "job-1")
+    >>> storage.put_if_absent("leader/1", b"me"), storage.put_if_absent("leader/1", b"you")
+    (True, False)
+    >>> storage.read("leader/1")
+    b'me'
+    """
+
+    def __init__(
+        self,
+        root_url: str,
+        job_id: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        policy: RetryPolicy = DEFAULT_POLICY,
+        stores: Stores | None = None,
+    ) -> None:
+        if not is_safe_relative(job_id) or "/" in job_id:
+            raise StorageError(f"{job_id!r} cannot be a job id", remedy="use letters, digits, '-', '_' and '.'")
+        self.root_url = normalize_url(root_url)
+        self.job_id = job_id
+        self.url = join_url(self.root_url, job_id)
+        self.options = dict(options or {})
+        self.policy = policy
+        self.stores = stores if stores is not None else Stores(self.options, policy)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_reopen, (self.root_url, self.job_id, self.options, self.policy))
+
+    @property
+    def store(self) -> RetryingStore:
+        return self.stores.for_url(self.url)
+
+    def url_of(self, path: str) -> str:
+        return join_url(self.url, path)
+
+    def put(self, path: str, content: bytes) -> None:
+        self.store.put(self.url_of(path), content)
+
+    def put_if_absent(self, path: str, content: bytes) -> bool:
+        """True if this caller's content is there now, False if somebody else's was first.
+
+        Raises:
+            StorageError: nobody knows (no answer for as long as the policy allows), or the store refused.
+        """
+        return self.store.put_if_absent(self.url_of(path), content)
+
+    def read(self, path: str) -> bytes:
+        """
+        Raises:
+            ObjectMissing: there is no such object.
+        """
+        return self.store.get(self.url_of(path))
+
+    def list_objects(self, path: str = "") -> list[ObjectInfo]:
+        """Everything under a folder of the job, as full URLs."""
+        return self.store.list_objects(self.url_of(path) if path else self.url)
+
+    def list_names(self, folder: str) -> list[str]:
+        """Paths of the objects under a folder, relative to the folder."""
+        url = self.url_of(folder)
+        return [relative_url(info.url, url) for info in self.store.list_objects(url)]
+
+    def delete(self, path: str) -> None:
+        self.store.delete(self.url_of(path))
+
+    def delete_many(self, paths: Iterable[str]) -> dict[str, StorageError]:
+        """Gone afterwards, but for those that are returned, each with why."""
+        by_url = {self.url_of(path): path for path in paths}
+        return {by_url[url]: error for url, error in self.store.delete_many(by_url).items()}
+
+    def copy(self, path: str, target_url: str) -> None:
+        """Copy an object of this job elsewhere; on the server if it is the same kind of store."""
+        self.store.copy(self.url_of(path), target_url, self.stores.for_url(target_url))
+
+    def checkpoint_ids(self) -> list[int]:
+        """Numbers of all `chk-<n>` folders, ascending; whether they count is for `lineage` to say."""
+        ids = (parse_checkpoint_folder(name) for name in self.store.list_folders(self.url))
+        return sorted(id for id in ids if id is not None)
+
+    def read_manifest(self, checkpoint_id: int) -> Manifest:
+        """
+        Raises:
+            SnapshotNotFound: no such checkpoint.
+            SnapshotTorn, StateFormatUnsupported: see `codec.decode_manifest`.
+        """
+        url = metadata_url(self.url_of(checkpoint_folder(checkpoint_id)))
+        try:
+            return read_manifest(self.store, url)
+        except ObjectMissing as missing:
+            raise SnapshotNotFound(
+                f"checkpoint {checkpoint_id} of job {self.job_id} has no manifest at {url}",
+                remedy="`penstock checkpoints` lists the ones there are",
+            ) from missing
+
+    def writer(self) -> StateFileWriter:
+        from penstock.checkpoint.files.state_files import StateFileWriter
+
+        return StateFileWriter(self.store, self.url)
+
+    def reader(self, base_url: str | None = None) -> StateFileReader:
+        """Reads the files of a snapshot: of this job, or of the folder that its paths are relative to."""
+        from penstock.checkpoint.files.state_files import StateFileReader
+
+        return StateFileReader(self.stores, normalize_url(base_url) if base_url else self.url)
+
+
+def _reopen(root_url: str, job_id: str, options: dict[str, Any], policy: RetryPolicy) -> CheckpointStorage:
+    return CheckpointStorage(root_url, job_id, options, policy=policy)
+
+
+def read_manifest(store: RetryingStore, url: str) -> Manifest:
+    """Read and decode.
+
+    Raises:
+        ObjectMissing, SnapshotTorn, StateFormatUnsupported.
+    """
+    return _read_whole(store, url, decode_manifest)
+
+
+def read_record(storage: CheckpointStorage, path: str, type: type[R], remedy: str) -> R:
+    """Read and decode one of the small JSON records of a job's folder.
+
+    Raises:
+        ObjectMissing: there is none.
+        SnapshotTorn: it cannot be decoded; tells `remedy`.
+    """
+
+    def decode(content: bytes, url: str) -> R:
+        try:
+            return msgspec.json.decode(content, type=type)
+        except msgspec.MsgspecError as error:
+            raise SnapshotTorn(
+                f"{url} is not a readable record ({len(content)} bytes): {error}", remedy=remedy
+            ) from error
+
+    return _read_whole(storage.store, storage.url_of(path), decode)
+
+
+def _read_whole(store: RetryingStore, url: str, decode: Callable[[bytes, str], T]) -> T:
+    """What seems cut off is read again, in case only the answer was."""
+    for _ in range(READ_ATTEMPTS - 1):
+        try:
+            return decode(store.get(url), url)
+        except SnapshotTorn:
+            continue
+    return decode(store.get(url), url)

@@ -1,0 +1,220 @@
+"""Which state goes where when a job starts from a snapshot (pure): by uid, at any parallelism (S20, S21, S46, S47).
+
+Keyed state goes by key group: a new subtask gets every handle whose key groups overlap its own, and its backend reads from
+them what it owns. Operator state goes to every subtask whole, as one snapshot per former subtask; the backend splits, unites
+or copies it by its mode. Source splits are the enumerator's to hand out. Commits go to the sink's committer.
+
+State that no operator of the new job claims is refused, unless it is allowed by uid (or wholesale); what is dropped is listed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.checkpoint.files.manifest import Manifest, OperatorInfo, OperatorState, SourceState
+from penstock.common.errors import RestoreRefused, SnapshotTorn
+from penstock.state.backend import KeyGroupRange
+from penstock.state.key_groups import key_group_range
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class NewOperator(Protocol):
+    """What restore must know of an operator of the new job; `manifest.OperatorInfo` fits."""
+
+    @property
+    def uid(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def parallelism(self) -> int: ...
+    @property
+    def max_parallelism(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class SubtaskState:
+    """What one new subtask of one operator restores."""
+
+    keyed: list[dict[str, Any]] = field(default_factory=list)
+    """Handles that overlap its key groups, in the order of the former subtasks."""
+    operator: list[dict[str, Any]] = field(default_factory=list)
+    """Of every former subtask, in order."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.keyed and not self.operator
+
+
+@dataclass(frozen=True)
+class DroppedState:
+    """State of the snapshot that no operator of the new job takes."""
+
+    uid: str
+    name: str
+    contents: list[str]
+    """In words: states, splits, pending commits."""
+
+    def __str__(self) -> str:
+        return f"{self.uid!r} ({self.name}): {', '.join(self.contents)}"
+
+
+@dataclass(frozen=True)
+class RestorePlan:
+    """By uid; `subtasks[uid][i]` is for new subtask i. `new_uids`: operators that start without state."""
+
+    subtasks: dict[str, list[SubtaskState]]
+    sources: dict[str, SourceState]
+    commits: dict[str, list[Any]]
+    dropped: list[DroppedState]
+    new_uids: list[str]
+
+    def of(self, uid: str, subtask: int) -> SubtaskState:
+        """Empty for an operator without state in the snapshot."""
+        states = self.subtasks.get(uid)
+        return states[subtask] if states else SubtaskState()
+
+
+def plan_restore(
+    manifest: Manifest,
+    new_operators: Sequence[NewOperator],
+    allow_non_restored: bool | Sequence[str] = False,
+) -> RestorePlan:
+    """Match the snapshot with the new job's operators.
+
+    `allow_non_restored`: uids whose state may be dropped; True allows every one.
+
+    Raises:
+        RestoreRefused: state would be dropped that was not allowed to, an operator's max parallelism differs, or the
+            parallelism is above it.
+        SnapshotTorn: an operator's handles do not cover all key groups.
+    """
+    by_uid = {operator.uid: operator for operator in new_operators}
+    unmatched = [dropped for uid in _uids(manifest) if uid not in by_uid and (dropped := _describe(manifest, uid))]
+    refused = [] if allow_non_restored is True else [d for d in unmatched if d.uid not in (allow_non_restored or ())]
+    if refused:
+        raise _refuse(manifest, refused, by_uid)
+    subtasks = {}
+    for operator in new_operators:
+        state = manifest.states.get(operator.uid)
+        if state is not None and (state.keyed or state.operator):
+            _check_parallelism(manifest, operator, state)
+            subtasks[operator.uid] = [_share(state, operator, subtask) for subtask in range(operator.parallelism)]
+    known = set(_uids(manifest))
+    return RestorePlan(
+        subtasks,
+        {uid: source for uid, source in manifest.sources.items() if uid in by_uid},
+        {uid: items for uid, items in manifest.commits.items() if uid in by_uid and items},
+        unmatched,
+        [operator.uid for operator in new_operators if operator.uid not in known],
+    )
+
+
+def _share(state: OperatorState, operator: NewOperator, subtask: int) -> SubtaskState:
+    own = key_group_range(subtask, operator.parallelism, operator.max_parallelism)
+    keyed = [handle for handle in state.keyed if _range_of(handle).overlaps(own)]
+    return SubtaskState(keyed, list(state.operator))
+
+
+def _range_of(handle: dict[str, Any]) -> KeyGroupRange:
+    start, end = handle["key_groups"]
+    return KeyGroupRange(int(start), int(end))
+
+
+def _check_parallelism(manifest: Manifest, operator: NewOperator, state: OperatorState) -> None:
+    former = next((info for info in manifest.operators if info.uid == operator.uid), None)
+    if former is None or not state.keyed:
+        return
+    if operator.max_parallelism != former.max_parallelism:
+        raise RestoreRefused(
+            f"operator {operator.uid!r} has max parallelism {operator.max_parallelism}, but its state in {_name(manifest)} "
+            f"was written with {former.max_parallelism}: keys would be looked for in the wrong key groups",
+            remedy=f"set_max_parallelism({former.max_parallelism}) on it (or on the environment); it is fixed for the "
+            "life of the state",
+            operator=operator.uid,
+        )
+    if operator.parallelism > operator.max_parallelism:
+        raise RestoreRefused(
+            f"operator {operator.uid!r} is to run with parallelism {operator.parallelism}, above its max parallelism "
+            f"{operator.max_parallelism}",
+            remedy=f"use a parallelism of at most {operator.max_parallelism}",
+            operator=operator.uid,
+        )
+    _check_coverage(manifest, former, state)
+
+
+def _check_coverage(manifest: Manifest, former: OperatorInfo, state: OperatorState) -> None:
+    following = 0
+    ranges = [group for group in sorted(map(_range_of, state.keyed)) if group.start <= group.end]
+    for group in [*ranges, KeyGroupRange(former.max_parallelism, former.max_parallelism)]:
+        if group.start != following:
+            raise SnapshotTorn(
+                f"the keyed state of {former.uid!r} in {_name(manifest)} does not cover its {former.max_parallelism} key "
+                f"groups once each: there is a gap or an overlap at group {following}",
+                remedy="use another checkpoint or savepoint, and report this one",
+            )
+        following = group.end + 1
+
+
+def _uids(manifest: Manifest) -> list[str]:
+    return sorted({*manifest.states, *manifest.sources, *manifest.commits})
+
+
+def _describe(manifest: Manifest, uid: str) -> DroppedState | None:
+    """What would be lost with this uid; None if nothing."""
+    info = next((info for info in manifest.operators if info.uid == uid), None)
+    state = manifest.states.get(uid, OperatorState())
+    contents = []
+    if any(handle.get("files") for handle in state.keyed):
+        names = sorted(
+            {*(info.states if info else ()), *(name for handle in state.keyed for name in handle.get("states", ()))}
+        )
+        contents.append(f"keyed state {', '.join(names)}" if names else "keyed state")
+    operator_names = sorted(
+        {name for snapshot in state.operator for name, value in snapshot.items() if _has_items(value)}
+    )
+    if operator_names:
+        contents.append(f"operator state {', '.join(operator_names)}")
+    splits = manifest.sources[uid].splits if uid in manifest.sources else []
+    if splits:
+        contents.append(f"positions of {len(splits)} splits")
+    commits = manifest.commits.get(uid, [])
+    if commits:
+        contents.append(f"{len(commits)} pending commits, whose output would never become visible")
+    return DroppedState(uid, info.name if info else "unknown operator", contents) if contents else None
+
+
+def _has_items(value: Any) -> bool:
+    return bool(value.get("items", value)) if isinstance(value, dict) else bool(value)
+
+
+def _refuse(manifest: Manifest, refused: list[DroppedState], by_uid: dict[str, NewOperator]) -> RestoreRefused:
+    known = {*manifest.states, *manifest.sources}
+    stateless = [uid for uid in by_uid if uid not in known]
+    lines = [f"{_name(manifest)} has state that no operator of this job takes:"]
+    for dropped in refused:
+        near = difflib.get_close_matches(dropped.uid, stateless, n=2, cutoff=0.6)
+        hint = f" - was it renamed to {' or '.join(map(repr, near))}?" if near else ""
+        lines.append(f"    {dropped}{hint}")
+    matched = [uid for uid in by_uid if uid in known]
+    lines.append(f"  operators of this job with state in it: {_list(matched)}")
+    lines.append(f"  operators of this job without: {_list(stateless)}")
+    if not matched:
+        lines.append(f"  nothing matches: the snapshot belongs to job {manifest.job_id} ({manifest.job_name!r})")
+    uids = ", ".join(repr(dropped.uid) for dropped in refused)
+    return RestoreRefused(
+        "\n".join(lines),
+        remedy=f"give the operator its former uid; or, if the state is not needed any more, allow it to be dropped by "
+        f"name: allow_non_restored_state=[{uids}]",
+    )
+
+
+def _name(manifest: Manifest) -> str:
+    return f"{manifest.kind} {manifest.checkpoint_id} of job {manifest.job_name!r}"
+
+
+def _list(uids: list[str]) -> str:
+    return ", ".join(repr(uid) for uid in uids) or "none"

@@ -1,0 +1,4 @@
+"""Savepoints and checkpoints by their path.
+
+Written, found, verified, listed, disposed of; readable without the engine.
+"""

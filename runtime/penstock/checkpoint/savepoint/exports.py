@@ -1,0 +1,189 @@
+"""The savepoints that were asked for: waiting for their checkpoint, being copied, and how each of them ended.
+
+A savepoint is a checkpoint that is also exported (docs/checkpoint-protocol.md, 5). The coordinator takes the checkpoint;
+the copy is made in the background from files that the registry holds meanwhile. Called under the coordinator's lock.
+"""
+
+from __future__ import annotations
+
+import queue
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.checkpoint.drain_notes import keep_note
+from penstock.checkpoint.events import SavepointRequest, SavepointStatus
+from penstock.checkpoint.files.codec import objects_of
+from penstock.checkpoint.savepoint.savepoints import SavepointCancelled, check_target, write_savepoint
+from penstock.common.errors import PenstockError, StorageError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from penstock.checkpoint.files.manifest import Manifest
+    from penstock.checkpoint.files.registry import SharedStateRegistry
+    from penstock.checkpoint.files.storage import CheckpointStorage
+
+_REMEMBERED = 1000
+"""How many statuses are kept for those who poll."""
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A copy has ended: `url`, or `error`. `garbage`: files that nobody needs now."""
+
+    request: SavepointRequest
+    checkpoint_id: int
+    url: str = ""
+    error: PenstockError | None = None
+    garbage: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Copying:
+    request: SavepointRequest
+    checkpoint_id: int
+    registry: SharedStateRegistry
+    since: int
+
+
+class SavepointExports:
+    """See the head of the module."""
+
+    def __init__(self, storage: CheckpointStorage, default_directory: str | None, executor: Executor) -> None:
+        self._storage = storage
+        self._default_directory = default_directory
+        self._executor = executor
+        self._waiting: list[SavepointRequest] = []
+        self._copying: dict[str, _Copying] = {}
+        self._done: queue.SimpleQueue[Copied] = queue.SimpleQueue()
+        self._statuses: dict[str, SavepointStatus] = {}
+        self.commits: dict[str, list[Any]] = {}
+        """What the newest savepoint names, by uid. What an older one names and is still unfinished, it names as well."""
+
+    def check_target(self, target_directory: str | None) -> str:
+        """The folder a savepoint goes to.
+
+        Raises:
+            InvalidJob: no directory is given and none is configured.
+        """
+        return check_target(target_directory, self._default_directory)
+
+    def ask(self, target_directory: str | None, *, is_final: bool, drain: bool, request_id: str) -> str:
+        """
+        Raises:
+            InvalidJob: no directory is given and none is configured.
+        """
+        target = self.check_target(target_directory)
+        request = SavepointRequest(request_id or uuid.uuid4().hex, target, is_final, drain)
+        self._waiting.append(request)
+        self._statuses[request.request_id] = SavepointStatus(
+            request.request_id, "IN_PROGRESS", target_directory=target, is_final=is_final
+        )
+        while len(self._statuses) > _REMEMBERED:
+            del self._statuses[next(iter(self._statuses))]
+        return request.request_id
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def is_copying(self) -> bool:
+        return bool(self._copying)
+
+    def next(self) -> SavepointRequest | None:
+        """The one that waits longest, to be taken now."""
+        return self._waiting.pop(0) if self._waiting else None
+
+    def put_back(self, request: SavepointRequest) -> None:
+        """Its checkpoint must be taken once more; nobody need know."""
+        self._waiting.insert(0, request)
+
+    def copy(self, request: SavepointRequest, manifest: Manifest, registry: SharedStateRegistry, now: int) -> None:
+        """All that its checkpoint names is durable."""
+        registry.register(_holder(request), objects_of(manifest))
+        self._copying[request.request_id] = _Copying(request, manifest.checkpoint_id, registry, now)
+        self.commits = manifest.commits  # also if the copy fails or is cancelled: it may be complete for all that
+        self._executor.submit(self._copy_in_background, request, manifest)
+
+    def _copy_in_background(self, request: SavepointRequest, manifest: Manifest) -> None:
+        id = manifest.checkpoint_id
+
+        def note(folder: str) -> None:
+            if request.drain:
+                keep_note(self._storage, manifest, folder)
+
+        try:
+            url = write_savepoint(
+                manifest,
+                self._storage.url,
+                request.target_directory,
+                self._storage.stores,
+                is_cancelled=lambda: request.is_cancelled,
+                on_folder=note,
+            )
+            self._done.put(Copied(request, id, url))
+        except SavepointCancelled:
+            return
+        except PenstockError as error:
+            self._done.put(Copied(request, id, error=error))
+        except Exception as error:
+            failure = StorageError(f"the savepoint cannot be written to {request.target_directory}: {error!r}")
+            self._done.put(Copied(request, id, error=failure))
+
+    def expire(self, now: int, timeout_ms: int) -> None:
+        """Give up copies that have taken too long."""
+        for copying in self._copying.values():
+            if now - copying.since >= timeout_ms and not copying.request.is_cancelled:
+                copying.request.is_cancelled = True
+                error = StorageError(
+                    f"the savepoint is not copied to {copying.request.target_directory} after {timeout_ms} ms",
+                    remedy="raise execution.checkpointing.timeout, or look at why the store is slow",
+                )
+                self._done.put(Copied(copying.request, copying.checkpoint_id, error=error))
+
+    def take_copied(self) -> list[Copied]:
+        """Copies that have ended since the last call; their statuses are set."""
+        ended = []
+        while not self._done.empty():
+            copied = self._done.get()
+            copying = self._copying.pop(copied.request.request_id, None)
+            if copying is None:
+                continue  # was cancelled when it was nearly done
+            ended.append(replace(copied, garbage=tuple(copying.registry.release(_holder(copying.request)))))
+            if copied.error is None:
+                self._set_status(copying.request, "COMPLETED", location=copied.url)
+            else:
+                self.fail(copying.request, copied.error)
+        return ended
+
+    def cancel_all(self) -> list[tuple[SavepointRequest, int | None]]:
+        """The job failed over or ended: those being copied, with their checkpoint, and those that wait.
+
+        The caller fails them.
+        """
+        copying = [(copying.request, copying.checkpoint_id) for copying in self._copying.values()]
+        cancelled: list[tuple[SavepointRequest, int | None]] = [
+            *copying,
+            *((request, None) for request in self._waiting),
+        ]
+        for request, _ in cancelled:
+            request.is_cancelled = True
+        self._copying, self._waiting = {}, []
+        return cancelled
+
+    def fail(self, request: SavepointRequest, error: PenstockError) -> None:
+        self._set_status(request, "FAILED", failure=str(error))
+
+    def status(self, request_id: str) -> SavepointStatus | None:
+        return self._statuses.get(request_id)
+
+    def _set_status(self, request: SavepointRequest, status: str, *, location: str = "", failure: str = "") -> None:
+        self._statuses[request.request_id] = SavepointStatus(
+            request.request_id, status, location or None, failure or None, request.target_directory, request.is_final
+        )
+
+
+def _holder(request: SavepointRequest) -> str:
+    return f"savepoint-{request.request_id}"

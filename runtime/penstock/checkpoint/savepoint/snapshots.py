@@ -1,0 +1,362 @@
+"""Find, check and list checkpoints and savepoints by path, without the engine.
+
+The Kubernetes operator, the CLI and the REST API read storage through these functions; they need fsspec and msgspec, and
+nothing of the engine. A *path* is what people paste: a savepoint's folder, a job's `chk-<n>` folder, the `_metadata` in
+either, with or without a trailing slash or `file://`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.checkpoint.files.checksum import checksum_of
+from penstock.checkpoint.files.codec import NamedFile, files_of
+from penstock.checkpoint.files.layout import (
+    METADATA,
+    SHARED,
+    checkpoint_folder,
+    is_savepoint_folder,
+    metadata_url,
+    parse_checkpoint_folder,
+)
+from penstock.checkpoint.files.storage import CheckpointStorage, read_manifest
+from penstock.checkpoint.leadership.fencing import read_bases
+from penstock.checkpoint.leadership.lineage import History, ManifestId, history
+from penstock.checkpoint.store.object_store import (
+    ObjectInfo,
+    ObjectMissing,
+    base_name,
+    join_url,
+    normalize_url,
+    parent_url,
+    relative_url,
+)
+from penstock.checkpoint.store.retrying_store import Stores
+from penstock.common.errors import (
+    CorruptStateFile,
+    RestoreRefused,
+    SnapshotNotFound,
+    SnapshotTorn,
+    StateFormatUnsupported,
+    StorageError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.checkpoint.files.manifest import Manifest
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A checkpoint or savepoint that can be read. `url`: its folder; `base_url`: what the paths in it are relative to."""
+
+    url: str
+    base_url: str
+    manifest: Manifest
+
+    @property
+    def is_savepoint(self) -> bool:
+        return self.manifest.kind == "savepoint"
+
+    @property
+    def id(self) -> ManifestId:
+        return ManifestId(self.manifest.leader_epoch, self.manifest.checkpoint_id)
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """What `verify` found. `damaged`: files whose content is not what was written (only if checksums were asked for)."""
+
+    snapshot: Snapshot
+    files: int
+    bytes: int
+    missing: list[str] = field(default_factory=list)
+    wrong_size: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+    checksums_verified: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        return not (self.missing or self.wrong_size or self.damaged)
+
+    def problems(self) -> list[str]:
+        """One line each."""
+        return [
+            *(f"missing: {path}" for path in self.missing),
+            *(f"another size than written: {path}" for path in self.wrong_size),
+            *(f"another content than written: {path}" for path in self.damaged),
+        ]
+
+
+@dataclass(frozen=True)
+class SnapshotInfo:
+    """A line of a listing. `problem`: empty, or why it cannot be used (then most other fields may be unknown)."""
+
+    url: str
+    kind: str
+    checkpoint_id: int | None = None
+    job_id: str = ""
+    job_name: str = ""
+    leader_epoch: int = 0
+    trigger_timestamp: int = 0
+    complete_timestamp: int = 0
+    parallelism: int = 0
+    state_bytes: int = 0
+    is_final: bool = False
+    problem: str = ""
+
+    @property
+    def is_usable(self) -> bool:
+        return not self.problem
+
+
+@dataclass(frozen=True)
+class NewestComplete:
+    """The newest checkpoint that is whole, and what is newer but cannot be used, with the reason for each."""
+
+    snapshot: Snapshot | None
+    skipped: list[SnapshotInfo]
+
+
+def resolve(
+    path: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    stores: Stores | None = None,
+    job_id: str | None = None,
+    check_files: bool = True,
+) -> Snapshot:
+    """The snapshot at a path, known to be readable and, unless `check_files` is False, to have all its files.
+
+    Raises:
+        SnapshotNotFound: there is none; says what is there instead.
+        SnapshotTorn: the manifest cannot be read, or files are missing (lists them).
+        StateFormatUnsupported: written by a newer version.
+        RestoreRefused: it belongs to another job than `job_id`.
+        StorageError: the store cannot be used.
+    """
+    stores = stores or Stores(options)
+    folder = normalize_url(path)
+    if base_name(folder) == METADATA:
+        folder = parent_url(folder)
+    store = stores.for_url(folder)
+    try:
+        manifest = read_manifest(store, metadata_url(folder))
+    except ObjectMissing as missing:
+        raise _not_found(path, folder, stores) from missing
+    snapshot = Snapshot(folder, _base_url(folder, manifest), manifest)
+    if job_id is not None and manifest.job_id != job_id:
+        raise RestoreRefused(
+            f"{folder} belongs to job {manifest.job_id} ({manifest.job_name!r}), not to {job_id}",
+            remedy="name a checkpoint or savepoint of this job, or start the job from it explicitly",
+        )
+    if check_files:
+        report = _check(snapshot, stores)
+        if not report.is_complete:
+            raise _torn(report)
+    return snapshot
+
+
+def verify(
+    path: str, options: Mapping[str, Any] | None = None, *, stores: Stores | None = None, checksums: bool = False
+) -> VerifyReport:
+    """Check that every file is there with its size, and with `checksums` also its content (reads everything).
+
+    Raises:
+        SnapshotNotFound, SnapshotTorn (no readable manifest), StateFormatUnsupported, StorageError.
+    """
+    stores = stores or Stores(options)
+    snapshot = resolve(path, stores=stores, check_files=False)
+    report = _check(snapshot, stores)
+    if not checksums:
+        return report
+    absent = {*report.missing, *report.wrong_size}
+    damaged = [
+        str(file)
+        for file in files_of(snapshot.manifest)
+        if file.path not in absent and file.checksum and _content_checksum(snapshot, file, stores) != file.checksum
+    ]
+    return VerifyReport(
+        snapshot, report.files, report.bytes, report.missing, report.wrong_size, damaged, checksums_verified=True
+    )
+
+
+def list_checkpoints(
+    root_url: str, job_id: str, options: Mapping[str, Any] | None = None, *, stores: Stores | None = None
+) -> list[SnapshotInfo]:
+    """All checkpoints of a job, newest first; those that do not count or cannot be used have a `problem`."""
+    return _JobListing(CheckpointStorage(root_url, job_id, options, stores=stores)).infos()
+
+
+def list_savepoints(
+    directory_url: str, options: Mapping[str, Any] | None = None, *, stores: Stores | None = None
+) -> list[SnapshotInfo]:
+    """All savepoints directly in a folder, newest first; one without a manifest has a `problem`."""
+    directory = normalize_url(directory_url)
+    stores = stores or Stores(options)
+    names = [name for name in stores.for_url(directory).list_folders(directory) if is_savepoint_folder(name)]
+    infos = [_savepoint_info(join_url(directory, name), stores) for name in names]
+    return sorted(infos, key=lambda info: (-info.trigger_timestamp, info.url))
+
+
+def newest_complete(
+    root_url: str, job_id: str, options: Mapping[str, Any] | None = None, *, stores: Stores | None = None
+) -> NewestComplete:
+    """The newest checkpoint of the job's history that is whole; what was passed over is reported, never hidden."""
+    listing = _JobListing(CheckpointStorage(root_url, job_id, options, stores=stores))
+    skipped: list[SnapshotInfo] = list(listing.unreadable)
+    for id in listing.history.manifests:
+        info = listing.info(id)
+        if info.is_usable:
+            newer = [entry for entry in skipped if (entry.checkpoint_id or 0) > id.checkpoint_id]
+            return NewestComplete(listing.snapshot(id), newer)
+        skipped.append(info)
+    return NewestComplete(None, skipped)
+
+
+class _JobListing:
+    """One look at a job's folder: manifests, bases and the shared files, each read or listed once."""
+
+    def __init__(self, storage: CheckpointStorage) -> None:
+        self.storage = storage
+        self.manifests: dict[ManifestId, Manifest] = {}
+        self.unreadable: list[SnapshotInfo] = []
+        for checkpoint_id in storage.checkpoint_ids():
+            url = storage.url_of(checkpoint_folder(checkpoint_id))
+            try:
+                manifest = storage.read_manifest(checkpoint_id)
+            except SnapshotNotFound:
+                continue  # a folder without a manifest is not a checkpoint
+            except (SnapshotTorn, CorruptStateFile, StateFormatUnsupported) as error:
+                # Of the file itself. That storage does not answer says nothing about the checkpoint, and is raised.
+                self.unreadable.append(SnapshotInfo(url, "checkpoint", checkpoint_id, problem=error.message))
+                continue
+            self.manifests[ManifestId(manifest.leader_epoch, checkpoint_id)] = manifest
+        self.history: History = history(self.manifests, read_bases(storage))
+        self._shared: dict[str, ObjectInfo] | None = None
+
+    def snapshot(self, id: ManifestId) -> Snapshot:
+        return Snapshot(self.storage.url_of(checkpoint_folder(id.checkpoint_id)), self.storage.url, self.manifests[id])
+
+    def info(self, id: ManifestId) -> SnapshotInfo:
+        if id in self.history.void:
+            return _info(self.snapshot(id), "void: its leader was superseded before it was stored")
+        if self._shared is None:
+            self._shared = _by_path(self.storage.list_objects(SHARED), self.storage.url)
+        report = _compare(self.snapshot(id), self._shared)
+        return _info(self.snapshot(id), "" if report.is_complete else _torn(report).message)
+
+    def infos(self) -> list[SnapshotInfo]:
+        infos = [*map(self.info, self.manifests), *self.unreadable]
+        return sorted(infos, key=lambda info: (-(info.checkpoint_id or 0), info.url))
+
+
+def _check(snapshot: Snapshot, stores: Stores) -> VerifyReport:
+    files = files_of(snapshot.manifest)
+    if not files:
+        return VerifyReport(snapshot, 0, 0)
+    listed = stores.for_url(snapshot.base_url).list_objects(join_url(snapshot.base_url, SHARED))
+    return _compare(snapshot, _by_path(listed, snapshot.base_url))
+
+
+def _by_path(listed: list[ObjectInfo], base_url: str) -> dict[str, ObjectInfo]:
+    return {relative_url(info.url, base_url): info for info in listed}
+
+
+def _compare(snapshot: Snapshot, present: Mapping[str, ObjectInfo]) -> VerifyReport:
+    files = files_of(snapshot.manifest)
+    missing = [file.path for file in files if file.path not in present]
+    wrong = [file.path for file in files if file.path in present and not _fits(file, present[file.path].size)]
+    size = sum(file.size for file in files)
+    return VerifyReport(snapshot, len(files), size, list(dict.fromkeys(missing)), list(dict.fromkeys(wrong)))
+
+
+def _fits(file: NamedFile, size: int) -> bool:
+    """In an object of so many bytes; what an object with several files has behind the last one that is named is others'."""
+    return size == file.size if file.offset is None else size >= file.offset + file.size
+
+
+def _content_checksum(snapshot: Snapshot, file: NamedFile, stores: Stores) -> str:
+    url = join_url(snapshot.base_url, file.path)
+    try:
+        store = stores.for_url(url)
+        content = store.get(url) if file.offset is None else store.get_range(url, file.offset, file.size)
+        return checksum_of(content)
+    except ObjectMissing:
+        return "missing"
+
+
+def _base_url(folder: str, manifest: Manifest) -> str:
+    return folder if manifest.kind == "savepoint" else parent_url(folder)
+
+
+def _info(snapshot: Snapshot, problem: str = "") -> SnapshotInfo:
+    manifest = snapshot.manifest
+    return SnapshotInfo(
+        url=snapshot.url,
+        kind=manifest.kind,
+        checkpoint_id=manifest.checkpoint_id,
+        job_id=manifest.job_id,
+        job_name=manifest.job_name,
+        leader_epoch=manifest.leader_epoch,
+        trigger_timestamp=manifest.trigger_timestamp,
+        complete_timestamp=manifest.complete_timestamp,
+        parallelism=manifest.parallelism,
+        state_bytes=manifest.state_bytes,
+        is_final=manifest.is_final,
+        problem=problem,
+    )
+
+
+def _savepoint_info(url: str, stores: Stores) -> SnapshotInfo:
+    try:
+        report = verify(url, stores=stores)
+    except SnapshotNotFound:
+        return SnapshotInfo(url, "savepoint", problem="incomplete: no _metadata (still being written, or abandoned)")
+    except StorageError as error:
+        return SnapshotInfo(url, "savepoint", problem=error.message)
+    return _info(report.snapshot, "" if report.is_complete else _torn(report).message)
+
+
+def _torn(report: VerifyReport) -> SnapshotTorn:
+    problems = report.problems()
+    shown = "; ".join(problems[:_SHOWN]) + (f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else "")
+    return SnapshotTorn(
+        f"{report.snapshot.url} is not whole, {len(problems)} of its {report.files} files cannot be used: {shown}",
+        remedy="restore another checkpoint or savepoint by naming its path; was the bucket cleaned up by a lifecycle rule?",
+    )
+
+
+def _not_found(path: str, folder: str, stores: Stores) -> SnapshotNotFound:
+    """Says what is at the path instead, so that the next attempt is the right one."""
+    store = stores.for_url(folder)
+    folders = store.list_folders(folder)
+    checkpoints = [name for name in folders if parse_checkpoint_folder(name) is not None]
+    savepoints = [name for name in folders if is_savepoint_folder(name)]
+    remedy = "give the folder of a savepoint (savepoint-…) or of a checkpoint (…/<job id>/chk-<n>)"
+    if checkpoints or savepoints:
+        names = sorted(checkpoints, key=lambda name: parse_checkpoint_folder(name) or 0) + savepoints
+        found = f"it holds {_some(names)}"
+        remedy = f"name one of them, such as {join_url(folder, names[-1])}"
+    elif objects := store.list_objects(folder):
+        found = f"it holds {_some([relative_url(info.url, folder) for info in objects])}, but no {METADATA}"
+        if is_savepoint_folder(base_name(folder)):
+            remedy = "the savepoint was never finished; use another one"
+    else:
+        found = "there is nothing at that path"
+        siblings = [
+            name
+            for name in store.list_folders(parent_url(folder))
+            if is_savepoint_folder(name) or parse_checkpoint_folder(name) is not None
+        ]
+        if siblings:
+            found += f"; beside it: {_some(siblings)}"
+    return SnapshotNotFound(f"{path} is not a checkpoint or savepoint: {found}", remedy=remedy)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -1,0 +1,173 @@
+"""S3 through s3fs: one attempt per call, bounded in time, failures told apart by the server's own code.
+
+s3fs and botocore retry by themselves; both are told not to: a retry inside of them would hide from `retrying_store`
+that the outcome of the first attempt is unknown. Credentials, region and endpoint come from the options or, as for every
+AWS SDK, from the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, a role of the pod, …).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    NoCredentialsError,
+    PartialCredentialsError,
+)
+from botocore.exceptions import ConnectionError as EndpointUnreachable
+from botocore.parsers import ResponseParserError
+
+from penstock.checkpoint.store.fsspec_store import FsspecStore
+from penstock.checkpoint.store.object_store import (
+    ObjectExists,
+    ObjectMissing,
+    PermanentFailure,
+    Refused,
+    StoreFailure,
+    TransientFailure,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+CONNECT_TIMEOUT = 5
+"""Seconds to reach the server."""
+_MISSING = {"NoSuchKey", "404"}
+_EXISTS = {"PreconditionFailed", "412"}
+_TRANSIENT = {
+    "ConditionalRequestConflict",
+    "InternalError",
+    "OperationAborted",
+    "RequestTimeout",
+    "ServiceUnavailable",
+    "SlowDown",
+    "Throttling",
+    "ThrottlingException",
+    "RequestTimeTooSkewed",
+    "ExpiredToken",
+}
+_BEYOND_THE_END = {"InvalidRange", "416"}
+_NO_SUCH_REQUEST = {
+    "NotImplemented",
+    "MethodNotAllowed",
+    "501",
+    "405",
+    "MissingContentMD5",
+    "InvalidRequest",
+    "InvalidDigest",
+}
+"""What stores answer that have no DeleteObjects, or want a header with it that is not sent any more (Content-MD5)."""
+_TRANSIENT_STATUS = {408, 409, 425, 429, 500, 502, 503, 504}
+
+
+class S3Store(FsspecStore):
+    """See the head of the module. Options are those of `s3fs.S3FileSystem`."""
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        super().__init__("s3", options)
+        self._has_delete_objects = True
+
+    def get(self, url: str) -> bytes:
+        with self._failures(url):
+            # max_concurrency=1 is one GET; otherwise s3fs asks for the size first
+            return bytes(self._call("cat_file", self._path(url), moved=1 << 30, max_concurrency=1))
+
+    def get_range(self, url: str, offset: int, size: int) -> bytes:
+        try:
+            return super().get_range(url, offset, size)
+        except StoreFailure as failure:
+            if _code_of(failure.__cause__) in _BEYOND_THE_END:
+                return b""
+            raise
+
+    def delete_many(self, urls: Sequence[str]) -> dict[str, StoreFailure]:
+        """DeleteObjects; one by one at a server that does not have it."""
+        if not urls or not self._has_delete_objects:
+            return super().delete_many(urls)
+        paths = {url: self._path(url).partition("/") for url in urls}
+        bucket = next(iter(paths.values()))[0]
+        by_key = {key: url for url, (_, _, key) in paths.items()}
+        asked = {"Objects": [{"Key": key} for key in by_key], "Quiet": True}
+        try:
+            with self._failures(urls[0]):
+                answer = self._call("call_s3", "delete_objects", Bucket=bucket, Delete=asked)
+        except PermanentFailure as failure:
+            if _code_of(failure.__cause__) not in _NO_SUCH_REQUEST:
+                raise
+            self._has_delete_objects = False
+            return super().delete_many(urls)
+        failures = [
+            _failed_delete(url, error)
+            for error in answer.get("Errors", ())
+            # A key in another spelling: it is one of these, and asking again for all of them does no harm.
+            for url in ([by_key[error["Key"]]] if error.get("Key") in by_key else urls)
+        ]
+        return {failure.url: failure for failure in failures if not isinstance(failure, ObjectMissing)}
+
+    def _open(self) -> Any:
+        config = {
+            "connect_timeout": CONNECT_TIMEOUT,
+            "read_timeout": self.request_timeout,
+            "retries": {"total_max_attempts": 1, "mode": "standard"},
+            "max_pool_connections": 32,
+            **self.options.get("config_kwargs", {}),
+        }
+        options = {**self.options, "config_kwargs": config}
+        import s3fs
+
+        file_system = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False, **options)
+        file_system.retries = 1
+        return file_system
+
+    def _classify(self, url: str, error: Exception) -> StoreFailure:
+        answer = _answer_of(error)
+        if answer is not None:
+            return _from_answer(url, answer)
+        if isinstance(error, NoCredentialsError | PartialCredentialsError):
+            return Refused(url, f"no credentials: {error}")
+        if isinstance(error, HTTPClientError | EndpointUnreachable | ResponseParserError):
+            return TransientFailure(url, f"no answer ({error})")
+        if isinstance(error, BotoCoreError):
+            return PermanentFailure(url, f"{type(error).__name__}: {error}")
+        if type(error).__module__.startswith("aiohttp"):
+            return TransientFailure(url, f"connection lost ({type(error).__name__})")
+        return super()._classify(url, error)
+
+
+def _answer_of(error: BaseException | None) -> ClientError | None:
+    """The server's answer that an exception of a driver stands for."""
+    while error is not None and not isinstance(error, ClientError):
+        error = error.__cause__
+    return error
+
+
+def _code_of(error: BaseException | None) -> str:
+    answer = _answer_of(error)
+    return "" if answer is None else str(answer.response.get("Error", {}).get("Code", ""))
+
+
+def _failed_delete(url: str, error: Mapping[str, Any]) -> StoreFailure:
+    """Of one key in the answer to DeleteObjects, which has no status for it."""
+    return _failure(url, str(error.get("Code", "")), str(error.get("Message", "")), 0)
+
+
+def _from_answer(url: str, error: ClientError) -> StoreFailure:
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    message = str(error.response.get("Error", {}).get("Message", ""))
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    return _failure(url, code, message, status)
+
+
+def _failure(url: str, code: str, message: str, status: int) -> StoreFailure:
+    reason = f"{code} ({status}) {message}".strip()
+    if code in _EXISTS or status == 412:
+        return ObjectExists(url, reason)
+    if code == "NoSuchBucket":
+        return Refused(url, "the bucket does not exist")
+    if code in _MISSING or status == 404:
+        return ObjectMissing(url, "does not exist")
+    if code in _TRANSIENT or status in _TRANSIENT_STATUS:
+        return TransientFailure(url, reason)
+    return Refused(url, reason) if 400 <= status < 500 else PermanentFailure(url, reason)

@@ -1,0 +1,1 @@
+"""The commands of `penstock`, one module for each group."""

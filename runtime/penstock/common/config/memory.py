@@ -1,0 +1,252 @@
+"""How the memory of a container is shared out: one model for the operator, the engine and REST. Pure; all sizes in bytes.
+
+A TaskManager's container may use `taskmanager.memory.process.size`. In it are
+
+    framework         `penstock worker` and Spark's Worker, once
+    of each slot:
+      heap            of its executor's JVM, at most: a share of the slot, or `penstock.executor.memory-mb`
+      JVM overhead    classes, code, threads, network buffers of that JVM
+      managed         RocksDB's block caches and write buffers, if that is the state backend
+      Python          all the rest: the user's code, records on their way, and state of the hashmap backend
+
+and in a JobManager's (`jobmanager.memory.process.size`) heap and overhead of Spark's driver, and Python.
+
+Linux kills what goes beyond the container's limit, whichever process asked for the last page. RocksDB is told its share and keeps
+to it. A heap is, too, but Spark refuses one below `LEAST_JVM_HEAP`: in a small container it could grow beyond its share, which with
+records in Python only DataFrames make it do. Python cannot be told, so it gets what is left, and `shortage` says when that is less than its
+processes take before a record has come. What processes take was measured (PSS, pipelined runner, levels 1 to 3, 100
+records/s): `penstock worker` 70 MiB, Spark's Worker 195, an executor 65 besides its heap, a Python daemon 40 and 39 for
+each level, a JobManager's Python 80.
+
+Keys are Flink's where it has the thing
+(https://nightlies.apache.org/flink/flink-docs-release-2.0/docs/deployment/memory/mem_setup/). Flink's heap is one for all slots of a
+TaskManager, here each slot has a JVM; Flink counts Python's memory as managed, here it is most of what there is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.common.config import options
+from penstock.common.configuration import Configuration
+
+MIB = 2**20
+
+FRAMEWORK = 264 * MIB
+"""`penstock worker` with Spark's Worker, whose heap is bounded."""
+LEAST_HEAP = 128 * MIB
+"""With less, JVMs of Spark collect all the time; they begin with so much, and some 30 MiB of it are in use."""
+LEAST_JVM_HEAP = 480 * MIB
+"""Spark takes 300 MiB of every heap for itself and refuses one below 450, of which the JVM does not show it all."""
+DEFAULT_HEAP = 512 * MIB
+"""Of an executor, where nothing says how much there is, and the most that a share gives: records are Python's."""
+DEFAULT_DRIVER_HEAP = 640 * MIB
+PYTHON_DAEMON = 40 * MIB
+PYTHON_WORKER = 40 * MIB
+"""Of each level of the job graph."""
+JOBMANAGER_PYTHON = 128 * MIB
+_DRIVER_SHARE = 0.5
+_ROUND = 64 * MIB
+"""Sizes that are recommended are multiples of it."""
+
+
+@dataclass(frozen=True)
+class TaskManagerMemory:
+    """Of a TaskManager with so many slots. What ends in `_of_slot` is there for each of them."""
+
+    slots: int
+    process: int | None
+    """What the container may use; None: nobody has said."""
+    heap_of_slot: int
+    overhead_of_slot: int
+    managed_of_slot: int | None
+    """RocksDB's; None: not bounded as a whole (hashmap, or nobody has said how much there is)."""
+    python_of_slot: int | None
+    """What is left; below zero if there is not enough for the rest."""
+    framework: int = FRAMEWORK
+
+    def as_configuration(self) -> dict[str, int]:
+        """`memoryConfiguration` of `GET /taskmanagers/:id`: Flink's names, for all slots together, and `python`."""
+        managed = (self.managed_of_slot or 0) * self.slots
+        found = {
+            "frameworkHeap": self.framework,
+            "taskHeap": self.heap_of_slot * self.slots,
+            "managedMemory": managed,
+            "jvmOverhead": self.overhead_of_slot * self.slots,
+        }
+        if self.process is not None and self.python_of_slot is not None:
+            found |= {"python": max(0, self.python_of_slot) * self.slots, "totalProcessMemory": self.process}
+        return found
+
+
+@dataclass(frozen=True)
+class JobManagerMemory:
+    process: int | None
+    heap: int
+    overhead: int
+    python: int | None
+    """What is left; below zero if there is not enough for the rest."""
+
+
+def task_manager_memory(conf: Configuration, slots: int | None = None) -> TaskManagerMemory:
+    """
+    Args:
+        slots: of the TaskManager; None: as configured.
+
+    >>> memory = task_manager_memory(Configuration({"taskmanager.memory.process.size": "2gb"}))
+    >>> memory.heap_of_slot // MIB, memory.python_of_slot // MIB
+    (512, 1176)
+    """
+    slots = slots or conf.get(options.TASK_SLOTS)
+    process = conf.get(options.TASKMANAGER_PROCESS_SIZE)
+    overhead = conf.get(options.JVM_OVERHEAD)
+    rocksdb = conf.get(options.STATE_BACKEND) == "rocksdb"
+    given_heap, given_managed = conf.get(options.EXECUTOR_MEMORY_MB), conf.get(options.MANAGED_SIZE)
+    fixed = conf.get(options.ROCKSDB_FIXED_PER_SLOT)
+    managed = None
+    if rocksdb and (fixed is not None or given_managed is not None):
+        managed = fixed if fixed is not None else (given_managed or 0) // slots
+    if process is None:
+        heap = DEFAULT_HEAP if given_heap is None else given_heap * MIB
+        return TaskManagerMemory(slots, None, max(LEAST_HEAP, heap), overhead, managed, None)
+    slot = (process - FRAMEWORK) // slots
+    share = min(DEFAULT_HEAP, int(slot * conf.get(options.HEAP_FRACTION))) if given_heap is None else given_heap * MIB
+    heap = max(LEAST_HEAP, share // MIB * MIB)
+    left = slot - heap - overhead
+    if rocksdb and managed is None:
+        managed = max(0, int(left * conf.get(options.MANAGED_FRACTION)))
+    return TaskManagerMemory(slots, process, heap, overhead, managed, left - (managed or 0))
+
+
+def job_manager_memory(conf: Configuration) -> JobManagerMemory:
+    """
+    >>> job_manager_memory(Configuration({"jobmanager.memory.process.size": "1gb"})).heap // MIB
+    400
+    """
+    process, given = conf.get(options.JOBMANAGER_PROCESS_SIZE), conf.get(options.JOBMANAGER_HEAP)
+    overhead = conf.get(options.JVM_OVERHEAD)
+    if process is None:
+        return JobManagerMemory(None, max(LEAST_HEAP, given or DEFAULT_DRIVER_HEAP), overhead, None)
+    share = min(DEFAULT_DRIVER_HEAP, int((process - JOBMANAGER_PYTHON - overhead) * _DRIVER_SHARE))
+    heap = max(LEAST_HEAP, (given or share) // MIB * MIB)
+    return JobManagerMemory(process, heap, overhead, process - heap - overhead)
+
+
+def effective(conf: Configuration) -> dict[str, str]:
+    """What processes are told, by the keys that would say the same."""
+    worker, master = task_manager_memory(conf), job_manager_memory(conf)
+    found = {
+        options.EXECUTOR_MEMORY_MB.key: str(jvm_heap(worker.heap_of_slot) // MIB),
+        options.JOBMANAGER_HEAP.key: f"{jvm_heap(master.heap) // MIB}mb",
+    }
+    if worker.managed_of_slot is not None:
+        found[options.MANAGED_SIZE.key] = f"{worker.managed_of_slot * worker.slots}b"
+    return found
+
+
+def jvm_heap(share: int) -> int:
+    """The heap (`-Xmx`) of a JVM of Spark whose share of a container this is.
+
+    >>> jvm_heap(128 * MIB) // MIB, jvm_heap(600 * MIB) // MIB
+    (480, 600)
+    """
+    return max(LEAST_JVM_HEAP, share)
+
+
+def least_task_manager(slots: int, levels: int = 3, overhead: int = 96 * MIB) -> int:
+    """What a TaskManager takes as it idles: what to request for it where nobody says.
+
+    >>> [least_task_manager(slots) // MIB for slots in (1, 2, 4)]
+    [648, 1032, 1800]
+    """
+    return FRAMEWORK + slots * (LEAST_HEAP + overhead + _python_need(levels))
+
+
+def least_job_manager(overhead: int = 96 * MIB) -> int:
+    """
+    >>> least_job_manager() // MIB
+    352
+    """
+    return JOBMANAGER_PYTHON + LEAST_HEAP + overhead
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """A container that would be killed: in words, and what to do."""
+
+    message: str
+    remedy: str
+
+
+def shortages(conf: Configuration, levels: int, state_of_slot: int = 0) -> list[Shortage]:
+    """Containers whose limit is too small for the job; none where no limit is known.
+
+    Args:
+        levels: of the job graph.
+        state_of_slot: bytes of state, as it lies in a checkpoint, of the slot with the most; objects in memory take more.
+    """
+    return [found for found in (_of_worker(conf, levels, state_of_slot), _of_master(conf)) if found is not None]
+
+
+def _of_worker(conf: Configuration, levels: int, state_of_slot: int) -> Shortage | None:
+    memory = task_manager_memory(conf)
+    if memory.process is None or memory.python_of_slot is None:
+        return None
+    in_python = 0 if conf.get(options.STATE_BACKEND) == "rocksdb" else state_of_slot
+    need = _python_need(levels) + in_python
+    if memory.python_of_slot >= need:
+        return None
+    parts = [f"JVM heap {_mib(memory.heap_of_slot)}", f"JVM overhead {_mib(memory.overhead_of_slot)}"]
+    if memory.managed_of_slot:
+        parts.append(f"RocksDB {_mib(memory.managed_of_slot)}")
+    python = f"Python {_mib(need)} for {levels} level{'s' if levels > 1 else ''}"
+    if in_python:
+        python += f" of which {_mib(in_python)} are the state of the newest checkpoint"
+    total = memory.framework + memory.slots * (
+        memory.heap_of_slot + memory.overhead_of_slot + (memory.managed_of_slot or 0) + need
+    )
+    message = (
+        f"a worker would be killed for memory: {memory.slots} slot{'s' if memory.slots > 1 else ''} need {_mib(total)} "
+        f"({_mib(memory.framework)} for the worker itself, and for each slot {', '.join(parts)}, {python}), and "
+        f"{options.TASKMANAGER_PROCESS_SIZE.key} is {_mib(memory.process)}"
+    )
+    enough = _enough_for(conf, memory.process, memory.slots, need)
+    fewer = next((n for n in range(memory.slots - 1, 0, -1) if _python_left(conf, memory.process, n) >= need), None)
+    or_fewer = f", or lower {options.TASK_SLOTS.key} to {fewer}" if fewer else ""
+    return Shortage(message, f"raise {options.TASKMANAGER_PROCESS_SIZE.key} to {_mib(enough)}{or_fewer}")
+
+
+def _of_master(conf: Configuration) -> Shortage | None:
+    memory = job_manager_memory(conf)
+    if memory.process is None or memory.python is None or memory.python >= JOBMANAGER_PYTHON:
+        return None
+    total = memory.heap + memory.overhead + JOBMANAGER_PYTHON
+    key = options.JOBMANAGER_PROCESS_SIZE.key
+    return Shortage(
+        f"the master would be killed for memory: it needs {_mib(total)} (JVM heap {_mib(memory.heap)}, JVM overhead "
+        f"{_mib(memory.overhead)}, Python {_mib(JOBMANAGER_PYTHON)}), and {key} is {_mib(memory.process)}",
+        f"raise {key} to {_mib(-(-total // _ROUND) * _ROUND)}",
+    )
+
+
+def _python_need(levels: int) -> int:
+    return PYTHON_DAEMON + levels * PYTHON_WORKER
+
+
+def _python_left(conf: Configuration, process: int, slots: int) -> int:
+    """Python's part of a slot, had the container so much and so many slots."""
+    tried = Configuration({**conf.to_dict(), options.TASKMANAGER_PROCESS_SIZE.key: f"{process}b"})
+    return task_manager_memory(tried, slots).python_of_slot or 0
+
+
+def _enough_for(conf: Configuration, process: int, slots: int, need: int) -> int:
+    """The least size of a container, to `_ROUND`, in which Python has what it needs."""
+    size = -(-process // _ROUND) * _ROUND
+    while _python_left(conf, size, slots) < need:
+        size += max(_ROUND, size // 64 // _ROUND * _ROUND)
+    return size
+
+
+def _mib(size: int) -> str:
+    """As Kubernetes writes it; options read it, too."""
+    return f"{round(size / MIB)}Mi"

@@ -1,0 +1,1 @@
+"""Folders of this process or this user on the local disk."""

@@ -1,0 +1,33 @@
+"""Where in the user's program something was written: `file:line` of the innermost frame outside Penstock."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import penstock
+from penstock.common.errors import InvalidJob
+
+_PACKAGE = os.path.dirname(os.path.abspath(penstock.__file__)) + os.sep
+
+
+def user_location() -> str:
+    """`file:line` of the call into Penstock, empty when there is no such frame."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        if not filename.startswith(_PACKAGE) and not filename.startswith("<frozen"):
+            return f"{filename}:{frame.f_lineno}"
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return ""
+
+
+def refusal(message: str, remedy: str = "", *, operator: str = "") -> InvalidJob:
+    """An `InvalidJob` that names the user's line.
+
+    >>> str(refusal("the collection is empty", "give type_info")).splitlines()[0]
+    '[INVALID_JOB] the collection is empty'
+    """
+    return InvalidJob(message, remedy=remedy, operator=operator, location=user_location())

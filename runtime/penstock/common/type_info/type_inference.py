@@ -1,0 +1,277 @@
+"""From Python's annotations and values to type information.
+
+PyFlink needs `output_type` on every step and pickles where it is missing. Here the annotations a careful author writes
+anyway are enough: the return type of a function, a dataclass, a NamedTuple, a TypedDict. What cannot be inferred is
+None, "unknown", and the value is then encoded by what it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import functools
+import sys
+import types
+import typing
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from penstock.common.program.user_location import refusal
+from penstock.common.time import Instant
+from penstock.common.typeinfo import (
+    ListTypeInfo,
+    MapTypeInfo,
+    PickledBytesTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    Types,
+)
+from penstock.common.types import Row
+
+_BASIC: dict[Any, Callable[[], TypeInformation]] = {
+    bool: Types.BOOLEAN,
+    int: Types.LONG,
+    float: Types.DOUBLE,
+    str: Types.STRING,
+    bytes: lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()),
+    decimal.Decimal: Types.BIG_DEC,
+    datetime.date: Types.SQL_DATE,
+    datetime.time: Types.SQL_TIME,
+    datetime.datetime: Types.SQL_TIMESTAMP,
+    Instant: Types.INSTANT,
+}
+_ANY = (Any, object, TypeVar, None, type(None))
+
+
+class ObjectTypeInfo(TypeInformation):
+    """A type given by its Python annotation: a class with fields, an Enum, an optional value, a union, a set.
+
+    >>> class Reading(typing.NamedTuple):
+    ...     station: str
+    ...     celsius: float
+    >>> reading = to_type_info(Reading)
+    >>> reading.get_field_names(), reading.get_field_types()
+    (['station', 'celsius'], [Types.STRING(), Types.DOUBLE()])
+    """
+
+    def __init__(self, annotation: Any) -> None:
+        self._annotation = annotation
+
+    @property
+    def python_type(self) -> Any:
+        return self._annotation
+
+    def get_field_names(self) -> list[str]:
+        """Fields of the class in order; empty for what has none."""
+        return list(self._fields())
+
+    def get_field_types(self) -> list[TypeInformation]:
+        return [_nested(annotation) for annotation in self._fields().values()]
+
+    @property
+    def is_mapping(self) -> bool:
+        """Fields are read with `value["name"]`: a TypedDict."""
+        return typing.is_typeddict(self._annotation)
+
+    def _fields(self) -> dict[str, Any]:
+        annotation = self._annotation
+        if not isinstance(annotation, type):
+            return {}
+        hints = _hints_of(annotation)
+        if dataclasses.is_dataclass(annotation):
+            return {field.name: hints.get(field.name, Any) for field in dataclasses.fields(annotation)}
+        for names in ("_fields", "__struct_fields__", "model_fields"):
+            if hasattr(annotation, names):
+                return {name: hints.get(name, Any) for name in getattr(annotation, names)}
+        return hints if self.is_mapping else {}
+
+    def _accepts(self, value: Any) -> bool:
+        if self.is_mapping:
+            return isinstance(value, Mapping)
+        return isinstance(value, self._annotation) if isinstance(self._annotation, type) else True
+
+    def _key(self) -> tuple[object, ...]:
+        return (self._annotation,)
+
+    def __repr__(self) -> str:
+        name = getattr(self._annotation, "__qualname__", None)
+        return f"ObjectTypeInfo({name if isinstance(self._annotation, type) else self._annotation})"
+
+
+def to_type_info(declared: Any) -> TypeInformation | None:
+    """Type information from what a user may give as a type: type information, an annotation, or None.
+
+    Returns:
+        None for what says nothing: None, Any, object, a type variable, a Row without fields.
+
+    Raises:
+        InvalidJob: not a type.
+
+    >>> to_type_info(tuple[str, list[int]])
+    TupleTypeInfo([Types.STRING(), ListTypeInfo(Types.LONG())])
+    >>> to_type_info(None)
+    """
+    if isinstance(declared, TypeInformation):
+        return declared
+    if declared in _ANY or isinstance(declared, TypeVar) or declared is Row:
+        return None
+    if isinstance(declared, str | typing.ForwardRef):
+        return None
+    if isinstance(declared, type) and declared in _BASIC:
+        return _BASIC[declared]()
+    origin, args = get_origin(declared), get_args(declared)
+    if origin in (list, Sequence) or declared is list:
+        return ListTypeInfo(_nested(args[0] if args else Any))
+    if origin in (dict, Mapping) or declared is dict:
+        key, value = args or (Any, Any)
+        return MapTypeInfo(_nested(key), _nested(value))
+    if origin is tuple and Ellipsis not in args:
+        return TupleTypeInfo([_nested(arg) for arg in args])
+    if origin is typing.Annotated:
+        return to_type_info(args[0])
+    if origin is not None:
+        return ObjectTypeInfo(declared)
+    if isinstance(declared, type):
+        return None if declared in (tuple, set, frozenset) else ObjectTypeInfo(declared)
+    raise refusal(
+        f"{declared!r} of type {type(declared).__name__} is not a type",
+        "give a type of penstock.common.Types, or a Python type such as int, tuple[str, float] or a dataclass",
+    )
+
+
+def _nested(annotation: Any) -> TypeInformation:
+    return to_type_info(annotation) or PickledBytesTypeInfo()
+
+
+def result_type(function: Any, method: str) -> TypeInformation | None:
+    """Type of what the function returns: of `method` for a function object, of the call for anything else callable."""
+    return to_type_info(_returned(function, method))
+
+
+def element_type(function: Any, method: str) -> TypeInformation | None:
+    """Type of the elements a function returns or yields; pairs of an OutputTag and a value do not count.
+
+    >>> def words(line: str) -> typing.Iterator[str]:
+    ...     yield from line.split()
+    >>> element_type(words, "flat_map")
+    Types.STRING()
+    """
+    returned = _without_none(_returned(function, method))
+    args = get_args(returned)
+    iterables = (list, tuple, set, frozenset, Iterable, Iterator, Generator, Sequence, AbstractSet, AsyncIterator)
+    if get_origin(returned) not in iterables or not args:
+        return None
+    if get_origin(returned) is tuple and args[1:] != (Ellipsis,):
+        return None
+    return to_type_info(_without_side_outputs(args[0]))
+
+
+def shared_element_type(function: Any, *methods: str) -> TypeInformation | None:
+    """Type of what all the methods return or yield; one annotated with None does not count."""
+    found = {element_type(function, method) for method in methods if _returned(function, method) is not type(None)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _returned(function: Any, method: str) -> Any:
+    target = _target(function, method)
+    if isinstance(target, type):
+        return target
+    return _hints_of(target).get("return")
+
+
+def _target(function: Any, method: str) -> Any:
+    while isinstance(function, functools.partial):
+        function = function.func
+    if isinstance(function, type | types.FunctionType | types.MethodType | types.BuiltinFunctionType):
+        return function
+    return getattr(function, method, None) or getattr(function, "__call__")  # noqa: B004, B009 - its annotations
+
+
+def _hints_of(target: Any) -> dict[str, Any]:
+    try:
+        return get_type_hints(target)
+    except (NameError, TypeError, AttributeError, SyntaxError):
+        return _hints_one_by_one(target)
+
+
+def _hints_one_by_one(target: Any) -> dict[str, Any]:
+    """Annotations that can be resolved, where one that cannot (imported for type checkers only) spoils the rest."""
+    function = getattr(target, "__func__", target)
+    names = getattr(function, "__globals__", None) or vars(sys.modules.get(getattr(function, "__module__", ""), sys))
+    hints: dict[str, Any] = {}
+    for name, annotation in getattr(function, "__annotations__", {}).items():
+        if isinstance(annotation, str):
+            try:
+                annotation = eval(annotation, dict(names))
+            except (NameError, TypeError, AttributeError, SyntaxError):
+                continue
+        hints[name] = type(None) if annotation is None else annotation
+    return hints
+
+
+def _without_none(annotation: Any) -> Any:
+    if get_origin(annotation) in (Union, types.UnionType):
+        rest = [arg for arg in get_args(annotation) if arg is not type(None)]
+        return rest[0] if len(rest) == 1 else annotation
+    return annotation
+
+
+def _without_side_outputs(annotation: Any) -> Any:
+    if get_origin(annotation) not in (Union, types.UnionType):
+        return None if _is_side_output(annotation) else annotation
+    rest = [arg for arg in get_args(annotation) if not _is_side_output(arg)]
+    return functools.reduce(lambda left, right: left | right, rest) if rest else None
+
+
+def _is_side_output(annotation: Any) -> bool:
+    args = get_args(annotation)
+    return get_origin(annotation) is tuple and bool(args) and getattr(args[0], "__name__", "") == "OutputTag"
+
+
+def type_of_value(value: Any) -> TypeInformation | None:
+    """Type of one value, looking into its fields.
+
+    >>> type_of_value(("a", 1, [2.5]))
+    TupleTypeInfo([Types.STRING(), Types.LONG(), ListTypeInfo(Types.DOUBLE())])
+    >>> type_of_value(Row(station="KJFK", celsius=21.5))
+    RowTypeInfo([Types.STRING(), Types.DOUBLE()], ('station', 'celsius'))
+    """
+    if value is None:
+        return None
+    if type(value) is datetime.datetime and not isinstance(value.tzinfo, datetime.timezone | None):
+        return None  # state keeps the zone of a value without a declared type only
+    if type(value) in _BASIC:
+        return _BASIC[type(value)]()
+    if isinstance(value, Row):
+        return RowTypeInfo([_nested_value(item) for item in value], value.get_field_names())
+    if type(value) is tuple:
+        return TupleTypeInfo([_nested_value(item) for item in value])
+    if type(value) is list:
+        return ListTypeInfo(type_of_values(value) or PickledBytesTypeInfo())
+    if type(value) is dict:
+        keys, values = type_of_values(value.keys()), type_of_values(value.values())
+        return MapTypeInfo(keys or PickledBytesTypeInfo(), values or PickledBytesTypeInfo())
+    return ObjectTypeInfo(type(value))
+
+
+def _nested_value(value: Any) -> TypeInformation:
+    return type_of_value(value) or PickledBytesTypeInfo()
+
+
+def type_of_values(values: Iterable[Any]) -> TypeInformation | None:
+    """The type all values have, None if they differ or there are none.
+
+    >>> type_of_values([("a", 1), ("b", 2)])
+    TupleTypeInfo([Types.STRING(), Types.LONG()])
+    >>> type_of_values([1, "a"])
+    """
+    found: TypeInformation | None = None
+    for value in values:
+        current = type_of_value(value)
+        if current is None or (found is not None and current != found):
+            return None
+        found = current
+    return found

@@ -1,0 +1,252 @@
+"""`FileSink`: writes files that become visible, whole and once, when a checkpoint completes.
+
+    FileSink.for_row_format("s3://lake/alerts", JsonLinesEncoder()).build()
+    FileSink.for_bulk_format("/data/means", ParquetWriterFactory(Mean))
+        .with_bucket_assigner(lambda mean: f"station={mean.station}").build()
+
+Files lie in buckets (directories) and are cut by a rolling policy. A job without checkpoints makes nothing visible until
+it ends (K32).
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import InvalidJob, SinkError
+from penstock.common.serialization import BulkWriterFactory, Encoder
+from penstock.common.time import TimeLike, as_millis
+from penstock.connectors.file.sink.bucket import BasePathBucketAssigner, BucketAssigner, FunctionBucketAssigner
+from penstock.connectors.file.sink.committer import FileCommitter, committer_of
+from penstock.connectors.file.sink.local_store import LocalStore
+from penstock.connectors.file.sink.object_store import ObjectStore
+from penstock.connectors.file.sink.part_file import OutputFileConfig, PartNames, owner_of
+from penstock.connectors.file.sink.rolling import RollingPolicy
+from penstock.connectors.file.sink.s3_store import S3Store
+from penstock.connectors.file.sink.writer import FileWriter
+from penstock.connectors.file.storage import (
+    StorageOptions,
+    explained,
+    file_system,
+    is_local,
+    local_path,
+    merge_options,
+    protocol_of,
+)
+from penstock.connectors.formats.bulk import ColumnsWriterFactory
+from penstock.connectors.formats.encode import COMPRESSIONS, CompressedEncoder, FunctionEncoder, suffix_of
+from penstock.connectors.function import clock_of
+from penstock.connectors.sink import Sink, SinkWriter, WriterContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.connectors.file.sink.recoverable import RecoverableStore
+
+
+class FileSink(Sink):
+    """Writes records to files. Made by `for_row_format` or `for_bulk_format`."""
+
+    def __init__(
+        self,
+        base_path: str,
+        format: Encoder | ColumnsWriterFactory,
+        *,
+        assigner: BucketAssigner,
+        policy: RollingPolicy,
+        config: OutputFileConfig,
+        check_interval_ms: int,
+        storage_options: StorageOptions | None,
+    ) -> None:
+        self.base_path = local_path(base_path) if is_local(base_path) else base_path.rstrip("/")
+        self.format = format
+        self.assigner = assigner
+        self.policy = policy
+        self.config = config
+        self.check_interval_ms = check_interval_ms
+        self.storage_options = storage_options
+
+    @staticmethod
+    def for_row_format(base_path: str, encoder: Encoder | Callable[[Any], str | bytes]) -> RowFormatBuilder:
+        """A sink that writes records one after the other, by an encoder or a function from a record to its line."""
+        return RowFormatBuilder(base_path, encoder if isinstance(encoder, Encoder) else FunctionEncoder(encoder))
+
+    @staticmethod
+    def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> BulkFormatBuilder:
+        """A sink that writes files of a format such as Parquet."""
+        if not isinstance(writer_factory, ColumnsWriterFactory):
+            raise InvalidJob(
+                f"{type(writer_factory).__name__} does not make bulk writers",
+                remedy="use ParquetBulkWriters.for_row_type, or subclass penstock.connectors.formats.bulk.ColumnsWriterFactory",
+            )
+        return BulkFormatBuilder(base_path, writer_factory)
+
+    def store(self, options: StorageOptions) -> RecoverableStore:
+        """How parts are made on the file system of the base path."""
+        merged = merge_options(options, self.storage_options)
+        protocol = protocol_of(self.base_path)
+        if is_local(self.base_path):
+            return LocalStore()
+        return S3Store(merged) if protocol in ("s3", "s3a", "s3n") else ObjectStore(self.base_path, merged)
+
+    def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
+        names = PartNames(self.config, owner_of(context.job_id, context.uid), context.subtask, attempt=context.attempt)
+        writer = FileWriter(
+            self.store(context.object_store_options),
+            self.format,
+            self._directory_of,
+            names,
+            self.assigner,
+            self.policy,
+            clock_of(context.operator),
+            check_interval_ms=self.check_interval_ms,
+        )
+        writer.restore(restored, context.attempt)
+        return writer
+
+    def _directory_of(self, bucket: str) -> str:
+        return posixpath.join(self.base_path, bucket) if bucket else self.base_path
+
+    def create_committer(
+        self, object_store_options: dict[str, Any], *, job_id: str = "", uid: str = ""
+    ) -> FileCommitter:
+        return committer_of(self.store(object_store_options), self.base_path, job_id, uid)
+
+    def with_object_store_options(self, options: dict[str, Any]) -> FileSink:
+        return FileSink(
+            self.base_path,
+            self.format,
+            assigner=self.assigner,
+            policy=self.policy,
+            config=self.config,
+            check_interval_ms=self.check_interval_ms,
+            storage_options=merge_options(options, self.storage_options),
+        )
+
+    def validate(self) -> None:
+        """
+        Raises:
+            SinkError: a local base path cannot be written to, or an object store does not answer or has no such bucket.
+        """
+        if is_local(self.base_path):
+            with explained(self.base_path, "create", SinkError):
+                os.makedirs(self.base_path, exist_ok=True)
+            if not os.access(self.base_path, os.W_OK | os.X_OK):
+                raise SinkError(
+                    f"cannot write to {self.base_path!r}: permission denied",
+                    remedy="give the job's user the right to it",
+                )
+            return
+        with explained(self.base_path, "reach", SinkError):
+            fs = file_system(self.base_path, self.storage_options)
+            if protocol_of(self.base_path) in ("s3", "s3a", "s3n"):
+                fs.call_s3("head_bucket", Bucket=self.base_path.partition("://")[2].partition("/")[0])
+
+
+class FileSinkBuilder:
+    """Common to both of PyFlink's builders."""
+
+    def __init__(self, base_path: str) -> None:
+        self._base_path = base_path
+        self._assigner: BucketAssigner = BasePathBucketAssigner()
+        self._config = OutputFileConfig()
+        self._check_interval_ms = 1000
+        self._storage_options: StorageOptions | None = None
+
+    def with_bucket_check_interval(self, interval: TimeLike) -> Any:
+        """How often parts are checked for their age (timedelta or ms); 1 s unless given."""
+        self._check_interval_ms = as_millis(interval, "bucket check interval")
+        return self
+
+    def with_bucket_assigner(self, bucket_assigner: BucketAssigner | Callable[[Any], str]) -> Any:
+        """Directories by an assigner, or by a function from a record to a relative path; the base path unless given."""
+        if isinstance(bucket_assigner, BucketAssigner):
+            self._assigner = bucket_assigner
+        else:
+            self._assigner = FunctionBucketAssigner(bucket_assigner)
+        return self
+
+    def with_output_file_config(self, output_file_config: OutputFileConfig) -> Any:
+        self._config = output_file_config
+        return self
+
+    def with_storage_options(self, options: StorageOptions) -> Any:
+        """Arguments for the fsspec file system of the base path, over those of the job's configuration."""
+        self._storage_options = options
+        return self
+
+    def enable_compact(self, strategy: Any, compactor: Any) -> Any:
+        """
+        Raises:
+            InvalidJob: always.
+        """
+        raise InvalidJob(
+            "a file sink does not merge files after they were written",
+            remedy="let parts grow instead: a larger part_size and rollover_interval, a longer checkpoint interval for Parquet",
+        )
+
+    def disable_compact(self) -> Any:
+        """Nothing to turn off."""
+        return self
+
+
+class RowFormatBuilder(FileSinkBuilder):
+    def __init__(self, base_path: str, encoder: Encoder) -> None:
+        super().__init__(base_path)
+        self._encoder = encoder
+        self._policy = RollingPolicy()
+        self._compression: str | None = None
+
+    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> RowFormatBuilder:
+        self._policy = rolling_policy
+        return self
+
+    def with_compression(self, compression: str) -> RowFormatBuilder:
+        """Compress with "gzip" or "zstd"; file names get `.gz` or `.zst`."""
+        self._compression = compression
+        return self
+
+    def build(self) -> FileSink:
+        encoder, config = self._encoder, self._config
+        if not config.part_suffix:
+            config = OutputFileConfig(config.part_prefix, suffix_of(encoder))
+        if self._compression is not None:
+            encoder = CompressedEncoder(encoder, self._compression)
+            config = OutputFileConfig(config.part_prefix, config.part_suffix + COMPRESSIONS[self._compression])
+        return FileSink(
+            self._base_path,
+            encoder,
+            assigner=self._assigner,
+            policy=self._policy,
+            config=config,
+            check_interval_ms=self._check_interval_ms,
+            storage_options=self._storage_options,
+        )
+
+
+class BulkFormatBuilder(FileSinkBuilder):
+    """Files of a bulk format end at every checkpoint, and earlier if the rolling policy says so."""
+
+    def __init__(self, base_path: str, factory: ColumnsWriterFactory) -> None:
+        super().__init__(base_path)
+        self._factory = factory
+        self._policy = RollingPolicy(0, 0, 0, on_checkpoint=True)
+
+    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> BulkFormatBuilder:
+        self._policy = rolling_policy.ending_at_checkpoints()
+        return self
+
+    def build(self) -> FileSink:
+        config = self._config
+        if not config.part_suffix:
+            config = OutputFileConfig(config.part_prefix, self._factory.suffix)
+        return FileSink(
+            self._base_path,
+            self._factory,
+            assigner=self._assigner,
+            policy=self._policy,
+            config=config,
+            check_interval_ms=self._check_interval_ms,
+            storage_options=self._storage_options,
+        )

@@ -1,0 +1,216 @@
+"""The writer of a FileSink: buckets, each with at most one open part.
+
+write             records -> bucket -> encoder -> part; a part that is full is closed and a new one begun
+prepare_commit    parts that end here are closed; the others persisted. Returned are the committables of all parts that
+                  were closed since the last barrier, and a marker for each part that stays open
+snapshot_state    the open parts and the part counter
+restore           each open part goes on where the checkpoint left it; of two in one bucket (after a rescale) the
+                  second is closed at once
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.common.serialization import Encoder
+from penstock.connectors.file.sink.bucket import BucketAssigner, BucketContext
+from penstock.connectors.file.sink.recoverable import PartStream, RecoverableStore, open_marker
+from penstock.connectors.formats.bulk import BulkWriter, ColumnsWriterFactory
+from penstock.connectors.formats.encode import header_of
+from penstock.connectors.sink import SinkWriter
+from penstock.records.batch import Batch, ColumnBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.connectors.file.sink.part_file import PartNames
+    from penstock.connectors.file.sink.rolling import RollingPolicy
+
+_PART, _COUNTER = "part", "counter"
+
+
+class OpenPart:
+    """A part with what is written to it: rows through an encoder, or a bulk writer on top. Times in ms."""
+
+    def __init__(
+        self, stream: PartStream, bulk: BulkWriter | None, created: int, written: int, *, persisted: bool = False
+    ) -> None:
+        self.stream = stream
+        self.bulk = bulk
+        self.created = created
+        self.written = written
+        self.persisted = persisted
+        """A snapshot may hold it open: it is needed even if what closes it is abandoned."""
+
+    @property
+    def size(self) -> int:
+        return self.stream.size + (0 if self.bulk is None else self.bulk.held_back)
+
+    def close(self) -> dict[str, Any]:
+        if self.bulk is not None:
+            self.bulk.finish()
+        return {**self.stream.close_for_commit(), "persisted": self.persisted}
+
+    def persist(self) -> dict[str, Any]:
+        self.persisted = True
+        return self.stream.persist()
+
+
+class FileWriter(SinkWriter):
+    """Writes one subtask's records.
+
+    Args:
+        format: an encoder of rows, or a factory of bulk writers.
+        directory_of: bucket -> its directory.
+        check_interval_ms: how often parts are looked at for their age.
+    """
+
+    def __init__(
+        self,
+        store: RecoverableStore,
+        format: Encoder | ColumnsWriterFactory,
+        directory_of: Callable[[str], str],
+        names: PartNames,
+        assigner: BucketAssigner,
+        policy: RollingPolicy,
+        now_ms: Callable[[], int],
+        *,
+        check_interval_ms: int,
+    ) -> None:
+        self._store = store
+        self._encoder = format if isinstance(format, Encoder) else None
+        self._factory = format if isinstance(format, ColumnsWriterFactory) else None
+        self._directory_of = directory_of
+        self._names = names
+        self._assigner = assigner
+        self._policy = policy if store.resumable and self._factory is None else policy.ending_at_checkpoints()
+        self._now_ms = now_ms
+        self._check_interval_ms = check_interval_ms
+        self._next_check = now_ms() + check_interval_ms
+        self._parts: dict[str, OpenPart] = {}
+        self._closed: list[dict[str, Any]] = []
+        self._states: list[dict[str, Any]] = []
+        self._is_finishing = False
+        self._context = BucketContext()
+
+    def restore(self, items: list[Any], attempt: int) -> None:
+        for item in items:
+            if item["type"] == _COUNTER:
+                self._names.counter = max(self._names.counter, item["value"])
+                continue
+            stream = self._store.resume(item["stream"], attempt)
+            if stream is None:
+                continue
+            part = OpenPart(stream, None, item["created"], item["written"], persisted=True)
+            if item["bucket"] in self._parts:
+                self._closed.append(part.close())
+            else:
+                self._parts[item["bucket"]] = part
+
+    def write_batch(self, batch: Batch, watermark: int) -> None:
+        if self._factory is not None and isinstance(batch, ColumnBatch) and self._assigner.ignores_records:
+            self._write_bulk(self._assigner.get_bucket_id(None, self._bucket_context(watermark)), batch.columns)
+            return
+        rows = batch.rows()
+        self.write(rows.values, rows.timestamps, watermark)
+
+    def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
+        if not values:
+            return
+        buckets = self._assigner.assign(values, timestamps, self._bucket_context(watermark))
+        write = self._write_rows if self._encoder is not None else self._write_bulk
+        if isinstance(buckets, str):
+            write(buckets, values)
+            return
+        grouped: defaultdict[str, list[Any]] = defaultdict(list)
+        for bucket, value in zip(buckets, values, strict=True):
+            grouped[bucket].append(value)
+        for bucket, group in grouped.items():
+            write(bucket, group)
+
+    def _bucket_context(self, watermark: int) -> BucketContext:
+        context = self._context
+        context.processing_time, context.watermark, context.timestamp = self._now_ms(), watermark, None
+        return context
+
+    def _write_rows(self, bucket: str, values: Sequence[Any]) -> None:
+        """Writes as many records into the part as fit; at least one."""
+        assert self._encoder is not None
+        data = self._encoder.encode_batch(values)
+        part = self._part(bucket)
+        limit = self._policy.part_size
+        if limit and part.size + len(data) > limit and len(values) > 1:
+            middle = len(values) // 2
+            self._write_rows(bucket, values[:middle])
+            self._write_rows(bucket, values[middle:])
+            return
+        part.stream.write(data)
+        part.written = self._now_ms()
+        if self._policy.is_full(part.size):
+            self._close(bucket)
+
+    def _write_bulk(self, bucket: str, values: Sequence[Any] | pa.RecordBatch) -> None:
+        part = self._part(bucket)
+        assert part.bulk is not None
+        if isinstance(values, pa.RecordBatch):
+            part.bulk.add_columns(values)
+        else:
+            part.bulk.add(values)
+        part.written = self._now_ms()
+        if self._policy.is_full(part.size):
+            self._close(bucket)
+
+    def _part(self, bucket: str) -> OpenPart:
+        part = self._parts.get(bucket)
+        if part is None:
+            now = self._now_ms()
+            stream = self._store.open(self._directory_of(bucket), self._names.next())
+            bulk = None if self._factory is None else self._factory.create(stream)
+            part = self._parts[bucket] = OpenPart(stream, bulk, now, now)
+            if self._encoder is not None:
+                stream.write(header_of(self._encoder))
+        return part
+
+    def _close(self, bucket: str) -> None:
+        self._closed.append(self._parts.pop(bucket).close())
+
+    def advance_processing_time(self, now: int) -> None:
+        if now < self._next_check:
+            return
+        self._next_check = now + self._check_interval_ms
+        for bucket, part in list(self._parts.items()):
+            if self._policy.is_due(now, part.created, part.written):
+                self._close(bucket)
+
+    def finish(self) -> None:
+        self._is_finishing = True
+
+    def prepare_commit(self, checkpoint_id: int) -> list[Any]:
+        if self._policy.on_checkpoint or self._is_finishing:
+            for bucket in list(self._parts):
+                self._close(bucket)
+        self._states = [
+            {
+                "type": _PART,
+                "bucket": bucket,
+                "created": part.created,
+                "written": part.written,
+                "stream": part.persist(),
+            }
+            for bucket, part in self._parts.items()
+        ]
+        closed, self._closed = self._closed, []
+        return closed + [open_marker(state["stream"]) for state in self._states]
+
+    def snapshot_state(self, checkpoint_id: int) -> list[Any]:
+        return [{"type": _COUNTER, "value": self._names.counter}, *self._states]
+
+    def close(self) -> None:
+        for part in self._parts.values():
+            if part.bulk is not None:
+                part.bulk.discard()
+            part.stream.dispose()
+        self._parts.clear()

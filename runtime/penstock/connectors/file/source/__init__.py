@@ -1,0 +1,1 @@
+"""FileSource: finds files, makes splits of them, reads records with byte offsets as positions."""

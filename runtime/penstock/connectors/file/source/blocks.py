@@ -1,0 +1,132 @@
+"""How the bytes of a file are cut into blocks of whole records.
+
+A block is about as large as the bounds of one read allow: the number of records is guessed from the length of those
+before. Positions are byte offsets, in the decompressed content where a file is compressed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.common.errors import RecordFormatError
+from penstock.connectors.file.source.byte_source import ByteSource
+from penstock.connectors.file.source.enumerator import FileRange
+from penstock.connectors.formats.record_format import Block, StreamFormat
+from penstock.connectors.source import ReadBounds
+
+_LONGEST_RECORD = 64 << 20
+_FIRST_GUESS = 128
+"""Bytes of a record before any was seen."""
+_BOM = b"\xef\xbb\xbf"
+
+
+class BlockCutter:
+    """Gives the blocks of a split, one after the other.
+
+    Args:
+        offset, line: where to start: the position of an earlier reader.
+    """
+
+    def __init__(self, source: ByteSource, part: FileRange, format: StreamFormat, *, compressed: bool) -> None:
+        self._source = source
+        self._format = format
+        self._path = part.path
+        self._start = part.start
+        self._end = (1 << 62) if compressed else part.end
+        self._whole = compressed or part.start == 0
+        self.offset = 0
+        self.line: int | None = 1 if self._whole else None
+        self.at_end = False
+        self._record_size = float(_FIRST_GUESS)
+        self.header = b""
+
+    def begin(self, position: Any) -> None:
+        """Go to a position, or to the first record: behind the mark of UTF-8, the header, the record of the range before."""
+        first = self._head() if self._format.header_lines or (self._start == 0 and position is None) else 0
+        if position is not None:
+            self.offset, self.line = position
+        elif self._start == 0:
+            self.offset = first
+            self.line = 1 + self._format.header_lines
+        else:
+            self.offset = max(self._start, first)
+            if self._start >= first:
+                self.offset = self._after_line_end(self._start - 1)
+        self.at_end = self.offset >= self._end
+
+    def _head(self) -> int:
+        """Length of what stands before the first record; keeps the header line."""
+        start = len(_BOM) if self._source.read_at(0, len(_BOM)) == _BOM else 0
+        if not self._format.header_lines:
+            return start
+        end = self._after_line_end(start)
+        self.header = self._source.read_at(start, end - start)
+        return end
+
+    def _after_line_end(self, offset: int) -> int:
+        """Offset behind the first line end at or after `offset`."""
+        size = 4096
+        while True:
+            data = self._source.read_at(offset, size)
+            found = data.find(b"\n")
+            if found >= 0:
+                return offset + found + 1
+            if len(data) < size:
+                return offset + len(data)
+            offset += len(data)
+            size = min(2 * size, 1 << 20)
+
+    def next(self, bounds: ReadBounds) -> Block | None:
+        """The next block, None at the end.
+
+        Raises:
+            RecordFormatError: a record is longer than 64 MiB.
+        """
+        if self.at_end:
+            return None
+        offset, line = self.offset, self.line
+        size = max(1, int(min(bounds.max_bytes, self._record_size * bounds.max_records * 0.98)))
+        while True:
+            data = self._source.read_at(offset, size)
+            cut = self._cut(data, offset, is_last=len(data) < size)
+            if cut or not data:
+                break
+            size *= 4
+            if size > 4 * _LONGEST_RECORD:
+                raise RecordFormatError(
+                    f"no end of a {self._format.what} within {_LONGEST_RECORD >> 20} MiB "
+                    f"from byte {offset} on in {self._path!r}",
+                    remedy="the file is not of this format, or a quote is not closed",
+                )
+        if not cut:
+            self.at_end = True
+            return None
+        block = data[:cut]
+        lines = block.count(b"\n")
+        if lines > bounds.max_records * 1.25 + 1:
+            cut = self._nth_line_end(block, bounds.max_records) or cut
+            block = data[:cut]
+            lines = block.count(b"\n")
+        self._record_size = len(block) / max(1, lines)
+        self.offset = offset + cut
+        self.line = None if line is None else line + lines
+        self.at_end = self.offset >= self._end or (cut == len(data) and len(data) < size)
+        return Block(offset, line, block)
+
+    def _cut(self, data: bytes, offset: int, *, is_last: bool) -> int:
+        """Length of the whole records at the head of `data` that begin within the range."""
+        if offset + len(data) >= self._end:
+            found = data.find(b"\n", max(0, self._end - 1 - offset))
+            if found >= 0:
+                return found + 1
+            if is_last:
+                return len(data)
+            return self._format.last_record_end(data[: self._end - offset])
+        return len(data) if is_last else self._format.last_record_end(data)
+
+    def _nth_line_end(self, block: bytes, count: int) -> int:
+        """Length of about `count` lines at the head of a block; 0 if no record ends there."""
+        ends = np.flatnonzero(np.frombuffer(block, np.uint8) == 10)
+        return self._format.last_record_end(block[: int(ends[count - 1]) + 1])

@@ -1,0 +1,226 @@
+"""Bytes of a file by offset: of local files, of objects, and of what is inside compressed ones.
+
+A compressed file is read from its beginning; to get at an offset what lies before it is decompressed again.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import os
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.common.errors import RecordFormatError, SourceError
+from penstock.connectors.file.storage import Storage, explained
+
+if TYPE_CHECKING:
+    from penstock.connectors.file.source.enumerator import FileRange
+
+CODECS = {
+    ".gz": "gzip",
+    ".gzip": "gzip",
+    ".zst": "zstd",
+    ".zstd": "zstd",
+    ".bz2": "bz2",
+    ".br": "brotli",
+    ".lz4": "lz4",
+}
+_REMOTE_CHUNK = 2 << 20
+_INFLATED_CHUNK = 1 << 20
+
+
+def codec_of(path: str) -> str | None:
+    """The compression a file's name tells.
+
+    >>> codec_of("s3://b/day.csv.gz"), codec_of("day.csv")
+    ('gzip', None)
+    """
+    return CODECS.get(os.path.splitext(path)[1].lower())
+
+
+class ByteSource(ABC):
+    """Content of a file. `release` gives handles and buffers back; the next read takes them again."""
+
+    @abstractmethod
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end."""
+
+    @abstractmethod
+    def release(self) -> None: ...
+
+    def remaining(self, offset: int) -> int | None:
+        """Bytes behind an offset, None if unknown."""
+        return None
+
+
+class LocalBytes(ByteSource):
+    def __init__(self, part: FileRange) -> None:
+        self._part = part
+        self._fd = -1
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        part = self._part
+        wanted = min(size, part.size - offset)
+        if wanted <= 0:
+            return b""
+        if self._fd < 0:
+            with explained(part.path, "read"):
+                self._fd = os.open(part.path, os.O_RDONLY)
+        data = os.pread(self._fd, wanted, offset)
+        while len(data) < wanted:
+            more = os.pread(self._fd, wanted - len(data), offset + len(data))
+            if not more:
+                raise _shrunk(part, offset + len(data))
+            data += more
+        return data
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def remaining(self, offset: int) -> int:
+        return max(0, self._part.size - offset)
+
+
+class _Buffered(ByteSource):
+    """Reads on in large pieces and keeps what lies behind the last offset asked for."""
+
+    _seekable = False
+    """False: to get at an offset everything before it has to be read."""
+
+    def __init__(self) -> None:
+        self._base = 0
+        self._buffer = b""
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        if offset < self._base:
+            self.release()
+        pieces: list[bytes] = [self._buffer]
+        have = self._base + len(self._buffer)
+        if offset > have and self._seekable:
+            pieces, have = [], offset
+            self._base = offset
+        while have < offset + size:
+            more = self._fetch(have)
+            if not more:
+                break
+            have += len(more)
+            if have <= offset:
+                pieces, self._base = [], have
+            else:
+                pieces.append(more)
+        content = b"".join(pieces)
+        self._buffer = content[offset - self._base :] if have > offset else b""
+        self._base = min(offset, have)
+        return self._buffer[:size]
+
+    @abstractmethod
+    def _fetch(self, offset: int) -> bytes:
+        """The bytes that follow `offset`, which is where the last fetch ended; nothing at the end."""
+
+    def release(self) -> None:
+        self._base, self._buffer = 0, b""
+
+
+class RemoteBytes(_Buffered):
+    """An object read by ranges."""
+
+    _seekable = True
+
+    def __init__(self, part: FileRange, storage: Storage) -> None:
+        super().__init__()
+        self._part = part
+        self._storage = storage
+        self._checked = False
+
+    def _fetch(self, offset: int) -> bytes:
+        part = self._part
+        if not self._checked:
+            check_unchanged(part, self._storage)
+            self._checked = True
+        end = min(part.size, offset + _REMOTE_CHUNK)
+        if end <= offset:
+            return b""
+        data = self._storage.read_range(part.path, offset, end)
+        if len(data) < end - offset:
+            raise _shrunk(part, offset + len(data))
+        return data
+
+    def remaining(self, offset: int) -> int:
+        return max(0, self._part.size - offset)
+
+
+class InflatedBytes(_Buffered):
+    """A compressed file, read from its beginning to its end."""
+
+    def __init__(self, part: FileRange, storage: Storage, codec: str) -> None:
+        super().__init__()
+        self._part = part
+        self._storage = storage
+        self._codec = codec
+        self._raw: Any = None
+        self._stream: Any = None
+
+    def _fetch(self, offset: int) -> bytes:
+        if self._stream is None:
+            self._open()
+        try:
+            return bytes(self._stream.read(_INFLATED_CHUNK))
+        except (OSError, EOFError, pa.ArrowException) as error:
+            raise RecordFormatError(
+                f"cannot decompress {self._part.path!r} as {self._codec}, at byte {offset} of its content: {error}",
+                remedy="the file is damaged or cut short; replace it",
+            ) from error
+
+    def _open(self) -> None:
+        check_unchanged(self._part, self._storage)
+        self._raw = self._storage.open(self._part.path)
+        if self._codec == "bz2":
+            self._stream = bz2.BZ2File(self._raw)
+        else:
+            self._stream = pa.CompressedInputStream(pa.PythonFile(self._raw, "r"), self._codec)
+
+    def release(self) -> None:
+        super().release()
+        if self._stream is not None:
+            with contextlib.suppress(OSError, pa.ArrowException):
+                self._stream.close()
+            self._raw.close()
+            self._stream = self._raw = None
+
+    def remaining(self, offset: int) -> int | None:
+        return None if self._raw is None else max(0, self._part.size - int(self._raw.tell()))
+
+
+def bytes_of(part: FileRange, storage: Storage) -> ByteSource:
+    """The content of the file a split is a part of."""
+    codec = codec_of(part.path)
+    if codec is not None:
+        return InflatedBytes(part, storage, codec)
+    return LocalBytes(part) if storage.local else RemoteBytes(part, storage)
+
+
+def check_unchanged(part: FileRange, storage: Storage) -> None:
+    """A local file may have grown behind what was listed; anything else means that what was listed is gone.
+
+    Raises:
+        SourceError: the file was replaced or cut.
+    """
+    now = storage.stat(part.path)
+    same = now.size >= part.size if storage.local else (now.size == part.size and now.version == part.version)
+    if not same:
+        raise SourceError(
+            f"{part.path!r} was replaced while it was to be read: {part.size} bytes were listed, {now.size} are there now",
+            remedy="write new data under new names, and move files into the directory when they are complete",
+        )
+
+
+def _shrunk(part: FileRange, end: int) -> SourceError:
+    return SourceError(
+        f"{part.path!r} ends at byte {end}; {part.size} bytes were listed",
+        remedy="the file was cut or replaced while it was read; write new data under new names",
+    )

@@ -1,0 +1,161 @@
+"""`Function`, the base of all function objects, and the `RuntimeContext` they are opened with.
+
+A user function is a plain callable, or a function object where there is something to open, close or remember. Operators
+do not look which: they call `open_function` before the first record and `close_function` after the last.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import PenstockError, UserFunctionError
+from penstock.common.program.user_frames import user_line
+
+if TYPE_CHECKING:
+    from penstock.functions.accumulators import Accumulator
+    from penstock.state.backend import OperatorStateBackend
+    from penstock.state.descriptors import (
+        AggregatingState,
+        AggregatingStateDescriptor,
+        ListState,
+        ListStateDescriptor,
+        MapState,
+        MapStateDescriptor,
+        ReducingState,
+        ReducingStateDescriptor,
+        ValueState,
+        ValueStateDescriptor,
+    )
+    from penstock.taskmanager.operators.operator import MetricSink, OperatorContext
+
+
+class KeyedStateStore(ABC):
+    """Gives the handles of keyed state. A handle holds no data: it reads and writes the value of the current key."""
+
+    @abstractmethod
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]: ...
+
+    @abstractmethod
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]: ...
+
+    @abstractmethod
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]: ...
+
+    @abstractmethod
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]: ...
+
+    @abstractmethod
+    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]: ...
+
+
+class RuntimeContext(KeyedStateStore):
+    """What a function object knows of the subtask it runs in, and its way to state and metrics."""
+
+    @abstractmethod
+    def get_task_name(self) -> str: ...
+
+    @abstractmethod
+    def get_number_of_parallel_subtasks(self) -> int: ...
+
+    @abstractmethod
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        """The number of key groups: the highest parallelism the operator can have."""
+
+    @abstractmethod
+    def get_index_of_this_subtask(self) -> int:
+        """From 0."""
+
+    @abstractmethod
+    def get_attempt_number(self) -> int:
+        """0 in the first attempt, one more after each failover."""
+
+    @abstractmethod
+    def get_task_name_with_subtasks(self) -> str:
+        """For example `count (3/4)#0`: the third of four subtasks, first attempt."""
+
+    @abstractmethod
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        """A global job parameter (`env.get_config().set_global_job_parameters`)."""
+
+    @abstractmethod
+    def get_metrics_group(self) -> MetricSink:
+        """Register counters, gauges, meters and distributions here, in `open`."""
+
+    @abstractmethod
+    def add_accumulator(self, name: str, accumulator: Accumulator) -> None:
+        """Count something for `JobExecutionResult`; in `open`. Same names in all subtasks are one result."""
+
+    @abstractmethod
+    def get_accumulator(self, name: str) -> Accumulator:
+        """One that was added."""
+
+    @abstractmethod
+    def get_job_id(self) -> str: ...
+
+    @abstractmethod
+    def get_job_name(self) -> str: ...
+
+    @abstractmethod
+    def is_restored(self) -> bool:
+        """Whether this attempt started from a checkpoint or savepoint."""
+
+    @abstractmethod
+    def get_operator_state_store(self) -> OperatorStateBackend:
+        """State of this subtask that belongs to no key: `get_list_state(name, type)` gives a live list that is split
+        evenly when the job is rescaled, `get_union_list_state` one that every subtask then gets whole."""
+
+
+class Function(ABC):  # noqa: B024 - its subclasses have the abstract methods
+    """Base of all function objects. A copy runs in each subtask, from one thread."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - optional
+        """Called once before the first record: register state and metrics, open connections."""
+
+    def close(self) -> None:  # noqa: B027 - optional
+        """Called once after the last record, also after a failure."""
+
+
+def open_function(function: object, context: OperatorContext) -> None:
+    """Calls `open` of a function object with its runtime context; a plain callable has nothing to open.
+
+    Raises:
+        UserFunctionError: `open` raised; names the function, the operator and the user's line.
+    """
+    if not has_life_cycle(function):
+        return
+    from penstock.functions.runtime_context import RuntimeContextImpl
+
+    try:
+        function.open(RuntimeContextImpl(context))  # type: ignore[attr-defined]
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise UserFunctionError(
+            f"{type(function).__qualname__}.open raised {type(error).__name__}: {error}{user_line(error)}",
+            operator=context.name,
+            location=context.user_location,
+        ) from error
+
+
+def close_function(function: object) -> None:
+    """Calls `close` of a function object; a plain callable has nothing to close."""
+    if has_life_cycle(function):
+        function.close()  # type: ignore[attr-defined]
+
+
+def has_life_cycle(function: object) -> bool:
+    """A `Function`, or an object that was written like one (an adapter of another library)."""
+    if isinstance(function, Function):
+        return True
+    return not isinstance(function, type) and all(callable(getattr(function, name, None)) for name in ("open", "close"))
+
+
+def name_of(function: Any) -> str:
+    """What a person calls the function: for names of operators and error messages.
+
+    >>> name_of(str.upper), name_of(lambda v: v)
+    ('upper', '<lambda>')
+    """
+    inner = getattr(function, "func", function)
+    return str(getattr(inner, "__name__", None) or type(inner).__name__)

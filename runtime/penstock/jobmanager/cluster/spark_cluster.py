@@ -1,0 +1,394 @@
+"""The cluster: Spark's standalone Master inside this process's JVM (the ResourceManager), workers that register with it.
+
+One executor is one slot. The Master runs inside the driver's JVM (started through the gateway before the SparkContext), so
+the JobManager is one process with one JVM under it, and a worker pod needs nothing but its address. Spark's own recovery is
+off (`spark.task.maxFailures=1`, no speculation): recovery is the JobMaster's.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import penstock
+from penstock.common.config.memory import DEFAULT_DRIVER_HEAP, DEFAULT_HEAP, MIB
+from penstock.common.errors import ClusterError
+from penstock.common.folders.owned_folder import OwnedFolder
+from penstock.jobmanager.cluster.credentials import Credentials, new_secret, write_private
+from penstock.jobmanager.cluster.jvm import class_archive
+from penstock.jobmanager.cluster.jvm import classes as jvm_package
+from penstock.jobmanager.cluster.jvm.java import find_java
+from penstock.jobmanager.cluster.slot_pool import SlotPool
+from penstock.jobmanager.cluster.spark_sql import SparkSql
+from penstock.jobmanager.cluster.task_managers import Worker
+from penstock.jobmanager.failover.crash import TaskEnd
+from penstock.taskmanager.exchange.segments import SEGMENT_BYTES
+
+MAX_PIPELINED_LEVELS = 16
+"""Tasks that an executor, which is a slot, may run at once: the pipelined runner has one for each level."""
+EXCHANGE_BYTES = 2 * 2**20
+"""What waits between two levels in the buffers of a sender, and as much in those of a receiver; at least two segments for
+each slot. With little a slow task slows its senders soon, and a barrier has little to wait for."""
+_LOOPBACK = "127.0.0.1"
+_ONLY_WARNINGS = "-Dlog4j2.level=WARN"
+"""Else executors write half a dozen lines for each task, and the driver its settings before anything can be set."""
+
+
+@dataclass
+class ClusterConfig:
+    """How the cluster is laid out."""
+
+    host: str = "127.0.0.1"
+    master_port: int = 0
+    driver_port: int = 0
+    block_manager_port: int = 0
+    executor_memory_mb: int = DEFAULT_HEAP // MIB
+    driver_memory_mb: int = DEFAULT_DRIVER_HEAP // MIB
+    secret: str = field(default_factory=new_secret)
+    """What the processes of the cluster prove to each other; see `credentials`."""
+    local_dir: str = ""
+    python: str = sys.executable
+    python_path: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    """Environment of the Python workers (credentials of the object store …)."""
+    extra_conf: dict[str, str] = field(default_factory=dict)
+    app_name: str = "penstock"
+
+
+@dataclass(frozen=True)
+class ExecutorInfo:
+    id: str
+    host: str
+    port: int
+
+    @property
+    def location(self) -> str:
+        """Spark's name for a task location on exactly this executor."""
+        return f"executor_{self.host}_{self.id}"
+
+
+_QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.eventLog.enabled": "false",
+}
+"""Nothing of Spark's own is shown or noted."""
+
+
+class SparkCluster:
+    """Master and SparkContext of one JobManager."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self.config = config
+        self._own_dir: OwnedFolder | None = None
+        if not config.local_dir:
+            self._own_dir = OwnedFolder(tempfile.gettempdir(), "penstock-driver-")
+            config.local_dir = self._own_dir.path
+        os.makedirs(config.local_dir, exist_ok=True)
+        self._private_dir = tempfile.mkdtemp(prefix="private-", dir=config.local_dir)
+        self.credentials = Credentials.create(config.secret, self._private_dir)
+        self.context: Any = None
+        self.master_url = ""
+        self._epochs: Any = None
+        self._executors: Any = None
+        self._workers: Any = None
+        self._failures: Any = None
+        self.slots = SlotPool()
+        """By id of their executors."""
+        self.sql = SparkSql(self)
+        """DataFrames on this cluster."""
+
+    def start(self) -> None:
+        """Start JVM, Master and SparkContext.
+
+        Raises:
+            ClusterError: no usable Java, or the JVM did not start; with the end of its output.
+        """
+        java_home = find_java()
+        os.environ["JAVA_HOME"] = java_home
+        os.environ.setdefault("SPARK_SCALA_VERSION", "2.13")
+        os.environ["PYSPARK_PYTHON"] = self.config.python
+        os.environ["SPARK_LOCAL_DIRS"] = self.config.local_dir
+        from pyspark import SparkConf, SparkContext
+        from pyspark.java_gateway import launch_gateway
+
+        settings = self._conf()
+        try:
+            with _environment(self._launch_environment(settings)):
+                gateway = launch_gateway()
+        except Exception as error:
+            raise ClusterError(
+                f"Spark's JVM could not be started with {java_home}: {error}", remedy="see the lines above"
+            ) from error
+        jvm = gateway.jvm
+        self._quiet(jvm)
+        jar = jvm_package.build_jar(gateway)
+        jvm_package.add_to_driver(gateway, jar)
+        master_conf = jvm.org.apache.spark.SparkConf(False)
+        for key, value in self._shared_conf().items():
+            master_conf.set(key, value)
+        master_conf.set("spark.master.rest.enabled", "false").set("spark.deploy.maxExecutorRetries", "-1")
+        master_conf.set("spark.worker.timeout", "15")
+        started = jvm.org.apache.spark.deploy.master.Master.startRpcEnvAndEndpoint(
+            self.config.host, self.config.master_port, 0, master_conf
+        )
+        self._master = started._1()
+        self.master_url = f"spark://{self.config.host}:{self._master.address().port()}"
+        # The launcher has looked up what `spark.jars` and `spark.jars.packages` name.
+        given = jvm.java.lang.System.getProperty("spark.jars") or ""
+        settings["spark.jars"] = ",".join(filter(None, [str(jar), given]))
+        conf = SparkConf(loadDefaults=False).setMaster(self.master_url)
+        for key, value in settings.items():
+            conf.set(key, value)
+        self.context = SparkContext(gateway=gateway, conf=conf)
+        self.context.setLogLevel("OFF")
+        self._gateway = gateway
+        self._epochs = jvm_package.load(gateway, "penstock.Epoch")
+        self._executors = jvm_package.load(gateway, "penstock.Executors")
+        self._workers = jvm_package.load(gateway, "penstock.Workers")
+        self._failures = jvm_package.load(gateway, "penstock.TaskFailures")
+        self.context._jsc.sc().addSparkListener(self._failures)
+
+    @staticmethod
+    def _quiet(jvm: Any) -> None:
+        level = jvm.org.apache.logging.log4j.Level.OFF
+        jvm.org.apache.logging.log4j.core.config.Configurator.setRootLevel(level)
+
+    def _silence(self) -> None:
+        """What Spark's threads cannot do any more as their pools go down is printed by Scala, past every logger."""
+        jvm = self._gateway.jvm
+        jvm.java.lang.System.setErr(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
+
+    def _launch_environment(self, settings: dict[str, str]) -> dict[str, str]:
+        """Of the driver's JVM. Its settings are in a file, because anybody can read a command line."""
+        path = Path(self._private_dir, "spark.properties")
+        lines = (f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
+        write_private(path, "".join(lines).encode("ascii"))
+        given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+        return {
+            "PYSPARK_SUBMIT_ARGS": f"--properties-file {shlex.quote(str(path))} --load-spark-defaults {given}",
+            # Of the Master's web page, which cannot be turned off.
+            "SPARK_LOCAL_IP": _LOOPBACK,
+            "SPARK_LOCAL_HOSTNAME": self.config.host,
+        }
+
+    def _shared_conf(self) -> dict[str, str]:
+        """Of driver, executors and Master; stronger than settings of a job."""
+        return {
+            "spark.python.unix.domain.socket.enabled": "true",
+            "spark.ui.killEnabled": "false",
+            "spark.shuffle.manager.incremental": "penstock.SealedShuffleManager",
+            "spark.authenticate.secret": self.credentials.secret,
+            **self.credentials.spark_conf(),
+        }
+
+    def _conf(self) -> dict[str, str]:
+        config = self.config
+        java_home = find_java()
+        jvm_options = " ".join([*class_archive.jvm_options(java_home), _ONLY_WARNINGS])
+        conf = _QUIET | {
+            "spark.app.name": config.app_name,
+            "spark.driver.host": config.host,
+            "spark.driver.bindAddress": config.host,
+            "spark.driver.memory": f"{config.driver_memory_mb}m",
+            "spark.driver.extraJavaOptions": jvm_options,
+            "spark.executor.extraJavaOptions": jvm_options,
+            "spark.executor.memory": f"{config.executor_memory_mb}m",
+            "spark.executor.cores": str(MAX_PIPELINED_LEVELS),
+            "spark.rpc.netty.dispatcher.numThreads": "2",
+            "spark.rpc.io.threads": "2",
+            "spark.shuffle.io.clientThreads": "2",
+            "spark.shuffle.io.serverThreads": "2",
+            "spark.local.dir": config.local_dir,
+            "spark.task.maxFailures": "1",
+            "spark.stage.maxConsecutiveAttempts": "1",
+            "spark.speculation": "false",
+            "spark.executor.syncLogLevel.enabled": "true",
+            "spark.locality.wait": "10s",
+            "spark.shuffle.reduceLocality.enabled": "false",
+            "spark.shuffle.compress": "false",
+            "spark.shuffle.spill.compress": "false",
+            "spark.broadcast.compress": "false",
+            "spark.files.fetchFailure.unRegisterOutputOnHost": "true",
+            "spark.excludeOnFailure.enabled": "false",
+            "spark.network.timeout": "60s",
+            "spark.executor.heartbeatInterval": "5s",
+            "spark.network.timeoutInterval": "5s",
+            "spark.storage.blockManagerHeartbeatTimeoutMs": "20000",
+            "spark.rpc.askTimeout": "30s",
+            "spark.python.worker.reuse": "true",
+            # Of several idle workers Spark would take the one that waits the longest, not the one that holds the state.
+            "spark.python.factory.idleWorkerMaxPoolSize": "1",
+            "spark.python.daemon.module": "penstock.jobmanager.cluster.python_daemon",
+            "spark.python.worker.faulthandler.enabled": "true",
+            "spark.cleaner.periodicGC.interval": "10min",
+            "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
+            "spark.shuffle.streaming.networkBufferSize": str(2 * SEGMENT_BYTES),
+            "spark.shuffle.streaming.writerMaxMemory": str(EXCHANGE_BYTES),
+            "spark.shuffle.streaming.readerMaxMemory": str(EXCHANGE_BYTES),
+            "spark.executorEnv.PYTHONPATH": os.pathsep.join(self._python_path()),
+            "spark.executorEnv.PYTHONHASHSEED": "0",
+            "spark.executorEnv.OMP_NUM_THREADS": "1",
+            "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+        }
+        extra_class_path = class_archive.extra_class_path(java_home)
+        if extra_class_path:
+            conf |= {f"spark.{of}.extraClassPath": extra_class_path for of in ("driver", "executor")}
+        if config.driver_port:
+            conf["spark.driver.port"] = str(config.driver_port)
+        if config.block_manager_port:
+            conf["spark.driver.blockManager.port"] = str(config.block_manager_port)
+        for name, value in config.environment.items():
+            conf[f"spark.executorEnv.{name}"] = value
+        return conf | config.extra_conf | self._shared_conf()
+
+    def _python_path(self) -> list[str]:
+        package_root = str(Path(penstock.__file__).resolve().parents[1])
+        inherited = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+        return list(dict.fromkeys([*self.config.python_path, package_root, *inherited]))
+
+    # --- executors and epochs ---------------------------------------------------------------------------------
+
+    def executors(self) -> list[ExecutorInfo]:
+        """Executors that are registered now, by id."""
+        found = []
+        for line in self._executors.list(self.context._jsc.sc()).splitlines():
+            executor_id, host, port = line.split()
+            found.append(ExecutorInfo(executor_id, host, int(port)))
+        return sorted(found, key=lambda e: int(e.id) if e.id.isdigit() else -1)
+
+    def workers(self) -> list[Worker]:
+        """Workers that are registered now, each with its executors that are."""
+        registered = {executor.id for executor in self.executors()}
+        found = []
+        for line in self._workers.list(self._master).splitlines():
+            worker_id, host, port, heartbeat, memory_mb, *executors = line.split()
+            slots = tuple(sorted(registered.intersection(executors), key=int))
+            found.append(Worker(worker_id, host, int(port), slots, int(heartbeat), int(memory_mb) * 2**20))
+        return sorted(found, key=lambda worker: worker.id)
+
+    def wait_for_executors(self, count: int, timeout_s: float) -> list[ExecutorInfo]:
+        """Wait until there are `count` executors, at most `timeout_s`; returns those that are there."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            executors = self.executors()
+            if len(executors) >= count or time.monotonic() > deadline:
+                return executors
+            time.sleep(0.1)
+
+    def run_epoch(
+        self, commands: bytes, locations: list[str], functions: Any, *, job_id: str, pipelined: bool, group: str
+    ) -> bytes:
+        """One epoch as one Spark job; see `jvm/Epoch.java`."""
+        context = self.context._jsc.sc()
+        places = self._strings(locations)
+        return bytes(self._epochs.run(context, bytearray(commands), places, functions, job_id, pipelined, group))
+
+    def release_workers(self, job_id: str, locations: list[str]) -> None:
+        """Executors need no longer keep the Python workers of the job; see `jvm/HeldWorkers.java`. Does not wait."""
+        self._epochs.release(self.context._jsc.sc(), self._strings(locations), job_id)
+
+    def _strings(self, values: list[str]) -> Any:
+        array = self._gateway.new_array(self._gateway.jvm.java.lang.String, len(values))
+        for index, value in enumerate(values):
+            array[index] = value
+        return array
+
+    def new_function_array(self, functions: list[Any]) -> Any:
+        array = self._gateway.new_array(self._gateway.jvm.org.apache.spark.api.python.PythonFunction, len(functions))
+        for index, function in enumerate(functions):
+            array[index] = function
+        return array
+
+    def running_tasks(self, group: str) -> list[tuple[int, int]]:
+        """Partition and stage (counted from 0 within its job) of the tasks of this group's job that run now."""
+        tracker, store = self.context.statusTracker(), self.context._jsc.sc().statusStore()
+        found = []
+        for job_id in tracker.getJobIdsForGroup(group):
+            job = tracker.getJobInfo(job_id)
+            for level, stage_id in enumerate(sorted(job.stageIds) if job is not None else ()):
+                tasks = store.taskList(stage_id, 0, len(self.executors()))
+                for index in range(tasks.size()):
+                    task = tasks.apply(index)
+                    if task.status() == "RUNNING":
+                        found.append((int(task.index()), level))
+        return sorted(found)
+
+    def failures(self, group: str) -> list[TaskEnd]:
+        """What the tasks of this group's jobs have failed with so far, as far as Spark has told it already."""
+        return [TaskEnd.parse(lines) for lines in self._failures.of(group)]
+
+    def cancel(self, group: str) -> None:
+        self.context.cancelJobGroup(group)
+
+    @property
+    def driver_pid(self) -> int:
+        """Process id of the driver's JVM."""
+        return int(self._gateway.jvm.java.lang.ProcessHandle.current().pid())
+
+    def wait_for_driver(self) -> int:
+        """Wait until the driver's JVM ends, and return its exit code."""
+        return int(self._gateway.proc.wait())
+
+    def stop(self) -> None:
+        if self.context is not None:
+            self._silence()
+            self.context.stop()
+            try:
+                self._master.shutdown()
+            finally:
+                gateway, self.context = self._gateway, None
+                gateway.shutdown()
+                process = getattr(gateway, "proc", None)
+                if process is not None:
+                    process.stdin.close()
+                    process.wait(10)
+                from pyspark import SparkContext
+
+                SparkContext._gateway = None
+                SparkContext._jvm = None
+        if self._own_dir is not None:
+            self._own_dir.remove()
+        shutil.rmtree(self._private_dir, ignore_errors=True)
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Variables for the processes that are started inside."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _escaped(text: str) -> str:
+    r"""As a key or a value of a Java properties file.
+
+    >>> print(_escaped("=é"))
+    \u003d\u00e9
+    """
+    units = text.encode("utf-16-be")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

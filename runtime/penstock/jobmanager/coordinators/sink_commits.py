@@ -1,0 +1,271 @@
+"""Carries out the commits of transactional sinks (K6, K7). What must be committed when, the checkpoint package says.
+
+Commits run on a thread of their own, in the order of their checkpoints; every one is idempotent, and a failed one fails
+the job over, which commits again from the manifest that promised it. So does one that does not return (`committer_calls`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
+from functools import partial
+from typing import Any
+
+from penstock.common.errors import EpochFailed, SinkError
+from penstock.common.program.user_frames import naming, raised
+from penstock.connectors.sink import CommitEnvironment, Sink
+from penstock.graph.job_graph import JobGraph
+from penstock.jobmanager.coordinators.committer_calls import CommitterCalls, Target
+
+Committables = Mapping[str, list[Any]]
+
+POLL_S = 0.2
+INTERRUPT_S = 2.0
+"""How long a commit that was interrupted may take to give up."""
+
+logger = logging.getLogger(__name__)
+
+
+class SinkCommits:
+    """One per job; called from the JobMaster's thread.
+
+    Args:
+        object_store_options: fsspec's, of the job's settings.
+        limit_s: how long one call of a committer may take, s; 0: for ever.
+    """
+
+    def __init__(self, job_id: str, object_store_options: dict[str, Any], limit_s: float = 0.0) -> None:
+        self._job_id = job_id
+        self._options = object_store_options
+        self._limit_s = limit_s
+        self._calls = CommitterCalls(limit_s)
+        self._sinks: dict[str, tuple[Sink, Target]] = {}
+        self._given_up = threading.Event()
+        self._running: list[tuple[int, Future[None]]] = []
+
+    def begin_attempt(
+        self,
+        graph: JobGraph,
+        promised: Committables,
+        referenced: Committables,
+        attempt: int,
+        environment: CommitEnvironment,
+        restored: CommitEnvironment | None = None,
+    ) -> None:
+        """Commit once more what the restored manifest promised, and discard what no snapshot names.
+
+        Args:
+            promised: committables of the restored manifest, by uid.
+            referenced: committables of every snapshot that may still be restored.
+            attempt: leader epoch of the attempt that begins; pieces of later ones are not ours to remove.
+            environment: for the commits of this attempt.
+            restored: for what is promised, whose files lie with the restored manifest.
+
+        Raises:
+            SinkError: a promised commit cannot be carried out.
+            JobFailed: a call has not come back in its time.
+            EpochFailed: it was given up.
+        """
+        self.wait()
+        for node in graph.operators:
+            if node.sink is not None:
+                self._sinks.setdefault(node.uid, (node.sink, Target(node.name, node.user_location)))
+        self._make_committers()
+        self._set_environment(restored or environment)
+        self._do(lambda calls: self._commit(calls, promised))
+        self._set_environment(environment)
+        self._discard(referenced, attempt)
+
+    def _make_committers(self) -> None:
+        """Those there are not yet: none, after a crew was given up."""
+        if self._calls.is_given_up:
+            self._calls = CommitterCalls(self._limit_s)
+        for uid, (sink, target) in self._sinks.items():
+            if uid not in self._calls.committers:
+                self._do(partial(self._make, uid, sink, target))
+
+    def _make(self, uid: str, sink: Sink, target: Target, calls: CommitterCalls) -> None:
+        with naming(target.name, target.location):
+            committer = calls.call(
+                target,
+                f"making the committer of sink {target.name!r}",
+                lambda: sink.create_committer(self._options, job_id=self._job_id, uid=uid),
+            )
+        if committer is not None:
+            calls.committers[uid] = committer
+
+    def end(self, unconfirmed: Committables, needed: Committables, attempt: int) -> None:
+        """The job is over, its tasks are gone: remove what it wrote and no snapshot can make visible any more.
+
+        Args:
+            unconfirmed: what was pre-committed and may not have been committed.
+            needed: committables of every snapshot that may still be restored.
+            attempt: the last one.
+
+        Raises:
+            SinkError: a target cannot be written to.
+            JobFailed, EpochFailed: as `begin_attempt`.
+        """
+        self._given_up.clear()
+        self._make_committers()
+        self.abort(unconfirmed, needed)
+        self._discard(needed, attempt + 1)
+        self._calls.close()
+
+    def _discard(self, needed: Committables, below_attempt: int) -> None:
+        self._do(lambda calls: self._discard_unreferenced(calls, needed, below_attempt))
+
+    def _discard_unreferenced(self, calls: CommitterCalls, needed: Committables, below_attempt: int) -> None:
+        for uid, committer in calls.committers.items():
+            target = self._sinks[uid][1]
+            keep = list(needed.get(uid, ()))
+            try:
+                calls.call(
+                    target,
+                    f"removing unfinished pieces of sink {target.name!r}",
+                    partial(committer.discard_unreferenced, keep, below_attempt),
+                )
+            except BaseException as error:
+                raise SinkError(
+                    f"unfinished pieces of sink {target.name!r} cannot be removed: {raised(error)}",
+                    remedy="check that the target can be written",
+                    operator=target.name,
+                    location=target.location,
+                ) from error
+
+    def _set_environment(self, environment: CommitEnvironment) -> None:
+        for committer in self._calls.committers.values():
+            committer.environment = environment
+
+    def commit(self, checkpoint_id: int, commits: Committables) -> None:
+        """Commit in the background what a completed checkpoint promised."""
+        calls = self._calls
+        self._running.append((checkpoint_id, calls.submit(lambda: self._commit(calls, commits))))
+
+    def _commit(self, calls: CommitterCalls, commits: Committables) -> None:
+        for uid, items in commits.items():
+            committer = calls.committers.get(uid)
+            if committer is None or not items:
+                continue
+            target = self._sinks[uid][1]
+            try:
+                calls.call(
+                    target,
+                    f"committing {len(items)} pieces of sink {target.name!r}",
+                    partial(committer.commit, list(items)),
+                )
+            except BaseException as error:
+                raise SinkError(
+                    f"{len(items)} pieces of sink {target.name!r} cannot be committed: {raised(error)}",
+                    remedy="make the target writable again; the job retries from its last checkpoint",
+                    operator=target.name,
+                    location=target.location,
+                ) from error
+
+    @property
+    def committing(self) -> str:
+        """Name of the sink whose commit is being carried out now; empty: none is. From any thread."""
+        return self._calls.calling
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is left to be committed, and `take_confirmed` has told of all of it."""
+        return not self._running
+
+    def take_confirmed(self) -> list[int]:
+        """Checkpoints whose commits have been carried out since the last call.
+
+        Raises:
+            SinkError: one could not.
+            JobFailed: one has not come back in its time.
+        """
+        done = [(checkpoint_id, future) for checkpoint_id, future in self._running if future.done()]
+        for _, future in done:
+            future.result()
+        self._running = [entry for entry in self._running if entry not in done]
+        self._look()
+        return [checkpoint_id for checkpoint_id, _ in done]
+
+    def _look(self) -> None:
+        """A crew that is given up leaves nothing to wait for: the next attempt commits what its manifest promises."""
+        try:
+            self._calls.look()
+        finally:
+            if self._calls.is_given_up:
+                self._running = []
+
+    def abort(self, unconfirmed: Committables, promised: Committables) -> None:
+        """An attempt has ended: what it pre-committed and no manifest promised will never be committed."""
+        for uid, items in unconfirmed.items():
+            kept = list(promised.get(uid, ()))
+            lost = [item for item in items if item not in kept]
+            if uid in self._calls.committers and lost:
+                self._do(partial(self._abort, uid, lost))
+
+    def _abort(self, uid: str, lost: list[Any], calls: CommitterCalls) -> None:
+        target = self._sinks[uid][1]
+        with naming(target.name, target.location):
+            calls.call(
+                target,
+                f"aborting {len(lost)} pieces of sink {target.name!r}",
+                lambda: calls.committers[uid].abort(lost),
+            )
+
+    def wait(self) -> None:
+        """Wait for running commits; failures are left to whoever looks (a failover commits again).
+
+        Raises:
+            JobFailed: one has not come back in its time.
+            EpochFailed: they were given up.
+        """
+        self._await([future for _, future in self._running])
+        self._running = []
+
+    def drain(self) -> None:
+        """Wait for running commits; raises what one failed with, and as `wait`."""
+        self._await([future for _, future in self._running])
+        for _, future in self._running:
+            future.result()
+
+    def _do(self, work: Callable[[CommitterCalls], None]) -> None:
+        """On the thread, and wait for it; raises what it raises, and as `wait`."""
+        calls = self._calls
+        future = calls.submit(lambda: work(calls))
+        self._await([future])
+        future.result()
+
+    def _await(self, futures: Iterable[Future[None]]) -> None:
+        while wait(futures, POLL_S).not_done:
+            if self._given_up.is_set():
+                raise EpochFailed(f"the commit of sink {self.committing!r} was given up")
+            self._look()
+
+    def give_up(self) -> None:
+        """Wait for no commit any longer: the job must end (from another thread)."""
+        self._given_up.set()
+
+    def close(self, patience_s: float = 30.0) -> list[int]:
+        """Wait for running commits, but not for ever; the checkpoints whose commits have been carried out.
+
+        What is not confirmed keeps its checkpoint.
+        """
+        running, self._running = self._running, []
+        futures = [future for _, future in running]
+        deadline = time.monotonic() + patience_s
+        while wait(futures, POLL_S).not_done and time.monotonic() < deadline and not self._given_up.is_set():
+            pass
+        if self.committing:
+            logger.warning(
+                "the job is over and the commit of sink %r does not return: its Spark jobs are cancelled; what it does in this "
+                "process cannot be ended but with the process. Its checkpoint stays, so that it can be carried out once more",
+                self.committing,
+            )
+            self._calls.give_up()
+            wait(futures, INTERRUPT_S)
+        else:
+            self._calls.close()
+        done = [(checkpoint_id, future) for checkpoint_id, future in running if future.done()]
+        return [id for id, future in done if not future.cancelled() and future.exception() is None]

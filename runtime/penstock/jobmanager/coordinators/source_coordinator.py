@@ -1,0 +1,284 @@
+"""Splits of one source: discovery, assignment to subtasks, positions. The JobManager's half of a source (FLIP-27).
+
+Positions live here and in checkpoints only. An ack of an epoch brings the position each reader reached; a checkpoint
+takes them as they are after the epoch that ended with its barrier, so they agree with the operators' state. A new attempt
+assigns every unfinished split anew, from its position, at whatever parallelism the source then has.
+
+A split that was read to its end is dropped, unless the enumerator could find it again and does not say that it remembers by
+itself (`SplitEnumerator.forgets_finished`): of such a split the id is kept. No epoch looks at more than what changed in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from heapq import heapify, heapreplace
+from typing import Any
+
+from penstock.checkpoint.files.layout import new_shared_path
+from penstock.checkpoint.files.manifest import SourceState, SplitPosition
+from penstock.checkpoint.files.storage import CheckpointStorage
+from penstock.checkpoint.store.object_store import join_url
+from penstock.common.watermark_strategy import WatermarkAlignment
+from penstock.connectors.source import EnumeratorContext, Source, Split, SplitEnumerator
+from penstock.jobmanager.coordinators.enumerator_calls import EnumeratorCalls
+from penstock.jobmanager.coordinators.watermark_alignment import AlignedSource
+from penstock.records.batch import MIN_TIMESTAMP
+from penstock.taskmanager.protocol import SourceProgress, SplitAssignment
+
+BEGINNING = "beginning"
+DISCOVERING = "discovering splits"
+NOTING = "noting a split that is finished"
+SNAPSHOTTING = "taking a snapshot"
+CLOSING = "closing"
+
+
+@dataclass
+class _Tracked:
+    split: Split
+    owner: int | None = None
+    position: Any = None
+    watermark: int | None = None
+    generator: Any = None
+    files: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def load(self) -> int:
+        return max(self.split.size, 1)
+
+
+class SourceCoordinator:
+    """One per source of the job; called from the JobMaster's thread.
+
+    Args:
+        call_limit_s: how long a call of the enumerator may take, s; 0: for ever.
+    """
+
+    def __init__(
+        self,
+        uid: str,
+        source: Source,
+        object_store_options: dict[str, Any] | None = None,
+        *,
+        name: str = "",
+        location: str = "",
+        alignment: WatermarkAlignment | None = None,
+        call_limit_s: float = 0.0,
+    ) -> None:
+        self.uid = uid
+        self._alignment = alignment
+        self._call = EnumeratorCalls(name, location, call_limit_s)
+        self.source = source.with_object_store_options(object_store_options or {})
+        self._enumerator: SplitEnumerator
+        """Of the attempt, which begins before anything is asked of it."""
+        self._is_open = False
+        self._splits: dict[str, _Tracked] = {}
+        """Those not read to their end."""
+        self._unassigned: list[_Tracked] = []
+        self._finished: dict[str, None] = {}
+        self._discovered_at: int | None = None
+        self._load: list[int] = []
+        self._parallelism = 1
+        self._root = ""
+        self._subtasks: dict[int, SourceProgress] = {}
+
+    # --- attempts ---------------------------------------------------------------------------------------------
+
+    def start_attempt(
+        self,
+        parallelism: int,
+        restored: SourceState | None,
+        context: EnumeratorContext | None = None,
+        restored_root: str = "",
+    ) -> None:
+        """All unfinished splits are to be assigned again, from the positions given.
+
+        Args:
+            restored: from the manifest; None: from the beginning.
+            restored_root: URL that the manifest's paths are relative to.
+        """
+        self._root = context.storage.url if context is not None else ""
+        self._parallelism = parallelism
+        self._load = [0] * parallelism
+        self._subtasks = {}
+        self._splits = {}
+        self._unassigned = []
+        self._finished = {}
+        self._discovered_at = None
+        self._close_enumerator()
+        self._enumerator = self._call(lambda: self._new_enumerator(context), BEGINNING)
+        self._is_open = True
+        if restored is None:
+            return
+        enumerator = restored.enumerator or {}
+        self._call(lambda: self._enumerator.restore(enumerator.get("state")), BEGINNING)
+        if enumerator.get("discovered"):
+            self._discovered_at = 0
+        for position in restored.splits:
+            if position.finished:
+                self._remember_finished(position.id)
+                continue
+            tracked = _Tracked(
+                Split(position.id, position.properties, position.size),
+                position=position.position,
+                watermark=position.watermark,
+                generator=position.generator,
+                files=position.files,
+            )
+            if position.files and context is not None and restored_root not in ("", self._root):
+                tracked.files = _adopted(position.files, context.storage, restored_root)
+            self._track(tracked)
+
+    def _new_enumerator(self, context: EnumeratorContext | None) -> SplitEnumerator:
+        enumerator = self.source.create_enumerator()
+        enumerator.parallelism = self._parallelism
+        if context is not None:
+            enumerator.start(context)
+        return enumerator
+
+    def _track(self, tracked: _Tracked) -> None:
+        self._splits[tracked.split.id] = tracked
+        self._unassigned.append(tracked)
+
+    def _remember_finished(self, split_id: str) -> None:
+        if not self._enumerator.forgets_finished and not self.no_more_splits:
+            self._finished[split_id] = None
+
+    def discover(self, now_ms: int) -> None:
+        """Ask the enumerator for new splits, when it is due."""
+        interval = self._enumerator.discovery_interval_ms
+        if self._discovered_at is not None and (interval is None or now_ms < self._discovered_at + interval):
+            return
+        for split in self._call(self._enumerator.discover, DISCOVERING):
+            if split.id not in self._splits and split.id not in self._finished:
+                self._track(_Tracked(split, files=split.files))
+        self._discovered_at = now_ms
+        if self.no_more_splits:
+            self._finished = {}
+
+    def next_discovery(self) -> int | None:
+        interval = self._enumerator.discovery_interval_ms
+        if interval is None or self._discovered_at is None:
+            return None
+        return self._discovered_at + interval
+
+    @property
+    def no_more_splits(self) -> bool:
+        return self._discovered_at is not None and self._enumerator.is_finished()
+
+    def take_assignments(self) -> dict[int, list[SplitAssignment]]:
+        """Assign what has no owner: to the subtask with the least to read."""
+        assignments: dict[int, list[SplitAssignment]] = {}
+        unassigned, self._unassigned = self._unassigned, []
+        loads = [(load, subtask) for subtask, load in enumerate(self._load)]
+        heapify(loads)
+        for tracked in unassigned:
+            load, owner = loads[0]
+            self._load[owner] = load + tracked.load
+            heapreplace(loads, (self._load[owner], owner))
+            tracked.owner = owner
+            assignments.setdefault(owner, []).append(
+                SplitAssignment(
+                    id=tracked.split.id,
+                    properties=tracked.split.properties,
+                    size=tracked.split.size,
+                    position=tracked.position,
+                    watermark=tracked.watermark,
+                    generator=tracked.generator,
+                    files=tracked.files,
+                    root=self._root,
+                )
+            )
+        return assignments
+
+    # --- progress ---------------------------------------------------------------------------------------------
+
+    def on_progress(self, subtask: int, progress: SourceProgress) -> None:
+        self._subtasks[subtask] = progress
+        for split_id, position in progress.positions.items():
+            tracked = self._splits[split_id]
+            tracked.position = position
+            tracked.watermark = progress.watermarks.get(split_id, tracked.watermark)
+            tracked.generator = progress.generators.get(split_id, tracked.generator)
+        for split_id in progress.finished:
+            finished = self._splits.pop(split_id)
+            self._load[subtask] -= finished.load
+            self._remember_finished(split_id)
+            self._call(partial(self._enumerator.on_split_finished, split_id), NOTING)
+
+    def aligned(self) -> AlignedSource | None:
+        """What its group must know of it; None: it is in none."""
+        if self._alignment is None:
+            return None
+        marks = tuple(p.watermark for p in self._subtasks.values() if p.watermark is not None)
+        if not self._subtasks:
+            marks = (MIN_TIMESTAMP,)  # nothing was read yet: a first batch of each split, and no more
+        return AlignedSource(self.uid, self._alignment.group, self._alignment.max_drift_ms, marks)
+
+    @property
+    def exhausted(self) -> bool:
+        """Nothing is left: discovery has ended and every split was read to its end."""
+        return self.no_more_splits and not self._splits
+
+    @property
+    def had_input(self) -> bool:
+        return any(progress.positions or progress.finished for progress in self._subtasks.values())
+
+    @property
+    def lag(self) -> int | None:
+        lags = [p.lag for p in self._subtasks.values() if p.lag is not None]
+        return sum(lags) if lags else None
+
+    def next_record_at(self) -> int | None:
+        times = [p.next_record_at for p in self._subtasks.values() if p.next_record_at is not None]
+        return min(times, default=None)
+
+    def snapshot(self) -> SourceState:
+        """As of the last epoch's acks."""
+        enumerator = self._call(self._enumerator.snapshot, SNAPSHOTTING)
+        return SourceState(
+            splits=[
+                SplitPosition(
+                    id=t.split.id,
+                    properties=t.split.properties,
+                    size=t.split.size,
+                    position=t.position,
+                    watermark=t.watermark,
+                    generator=t.generator,
+                    files=t.files,
+                )
+                for t in self._splits.values()
+            ]
+            + [SplitPosition(id=split_id, properties={}, finished=True) for split_id in self._finished],
+            enumerator={"state": enumerator, "discovered": self._discovered_at is not None},
+        )
+
+    def give_up(self) -> None:
+        """Wait no longer for what the enumerator does now: the job must end (from another thread)."""
+        self._call.give_up()
+
+    def close(self, limit_s: float | None = None) -> None:
+        """An enumerator that hangs is left behind.
+
+        Args:
+            limit_s: for the enumerator to close; None: that of all its calls.
+        """
+        self._close_enumerator(limit_s)
+        self._call.close()
+
+    def _close_enumerator(self, limit_s: float | None = None) -> None:
+        was_open, self._is_open = self._is_open, False
+        if was_open and not self._call.is_stuck:
+            self._call(self._enumerator.close, CLOSING, limit_s)
+
+
+def _adopted(files: list[dict[str, Any]], storage: CheckpointStorage, root: str) -> list[dict[str, Any]]:
+    """Copies of a savepoint's files, or another job's: no checkpoint of this job may refer to what is not its own."""
+    adopted = []
+    for file in files:
+        path = new_shared_path()
+        source = join_url(root, file["path"])
+        target = storage.url_of(path)
+        storage.stores.for_url(source).copy(source, target, storage.store)
+        adopted.append(file | {"path": path})
+    return adopted

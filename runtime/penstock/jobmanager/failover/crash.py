@@ -1,0 +1,144 @@
+"""What a Python worker died of, from what Spark heard of it: the faulthandler's dump, told as any other failure of the user's.
+
+A worker that crashes in C code, or is killed, can say nothing in an ack. Python's faulthandler writes the stack of the crash
+to a file (`spark.python.worker.faulthandler.enabled`), which the executor reads when the worker is gone, and which comes here
+as the failure of its Spark task. The dump has files, lines and names of functions; whose operator they belong to is looked
+for in the job graph: which of the level's operators have a function with that line in it.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+from penstock.common.errors import EpochFailed
+from penstock.common.program.user_frames import is_engine, is_user, user_frame
+from penstock.graph.job_graph import JobGraph, OperatorNode
+from penstock.jobmanager.failover.failures import JobFailed
+from penstock.taskmanager.protocol import TaskFailure
+
+DIED = "Python worker exited unexpectedly"
+"""Spark's words for a worker whose connection ended."""
+_FATAL = re.compile(r"Fatal Python error: (.+)|(Timeout \([\d:.]+\)!)")
+_FRAME = re.compile(r'^\s*File "(.*)", line (\d+) in (.*)$')
+_DEPTH = 4
+"""How far below an operator its functions are looked for."""
+_REMEDY = "look at the memory of the worker (the limit of its pod) and at what ends processes; its log may say more"
+
+
+@dataclass(frozen=True)
+class TaskEnd:
+    """A Spark task that failed."""
+
+    slot: int
+    level: int
+    host: str
+    told: str
+
+    @staticmethod
+    def parse(lines: str) -> TaskEnd:
+        slot, level, host, told = lines.split("\n", 3)
+        return TaskEnd(int(slot), int(level), host, told)
+
+    @property
+    def is_crash(self) -> bool:
+        return DIED in self.told
+
+
+def crash_of(ends: list[TaskEnd], graph: JobGraph) -> JobFailed | EpochFailed | None:
+    """The first worker that has died, for the author of the job; None: none has.
+
+    A stack tells whose code it was: that is the job's failure. Without one nobody knows, and the epoch is lost.
+    """
+    crashed = [end for end in ends if end.is_crash]
+    if not crashed:
+        return None
+    end = next((end for end in crashed if _FATAL.search(end.told)), crashed[0])
+    fatal = _FATAL.search(end.told)
+    where = f"slot {end.slot}, level {end.level} on {end.host}"
+    if fatal is None:
+        names = " and ".join(repr(stage.name) for stage in graph.stages_on(end.level))
+        return EpochFailed(
+            f"the Python worker of {where}, which ran {names}, has ended without a word: it was killed, for memory as a "
+            "rule, or ended itself (os._exit)",
+            remedy=_REMEDY,
+        )
+    what = fatal.group(1) or fatal.group(2)
+    frames = frames_of(end.told)
+    nodes = operators_at(graph, end.level, frames)
+    line = user_frame(frames)
+    at = f" (at {line.filename}:{line.lineno} in {line.name})" if line is not None else ""
+    detail = f"the Python worker of {where} has crashed: {what}{at}"
+    first = next((i for i, frame in enumerate(frames) if is_user(frame.filename)), 0)
+    told = "".join(traceback.format_list(frames[first:]))
+    return JobFailed(
+        TaskFailure(
+            kind="WorkerCrashed",
+            message=detail,
+            detail=detail,
+            traceback=f"Traceback (most recent call last):\n{told}{what}\n",
+            name=" or ".join(node.name for node in nodes),
+            location=nodes[0].user_location if len(nodes) == 1 else "",
+            code="USER_CODE",
+            remedy="the crash is in native code that this line calls, or in what it was given",
+        ),
+        end.host,
+    )
+
+
+def frames_of(dump: str) -> list[traceback.FrameSummary]:
+    """The stack of the thread that ran the task, the outermost frame first."""
+    threads: list[tuple[str, list[traceback.FrameSummary]]] = []
+    for line in dump.splitlines():
+        found = _FRAME.match(line)
+        if found is None:
+            threads.append((line, []))
+        elif threads:
+            threads[-1][1].append(traceback.FrameSummary(found[1], int(found[2]), found[3]))
+    stacks = [(head, frames[::-1]) for head, frames in threads if frames]
+    current = [frames for head, frames in stacks if head.startswith("Current thread")]
+    tasks = [frames for _, frames in stacks if any(is_engine(frame.filename) for frame in frames)]
+    return (current or tasks or [frames for _, frames in stacks] or [[]])[0]
+
+
+def operators_at(graph: JobGraph, level: int, frames: list[traceback.FrameSummary]) -> list[OperatorNode]:
+    """Operators of the level that these frames belong to, by the frame that belongs to the fewest, the innermost of those."""
+    here = [graph.operators[index] for stage in graph.stages_on(level) for index in stage.operators]
+    codes = [(node, list(_codes(node.operator, _DEPTH, set()))) for node in here]
+    found = [[node for node, own in codes if any(_contains(code, frame) for code in own)] for frame in reversed(frames)]
+    return min(filter(None, found), key=len, default=[])
+
+
+def _contains(code: CodeType, frame: traceback.FrameSummary) -> bool:
+    if code.co_filename != frame.filename or code.co_name != frame.name:
+        return False
+    lines = [line for _, _, line in code.co_lines() if line is not None]
+    return bool(lines) and min(lines) <= (frame.lineno or 0) <= max(lines)
+
+
+def _codes(thing: Any, depth: int, seen: set[int]) -> Iterator[CodeType]:
+    """Of all functions of the user's that hang below a thing."""
+    if id(thing) in seen or depth < 0:
+        return
+    seen.add(id(thing))
+    if isinstance(thing, list | tuple | dict):
+        for part in thing.values() if isinstance(thing, dict) else thing:
+            yield from _codes(part, depth - 1, seen)
+        return
+    code = getattr(getattr(thing, "__func__", thing), "__code__", None)
+    if isinstance(code, CodeType):
+        yield code
+        for cell in getattr(thing, "__closure__", None) or ():
+            yield from _codes(cell.cell_contents, depth - 1, seen)
+        yield from _codes(getattr(thing, "__self__", None), depth - 1, seen)
+        return
+    for owner in type(thing).__mro__:
+        for member in vars(owner).values():
+            of_member = getattr(member, "__code__", None)
+            if isinstance(of_member, CodeType) and not is_engine(of_member.co_filename):
+                yield of_member
+    yield from _codes(getattr(thing, "__dict__", None), depth - 1, seen)

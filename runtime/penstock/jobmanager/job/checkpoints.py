@@ -1,0 +1,218 @@
+"""The JobMaster's side of the checkpoint package: storage, coordinator, what each attempt starts from."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from penstock.checkpoint.coordinator.coordinator import CheckpointCoordinator
+from penstock.checkpoint.coordinator.settings import CheckpointSettings, TerminalState
+from penstock.checkpoint.coordinator.termination import ShutdownReport
+from penstock.checkpoint.events import Event, JobDescription
+from penstock.checkpoint.files.layout import checkpoint_folder
+from penstock.checkpoint.files.manifest import OperatorInfo, SourceState
+from penstock.checkpoint.files.storage import CheckpointStorage
+from penstock.checkpoint.leadership.fencing import Candidate
+from penstock.checkpoint.leadership.probe import probe
+from penstock.checkpoint.recovery.restore import RestorePlan, plan_restore
+from penstock.checkpoint.recovery.takeover import Recovery, foresee, take_over
+from penstock.common.errors import RestoreRefused, StorageError
+from penstock.common.job_status import JobStatus
+from penstock.graph.job_graph import JobGraph
+from penstock.jobmanager.job.job_result import ResultRecord, keep_result, read_result
+from penstock.jobmanager.job.settings import JobSettings
+from penstock.jobmanager.validation.declared_state import check_stored_states
+from penstock.taskmanager.protocol import RestoreCommand, SubtaskRestore
+
+BACKGROUND_THREADS = 4
+CLOSE_PATIENCE_S = 10.0
+"""How long the end of a job waits for what it still has under way in storage; a copy that does not return is left alone."""
+
+
+class JobCheckpoints:
+    """One per job; `coordinator` is driven by the JobMaster.
+
+    Without a configured folder the checkpoints lie in a temporary one that goes with the job: rescaling and restarts
+    still work, a restart of the JobManager does not.
+    """
+
+    def __init__(self, job_id: str, settings: JobSettings, restore_path: str = "") -> None:
+        self._temporary = ""
+        root = settings.checkpoint_dir
+        if not root:
+            self._temporary = tempfile.mkdtemp(prefix="penstock-checkpoints-")
+            root = f"file://{self._temporary}"
+        self._settings = settings
+        self._restore_path = restore_path
+        self._pool = ThreadPoolExecutor(BACKGROUND_THREADS, thread_name_prefix="penstock-checkpoint")
+        self.storage = CheckpointStorage(root, job_id, settings.object_store_options)
+        self.coordinator = CheckpointCoordinator(
+            self.storage,
+            CheckpointSettings(
+                interval_ms=settings.checkpoint_interval_ms or None,
+                min_pause_ms=settings.checkpoint_min_pause_ms,
+                timeout_ms=settings.checkpoint_timeout_ms,
+                tolerable_failures=settings.tolerable_failures,
+                most_uncommitted=settings.most_uncommitted,
+                retained=settings.retained,
+                retention="NO_EXTERNALIZED_CHECKPOINTS" if self._temporary else settings.retention,
+                savepoint_directory=settings.savepoint_dir or (f"{root}/savepoints" if self._temporary else None),
+            ),
+            self._pool,
+        )
+        self._plan: RestorePlan | None = None
+        self._candidate = Candidate(self.storage, job_id)
+        self._recovery: Recovery | None = None
+        self._unconfirmed: dict[str, list[Any]] = {}
+
+    @property
+    def url(self) -> str:
+        """Folder under which subtasks write their files."""
+        return self.storage.url
+
+    def open(self, graph: JobGraph, allow_non_restored: bool | list[str] = False, *, fresh: bool) -> None:
+        """See whether the job can start, before anything of it is touched: what it would restore, then the store.
+
+        Raises:
+            RestoreRefused: the snapshot does not fit the job; or `fresh` was asked for and the job has checkpoints.
+            StateSchemaIncompatible: a state is declared as another type than the snapshot has it, as far as that can be seen.
+            SnapshotNotFound, SnapshotTorn, StateFormatUnsupported: the snapshot that was named cannot be read.
+            StorageError: the store cannot be used. ConditionalWritesUnsupported: not in HA mode.
+        """
+        try:
+            snapshot = foresee(self.storage, restore_path=self._restore_path or None)
+            if snapshot is not None:
+                plan_restore(snapshot.manifest, operator_infos(graph), allow_non_restored)
+                check_stored_states(graph, snapshot.manifest)
+            probe(self.storage, high_availability=self._settings.ha != "none")
+        except StorageError as error:
+            if self._settings.checkpoint_dir and self.storage.url in error.message:
+                error.message += f" (execution.checkpointing.dir is {self._settings.checkpoint_dir})"
+            raise
+        if fresh:
+            ids = self.storage.checkpoint_ids()
+            if ids:
+                raise RestoreRefused(
+                    f"the job is to start fresh, but {self.storage.url} holds checkpoint {ids[-1]} of it",
+                    remedy="start it with --restore-latest, or under another job id",
+                )
+
+    def result(self) -> ResultRecord | None:
+        """How the job ended, if it has."""
+        return read_result(self.storage)
+
+    def keep_result(self, record: ResultRecord) -> None:
+        """Note how it ended; before `close`."""
+        keep_result(self.storage, record)
+
+    def take_over(self) -> Recovery:
+        """Claim the next epoch of leadership and find what the attempt starts from; nothing else is touched."""
+        recovery = take_over(self.storage, restore_path=self._restore_path or None, candidate=self._candidate)
+        self._recovery = recovery
+        return recovery
+
+    def earlier(self) -> list[str]:
+        """Checkpoints that could be restored instead of the one this attempt started from, newest first."""
+        recovery = self._recovery
+        if recovery is None or recovery.snapshot is None:
+            return []
+        ids = [m.checkpoint_id for m in recovery.retained if m != recovery.snapshot.manifest]
+        return [self.location(checkpoint_id) for checkpoint_id in reversed(ids)]
+
+    def plan(self, graph: JobGraph, recovery: Recovery, allow_non_restored: bool | list[str]) -> list[RestoreCommand]:
+        """What each slot restores.
+
+        Raises:
+            RestoreRefused: the snapshot does not fit the job; shows both sides.
+        """
+        if recovery.snapshot is None:
+            self._plan = None
+            return [RestoreCommand("") for _ in range(graph.slots)]
+        plan = self._plan = plan_restore(recovery.snapshot.manifest, operator_infos(graph), allow_non_restored)
+        root = recovery.snapshot.base_url
+        commands = []
+        for slot in range(graph.slots):
+            subtasks = {}
+            for node in graph.operators:
+                if slot < node.parallelism:
+                    state = plan.of(node.uid, slot)
+                    if not state.is_empty:
+                        subtasks[node.uid] = SubtaskRestore(state.keyed, state.operator)
+            commands.append(RestoreCommand(root, subtasks, is_foreign=recovery.is_foreign))
+        return commands
+
+    def source_states(self) -> dict[str, SourceState]:
+        return {} if self._plan is None else self._plan.sources
+
+    @staticmethod
+    def referenced(recovery: Recovery) -> dict[str, list[Any]]:
+        """Committables of every snapshot that may still be restored."""
+        found: dict[str, list[Any]] = {}
+        manifests = list(recovery.retained)
+        if recovery.snapshot is not None:
+            manifests.append(recovery.snapshot.manifest)
+        for manifest in manifests:
+            for uid, items in manifest.commits.items():
+                found.setdefault(uid, []).extend(items)
+        return found
+
+    def take_unconfirmed(self) -> dict[str, list[Any]]:
+        """What the attempt before pre-committed and was not confirmed."""
+        unconfirmed, self._unconfirmed = self._unconfirmed, {}
+        return unconfirmed
+
+    def begin_attempt(self, recovery: Recovery, graph: JobGraph, now_ms: int) -> None:
+        self.coordinator.begin(recovery, describe(self.storage.job_id, graph), now_ms)
+
+    def end_attempt(self, reason: str, now_ms: int) -> list[Event]:
+        """Give up what is in progress; the events tell whose requests failed with it."""
+        self._unconfirmed = self.coordinator.end_attempt(reason, now_ms)
+        return self.coordinator.tick(now_ms)
+
+    def next_due(self, now_ms: int) -> int | None:
+        """ms until the next checkpoint is to be triggered; None: none is planned."""
+        at = self.coordinator.next_action_at()
+        return None if at is None else max(0, at - now_ms)
+
+    def location(self, checkpoint_id: int) -> str:
+        return self.storage.url_of(checkpoint_folder(checkpoint_id))
+
+    def close(self, status: JobStatus, now_ms: int) -> ShutdownReport:
+        """Keep or delete the checkpoints."""
+        state: TerminalState = "SUSPENDED"
+        if status is JobStatus.FINISHED:
+            state = "FINISHED"
+        elif status is JobStatus.CANCELED:
+            state = "CANCELED"
+        elif status is JobStatus.FAILED:
+            state = "FAILED"
+        report = self.coordinator.shutdown(state, now_ms)
+        closing = threading.Thread(target=self._pool.shutdown, name="penstock-checkpoint-end", daemon=True)
+        closing.start()
+        closing.join(CLOSE_PATIENCE_S)
+        if self._temporary:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+        return replace(report, unconfirmed=report.unconfirmed or self._unconfirmed)
+
+
+def operator_infos(graph: JobGraph) -> list[OperatorInfo]:
+    return [OperatorInfo(node.uid, node.name, node.parallelism, node.max_parallelism) for node in graph.operators]
+
+
+def describe(job_id: str, graph: JobGraph) -> JobDescription:
+    """The graph as the coordinator sees it."""
+    shape = [(node.uid, [(e.side_tag, e.target, e.exchange) for e in node.outputs]) for node in graph.operators]
+    return JobDescription(
+        job_id=job_id,
+        job_name=graph.name,
+        parallelism=graph.parallelism,
+        max_parallelism=graph.max_parallelism,
+        graph_fingerprint=hashlib.sha256(repr(shape).encode()).hexdigest()[:16],
+        operators=operator_infos(graph),
+        vertices={graph.operators[index].uid: str(stage.id) for stage in graph.stages for index in stage.operators},
+    )

@@ -1,0 +1,380 @@
+"""The epochs of one attempt: plan one, have it run, take in the acks, see what the coordinator says.
+
+Everything a job can be interrupted for happens between two epochs, because no record is in flight there. `step` runs one
+epoch, or takes in what goes on while the attempt stands still after its last snapshot; it raises `Stopped` when the job is to
+end, `BegunAnew` when another attempt should start, and whatever made the attempt fail. Which of it, `attempt_end` says. `pace`
+waits until the next step has something to do.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from penstock.checkpoint.events import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    Event,
+    SavepointCompleted,
+    SavepointFailed,
+    SnapshotRequest,
+)
+from penstock.common.errors import EpochFailed
+from penstock.graph.job_graph import JobGraph
+from penstock.jobmanager.coordinators.watermark_alignment import limits
+from penstock.jobmanager.failover.failures import JobFailed, hanging
+from penstock.jobmanager.job import attempt_end
+from penstock.jobmanager.job.attempt_end import Cause, Stage
+from penstock.jobmanager.job.epoch_budget import EpochBudget
+from penstock.jobmanager.job.job_parts import JobParts
+from penstock.jobmanager.job.job_requests import JobRequests
+from penstock.jobmanager.runners.runner import Runner
+from penstock.taskmanager.protocol import EpochCommand, LevelAck, RestoreCommand, SnapshotAck, SnapshotCommand
+
+logger = logging.getLogger(__name__)
+
+STREAM_EPOCH_MS = 1_000
+"""Pipelined runner: a barrier at least that often, for positions, metrics and printed lines."""
+STANDSTILL_S = 0.002
+"""Between two looks at how far the last snapshot, its savepoint and its commits have come."""
+NEWS_S = 0.02
+"""Pipelined runner: while a checkpoint uploads, what the tasks have told of it is looked at so often."""
+
+
+class EpochLoop:
+    """One attempt.
+
+    Args:
+        parts: of the job.
+        requests: of the job, with what ends the attempt.
+        runner: has been started for the attempt.
+        plans: what each slot restores in its first epoch.
+    """
+
+    def __init__(
+        self,
+        parts: JobParts,
+        requests: JobRequests,
+        runner: Runner,
+        graph: JobGraph,
+        attempt: int,
+        plans: list[RestoreCommand],
+    ) -> None:
+        self.epoch = 0
+        self._parts = parts
+        self._requests = requests
+        self._runner = runner
+        self._graph = graph
+        self._attempt = attempt
+        self._plans = plans
+        self._completed: list[int] = []
+        self._aborted: list[int] = []
+        self._budget = EpochBudget(parts.settings.epoch_max_records)
+        self._next_timer: int | None = None
+        self._began_at = 0
+        """When the epoch that runs was begun, ms."""
+        self._rests_until = 0.0
+        """On the monotonic clock, s. Batched runner: a trickle of input must not keep the cluster busy all the time."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Every source was read to its end."""
+        return all(source.exhausted for source in self._parts.sources.values())
+
+    def step(self) -> None:
+        """Run one epoch, or none while the attempt stands still.
+
+        Raises:
+            Stopped, BegunAnew: the attempt is over.
+        """
+        if self.epoch > 0 and self.exhausted and not self._requests.state.input_ended:
+            self._requests.feed(attempt_end.InputEnded())
+        self._requests.settle()
+        if self._requests.state.stands_still:
+            self._stand_still()
+        else:
+            request = self._next_request()
+            is_last = self._is_last(request)
+            if is_last and request is not None:
+                self._requests.feed(attempt_end.LastSnapshotSent(request.checkpoint_id))
+            self._run_epoch(request, is_last=is_last)
+            if request is not None:
+                self._requests.feed(attempt_end.BarrierReached(request.checkpoint_id))
+            self._handle_events()
+        self._requests.settle()
+
+    def _stand_still(self) -> None:
+        """After the last snapshot, until its outcome is known: nothing may be read that would have to be read again."""
+        self._rest(STANDSTILL_S)
+        self._requests.take()
+        self._handle_events()
+        if self._requests.state.stage is Stage.COMMITTING and self._parts.commits.is_idle:
+            self._requests.feed(attempt_end.CommitsDone())
+
+    def _next_request(self) -> SnapshotRequest | None:
+        """The last snapshot of a bounded job is triggered as soon as no other checkpoint is in progress."""
+        coordinator, state = self._parts.checkpoints.coordinator, self._requests.state
+        ends = state.stage is Stage.SNAPSHOT and state.ending is not None and state.ending.cause is Cause.INPUT
+        request = coordinator.final_checkpoint(self._now()) if ends else None
+        return request if request is not None else coordinator.next_trigger(self._now())
+
+    def _is_last(self, request: SnapshotRequest | None) -> bool:
+        state = self._requests.state
+        if request is None or state.stage is not Stage.SNAPSHOT or state.ending is None:
+            return False
+        if state.ending.cause is Cause.INPUT:
+            return request.is_final
+        return self._parts.checkpoints.coordinator.serves(state.ending.id)
+
+    def _run_epoch(self, request: SnapshotRequest | None, *, is_last: bool) -> None:
+        now = self._now()
+        for source in self._parts.sources.values():
+            source.discover(now)
+        state = self._requests.state
+        finish = is_last and state.ending is not None and state.ending.cause is Cause.INPUT
+        commands = self._commands(request, exclusive=is_last or not state.reads, finish=finish)
+        if self.epoch == 0:
+            for command, plan in zip(commands, self._plans, strict=True):
+                command.is_first = True
+                command.restore = plan
+        started, self._began_at = time.monotonic(), now
+        try:
+            acks = self._runner.run_epoch(commands, self._watch)
+            self._raise_failure(acks)
+        except Exception:
+            if request is not None:
+                self._parts.checkpoints.coordinator.on_failed(request.checkpoint_id, "the epoch failed", self._now())
+            raise
+        took = time.monotonic() - started
+        self._rests_until = started + min(2 * took, self._parts.settings.epoch_target_ms / 1e3)
+        self._take_in(acks, took * 1e3)
+        self._budget.on_epoch(self._most_read(acks), took)
+        if request is not None:
+            self._parts.results.barrier(request.checkpoint_id)
+            self._parts.checkpoints.coordinator.on_barrier(
+                request.checkpoint_id, {uid: source.snapshot() for uid, source in self._parts.sources.items()}
+            )
+        self._take_in_snapshots([snapshot for ack in acks for snapshot in ack.snapshots])
+        self._release(self._parts.results.end_of_epoch())
+        self.epoch += 1
+
+    def _watch(self) -> None:
+        """Time passes also for an epoch that does not end: checkpoints fall due, expire, and are more than is tolerated.
+
+        Not for the first one, in which state is restored: until the job runs it takes no checkpoints.
+        """
+        self._requests.take()
+        if self.epoch > 0:
+            self._parts.checkpoints.coordinator.trigger_due(self._now())
+        else:
+            self._parts.steps.look(self._runner.whereabouts(), self._runner.unanswered)
+        try:
+            self._handle_events()
+        except EpochFailed as error:
+            error.message += self._unanswered()
+            raise self._hanging(error) from None
+        self._requests.settle_lost()
+
+    def _hanging(self, error: EpochFailed) -> Exception:
+        """The failure of the task that keeps the epoch from ending, if it has said where it is."""
+        whereabouts = self._runner.whereabouts()
+        stuck = min(((level, slot) for slot, level in whereabouts), default=None)
+        if stuck is None:
+            return error
+        level, slot = stuck
+        return hanging(whereabouts[slot, level], slot, level, error.message)
+
+    def _unanswered(self) -> str:
+        """Who keeps the epoch from ending: the level nearest to the sources; those behind it only wait for it."""
+        took = self._now() - self._began_at
+        if took < self._parts.settings.checkpoint_timeout_ms // 2:
+            return ""  # the checkpoint expired for another reason
+        missing = self._runner.unanswered()
+        level = min((level for _, level in missing), default=-1)
+        names = ", ".join(repr(stage.name) for stage in self._graph.stages_on(level)) or "a task"
+        slots = ", ".join(str(slot) for slot, at in missing if at == level) or "?"
+        return f"; epoch {self.epoch} has run for {took} ms: {names} has not come to its end in slot {slots}"
+
+    def _commands(self, request: SnapshotRequest | None, *, exclusive: bool, finish: bool) -> list[EpochCommand]:
+        assignments = {uid: source.take_assignments() for uid, source in self._parts.sources.items()}
+        no_more = [uid for uid, source in self._parts.sources.items() if source.no_more_splits]
+        aligned = limits(a for source in self._parts.sources.values() if (a := source.aligned()) is not None)
+        completed, self._completed = self._completed, []
+        aborted, self._aborted = self._aborted, []
+        drain = request is not None and request.drain
+        snapshot = None
+        if request is not None:
+            snapshot = SnapshotCommand(request.checkpoint_id, self._parts.checkpoints.url, synchronous=exclusive)
+        max_ms = 0 if exclusive else self._read_ms()
+        max_records = self._max_records()
+        max_bytes = 0 if self._runner.streaming else self._parts.settings.epoch_max_bytes
+        processing_time = self._parts.clock.now_ms() if hasattr(self._parts.clock, "set") else None
+        return [
+            EpochCommand(
+                attempt=self._attempt,
+                epoch=self.epoch,
+                assignments={uid: splits[slot] for uid, splits in assignments.items() if slot in splits},
+                aligned=aligned,
+                finished_discovery=no_more,
+                max_ms=max_ms,
+                max_records=max_records,
+                max_bytes=max_bytes,
+                snapshot=snapshot,
+                completed=completed,
+                aborted=aborted,
+                drain=drain,
+                finish=finish or drain,
+                processing_time=processing_time,
+            )
+            for slot in range(self._graph.slots)
+        ]
+
+    def _max_records(self) -> int:
+        """Of a source subtask, until the next barrier; 0 = without bound."""
+        return 0 if self._runner.streaming and not self._budget.is_bound else self._budget.records
+
+    def _read_ms(self) -> int:
+        """How long the sources read: the target, but not past the next checkpoint."""
+        target = self._parts.settings.epoch_target_ms
+        due = self._parts.checkpoints.next_due(self._now())
+        return max(1, target if due is None else min(target, due))
+
+    @staticmethod
+    def _raise_failure(acks: list[LevelAck]) -> None:
+        failed = [ack for ack in acks if ack.failure is not None]
+        if failed:
+            # The first level's failure is the cause; what deeper levels say follows from it.
+            first = min(failed, key=lambda ack: (ack.level, ack.slot))
+            assert first.failure is not None
+            raise JobFailed(first.failure, first.host)
+
+    def _take_in(self, acks: list[LevelAck], duration_ms: float) -> None:
+        timers = []
+        for ack in acks:
+            for uid, progress in ack.sources.items():
+                self._parts.sources[uid].on_progress(ack.slot, progress)
+            if ack.next_processing_timer is not None:
+                timers.append(ack.next_processing_timer)
+            for line in ack.lines:
+                if self._parts.sink.on_line is not None:
+                    self._parts.sink.on_line(line)
+            for uid, values in ack.results.items():
+                self._parts.results.hold(uid, values)
+        self._next_timer = min(timers, default=None)
+        self._parts.metrics.on_epoch(self.epoch, acks, duration_ms, self._lag())
+
+    def _most_read(self, acks: list[LevelAck]) -> int:
+        """Records of the source subtask that read the most."""
+        stages = self._graph.stages
+        read = (v.records_in for ack in acks for id, v in ack.vertices.items() if stages[id].level == 0)
+        return max(read, default=0)
+
+    def _take_in_snapshots(self, snapshots: list[SnapshotAck]) -> None:
+        for snapshot in snapshots:
+            self._parts.checkpoints.coordinator.on_ack(snapshot, self._now())
+
+    def _lag(self) -> int | None:
+        known = [lag for lag in (source.lag for source in self._parts.sources.values()) if lag is not None]
+        return sum(known) if known else None
+
+    # --- what the coordinator says ----------------------------------------------------------------------------
+
+    def _handle_events(self) -> None:
+        for checkpoint_id in self._parts.commits.take_confirmed():
+            self._parts.checkpoints.coordinator.on_committed(checkpoint_id)
+        events = self._parts.checkpoints.coordinator.tick(self._now())
+        for event in events:
+            self._on_event(event)
+        self._requests.take_in(events)
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case CheckpointCompleted():
+                logger.info("checkpoint %d is complete", event.checkpoint_id)
+                self._completed.append(event.checkpoint_id)
+                self._parts.commits.commit(event.checkpoint_id, event.commits)
+                self._release(self._parts.results.completed(event.checkpoint_id))
+            case CheckpointAborted():
+                logger.warning("checkpoint %d is given up: %s", event.checkpoint_id, event.reason)
+                self._aborted.append(event.checkpoint_id)
+            case SavepointCompleted():
+                logger.info("savepoint %s is complete", event.url)
+            case SavepointFailed():
+                logger.warning("a savepoint failed, the job goes on: %s", event.error)
+
+    def _release(self, results: list[tuple[str, list[bytes]]]) -> None:
+        for uid, values in results:
+            if self._parts.sink.on_results is not None:
+                self._parts.sink.on_results(uid, values)
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing is left to do: another epoch at the same time and without new input would change nothing."""
+        return not (
+            self.epoch == 0
+            or self._completed
+            or self._aborted
+            or not self._requests.state.is_idle
+            or self._parts.checkpoints.coordinator.is_in_progress
+            or any(source.had_input for source in self._parts.sources.values())
+            or self.exhausted
+        )
+
+    def next_due(self) -> int | None:
+        """When there is something to do even without new input (ms): a timer, a record, a discovery, a checkpoint."""
+        times = [] if self._next_timer is None else [self._next_timer]
+        for source in self._parts.sources.values():
+            times += [at for at in (source.next_record_at(), source.next_discovery()) if at is not None]
+        due = self._parts.checkpoints.next_due(self._now())
+        if due is not None:
+            times.append(self._now() + due)
+        return min(times, default=None)
+
+    def pace(self) -> None:
+        """Wait until there is something to do: input, a timer, a checkpoint, a request.
+
+        Batched epochs that are shorter than the target rest for as long as they took, at most until the target is over.
+        """
+        if self._requests.state.stands_still:
+            return
+        now = self._now()
+        in_progress = self._parts.checkpoints.coordinator.is_in_progress
+        if self.exhausted:
+            left_ms = 2 if in_progress else self._parts.checkpoints.coordinator.final_checkpoint_at() - now
+            self._rest(min(max(left_ms, 0), STREAM_EPOCH_MS) / 1000)
+            return
+        if self._runner.streaming:
+            times = [now + STREAM_EPOCH_MS]
+        elif in_progress:
+            times = [now + 5]
+        elif any(source.had_input for source in self._parts.sources.values()):
+            times = [now]
+        else:
+            times = [now + self._parts.settings.epoch_target_ms]
+        if not self._runner.streaming:
+            times += [at for source in self._parts.sources.values() if (at := source.next_record_at()) is not None]
+            if self._next_timer is not None:
+                times.append(self._next_timer)
+        times += [at for source in self._parts.sources.values() if (at := source.next_discovery()) is not None]
+        seconds = (min(times) - now) / 1000
+        if not self._runner.streaming:
+            seconds = max(seconds, self._rests_until - time.monotonic())
+        due = None if in_progress else self._parts.checkpoints.next_due(now)
+        if due is not None:
+            seconds = min(seconds, due / 1000)
+        self._rest(max(0.0, seconds))
+
+    def _rest(self, seconds: float) -> None:
+        """Until that long is over, somebody asks for something, or a checkpoint in progress is none any more."""
+        uploads = self._runner.streaming and self._parts.checkpoints.coordinator.is_in_progress
+        if not uploads:
+            self._parts.wake.wait(seconds)
+        until = time.monotonic() + seconds
+        while uploads and (left := until - time.monotonic()) > 0 and not self._parts.wake.wait(min(left, NEWS_S)):
+            self._take_in_snapshots(self._runner.take_news())
+            self._handle_events()
+            uploads = self._parts.checkpoints.coordinator.is_in_progress
+        self._parts.wake.clear()
+
+    def _now(self) -> int:
+        return self._parts.clock.now_ms()

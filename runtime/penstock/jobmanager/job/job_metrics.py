@@ -1,0 +1,195 @@
+"""What the acks of a job say about its progress, for REST, Prometheus and the live view."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.functions.accumulators import merge_accumulators
+from penstock.graph.job_graph import JobGraph
+from penstock.metrics.reading import JobScope
+from penstock.metrics.store import MetricStore, SubtaskReport
+from penstock.state.encoding.tagged import unpack
+from penstock.taskmanager.hardware import Hardware
+from penstock.taskmanager.protocol import LevelAck
+
+
+@dataclass
+class SubtaskProgress:
+    """Latest of one subtask; counts since the start of the attempt."""
+
+    records_in: int = 0
+    records_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    busy_ms: float = 0.0
+    busy_ratio: float = 0.0
+    watermark: int | None = None
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class EpochStat:
+    """One epoch, for rates over the last seconds."""
+
+    at: float
+    """monotonic seconds"""
+    duration_ms: float
+    records: int
+
+
+@dataclass
+class WorkerProgress:
+    """A Python worker as its acks describe it."""
+
+    slot: int
+    pid: int
+    host: str
+    rss_bytes: int
+    hardware: Hardware | None = None
+    levels: set[int] = field(default_factory=set)
+
+
+class JobMetrics:
+    """Written by the JobMaster's thread, read by REST's."""
+
+    def __init__(self, job_id: str, job_name: str, store: MetricStore | None = None) -> None:
+        self.job_id = job_id
+        self.job_name = job_name
+        self.store = store or MetricStore()
+        self.attempt = 0
+        self.epochs = 0
+        self.epoch = 0
+        self.lag: int | None = None
+        self.records_total = 0
+        self.subtasks: dict[tuple[int, int], SubtaskProgress] = {}
+        self.workers: dict[tuple[int, int], WorkerProgress] = {}
+        self._accumulators: dict[str, tuple[str, dict[tuple[int, int], Any]]] = {}
+        self._task_managers: list[str] = []
+        self._graph: JobGraph | None = None
+        self._recent: deque[EpochStat] = deque(maxlen=256)
+        self._lock = threading.Lock()
+
+    def begin_attempt(self, graph: JobGraph, attempt: int, task_managers: Sequence[str]) -> None:
+        """
+        Args:
+            task_managers: id of that of every slot.
+        """
+        with self._lock:
+            self._task_managers = list(task_managers)
+            self._graph = graph
+            self.attempt = attempt
+            self.subtasks = {}
+            self.workers = {}
+            self._accumulators = {}
+        self.store.describe_job(self.job_id, self.job_name, {str(s.id): (s.name, s.parallelism) for s in graph.stages})
+
+    def on_epoch(self, epoch: int, acks: list[LevelAck], duration_ms: float, lag: int | None) -> None:
+        graph = self._graph
+        assert graph is not None
+        records = 0
+        with self._lock:
+            self.epochs += 1
+            self.epoch = epoch
+            self.lag = lag
+            for ack in acks:
+                self.workers[ack.slot, ack.pid] = WorkerProgress(
+                    ack.slot, ack.pid, ack.host, ack.rss_bytes, ack.hardware
+                )
+                for stage_id, vertex in ack.vertices.items():
+                    progress = self.subtasks.setdefault((stage_id, ack.slot), SubtaskProgress())
+                    progress.records_in += vertex.records_in
+                    progress.records_out += vertex.records_out
+                    progress.bytes_in += vertex.bytes_in
+                    progress.bytes_out += vertex.bytes_out
+                    progress.busy_ms += vertex.busy_ms
+                    progress.busy_ratio = min(1.0, vertex.busy_ms / duration_ms) if duration_ms else 0.0
+                    progress.watermark = vertex.watermark
+                    progress.host = ack.host
+                    for name, (kind, parts) in vertex.accumulators.items():
+                        _, by_subtask = self._accumulators.setdefault(name, (kind, {}))
+                        by_subtask[stage_id, ack.slot] = unpack(parts)
+                    if graph.stages[stage_id].level == 0:
+                        records += vertex.records_in
+            self.records_total += records
+            self._recent.append(EpochStat(time.monotonic(), duration_ms, records))
+        self._report(acks, duration_ms)
+
+    def _report(self, acks: list[LevelAck], duration_ms: float) -> None:
+        for ack in acks:
+            for stage_id, vertex in ack.vertices.items():
+                self.store.report(
+                    SubtaskReport(
+                        job_id=self.job_id,
+                        vertex_id=str(stage_id),
+                        subtask=ack.slot,
+                        attempt=self.attempt,
+                        io={
+                            "numRecordsIn": vertex.records_in,
+                            "numRecordsOut": vertex.records_out,
+                            "numBytesIn": vertex.bytes_in,
+                            "numBytesOut": vertex.bytes_out,
+                            "busyTimeMs": vertex.busy_ms,
+                            "backPressuredTimeMs": vertex.blocked_ms,
+                        },
+                        gauges={"currentInputWatermark": vertex.watermark} if vertex.watermark is not None else {},
+                        user=vertex.user,
+                        host=ack.host,
+                        tm_id=self.task_manager_of(ack.slot),
+                    )
+                )
+        facts: dict[str, float] = {"lastEpochDuration": duration_ms, "numEpochs": self.epochs}
+        if self.lag is not None:
+            facts["lag"] = self.lag
+        self.store.set_facts(JobScope(self.job_id), facts)
+
+    def usage_by_slot(self) -> dict[int, tuple[int, Hardware | None]]:
+        """Resident bytes of all Python workers, and what their machine has, by slot."""
+        with self._lock:
+            found: dict[int, tuple[int, Hardware | None]] = {}
+            for worker in self.workers.values():
+                found[worker.slot] = (found.get(worker.slot, (0, None))[0] + worker.rss_bytes, worker.hardware)
+            return found
+
+    def task_manager_of(self, slot: int) -> str:
+        """Id of the TaskManager the slot was in when the attempt began; empty: there is no such slot."""
+        return self._task_managers[slot] if slot < len(self._task_managers) else ""
+
+    def accumulators(self) -> dict[str, tuple[str, Any]]:
+        """Kind and result of all subtasks of this attempt, by name."""
+        with self._lock:
+            return {
+                name: (kind, merge_accumulators(kind, by_subtask.values()))
+                for name, (kind, by_subtask) in sorted(self._accumulators.items())
+            }
+
+    def of_stage(self, stage_id: int) -> dict[int, SubtaskProgress]:
+        """By subtask."""
+        with self._lock:
+            return {slot: progress for (stage, slot), progress in self.subtasks.items() if stage == stage_id}
+
+    def records_per_second(self, seconds: float = 5.0) -> float:
+        """Records read by the sources, over the last seconds."""
+        now = time.monotonic()
+        with self._lock:
+            recent = [stat for stat in self._recent if stat.at >= now - seconds]
+        if not recent:
+            return 0.0
+        span = max(now - (recent[0].at - recent[0].duration_ms / 1000), 0.001)
+        return sum(stat.records for stat in recent) / span
+
+    def epoch_ms(self) -> float | None:
+        """Median duration of recent epochs."""
+        with self._lock:
+            durations = sorted(stat.duration_ms for stat in self._recent)
+        return durations[len(durations) // 2] if durations else None
+
+    def watermark(self) -> int | None:
+        """The lowest watermark of any subtask that has one, ms."""
+        with self._lock:
+            marks = [p.watermark for p in self.subtasks.values() if p.watermark is not None]
+        return min(marks, default=None)

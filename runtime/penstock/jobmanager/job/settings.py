@@ -1,0 +1,175 @@
+"""What a job's configuration means for the JobMaster: typed, with defaults, in ms."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal, cast
+
+from penstock.common.config import options
+from penstock.common.config.memory import task_manager_memory
+from penstock.common.configuration import Configuration
+from penstock.common.restart_strategy import restart_strategy_of
+from penstock.jobmanager.failover.restart_strategies import RestartStrategy, create_restart_strategy
+from penstock.metrics.scope import ScopeFormats
+from penstock.state.rocksdb.options import MEMORY
+from penstock.taskmanager.watchdog import CLOSING, LOADING, OPENING, RESTORING
+
+
+def _ms(value: timedelta) -> int:
+    return int(value.total_seconds() * 1000)
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    """Read once per job from its flat configuration."""
+
+    configuration: dict[str, str]
+    checkpoint_interval_ms: int
+    checkpoint_min_pause_ms: int
+    checkpoint_timeout_ms: int
+    tolerable_failures: int
+    most_uncommitted: int
+    retained: int
+    retention: Literal["DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS"]
+    checkpoint_dir: str
+    savepoint_dir: str
+    backend: str
+    backend_options: dict[str, Any]
+    managed_memory: int | None
+    """Of the backend in a slot, bytes; None: not bounded."""
+    scheduler: str
+    runner: str
+    """`batched`, `pipelined` or `auto`."""
+    epoch_target_ms: int
+    epoch_max_records: int
+    epoch_max_bytes: int
+    buffer_timeout_s: float = 0.0
+    """Infinite: buffers wait until they are full."""
+    object_store_options: dict[str, Any] = field(default_factory=dict)
+    merged_file_bytes: int = 0
+    """Largest object that small state files are put together in; 0: they are not."""
+    allow_dropped: list[str] = field(default_factory=list)
+    ignore_unclaimed: bool = False
+    recovery_path: str = ""
+    auto_watermark_interval_ms: int = 200
+    chaining: bool = True
+    require_uids: bool = False
+    work_dir: str = ""
+    metric_scopes: ScopeFormats | None = None
+    cancellation_timeout_ms: int = 10_000
+    cancellation_interval_ms: int = 30_000
+    ha: str = "none"
+    step_limits: dict[str, float] = field(default_factory=dict)
+    """Seconds that steps of a task may take (`taskmanager.watchdog`)."""
+    first_epoch_timeout_s: float = 600.0
+    enumerator_timeout_s: float = 600.0
+    commit_timeout_s: float = 600.0
+    slot_timeout_s: float = 300.0
+    python_path: list[str] = field(default_factory=list)
+    """Folders and files that the program's own modules are in; for the Python workers."""
+
+    @property
+    def checkpointing(self) -> bool:
+        return self.checkpoint_interval_ms > 0
+
+    @staticmethod
+    def from_configuration(values: Mapping[str, Any]) -> JobSettings:
+        conf = Configuration(values)
+        interval = conf.get(options.CHECKPOINT_INTERVAL)
+        return JobSettings(
+            configuration=dict(conf.to_dict()),
+            checkpoint_interval_ms=0 if interval is None else _ms(interval),
+            checkpoint_min_pause_ms=_ms(conf.get(options.CHECKPOINT_MIN_PAUSE)),
+            checkpoint_timeout_ms=_ms(conf.get(options.CHECKPOINT_TIMEOUT)),
+            tolerable_failures=conf.get(options.TOLERABLE_FAILED_CHECKPOINTS),
+            most_uncommitted=conf.get(options.MAX_UNCOMMITTED_CHECKPOINTS),
+            retained=conf.get(options.RETAINED_CHECKPOINTS),
+            retention=cast("Any", conf.get(options.CHECKPOINT_RETENTION)),
+            checkpoint_dir=conf.get(options.CHECKPOINT_DIRECTORY) or "",
+            savepoint_dir=conf.get(options.SAVEPOINT_DIRECTORY) or "",
+            backend=conf.get(options.STATE_BACKEND),
+            backend_options={
+                key.removeprefix("state.backend.rocksdb."): value
+                for key, value in conf.to_dict().items()
+                if key.startswith("state.backend.rocksdb.")
+            }
+            | {"memory.write-buffer-ratio": conf.get(options.ROCKSDB_WRITE_BUFFER_RATIO)},
+            managed_memory=task_manager_memory(conf).managed_of_slot,
+            scheduler=conf.get(options.SCHEDULER),
+            runner=conf.get(options.RUNNER),
+            epoch_target_ms=_ms(conf.get(options.EPOCH_TARGET)),
+            epoch_max_records=conf.get(options.EPOCH_MAX_RECORDS),
+            epoch_max_bytes=conf.get(options.EPOCH_MAX_BYTES),
+            buffer_timeout_s=(
+                conf.get(options.BUFFER_TIMEOUT).total_seconds()
+                if conf.get(options.BUFFER_TIMEOUT_ENABLED)
+                else math.inf
+            ),
+            object_store_options=object_store_options(conf),
+            merged_file_bytes=conf.get(options.FILE_MERGING_MAX_SIZE) if conf.get(options.FILE_MERGING) else 0,
+            allow_dropped=conf.get(options.ALLOW_DROPPED_STATE),
+            ignore_unclaimed=conf.get(options.IGNORE_UNCLAIMED_STATE),
+            recovery_path=conf.get(options.RECOVERY_PATH) or "",
+            auto_watermark_interval_ms=_ms(conf.get(options.AUTO_WATERMARK_INTERVAL)),
+            chaining=conf.get(options.OPERATOR_CHAINING),
+            require_uids=not conf.get(options.AUTO_GENERATE_UIDS),
+            cancellation_timeout_ms=_ms(conf.get(options.TASK_CANCELLATION_TIMEOUT)),
+            cancellation_interval_ms=_ms(conf.get(options.TASK_CANCELLATION_INTERVAL)),
+            work_dir=conf.get(options.TMP_DIRECTORIES) or "",
+            metric_scopes=ScopeFormats.from_configuration(conf.to_dict()),
+            ha=conf.get(options.HIGH_AVAILABILITY),
+            step_limits={
+                LOADING: conf.get(options.LOAD_TIMEOUT).total_seconds(),
+                RESTORING: conf.get(options.RESTORE_TIMEOUT).total_seconds(),
+                OPENING: conf.get(options.OPEN_TIMEOUT).total_seconds(),
+                CLOSING: conf.get(options.TASK_CANCELLATION_TIMEOUT).total_seconds(),
+            },
+            first_epoch_timeout_s=conf.get(options.FIRST_EPOCH_TIMEOUT).total_seconds(),
+            enumerator_timeout_s=conf.get(options.ENUMERATOR_TIMEOUT).total_seconds(),
+            commit_timeout_s=conf.get(options.COMMIT_TIMEOUT).total_seconds(),
+            slot_timeout_s=conf.get(options.SLOT_REQUEST_TIMEOUT).total_seconds(),
+            python_path=[os.path.abspath(path) for path in conf.get(options.PYTHON_FILES)],
+        )
+
+    def backend_options_of(self, databases: int) -> dict[str, Any]:
+        """With the part that each of so many operators of a slot has of the backend's memory."""
+        if self.managed_memory is None or not databases:
+            return self.backend_options
+        return {**self.backend_options, MEMORY: self.managed_memory // databases}
+
+    def uses_pipelined(self, *, bounded: bool) -> bool:
+        """`auto`: the pipelined runner for unbounded jobs, the batched one for bounded ones."""
+        return self.runner == "pipelined" or (self.runner == "auto" and not bounded)
+
+    def restart_strategy(self) -> RestartStrategy:
+        """A fresh strategy, counting from zero."""
+        return create_restart_strategy(
+            restart_strategy_of(Configuration(self.configuration), checkpointing=self.checkpointing)
+        )
+
+
+def object_store_options(conf: Configuration) -> dict[str, Any]:
+    """fsspec options of S3: what `s3.*` keys say; the rest is the environment's.
+
+    >>> object_store_options(Configuration({"s3.endpoint": "http://minio:9000", "s3.path.style.access": "true"}))
+    {'endpoint_url': 'http://minio:9000', 'config_kwargs': {'s3': {'addressing_style': 'path'}}}
+    """
+    s3: dict[str, Any] = {}
+    client: dict[str, Any] = {}
+    if endpoint := conf.get(options.S3_ENDPOINT):
+        s3["endpoint_url"] = endpoint
+    if key := conf.get(options.S3_ACCESS_KEY):
+        s3["key"] = key
+    if secret := conf.get(options.S3_SECRET_KEY):
+        s3["secret"] = secret
+    if region := conf.get(options.S3_REGION):
+        client["region_name"] = region
+    if client:
+        s3["client_kwargs"] = client
+    if conf.get(options.S3_PATH_STYLE):
+        s3["config_kwargs"] = {"s3": {"addressing_style": "path"}}
+    return s3

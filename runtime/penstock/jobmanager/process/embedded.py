@@ -1,0 +1,110 @@
+"""`python job.py`: the program's own process is the JobManager, workers are processes beside it."""
+
+from __future__ import annotations
+
+import atexit
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from penstock.common.config import options
+from penstock.common.config.memory import MIB, job_manager_memory, jvm_heap, task_manager_memory
+from penstock.common.configuration import Configuration
+from penstock.common.job_client import JobClient
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.graph.program import Program
+from penstock.jobmanager.cluster.local_cluster import LocalCluster
+from penstock.jobmanager.cluster.spark_cluster import ClusterConfig
+from penstock.jobmanager.cluster.task_managers import Worker
+from penstock.jobmanager.job.settings import JobSettings
+from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.runners.pipelined_runner import create_runner
+from penstock.jobmanager.runners.runner import Runner
+from penstock.rest.server import RestServer
+from penstock.taskmanager.local_folders import local_folders, sweep_state
+
+
+class LocalClusterProvider:
+    """Starts a local cluster when the first job needs it; later jobs of the program share it."""
+
+    def __init__(self) -> None:
+        self.cluster: LocalCluster | None = None
+        self.least_workers = 1
+        self._state_folders: set[str] = set()
+        """Those that settings name; others lie in the cluster's own."""
+
+    def runner_for(self, slots: int, levels: int, settings: JobSettings, *, bounded: bool) -> Runner:
+        pipelined = settings.uses_pipelined(bounded=bounded)
+        if self.cluster is None:
+            conf = Configuration(settings.configuration)
+            config = ClusterConfig(
+                python_path=settings.python_path,
+                executor_memory_mb=jvm_heap(task_manager_memory(conf).heap_of_slot) // MIB,
+                driver_memory_mb=jvm_heap(job_manager_memory(conf).heap) // MIB,
+            )
+            config.extra_conf = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
+            self.cluster = LocalCluster(slots_per_worker=conf.get(options.TASK_SLOTS), config=config)
+            self.cluster.start()
+        if settings.backend == "rocksdb" and (settings.work_dir or settings.backend_options.get("localdir")):
+            self._state_folders.update(local_folders(settings.backend_options, settings.work_dir))
+        runner = create_runner(self.cluster.spark, pipelined=pipelined, levels=levels)
+        runner.more_slots = partial(self._make_slots, self.cluster, runner)
+        try:
+            runner.more_slots(slots)
+        except BaseException:
+            runner.close()
+            raise
+        return runner
+
+    def _make_slots(self, cluster: LocalCluster, runner: Runner, count: int) -> None:
+        """So many for this job, beside those of the other jobs."""
+        workers = math.ceil(cluster.spark.slots.need(runner, count) / cluster.slots_per_worker)
+        cluster.ensure_slots(max(self.least_workers, workers) * cluster.slots_per_worker)
+
+    def task_managers(self) -> list[Worker]:
+        return [] if self.cluster is None else self.cluster.spark.workers()
+
+    def stop(self) -> None:
+        if self.cluster is not None:
+            self.cluster.stop()
+            self.cluster = None
+            for folder in self._state_folders:
+                sweep_state(folder)
+
+
+class EmbeddedExecutor:
+    """The default executor. Cluster and REST server start with the first job and end with the process."""
+
+    def __init__(self, submit: SubmitOptions | None = None) -> None:
+        self.provider = LocalClusterProvider()
+        self.session = Session(self.provider, submit)
+        self._server: RestServer | None = None
+        atexit.register(self.stop)
+
+    @property
+    def rest_url(self) -> str:
+        """Empty when the REST API is off."""
+        return "" if self._server is None else self._server.url
+
+    def _serve(self, program: Program) -> None:
+        if self._server is None:
+            self._server = self.session.serve(Configuration(program.configuration), fall_back=True)
+
+    def execute(self, program: Program) -> JobExecutionResult:
+        self._serve(program)
+        return self.session.execute(program)
+
+    def execute_async(self, program: Program) -> JobClient:
+        self._serve(program)
+        return self.session.execute_async(program)
+
+    def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
+        self._serve(program)
+        return self.session.collect(program, limit)
+
+    def stop(self) -> None:
+        self.session.stop()
+        if self._server is not None:
+            self._server.stop()
+            self._server = None

@@ -1,0 +1,381 @@
+"""How processes are started: a script on an embedded cluster, a master, a worker, a check. Called by the command line."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import socket
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from penstock.checkpoint.files.layout import parse_checkpoint_folder
+from penstock.checkpoint.files.manifest import Manifest
+from penstock.checkpoint.recovery.restore import plan_restore
+from penstock.checkpoint.savepoint.snapshots import newest_complete, resolve
+from penstock.checkpoint.store.object_store import join_url, normalize_url
+from penstock.checkpoint.store.retrying_store import RetryPolicy, Stores
+from penstock.common.config import options
+from penstock.common.config.memory import shortages
+from penstock.common.configuration import (
+    Configuration,
+    load_configuration,
+    reset_command_line,
+    set_command_line,
+)
+from penstock.common.errors import (
+    ClusterError,
+    InvalidJob,
+    PenstockError,
+    SnapshotNotFound,
+    StorageError,
+    StorageRefused,
+)
+from penstock.common.folders.owned_folder import OwnedFolder
+from penstock.common.job_client import JobClient
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.job_id import JobID
+from penstock.graph.executor import Executor, executing_on
+from penstock.graph.job_graph import JobGraph
+from penstock.graph.program import Program
+from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.jobmanager.cluster.credentials import Credentials
+from penstock.jobmanager.cluster.executor_logs import ExecutorLogs
+from penstock.jobmanager.cluster.spark_worker import start_worker, state_folder
+from penstock.jobmanager.cluster.worker_health import WorkerHealth, health_port
+from penstock.jobmanager.job.checkpoints import operator_infos
+from penstock.jobmanager.job.job_master import JobMaster
+from penstock.jobmanager.job.settings import object_store_options
+from penstock.jobmanager.process.embedded import EmbeddedExecutor
+from penstock.jobmanager.process.master_cluster import MasterClusterProvider, executor_memory_mb, spark_secret
+from penstock.jobmanager.process.master_process import log_to_stdout, run_master_process
+from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.process.worker_process import Child, WorkerProcess
+from penstock.jobmanager.validation.declared_state import check_declared_states, check_stored_states, unseen_states
+from penstock.taskmanager.local_folders import sweep_state
+
+CHECK_STORAGE_SECONDS = 20.0
+"""How long a check tries to write to storage that does not answer."""
+
+
+def run_script(
+    *,
+    script: str,
+    args: Sequence[str],
+    parallelism: int | None,
+    savepoint_path: str | None,
+    allow_non_restored_state: Sequence[str],
+    configuration: Mapping[str, str],
+    on_submitted: Callable[[str, str, str], None],
+) -> None:
+    """Run a program here as `__main__` on an embedded cluster; returns when it has ended."""
+    submit = SubmitOptions(restore_path=savepoint_path or "", allow_non_restored=list(allow_non_restored_state))
+    executor = EmbeddedExecutor(submit)
+    session = executor.session
+
+    def started(master: JobMaster) -> None:
+        # What the command line says of a start is said of the first job.
+        session.submit_options = SubmitOptions()
+
+    session.on_started = started
+    session.on_accepted = lambda master: on_submitted(master.job_id, master.program.name, executor.rest_url)
+    try:
+        run_script_on(executor, script, args, command_line(configuration, parallelism))
+    finally:
+        executor.stop()
+
+
+def run_script_on(executor: Executor, entry: str, args: Sequence[str], settings: Mapping[str, str]) -> None:
+    """Run a program here as `__main__`; its jobs go to the executor.
+
+    Args:
+        entry: `script.py` or `package.module:function`.
+        settings: what the command line set; the program's own settings are stronger (A34, D64).
+    """
+    token = set_command_line(settings)
+    try:
+        with executing_on(executor):
+            _run_entry(entry, args)
+    finally:
+        reset_command_line(token)
+
+
+def command_line(configuration: Mapping[str, str], parallelism: int | None) -> dict[str, str]:
+    """`-D` and `-p` as settings."""
+    settings = dict(configuration)
+    if parallelism is not None:
+        settings[options.PARALLELISM.key] = str(parallelism)
+    return settings
+
+
+def run_master(
+    *,
+    entry: str,
+    args: Sequence[str],
+    restore: str | None,
+    restore_latest: bool,
+    fresh: bool,
+    allow_non_restored_state: Sequence[str],
+    job_id: str | None,
+    parallelism: int | None,
+    configuration: Mapping[str, str],
+) -> int:
+    """Be the JobManager of one job until it ends; returns the exit code (0: finished or cancelled)."""
+    settings = Configuration({**load_configuration().to_dict(), **configuration})
+    spark_secret(settings)  # now, and not when the first job asks for the cluster
+    submit = SubmitOptions(
+        job_id=job_id or JobID.generate().digits,
+        restore_path=restore or "",
+        fresh=fresh,
+        allow_non_restored=list(allow_non_restored_state),
+        keep_result=True,
+    )
+
+    def program(session: Session) -> None:
+        run_script_on(session, entry, args, command_line(configuration, parallelism))
+
+    return run_master_process(MasterClusterProvider(settings), submit, settings, program)
+
+
+def run_worker(*, master: str, slots: int) -> int:
+    """Be a TaskManager of the master at `host:port` until it is told to end; returns the exit code."""
+    log_to_stdout()
+    settings = load_configuration()
+    secret = spark_secret(settings)
+    given = settings.get(options.TMP_DIRECTORIES)
+    own = None if given else OwnedFolder(tempfile.gettempdir(), "penstock-worker-")
+    work_dir = given if own is None else own.path
+    assert work_dir is not None
+    memory = executor_memory_mb(settings)
+    with ExitStack() as stack:
+        # Executors and their Python workers have ended by then.
+        stack.callback(sweep_state, state_folder(os.path.join(work_dir, "spark")))
+        if own is not None:
+            stack.callback(own.remove)
+        private = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-private-"))
+        credentials = Credentials.create(secret, private)
+
+        def start(address: str) -> Child:
+            return start_worker(
+                address,
+                slots=slots,
+                host=own_address(address),
+                work_dir=os.path.join(work_dir, "spark"),
+                executor_memory_mb=memory,
+                log="/dev/stdout",
+                credentials=credentials,
+            )
+
+        ExecutorLogs(os.path.join(work_dir, "spark")).start()
+        worker = WorkerProcess(master, start, tls=credentials.client_context())
+        port = health_port(settings)
+        if port >= 0:
+            health = WorkerHealth(port, lambda: worker.is_alive, lambda: worker.is_ready).start()
+            stack.callback(health.stop)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, worker.end)
+        return worker.run()
+
+
+def check(
+    *,
+    entry: str,
+    args: Sequence[str],
+    parallelism: int | None,
+    against: str | None,
+    configuration: Mapping[str, str],
+    allow_non_restored_state: Sequence[str] = (),
+) -> Mapping[str, Any]:
+    """Write to the job's storage, build the program's graph without running it, and hold it against a snapshot if one is named.
+
+    The storage comes first: programs reach for it as they are built, with the same keys, and would fail in their own words.
+    """
+    collector = _Collector()
+    beside = _Beside()
+    try:
+        settings = Configuration({**load_configuration().to_dict(), **configuration})
+        stores = object_store_options(settings)
+        problem = _check_storage(settings, stores)
+        if problem is None:
+            run_script_on(collector, entry, args, command_line(configuration, parallelism))
+            raise InvalidJob(f"{entry} never calls execute()", remedy="end the program with env.execute(...)")
+    except _Built:
+        problem = _check_against(collector.graph, against, allow_non_restored_state, stores, beside)
+    except PenstockError as error:
+        problem = _problem(error)
+    except Exception as error:
+        problem = {"code": "USER_CODE", "message": f"{type(error).__name__}: {error}", "remedy": "", "operator": ""}
+    return {
+        "ok": problem is None,
+        "problems": [] if problem is None else [problem],
+        "warnings": _memory_warnings(collector, beside.state_bytes),
+        "not_looked_at": beside.unseen,
+        "graph": None if collector.graph is None else collector.graph.to_json(),
+    }
+
+
+@dataclass
+class _Beside:
+    """What is found while a snapshot is held against the graph, besides problems."""
+
+    unseen: list[dict[str, str]] = field(default_factory=list)
+    """Places where states may be declared that were not looked at."""
+    state_bytes: int = 0
+    """Of the snapshot."""
+
+
+def _check_against(
+    graph: JobGraph | None,
+    against: str | None,
+    allowed: Sequence[str],
+    stores: Mapping[str, Any],
+    beside: _Beside,
+) -> dict[str, str] | None:
+    """What keeps the snapshot from being restored into the graph; None: nothing that was looked at. `beside` takes the rest."""
+    if graph is None or against is None:
+        return None
+    try:
+        manifest = _manifest(against, stores)
+        beside.state_bytes = manifest.state_bytes
+        plan_restore(manifest, operator_infos(graph), list(allowed))
+        check_stored_states(graph, manifest)
+        beside.unseen += unseen_states(graph, manifest)
+    except PenstockError as error:
+        return _problem(error)
+    return None
+
+
+def _check_storage(settings: Configuration, stores: Mapping[str, Any]) -> dict[str, str] | None:
+    """What keeps checkpoints or savepoints from being written where they are to go; None: nothing, or no place is set."""
+    for option in (options.CHECKPOINT_DIRECTORY, options.SAVEPOINT_DIRECTORY):
+        folder = settings.get(option)
+        if folder is None:
+            continue
+        try:
+            url = join_url(normalize_url(folder), f".check-{uuid.uuid4().hex}")
+            store = Stores(stores, RetryPolicy(retry_for=CHECK_STORAGE_SECONDS)).for_url(url)
+            store.put(url, b"penstock check")
+            store.delete(url)
+        except PenstockError as error:
+            problem = _problem(error)
+            return {**problem, "message": f"{option.key} = {folder} cannot be written: {problem['message']}"}
+    return None
+
+
+def _manifest(against: str, stores: Mapping[str, Any]) -> Manifest:
+    """Of a running job's checkpoint that has been followed by others since it was named, the newest of those."""
+    try:
+        return resolve(against, stores, check_files=False).manifest
+    except SnapshotNotFound:
+        folder, _, name = against.rstrip("/").rpartition("/")
+        root, _, job_id = folder.rpartition("/")
+        if parse_checkpoint_folder(name) is None:
+            raise
+        newest = newest_complete(root, job_id, stores).snapshot
+        if newest is None:
+            raise
+        return newest.manifest
+
+
+def _problem(error: PenstockError) -> dict[str, str]:
+    # Who reads a report knows one code for storage that cannot be used, whether it refuses or does not answer.
+    code = StorageError.code if isinstance(error, StorageRefused) else error.code
+    return {"code": code, "message": error.message, "remedy": error.remedy, "operator": error.operator}
+
+
+def _memory_warnings(collector: _Collector, state_bytes: int) -> list[dict[str, str]]:
+    """Containers that would be killed with this job; the limits are known where the operator has written them down."""
+    graph = collector.graph
+    found = [] if graph is None else shortages(collector.settings, graph.levels, state_bytes // graph.slots)
+    return [{"code": "MEMORY_TIGHT", "message": short.message, "remedy": short.remedy} for short in found]
+
+
+class _Built(BaseException):
+    """The program has reached execute(): its graph is all that is wanted. Not an Exception: programs catch those."""
+
+
+class _Collector:
+    """An executor that builds the graph of the first program and stops there."""
+
+    def __init__(self) -> None:
+        self.graph: JobGraph | None = None
+        self.settings = Configuration()
+
+    def _build(self, program: Program) -> None:
+        conf = self.settings = program.settings()
+        self.graph = JobGraphBuilder(
+            program.transformations,
+            name=program.name,
+            parallelism=program.parallelism,
+            max_parallelism=program.max_parallelism,
+            chaining=conf.get(options.OPERATOR_CHAINING),
+            job_parameters=program.global_job_parameters,
+            require_uids=not conf.get(options.AUTO_GENERATE_UIDS),
+        ).build()
+        check_declared_states(self.graph)
+        raise _Built
+
+    def execute(self, program: Program) -> JobExecutionResult:
+        self._build(program)
+        raise AssertionError("unreachable")
+
+    def execute_async(self, program: Program) -> JobClient:
+        self._build(program)
+        raise AssertionError("unreachable")
+
+    def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
+        self._build(program)
+        raise AssertionError("unreachable")
+
+
+def _run_entry(entry: str, args: Sequence[str]) -> None:
+    """Run `script.py` as `__main__`, or call `package.module:function`."""
+    with _arguments([entry, *args]):
+        if entry.endswith(".py") or os.sep in entry:
+            path = Path(entry)
+            if not path.is_file():
+                raise InvalidJob(f"there is no program {entry}", remedy="name the file of the job")
+            sys.path.insert(0, str(path.resolve().parent))
+            runpy.run_path(str(path), run_name="__main__")
+            return
+        module_name, _, function = entry.partition(":")
+        try:
+            module = import_module(module_name)
+        except ModuleNotFoundError as error:
+            raise InvalidJob(
+                f"module {error.name!r} of entry {entry!r} cannot be imported", remedy="put it into the image"
+            ) from error
+        target = getattr(module, function or "main", None)
+        if not callable(target):
+            raise InvalidJob(f"{module_name} has no function {function or 'main'!r}", remedy="write module:function")
+        target()
+
+
+@contextmanager
+def _arguments(argv: list[str]) -> Iterator[None]:
+    before = sys.argv
+    sys.argv = argv
+    try:
+        yield
+    finally:
+        sys.argv = before
+
+
+def own_address(peer: str) -> str:
+    """The address of this machine as a peer (`host:port`) sees it."""
+    host, _, port = peer.removeprefix("spark://").partition(":")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, int(port or options.JOBMANAGER_PORT.default)))
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise ClusterError(
+            f"the master's address {peer!r} cannot be used: {error}", remedy="give it as host:port"
+        ) from error

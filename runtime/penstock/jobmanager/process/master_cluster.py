@@ -1,0 +1,101 @@
+"""The cluster of a master process: Spark's Master here, workers elsewhere, which come and go by themselves."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+
+from penstock.common.config import options
+from penstock.common.config.memory import MIB, job_manager_memory, jvm_heap, task_manager_memory
+from penstock.common.configuration import Configuration
+from penstock.common.errors import ClusterError
+from penstock.jobmanager.cluster.credentials import read_secret
+from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
+from penstock.jobmanager.cluster.task_managers import Worker
+from penstock.jobmanager.job.settings import JobSettings
+from penstock.jobmanager.runners.pipelined_runner import create_runner
+from penstock.jobmanager.runners.runner import Runner
+
+_DRIVER_LOST = 70
+"""Exit code: EX_SOFTWARE of sysexits.h."""
+
+logger = logging.getLogger(__name__)
+
+
+class MasterClusterProvider:
+    """Starts Master and driver at the first job; slots are whatever workers bring."""
+
+    def __init__(self, settings: Configuration) -> None:
+        self._settings = settings
+        self.cluster: SparkCluster | None = None
+
+    def runner_for(self, slots: int, levels: int, settings: JobSettings, *, bounded: bool) -> Runner:
+        pipelined = settings.uses_pipelined(bounded=bounded)
+        if self.cluster is None:
+            conf = self._settings
+            self.cluster = SparkCluster(
+                ClusterConfig(
+                    host=conf.get(options.JOBMANAGER_ADDRESS) or _address(),
+                    master_port=conf.get(options.JOBMANAGER_PORT),
+                    driver_port=conf.get(options.DRIVER_PORT),
+                    block_manager_port=conf.get(options.DRIVER_BLOCKS_PORT),
+                    executor_memory_mb=executor_memory_mb(conf),
+                    driver_memory_mb=jvm_heap(job_manager_memory(conf).heap) // MIB,
+                    python_path=settings.python_path,
+                    secret=spark_secret(conf),
+                    extra_conf={k: v for k, v in settings.configuration.items() if k.startswith("spark.")},
+                )
+            )
+            self.cluster.start()
+            self._end_with_the_driver(self.cluster)
+        return create_runner(self.cluster, pipelined=pipelined, levels=levels)
+
+    def _end_with_the_driver(self, cluster: SparkCluster) -> None:
+        """Without its JVM this process can do nothing more for the job; in a new container it can."""
+
+        def watch() -> None:
+            code = cluster.wait_for_driver()
+            if self.cluster is cluster:
+                logger.critical("Spark's driver has ended (%s); so does this process", code)
+                logging.shutdown()
+                os._exit(_DRIVER_LOST)
+
+        threading.Thread(target=watch, name="driver-watch", daemon=True).start()
+
+    def task_managers(self) -> list[Worker]:
+        return [] if self.cluster is None else self.cluster.workers()
+
+    def stop(self) -> None:
+        cluster, self.cluster = self.cluster, None
+        if cluster is not None:
+            cluster.stop()
+
+
+def executor_memory_mb(settings: Configuration) -> int:
+    """Heap of an executor, MB: master and workers must agree on it, so it depends on nothing but what both read."""
+    return jvm_heap(task_manager_memory(settings).heap_of_slot) // MIB
+
+
+def spark_secret(settings: Configuration) -> str:
+    """What a master and its workers prove to each other, from the file that the settings name.
+
+    Raises:
+        ClusterError: they name none. Whoever reaches a master without one could run code in it.
+    """
+    path = settings.get(options.SPARK_SECRET_FILE)
+    if not path:
+        raise ClusterError(
+            f"{options.SPARK_SECRET_FILE.key} is not set: a master and its workers must prove to each other who they are",
+            remedy=(
+                "write one line of random characters into a file that only you can read "
+                "(umask 077; openssl rand -hex 32 > FILE), copy it to the workers' machines, and set "
+                f"{options.SPARK_SECRET_FILE.key} to its path for the master and for each worker"
+            ),
+        )
+    return read_secret(path)
+
+
+def _address() -> str:
+    return socket.gethostbyname(socket.gethostname())

@@ -1,0 +1,316 @@
+"""A JobManager process: a cluster, a Dispatcher, a REST server, and the executor that runs programs on them.
+
+The embedded session of `python job.py` and the master of a deployment differ only in who starts the workers.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from penstock.common.completable_future import CompletableFuture
+from penstock.common.config import options
+from penstock.common.configuration import Configuration
+from penstock.common.errors import ClusterError, InvalidJob, JobSuspended, PenstockError
+from penstock.common.job_client import JobClient
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.job_id import JobID
+from penstock.common.job_status import JobStatus
+from penstock.connectors.collect import decode_collected
+from penstock.graph.job_graph import JobGraph
+from penstock.graph.program import Program
+from penstock.jobmanager.cluster.task_managers import Worker
+from penstock.jobmanager.failover.failures import JobFailed, failure_of
+from penstock.jobmanager.job.job_master import JobMaster
+from penstock.jobmanager.job.job_parts import JobMasterOptions, ResultSink
+from penstock.jobmanager.job.requests import Operation
+from penstock.jobmanager.job.settings import JobSettings
+from penstock.jobmanager.process.dispatcher import Dispatcher
+from penstock.jobmanager.process.gateway import DispatcherGateway
+from penstock.jobmanager.runners.runner import Runner
+from penstock.rest.server import RestServer
+from penstock.taskmanager.worker import SystemClock
+
+
+class ClusterProvider(Protocol):
+    """Where a session gets its cluster from, once it knows the first job's needs."""
+
+    def runner_for(self, slots: int, levels: int, settings: JobSettings, *, bounded: bool) -> Runner: ...
+
+    def task_managers(self) -> list[Worker]:
+        """Those that are registered now."""
+        ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass
+class SubmitOptions:
+    """What the command line says about a start, beyond the program."""
+
+    job_id: str = ""
+    restore_path: str = ""
+    fresh: bool = False
+    allow_non_restored: bool | list[str] = False
+    keep_result: bool = False
+    """See `JobMasterOptions.keep_result`."""
+
+
+class Session:
+    """Runs programs; see the module's head. Thread-safe."""
+
+    def __init__(self, cluster: ClusterProvider, submit: SubmitOptions | None = None) -> None:
+        self.cluster = cluster
+        self.dispatcher = Dispatcher()
+        self.submit_options = submit or SubmitOptions()
+        self.on_line: Callable[[str], None] | None = _print
+        self.on_started: Callable[[JobMaster], None] | None = None
+        """Called before a job's first look at anything."""
+        self.on_accepted: Callable[[JobMaster], None] | None = None
+        """Called when a job was not refused."""
+
+    def submit(self, program: Program, on_results: Callable[[str, list[bytes]], None] | None = None) -> JobMaster:
+        """Check the program, find slots, start the job; wait until it was accepted or refused."""
+        asked = self.submit_options
+        settings = JobSettings.from_configuration(program.configuration)
+        if program.user_script is not None:
+            settings.python_path.append(os.path.dirname(os.path.abspath(program.user_script)))
+        master_options = JobMasterOptions(
+            restore_path=asked.restore_path or settings.recovery_path,
+            fresh=asked.fresh,
+            allow_non_restored=asked.allow_non_restored or settings.ignore_unclaimed or settings.allow_dropped or False,
+            sink=ResultSink(on_results, self.on_line),
+            keep_result=asked.keep_result,
+        )
+        master = JobMaster(program, asked.job_id or JobID.generate().digits, settings, SystemClock(), master_options)
+        graph = master.graph
+        check_runner(graph, settings)
+        self.dispatcher.check_free(master.job_id)
+        # DataFrames need slots that an epoch gives back at its end.
+        batched = graph.bounded or graph.needs_spark
+        master.attach(
+            self.cluster.runner_for(graph.slots, graph.levels, settings, bounded=batched),
+            self.dispatcher.metric_store,
+        )
+        conf = Configuration(settings.configuration)
+        self.dispatcher.kept_jobs = conf.get(options.JOBSTORE_CAPACITY)
+        self.dispatcher.kept_for_s = conf.get(options.JOBSTORE_EXPIRATION).total_seconds()
+        self.dispatcher.add(master)
+        if self.on_started is not None:
+            self.on_started(master)
+        master.start()
+        if master.wait_for_acceptance() and self.on_accepted is not None:
+            self.on_accepted(master)
+        return master
+
+    # --- Executor ---------------------------------------------------------------------------------------------
+
+    def execute(self, program: Program) -> JobExecutionResult:
+        master = self.submit(program)
+        try:
+            master.wait()
+        except KeyboardInterrupt:
+            master.request(Operation("cancel")).wait(10)
+            raise
+        raise_if_failed(master)
+        return result_of(master)
+
+    def execute_async(self, program: Program) -> JobClient:
+        master = self.submit(program)
+        if not master.is_accepted:
+            raise_if_failed(master)
+        return SessionJobClient(master, self.dispatcher)
+
+    def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
+        results = _ResultQueue()
+        master = self.submit(program, results.put)
+        given = 0
+        try:
+            for value in results.values(master):
+                yield value
+                given += 1
+                if limit is not None and given >= limit:
+                    return
+            raise_if_failed(master)
+        finally:
+            if not master.is_done:
+                master.request(Operation("cancel"))
+                master.wait(30)
+
+    def serve(self, settings: Configuration, *, fall_back: bool = False) -> RestServer | None:
+        """Start the REST server where the configuration says.
+
+        Args:
+            fall_back: take any free port if the configured one is in use.
+
+        Returns None when the configuration switches it off.
+        """
+        if settings.get(options.REST_PORT) < 0:
+            return None
+        gateway = DispatcherGateway(self.dispatcher, settings.to_dict(), self.cluster.task_managers, self.stop)
+        host, port = settings.get(options.REST_BIND_ADDRESS), settings.get(options.REST_PORT)
+        token_file = settings.to_dict().get("security.rest.token-file") or None
+        allowed = settings.get(options.REST_ALLOWED_HOSTS)
+        try:
+            return RestServer(gateway, host, port, token_file, allowed).start()
+        except ClusterError:
+            if not fall_back:
+                raise
+            return RestServer(gateway, host, 0, token_file, allowed).start()
+
+    def stop(self) -> None:
+        for master in self.dispatcher.jobs():
+            if not master.is_done:
+                master.request(Operation("cancel"))
+                master.wait(10)
+        self.cluster.stop()
+
+
+class _ResultQueue:
+    """Values on their way from the job's thread to the iterator's."""
+
+    def __init__(self) -> None:
+        self._values: list[bytes] = []
+        self._lock = threading.Condition()
+
+    def put(self, uid: str, values: list[bytes]) -> None:
+        with self._lock:
+            self._values.extend(values)
+            self._lock.notify()
+
+    def values(self, master: JobMaster) -> Iterator[Any]:
+        while True:
+            with self._lock:
+                done = master.is_done
+                if not self._values and not done:
+                    self._lock.wait(0.1)
+                taken, self._values = self._values, []
+            for encoded in taken:
+                yield decode_collected(encoded)
+            if done and not taken:
+                return
+
+
+class SessionJobClient(JobClient):
+    """`execute_async`'s handle on a job of this process."""
+
+    def __init__(self, master: JobMaster, dispatcher: Dispatcher) -> None:
+        self._master = master
+        self._dispatcher = dispatcher
+
+    def get_job_id(self) -> JobID:
+        return JobID(self._master.job_id)
+
+    def get_job_status(self) -> CompletableFuture[JobStatus]:
+        return CompletableFuture.completed(self._master.history.status)
+
+    def cancel(self) -> CompletableFuture[None]:
+        return self._ask(Operation("cancel"), lambda _: None)
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> CompletableFuture[str]:
+        arguments = {"drain": advance_to_end_of_event_time, "directory": savepoint_directory or ""}
+        return self._ask(Operation("stop", arguments), lambda operation: operation.location or "")
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        return self._ask(
+            Operation("savepoint", {"directory": savepoint_directory or ""}), lambda operation: operation.location or ""
+        )
+
+    def rescale(self, parallelism: int) -> CompletableFuture[int]:
+        """Change the parallelism live; the answer is the new one."""
+        return self._ask(Operation("rescale", {"parallelism": parallelism}), lambda operation: int(operation.result))
+
+    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
+        return CompletableFuture.completed(_accumulators_of(self._master))
+
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
+        def wait() -> JobExecutionResult:
+            self._master.wait()
+            raise_if_failed(self._master)
+            return result_of(self._master)
+
+        return _in_background(wait)
+
+    def _ask(self, operation: Operation, answer: Callable[[Operation], Any]) -> CompletableFuture[Any]:
+        self._dispatcher.request(self._master, operation)
+
+        def wait() -> Any:
+            operation.wait()
+            if operation.failure is not None:
+                raise ClusterError(operation.failure)
+            return answer(operation)
+
+        return _in_background(wait)
+
+
+def _in_background(work: Callable[[], Any]) -> CompletableFuture[Any]:
+    future: CompletableFuture[Any] = CompletableFuture()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # belongs to whoever asks for the result
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def raise_if_failed(master: JobMaster) -> None:
+    """Raise what made the job fail, the user's frames first; or why it was left before it came to its end.
+
+    Raises:
+        Fenced: another JobManager has taken over.
+        JobSuspended: this process was told to leave the job as it is.
+    """
+    if master.history.status is JobStatus.SUSPENDED:
+        raise _left(master)
+    if master.history.status is not JobStatus.FAILED:
+        return
+    is_told = isinstance(master.error, JobFailed | PenstockError)
+    raise failure_of(master.error) from None if is_told else master.error
+
+
+def _left(master: JobMaster) -> PenstockError:
+    if isinstance(master.error, PenstockError):
+        return master.error
+    return JobSuspended(
+        f"job {master.program.name!r} ({master.job_id}) was left as it is: this process was told to end",
+        remedy="the job goes on from its newest checkpoint when a master is started with the same job id",
+    )
+
+
+def check_runner(graph: JobGraph, settings: JobSettings) -> None:
+    """
+    Raises:
+        InvalidJob: `from_spark` or `to_spark` with the pipelined runner, whose tasks never give their slots back.
+    """
+    node = next((node for node in graph.operators if node.needs_spark), None)
+    if node is not None and settings.runner == "pipelined":
+        raise InvalidJob(
+            "from_spark and to_spark run between two epochs, and the tasks of the pipelined runner run all the time",
+            remedy="set penstock.runner to batched, or leave it at auto",
+            operator=node.name,
+            location=node.user_location,
+        )
+
+
+def result_of(master: JobMaster) -> JobExecutionResult:
+    started = master.history.started_at
+    ended = master.history.timestamps.get(master.history.status.value, started)
+    return JobExecutionResult(JobID(master.job_id), ended - started, _accumulators_of(master))
+
+
+def _accumulators_of(master: JobMaster) -> dict[str, Any]:
+    return {name: value for name, (_, value) in master.metrics.accumulators().items()}
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

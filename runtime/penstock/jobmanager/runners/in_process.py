@@ -1,0 +1,161 @@
+"""Runner without Spark: all slots and levels in this process, one after the other, on a clock that can be manual.
+
+The tasks are the same objects as on a cluster. `penstock.testing` and the unit tests stand on it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from penstock.common.errors import EpochFailed, NotEnoughSlots
+from penstock.connectors.source import SparkAccess
+from penstock.jobmanager.failover.failures import JobFailed
+from penstock.jobmanager.runners.runner import Attempt, Watch, unwatched
+from penstock.taskmanager.exchange.rows import ACK, COMMAND
+from penstock.taskmanager.operators.operator import Clock
+from penstock.taskmanager.protocol import (
+    EpochCommand,
+    LevelAck,
+    SnapshotAck,
+    Whereabouts,
+    decode_ack,
+    encode_command,
+)
+from penstock.taskmanager.subtask import Subtask
+from penstock.taskmanager.worker import ManualClock, _Slot, run_level
+
+TASK_MANAGER = "in-process"
+"""Id of the one there is."""
+_HANG_STEP_MS = 10
+_COMMAND_PREFIX = bytes((COMMAND,))
+
+
+class InProcessRunner:
+    """See the module's head.
+
+    Args:
+        slots: how many slots to offer.
+        clock: None = the machine's.
+    """
+
+    name = "in-process"
+    streaming = False
+    spark: SparkAccess | None = None
+
+    def __init__(self, slots: int = 64, clock: Clock | None = None) -> None:
+        self._capacity = slots
+        self._clock = clock
+        self._attempt: Attempt | None = None
+        self._placed = 0
+        self._slots: dict[tuple[str, int], _Slot] = {}
+        self.task_settings: dict[str, Any] = {}
+        self.on_wait: Callable[[], None] | None = None
+        self.lost = False
+        """Set by tests: the next epoch fails as if a worker had been killed."""
+        self.hung = False
+        """Set by tests: the next epoch, but not an attempt's first, ends only by force, as if a function did not return. A manual
+        clock goes on meanwhile."""
+        self._killed = threading.Event()
+
+    @property
+    def task_managers(self) -> list[str]:
+        return [TASK_MANAGER] * self._placed
+
+    def available_slots(self) -> int:
+        return self._capacity
+
+    def ensure_slots(self, count: int) -> None:
+        """There are as many as were offered."""
+
+    def place(self, count: int) -> None:
+        if count > self._capacity:
+            raise NotEnoughSlots(f"the job needs {count} slots, there are {self._capacity}")
+        self._placed = count
+
+    def start(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        for slot in self._slots.values():
+            slot.close()
+        self._slots.clear()
+
+    def run_epoch(self, commands: list[EpochCommand], watch: Watch = unwatched) -> list[LevelAck]:
+        attempt = self._attempt
+        assert attempt is not None
+        if self.lost:
+            self.lost = False
+            self._slots.clear()
+            raise EpochFailed("a worker was killed")
+        if self.hung and not commands[0].is_first:
+            self._hang(watch)
+        rows: dict[int, list[bytes]] = {
+            slot: [_COMMAND_PREFIX + encode_command(command)] for slot, command in enumerate(commands)
+        }
+        for level in range(attempt.levels):
+            watch()
+            following: dict[int, list[bytes]] = defaultdict(list)
+            for slot in range(attempt.slots):
+                out = run_level(
+                    lambda: attempt.payload,
+                    attempt.job_id,
+                    attempt.number,
+                    level,
+                    slot,
+                    rows.get(slot, []),
+                    clock=self._clock,
+                    slots=self._slots,
+                )
+                for target, row in out:
+                    following[target].append(row)
+            rows = following
+        return [decode_ack(row[1:]) for slot_rows in rows.values() for row in slot_rows if row[0] == ACK]
+
+    def _hang(self, watch: Watch) -> None:
+        try:
+            while not self._killed.wait(0 if self._clock is not None else _HANG_STEP_MS / 1000):
+                watch()
+                if isinstance(self._clock, ManualClock):
+                    self._clock.set(self._clock.now_ms() + _HANG_STEP_MS)
+        finally:
+            self.hung = False
+            self._killed.clear()
+        raise EpochFailed("the tasks were killed")
+
+    def unanswered(self) -> list[tuple[int, int]]:
+        return [(slot, 0) for slot in range(self._placed)]
+
+    def whereabouts(self) -> dict[tuple[int, int], Whereabouts]:
+        """Nobody looks at tasks of one's own process."""
+        return {}
+
+    def subtasks(self) -> Iterator[Subtask]:
+        """Those that hold state now."""
+        for slot in self._slots.values():
+            for level in slot.levels.values():
+                yield from level.subtasks
+
+    def end_attempt(self) -> None:
+        failed = [failure for slot in self._slots.values() if (failure := slot.close()) is not None]
+        self._slots.clear()
+        if failed:
+            raise JobFailed(failed[0])
+
+    def take_news(self) -> list[SnapshotAck]:
+        """Tasks of this runner speak at the end of an epoch only."""
+        return []
+
+    def request_barrier(self) -> None:
+        """Epochs of this runner are short."""
+
+    def cancel(self) -> None:
+        """Nobody can end a function in one's own process, but the hanging of a test."""
+        if self.hung:
+            self._killed.set()
+
+    def close(self) -> None:
+        self._placed = 0
+        for slot in self._slots.values():
+            slot.close()
+        self._slots.clear()

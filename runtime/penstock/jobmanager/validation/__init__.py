@@ -1,0 +1,1 @@
+"""What a job cannot have, refused before anything of it runs."""

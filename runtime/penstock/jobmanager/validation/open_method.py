@@ -1,0 +1,258 @@
+"""`open` of a function, read instead of called: which states it asks for, and where it may ask for more.
+
+What it does in any case, statement by statement from its first one, is followed as far as that is asking the runtime
+context for states and making the descriptors for it from names, constants, types and attributes. Nothing of the user's is
+called: where that would be needed, a statement counts for nothing, and where the way forks, reading ends. Statements that
+are not followed and have the runtime context in hand are noted: states may be declared there.
+
+Calling `open` instead, in a process that is thrown away, would see everything, and is not done: `open` belongs to the
+tasks. It connects to databases, joins consumer groups, loads models, and does so under the names and rights of the job that
+is still running while its successor is checked.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import textwrap
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from types import FunctionType, GenericAlias, ModuleType, UnionType
+from typing import Any
+
+from penstock.common.errors import PenstockError
+from penstock.state.descriptors import StateDescriptor
+
+_GETTERS = {"get_state", "get_list_state", "get_map_state", "get_reducing_state", "get_aggregating_state"}
+_ASKS = _GETTERS | {"get_operator_state_store"}
+_SIMPLE = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Import, ast.ImportFrom, ast.Pass)
+_GENERIC = ("builtins", "typing", "collections", "collections.abc")
+"""Modules whose types take parameters in brackets, without code of the user's."""
+
+
+def is_ours(thing: Any) -> bool:
+    return str(getattr(thing, "__module__", "")).startswith("penstock.")
+
+
+class _Unknown(Exception):
+    """What an expression gives cannot be told without running code of the user's."""
+
+
+class OpenMethod:
+    """`open` of one function object."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self._method = inspect.getattr_static(type(function), "open", None)
+        self._this = self._context = ""
+        self._first_line = 0
+        self._locals: dict[str, Any] = {}
+        self._attributes: dict[str, Any] = {}
+        self.unseen: list[str] = []
+        """`file:line: statement` of what was not followed and may declare states; complete once `states` has ended."""
+
+    def states(self) -> Iterator[tuple[str, StateDescriptor]]:
+        """Getter and descriptor of every state that is asked for in any case, as far as that can be told."""
+        statements = self._statements()
+        for at, statement in enumerate(statements):
+            value = getattr(statement, "value", None)
+            if not isinstance(statement, _SIMPLE) or (value is not None and self._may_change_itself(value)):
+                self._skip(statements[at:])
+                return
+            getter, descriptor = self._getter(value), None
+            try:
+                if getter is None:
+                    self._assign(statement, value)
+                    continue
+                descriptor = self._value(_argument(value))
+            except PenstockError:
+                raise
+            except Exception:  # whatever keeps it from being known here is no refusal
+                descriptor = None
+            self._forget(statement)
+            if getter is not None and isinstance(descriptor, StateDescriptor):
+                yield getter, descriptor
+            elif not _is_inherited(value):
+                self._skip([statement])
+
+    def _statements(self) -> list[ast.stmt]:
+        """Of `open`, if it is the user's."""
+        if self._method is None or is_ours(self._method):
+            return []
+        try:
+            lines, self._first_line = inspect.getsourcelines(self._method)
+            tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+        except (OSError, SyntaxError, TypeError):  # typed at a prompt
+            self.unseen.append(f"{type(self._function).__qualname__}.open, whose source cannot be read")
+            return []
+        if not isinstance(tree, ast.FunctionDef) or tree.decorator_list or len(tree.args.args) != 2:
+            self.unseen.append(f"{type(self._function).__qualname__}.open, which is no plain method of one argument")
+            return []
+        self._this, self._context = (argument.arg for argument in tree.args.args)
+        return tree.body
+
+    def _skip(self, statements: list[ast.stmt]) -> None:
+        """These are not followed: note those that have the means to declare a state."""
+        for statement in statements:
+            uses = {id(n.value): n.attr for n in ast.walk(statement) if isinstance(n, ast.Attribute)}
+            named = [n for n in ast.walk(statement) if _names(n, self._context)]
+            if any(uses.get(id(name), "get_state") in _ASKS for name in named):
+                file = inspect.getsourcefile(self._method) or "?"
+                words = ast.unparse(statement).splitlines()[0]
+                self.unseen.append(f"{file}:{self._first_line + statement.lineno - 1}: {words}")
+
+    def _getter(self, node: ast.expr | None) -> str | None:
+        """Which of the runtime context's it calls, if it is such a call."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _GETTERS:
+            return node.func.attr if _names(node.func.value, self._context) else None
+        return None
+
+    def _may_change_itself(self, node: ast.AST) -> bool:
+        """It calls a method of its own or of a base, or hands itself to somebody: its attributes may be others behind that."""
+        own = [n for n in ast.walk(node) if isinstance(n, ast.Attribute) and _names(n.value, self._this)]
+        called = [call.func for call in ast.walk(node) if isinstance(call, ast.Call)]
+        mentioned = sum(_names(n, self._this) for n in ast.walk(node))
+        if mentioned > len(own) or any(attribute in called for attribute in own):
+            return True
+        inherited = [n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and _is_super(n.value)]
+        bases = sum(_names(n, "super") for n in ast.walk(node))
+        return bases > len(inherited) or not all(map(self._inherits_ours, inherited))
+
+    def _inherits_ours(self, name: str) -> bool:
+        """What `super()` finds under this name is Penstock's, which changes nothing of the user's, or nothing."""
+        classes = type(self._function).__mro__
+        definer = next(i for i, cls in enumerate(classes) if "open" in vars(cls))
+        found = next((vars(cls)[name] for cls in classes[definer + 1 :] if name in vars(cls)), None)
+        return found is None or is_ours(found)
+
+    def _assign(self, statement: ast.stmt, value: ast.expr | None) -> None:
+        if not isinstance(statement, ast.Assign | ast.AnnAssign) or value is None:
+            raise _Unknown
+        known = self._value(value)
+        for target in _targets(statement):
+            if isinstance(target, ast.Name):
+                self._locals[target.id] = known
+            elif isinstance(target, ast.Attribute) and _names(target.value, self._this):
+                self._attributes[target.attr] = known
+            else:
+                raise _Unknown
+
+    def _forget(self, statement: ast.stmt) -> None:
+        """It sets something, and nobody knows to what."""
+        for target in _targets(statement):
+            for node in ast.walk(target):
+                if isinstance(node, ast.Name):
+                    self._locals.pop(node.id, None)
+                elif isinstance(node, ast.Attribute):
+                    self._attributes[node.attr] = _Unknown
+
+    # --- expressions ------------------------------------------------------------------------------------------
+
+    def _value(self, node: ast.expr | None) -> Any:
+        """
+        Raises:
+            _Unknown: see there.
+        """
+        match node:
+            case ast.Constant():
+                return node.value
+            case ast.Name():
+                return self._name(node.id)
+            case ast.Attribute():
+                return self._attribute(node)
+            case ast.Tuple():
+                return tuple(map(self._value, node.elts))
+            case ast.List():
+                return list(map(self._value, node.elts))
+            case ast.Lambda():
+                return _never_called
+            case ast.Subscript():
+                generic, parameters = self._value(node.value), self._value(node.slice)
+                if getattr(generic, "__module__", "") in _GENERIC:
+                    return generic[parameters]
+            case ast.BinOp(op=ast.BitOr()):
+                sides = self._value(node.left), self._value(node.right)
+                if all(side is None or type(side) in (type, GenericAlias, UnionType) for side in sides):
+                    return sides[0] | sides[1]
+            case ast.Call():
+                return self._called(node)
+        raise _Unknown
+
+    def _called(self, node: ast.Call) -> Any:
+        called = self._value(node.func)
+        if not callable(called) or not (is_ours(called) or called is timedelta):
+            raise _Unknown
+        arguments = list(map(self._value, node.args))
+        return called(*arguments, **{keyword.arg or "": self._value(keyword.value) for keyword in node.keywords})
+
+    def _name(self, name: str) -> Any:
+        code = self._method.__code__
+        if name == self._this:
+            raise _Unknown
+        if name in code.co_varnames or name in code.co_cellvars:
+            places: Iterable[dict[str, Any]] = (self._locals,)
+        else:
+            places = (_closure(self._method), self._method.__globals__, vars(builtins))
+        for place in places:
+            if name in place:
+                return place[name]
+        raise _Unknown
+
+    def _attribute(self, node: ast.Attribute) -> Any:
+        name = node.attr
+        if _names(node.value, self._this):
+            found = self._attributes[name] if name in self._attributes else _static(self._function, name)
+            if found is _Unknown:
+                raise _Unknown
+            return found
+        owner = self._value(node.value)
+        return getattr(owner, name, None) if is_ours(owner) else _static(owner, name)
+
+
+def _static(owner: Any, name: str) -> Any:
+    """An attribute that is simply there; not a property, which is the user's code."""
+    if isinstance(owner, ModuleType):
+        found = vars(owner).get(name, _Unknown)
+    else:
+        found = inspect.getattr_static(owner, name, _Unknown)
+        if hasattr(type(found), "__get__"):
+            raise _Unknown
+    if found is _Unknown:
+        raise _Unknown
+    return found
+
+
+def _argument(call: Any) -> ast.expr | None:
+    """The only one; None: there are others."""
+    given: list[ast.expr] = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return given[0] if len(given) == 1 else None
+
+
+def _names(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _is_super(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and _names(node.func, "super")
+
+
+def _is_inherited(node: ast.AST | None) -> bool:
+    """`super().open(…)`, which was found to be Penstock's."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_super(node.func.value)
+
+
+def _targets(statement: ast.stmt) -> list[ast.expr]:
+    if isinstance(statement, ast.Assign):
+        return statement.targets
+    return [statement.target] if isinstance(statement, ast.AnnAssign) else []
+
+
+def _closure(method: FunctionType) -> dict[str, Any]:
+    cells = zip(method.__code__.co_freevars, method.__closure__ or (), strict=True)
+    return {name: cell.cell_contents for name, cell in cells}
+
+
+def _never_called(*arguments: Any) -> Any:
+    """Stands for a function of the user's in a descriptor: nothing is reduced here."""
+    raise AssertionError(arguments)

@@ -1,0 +1,78 @@
+"""Rows to columns and back, for the operators that work on whole Arrow record batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import RecordFormatError
+from penstock.common.types import Row
+from penstock.records.fields import Field, field_names, read_field, shortened
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def rows_as_dicts(columns: pa.RecordBatch) -> list[Any]:
+    """Every record as a dict of its fields."""
+    rows: list[Any] = columns.to_pylist()
+    return rows
+
+
+def rows_as_tuples(columns: pa.RecordBatch) -> list[Any]:
+    """Every record as a tuple of its fields."""
+    if not columns.num_columns:
+        return [()] * columns.num_rows
+    return list(zip(*(column.to_pylist() for column in columns.columns), strict=True))
+
+
+def rows_as_rows(columns: pa.RecordBatch) -> list[Any]:
+    """Every record as a `Row` with field names."""
+    return list(map(Row.maker(columns.schema.names), rows_as_tuples(columns)))
+
+
+def columns_of(values: list[Any]) -> pa.RecordBatch:
+    """One column per field: the fields' names, or `f0`, `f1`, … for tuples and lists, or `value` for plain values.
+
+    Raises:
+        RecordFormatError: the records have no common shape or a value Arrow does not know.
+    """
+    import pyarrow as pa
+
+    try:
+        first = values[0]
+        if isinstance(first, dict):
+            return pa.RecordBatch.from_pylist(values)
+        names = field_names(first)
+        if names is not None:
+            return pa.RecordBatch.from_pydict({name: read_field(values, name) for name in names})
+        if isinstance(first, tuple | list | Row):
+            return pa.RecordBatch.from_pydict(
+                {f"f{i}": list(column) for i, column in enumerate(zip(*values, strict=True))}
+            )
+        return pa.RecordBatch.from_pydict({"value": values})
+    except (pa.ArrowException, ValueError) as error:
+        raise RecordFormatError(
+            f"the records cannot become columns: {error}; the first is {shortened(values[0])}",
+            remedy="give all records of the stream the same fields with the same types",
+        ) from error
+
+
+def find_column(columns: pa.RecordBatch, field: Field) -> pa.Array | None:
+    """The column of a field, by name or position; None if there is none."""
+    position = columns.schema.get_field_index(field) if isinstance(field, str) else field
+    return columns.column(position) if 0 <= position < columns.num_columns else None
+
+
+def column_of(columns: pa.RecordBatch, field: Field) -> pa.Array:
+    """The column of a field.
+
+    Raises:
+        RecordFormatError: there is no such column; names those there are.
+    """
+    column = find_column(columns, field)
+    if column is None:
+        raise RecordFormatError(
+            f"no field {field!r}: the records have the columns {', '.join(columns.schema.names)}",
+            remedy="name a column of the stream",
+        )
+    return column

@@ -1,0 +1,386 @@
+"""State as a user function sees it: descriptors name and type a state, handles read and write it.
+
+A function asks its runtime context for a handle in `open()` and uses it for every record; the handle always means the
+state of the record's key (S1). Descriptors take a type (type information, an annotation such as `tuple[int, float]`, a
+dataclass …) or none: then any builtin value may be stored.
+
+    class CountPerKey(KeyedProcessFunction):
+        def open(self, runtime_context):
+            self.count = runtime_context.get_state(ValueStateDescriptor("count", int, default=0, ttl=timedelta(days=1)))
+
+        def process_element(self, value, ctx):
+            self.count.update(self.count.value() + 1)
+
+The classes here are what every backend implements; none of them holds data.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+
+from penstock.common.errors import InvalidJob
+from penstock.state.ttl.config import CleanupStrategies, StateTtlConfig
+
+if TYPE_CHECKING:
+    from penstock.common.time import TimeLike
+
+__all__ = [
+    "AggregatingState",
+    "AggregatingStateDescriptor",
+    "AppendingState",
+    "BroadcastState",
+    "CleanupStrategies",
+    "ListState",
+    "ListStateDescriptor",
+    "MapState",
+    "MapStateDescriptor",
+    "MergingState",
+    "OperatorStateStore",
+    "ReadOnlyBroadcastState",
+    "ReducingState",
+    "ReducingStateDescriptor",
+    "State",
+    "StateDescriptor",
+    "StateTtlConfig",
+    "ValueState",
+    "ValueStateDescriptor",
+]
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+StateKind = Literal["value", "list", "map", "reducing", "aggregating"]
+
+
+class State(ABC):
+    """A handle of keyed state."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Remove the state of the current key."""
+
+
+class ValueState(State, Generic[T]):
+    """One value per key."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def value(self) -> T | None:
+        """The value; the descriptor's default, or None, if there is none."""
+
+    @abstractmethod
+    def update(self, value: T | None) -> None:
+        """Replace the value; None removes it. A value changed in place counts as changed only after `update`."""
+
+
+class AppendingState(State, Generic[IN, OUT]):
+    """State that elements are added to."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def get(self) -> OUT | None: ...
+
+    @abstractmethod
+    def add(self, value: IN) -> None: ...
+
+
+class MergingState(AppendingState[IN, OUT]):
+    """State of which two can become one, as merging windows need it."""
+
+    __slots__ = ()
+
+
+class ReducingState(MergingState[T, T]):
+    """Elements folded into one of the same type by the descriptor's function; None before the first."""
+
+    __slots__ = ()
+
+
+class AggregatingState(MergingState[IN, OUT]):
+    """Elements folded into an accumulator by the descriptor's aggregate function; None before the first."""
+
+    __slots__ = ()
+
+
+class ListState(MergingState[T, Iterable[T]]):
+    """A list per key. Appending is cheap, also for the next checkpoint, which writes only what was added."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def get(self) -> list[T]:
+        """A copy of the elements, in order; empty if there are none."""
+
+    @abstractmethod
+    def update(self, values: Iterable[T]) -> None:
+        """Replace all elements."""
+
+    @abstractmethod
+    def add_all(self, values: Iterable[T]) -> None: ...
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.get())
+
+
+class _ReadableMap(State, Generic[K, V]):
+    """What can be read of a map, entry by entry."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def get(self, key: K, default: V | None = None) -> V | None: ...
+
+    @abstractmethod
+    def contains(self, key: K) -> bool: ...
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]: ...
+
+    @abstractmethod
+    def keys(self) -> Iterable[K]: ...
+
+    @abstractmethod
+    def values(self) -> Iterable[V]: ...
+
+    @abstractmethod
+    def is_empty(self) -> bool: ...
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __getitem__(self, key: K) -> V | None:
+        return self.get(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.keys())
+
+    def __bool__(self) -> bool:
+        return not self.is_empty()
+
+
+class _WritableMap(_ReadableMap[K, V]):
+    """And what can be changed."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def put(self, key: K, value: V) -> None: ...
+
+    @abstractmethod
+    def put_all(self, dict_value: Mapping[K, V]) -> None: ...
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Remove the entry; nothing happens if there is none."""
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
+
+
+class MapState(_WritableMap[K, V]):
+    """A dict per key, read and written entry by entry; a checkpoint writes only the entries that changed.
+
+    `state[key]` of a missing key is the descriptor's default, or None, as in PyFlink; `counts[url] += 1` works with
+    `MapStateDescriptor("counts", str, int, default=0)`. Do not change the map while iterating over it: take a list first.
+    """
+
+    __slots__ = ()
+
+    def update(self, other: Mapping[K, V]) -> None:
+        self.put_all(other)
+
+    def pop(self, key: K, default: V | None = None) -> V | None:
+        """Remove the entry and return its value, or `default`."""
+        if not self.contains(key):
+            return default
+        value = self.get(key)
+        self.remove(key)
+        return value
+
+    def setdefault(self, key: K, default: V) -> V | None:
+        if not self.contains(key):
+            self.put(key, default)
+        return self.get(key)
+
+
+class ReadOnlyBroadcastState(_ReadableMap[K, V]):
+    """Broadcast state as `process_element` sees it: the same on every subtask, so nobody may change it there (S18)."""
+
+    __slots__ = ()
+
+
+class BroadcastState(ReadOnlyBroadcastState[K, V], _WritableMap[K, V]):
+    """Broadcast state as `process_broadcast_element` sees it. Every subtask must make the same changes."""
+
+    __slots__ = ()
+
+
+class OperatorStateStore(ABC):
+    """Where operator state comes from: it belongs to the subtask, not to a key."""
+
+    @abstractmethod
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]: ...
+
+
+class StateDescriptor(ABC):
+    """Name and type of a state. The name is unique in its operator and finds the state again after a restore.
+
+    Args:
+        name: not empty.
+        type_info: of the values; type information, an annotation, or None for any builtin value.
+        ttl: how long an entry lives after it was written.
+
+    Raises:
+        InvalidJob: the name is empty, or the ttl no positive length of time.
+    """
+
+    kind: ClassVar[StateKind]
+
+    def __init__(self, name: str, type_info: Any = None, *, ttl: TimeLike | StateTtlConfig | None = None) -> None:
+        if not isinstance(name, str) or not name:
+            raise InvalidJob(
+                f"a state needs a name, got {name!r}",
+                remedy="give the descriptor a name that is unique in its operator",
+            )
+        self.name = name
+        self.type_info = type_info
+        self.ttl_config: StateTtlConfig | None = None
+        if ttl is not None:
+            self.enable_time_to_live(StateTtlConfig.of(ttl))
+
+    def get_name(self) -> str:
+        return self.name
+
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        self.ttl_config = ttl_config if ttl_config.is_enabled() else None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.type_info!r})"
+
+
+class ValueStateDescriptor(StateDescriptor):
+    """
+    >>> ValueStateDescriptor("count", int, default=0).default
+    0
+    """
+
+    kind = "value"
+
+    def __init__(
+        self,
+        name: str,
+        value_type_info: Any = None,
+        *,
+        default: Any = None,
+        ttl: TimeLike | StateTtlConfig | None = None,
+    ) -> None:
+        super().__init__(name, value_type_info, ttl=ttl)
+        self.default = default
+
+
+class ListStateDescriptor(StateDescriptor):
+    """Descriptor of list state, and of operator list state."""
+
+    kind = "list"
+
+    def __init__(self, name: str, elem_type_info: Any = None, *, ttl: TimeLike | StateTtlConfig | None = None) -> None:
+        super().__init__(name, elem_type_info, ttl=ttl)
+
+
+class MapStateDescriptor(StateDescriptor):
+    """Descriptor of map state and of broadcast state. `default` is what a missing key reads as."""
+
+    kind = "map"
+
+    def __init__(
+        self,
+        name: str,
+        key_type_info: Any = None,
+        value_type_info: Any = None,
+        *,
+        default: Any = None,
+        ttl: TimeLike | StateTtlConfig | None = None,
+    ) -> None:
+        super().__init__(name, value_type_info, ttl=ttl)
+        self.key_type_info = key_type_info
+        self.default = default
+
+
+class ReducingStateDescriptor(StateDescriptor):
+    """
+    Args:
+        reduce_function: a callable (a, b) -> c or a `ReduceFunction`.
+    """
+
+    kind = "reducing"
+
+    def __init__(
+        self,
+        name: str,
+        reduce_function: Any,
+        type_info: Any = None,
+        *,
+        ttl: TimeLike | StateTtlConfig | None = None,
+    ) -> None:
+        super().__init__(name, type_info, ttl=ttl)
+        if not callable(reduce_function) and not callable(getattr(reduce_function, "reduce", None)):
+            raise InvalidJob(
+                f"reducing state {name!r} needs a function, got {reduce_function!r}",
+                remedy="give a callable (a, b) -> c or a ReduceFunction",
+            )
+        self._reduce_function = reduce_function
+
+    def get_reduce_function(self) -> Any:
+        return self._reduce_function
+
+    @property
+    def reduce(self) -> Callable[[Any, Any], Any]:
+        method = getattr(self._reduce_function, "reduce", None)
+        return self._reduce_function if method is None else method  # type: ignore[no-any-return]
+
+
+class AggregatingStateDescriptor(StateDescriptor):
+    """
+    Args:
+        agg_function: an `AggregateFunction` (create_accumulator, add, get_result, merge).
+        state_type_info: type of the accumulator.
+    """
+
+    kind = "aggregating"
+
+    def __init__(
+        self,
+        name: str,
+        agg_function: Any,
+        state_type_info: Any = None,
+        *,
+        ttl: TimeLike | StateTtlConfig | None = None,
+    ) -> None:
+        super().__init__(name, state_type_info, ttl=ttl)
+        missing = [
+            m for m in ("create_accumulator", "add", "get_result") if not callable(getattr(agg_function, m, None))
+        ]
+        if missing:
+            raise InvalidJob(
+                f"the function of aggregating state {name!r} has no {', '.join(missing)}: {agg_function!r}",
+                remedy="give an AggregateFunction",
+            )
+        self._agg_function = agg_function
+
+    def get_agg_function(self) -> Any:
+        return self._agg_function

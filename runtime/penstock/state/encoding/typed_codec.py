@@ -1,0 +1,273 @@
+"""Codec of a declared type: msgspec encodes and checks it."""
+
+from __future__ import annotations
+
+import types
+from enum import Enum
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
+
+import msgspec
+from msgspec import Raw
+from msgspec import inspect as mi
+from msgspec.msgpack import Decoder, Encoder, Ext
+
+from penstock.common.errors import StateSchemaIncompatible, StateTypeError
+from penstock.state.encoding import schema_adaptation as adapt
+from penstock.state.encoding.codec import NATIVE, Codec, are_frozen, join_column, split_column
+from penstock.state.encoding.key_hash import is_model
+from penstock.state.encoding.schema import Schema, UnknownType, describe, without_names
+from penstock.state.encoding.tagged import MODEL, Unencodable, pack, plain_scalar, tag, type_name, unpack, untag
+from penstock.state.encoding.typed_tags import TaggedKey, compile_tagger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.common.type_info.type_information import TypeInformation
+
+
+class TypedCodec(Codec):
+    """A declared type: msgspec encodes and checks it."""
+
+    def __init__(
+        self, annotation: Any, state: str, operator: str, *, conversion: TypeInformation | None = None
+    ) -> None:
+        super().__init__(state, operator)
+        self._annotation = annotation
+        self._conversion = conversion
+        try:
+            self.schema = describe(annotation)
+            self._info = mi.type_info(annotation)
+            self._decoder = Decoder(annotation, ext_hook=untag, dec_hook=_dec_hook)
+            self._list_decoder = Decoder(types.GenericAlias(list, (annotation,)), ext_hook=untag, dec_hook=_dec_hook)
+        except UnknownType as error:
+            raise StateTypeError(
+                f"state {state!r} is declared with a type that cannot be encoded: {error}",
+                remedy="make the class a dataclass, NamedTuple, pydantic model or msgspec struct",
+                operator=operator,
+            ) from None
+        except (TypeError, NameError) as error:
+            raise StateTypeError(
+                f"state {state!r} is declared with a type that cannot be encoded: {annotation!r}: {error}",
+                remedy="write a type whose values can be told apart, for example one dataclass or None",
+                operator=operator,
+            ) from None
+        self._encode = Encoder(enc_hook=_enc_hook).encode
+        self._tagger = compile_tagger(self._info)
+        self._classes = _classes(annotation)
+        self._is_immutable = self._classes is not None and is_immutable(self._info)
+
+    def encode(self, value: Any) -> bytes:
+        data = self._encode_unchecked(value)
+        self._check(data, value)
+        return data
+
+    def _encode_unchecked(self, value: Any) -> bytes:
+        try:
+            if self._conversion is not None:
+                value = self._conversion.to_storable(value)
+            if self._classes is not None and type(value) not in self._classes and not _is_substitute(value):
+                raise self._type_error(value, f"the value is a {type_name(type(value))}")
+            return self._encode(value if self._tagger is None else self._tagger(value))
+        except Unencodable as error:
+            why = f"{type_name(type(error.value))} has no encoding{error.why and ': ' + error.why}"
+            raise self._type_error(error.value, why) from None
+        except OverflowError:
+            raise self._type_error(value, "an integer is beyond 64 bits") from None
+        except RecursionError:
+            raise self._type_error(type(value), "it contains itself") from None
+        except (TypeError, ValueError, AttributeError) as error:
+            raise self._type_error(value, str(error)) from error
+
+    def _check(self, data: bytes, value: Any) -> None:
+        try:
+            self._decoder.decode(data)
+        except (msgspec.ValidationError, TypeError, ValueError) as error:
+            raise self._type_error(value, str(error)) from None
+
+    def _type_error(self, value: Any, why: str) -> StateTypeError:
+        name = getattr(self._annotation, "__name__", None) if isinstance(self._annotation, type) else None
+        return self.error(
+            value,
+            f"it is declared as {name or self._annotation} and {why}",
+            "store values of the declared type, or declare what the state really holds",
+        )
+
+    def decode(self, data: bytes | memoryview) -> Any:
+        value = self._decoder.decode(data)
+        return value if self._conversion is None else self._conversion.from_storable(value)
+
+    def freeze(self, values: list[Any]) -> list[Any]:
+        if self._tagger is None and self._conversion is None and (self._is_immutable or are_frozen(values)):
+            return values
+        encode = self._encode_unchecked
+        return [Raw(encode(value)) for value in values]
+
+    def encode_column(self, frozen: Sequence[Any]) -> tuple[int, bytes]:
+        """Decodes what it encoded: a value that would not come back must fail this checkpoint, not a restore."""
+        classes = self._classes
+        if self._is_immutable and classes is not None and not classes.issuperset(map(type, frozen)):
+            return join_column([self._encode_frozen(value) for value in frozen])
+        try:
+            data = self._encode(frozen)
+            self._list_decoder.decode(data)
+        except (msgspec.ValidationError, TypeError, ValueError, OverflowError):
+            return join_column([self._encode_frozen(value) for value in frozen])
+        return NATIVE, data
+
+    def _encode_frozen(self, value: Any) -> bytes:
+        if type(value) is not Raw:
+            return self.encode(value)
+        data = bytes(value)
+        self._check(data, unpack(data))
+        return data
+
+    def decode_column(self, code: int, data: bytes | memoryview) -> list[Any]:
+        values: list[Any] = self._list_decoder.decode(data)
+        return values if self._conversion is None else list(map(self._conversion.from_storable, values))
+
+    def reader_of(self, old: Schema) -> Codec:
+        super().reader_of(old)
+        if without_names(old) != without_names(self.schema) and adapt.needs_adapting(old, self.schema):
+            return _AdaptingCodec(self, old)
+        return self
+
+
+_decode_raw = Decoder(ext_hook=lambda code, data: TaggedKey(Ext(code, bytes(data)))).decode
+"""Without types. An extension may be a key, and is written again as it was."""
+
+
+class _AdaptingCodec(TypedCodec):
+    """Decodes records stored as arrays under an older schema."""
+
+    def __init__(self, target: TypedCodec, old: Schema) -> None:
+        super().__init__(target._annotation, target.state, target.operator, conversion=target._conversion)
+        self._old = old
+        if adapt.has_records_as_keys(old):
+            raise StateSchemaIncompatible(
+                f"state {self.state!r} cannot be read as the program declares it: the fields of a NamedTuple or array-like struct changed, and "
+                "the value also holds a dictionary whose keys are dataclasses or structs",
+                remedy="keep the fields as they were, in their order, and add new ones at the end of another class; or use a new state name "
+                "for the new type, and move the values over in the function",
+                operator=self.operator,
+            )
+
+    def decode(self, data: bytes | memoryview) -> Any:
+        return super().decode(self._encode(adapt.adapt(_decode_raw(data), self._old, self._info)))
+
+    def decode_column(self, code: int, data: bytes | memoryview) -> list[Any]:
+        return list(map(self.decode, split_column(code, data)))
+
+
+def _classes(annotation: Any) -> frozenset[type] | None:
+    """The classes a value may have; None: not known."""
+    origin = get_origin(annotation)
+    if origin in (Union, types.UnionType):
+        parts = [_classes(part) for part in get_args(annotation)]
+        return None if None in parts else frozenset(chain.from_iterable(part for part in parts if part is not None))
+    cls = origin or annotation
+    if cls is None:
+        return frozenset({type(None)})
+    if not isinstance(cls, type) or getattr(cls, "__total__", None) is not None:
+        return None
+    return frozenset({cls, int}) if cls is float else frozenset({cls})
+
+
+_IMMUTABLE = (
+    mi.NoneType,
+    mi.BoolType,
+    mi.IntType,
+    mi.FloatType,
+    mi.StrType,
+    mi.BytesType,
+    mi.DateTimeType,
+    mi.DateType,
+    mi.TimeType,
+    mi.TimeDeltaType,
+    mi.UUIDType,
+    mi.DecimalType,
+    mi.EnumType,
+    mi.LiteralType,
+)
+
+
+def is_immutable(info: mi.Type, outer: tuple[Any, ...] = ()) -> bool:
+    """Whether nothing in a value of that type can change.
+
+    Args:
+        outer: classes around it, for types that contain themselves.
+
+    >>> is_immutable(mi.type_info(tuple[str, float | None])), is_immutable(mi.type_info(tuple[list[int], int]))
+    (True, False)
+    """
+    if isinstance(info, _IMMUTABLE):
+        return True
+    if isinstance(info, mi.Metadata):
+        return is_immutable(info.type, outer)
+    if isinstance(info, mi.TupleType):
+        return all(is_immutable(item, outer) for item in info.item_types)
+    if isinstance(info, mi.VarTupleType | mi.FrozenSetType):
+        return is_immutable(info.item_type, outer)
+    if isinstance(info, mi.UnionType):
+        return all(is_immutable(member, outer) for member in info.types)
+    if not isinstance(info, mi.StructType | mi.DataclassType | mi.NamedTupleType):
+        return False
+    if info.cls in outer:
+        return True
+    if isinstance(info, mi.StructType) and not info.cls.__struct_config__.frozen:
+        return False
+    if isinstance(info, mi.DataclassType) and not getattr(
+        getattr(info.cls, "__dataclass_params__", None), "frozen", False
+    ):
+        return False
+    return all(is_immutable(field.type, (*outer, info.cls)) for field in info.fields)
+
+
+def _is_substitute(value: Any) -> bool:
+    """A numpy scalar stands for a Python number."""
+    return type(value).__module__ == "numpy"
+
+
+def _enc_hook(value: Any) -> Any:
+    if type(value) is TaggedKey:
+        return value.tagged
+    if is_model(type(value)):
+        return Ext(MODEL, pack(_dumped(value)))
+    return tag(plain_scalar(value))
+
+
+def _dumped(model: Any) -> dict[str, Any]:
+    """What a model holds. What stands at an `Any` stays itself: pydantic would make a dict of a record there."""
+    dumped: dict[str, Any] = _plain(model.model_dump(round_trip=True))
+    for name, field in type(model).model_fields.items():
+        part = getattr(model, name)
+        if _holds_any(field.annotation):
+            dumped[name] = part
+        elif is_model(type(part)):
+            dumped[name] = _dumped(part)
+    return dumped | (model.model_extra or {})
+
+
+def _holds_any(annotation: Any) -> bool:
+    return annotation is Any or annotation is object or any(map(_holds_any, get_args(annotation)))
+
+
+def _plain(value: Any) -> Any:
+    """What a model holds, without enum members: pydantic makes them again from their values."""
+    kind = type(value)
+    if kind in (list, tuple, set, frozenset):
+        return kind(map(_plain, value))
+    if kind is dict:
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    return _plain(value.value) if issubclass(kind, Enum) else value
+
+
+def _dec_hook(annotation: Any, value: Any) -> Any:
+    cls = get_origin(annotation) or annotation
+    if isinstance(value, cls):
+        return value
+    if is_model(cls):
+        known = cls.model_fields if cls.model_config.get("extra") == "forbid" else value
+        return cls.model_validate({k: v for k, v in value.items() if k in known}, by_name=True, by_alias=False)
+    constructor: Callable[[Any], Any] = cls
+    return constructor(value)

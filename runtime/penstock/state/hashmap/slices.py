@@ -1,0 +1,52 @@
+"""A round of the hashmap backend: the keys that a new base has to hold, in the order they are written.
+
+That is the order of the tables' dictionaries: looking keys up in the order in which they lie in memory is several times
+faster than in any other, and it is done while processing stands still. A slice is sorted by key group when it is written.
+"""
+
+from __future__ import annotations
+
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from penstock.state.hashmap.table import Table
+
+
+class Round:
+    """Keys by table.
+
+    Args:
+        checkpoint_id: where the round began: logs up to there are dropped when it ends.
+        tables: whose keys of this moment are noted.
+    """
+
+    def __init__(self, checkpoint_id: int, tables: Iterable[Table]) -> None:
+        self.checkpoint_id = checkpoint_id
+        self._entries: list[tuple[Table, Sequence[Any], list[Any] | None]] = []
+        for table in tables:
+            by_namespace = table.entries()
+            if len(by_namespace) == 1 and by_namespace[0][0] is None:
+                self._entries.append((table, by_namespace[0][1], None))
+            elif by_namespace:
+                keys = list(chain.from_iterable(keys for _, keys in by_namespace))
+                namespaces = list(chain.from_iterable(repeat(ns, len(keys)) for ns, keys in by_namespace))
+                self._entries.append((table, keys, namespaces))
+
+    def __len__(self) -> int:
+        return sum(len(keys) for _, keys, _ in self._entries)
+
+    def slice(self, position: int, count: int) -> Iterator[tuple[Table, Sequence[Any], list[Any] | None]]:
+        """Tables and keys of `count` entries from `position` on."""
+        for table, keys, namespaces in self._entries:
+            if position >= len(keys):
+                position -= len(keys)
+                continue
+            if count <= 0:
+                return
+            cut = slice(position, position + count)
+            yield table, keys[cut], None if namespaces is None else namespaces[cut]
+            count -= min(count, len(keys) - position)
+            position = 0

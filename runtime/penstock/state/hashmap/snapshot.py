@@ -1,0 +1,209 @@
+"""Snapshots of the hashmap backend: what is frozen while processing stands still, and what the upload writes."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from penstock.state.hashmap.segment_chain import Chain, StateFile
+from penstock.state.snapshot_format.rows import DROP
+from penstock.state.snapshot_format.segment import SegmentWriter, StateInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.state.backend import KeyGroupRange, StateFileWriter
+    from penstock.state.encoding.codec import Codec
+    from penstock.state.encoding.keys import KeyCodec
+    from penstock.state.hashmap.segment_chain import Plan
+    from penstock.state.hashmap.slices import Round
+    from penstock.state.hashmap.table import Changes, Table
+    from penstock.state.snapshot_format.rows import FrozenRows
+    from penstock.state.snapshot_format.segment import StoredBlock
+
+BACKEND = "hashmap"
+FORMAT = 1
+UPLOAD_THREADS = 4
+FILE_ELEMENTS = 200_000
+"""Elements in one file of a full snapshot: some MB, so that a reader of few key groups does not read all."""
+
+
+@dataclass(frozen=True)
+class FrozenState:
+    """Rows of one state, immutable, with what it takes to encode them."""
+
+    name: str
+    info: StateInfo
+    codec: Codec
+    map_keys: KeyCodec | None
+    rows: Sequence[FrozenRows]
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """Whose state it is: what every file and handle says."""
+
+    groups: KeyGroupRange
+    max_parallelism: int
+    keys: KeyCodec
+    key_schema: dict[str, Any]
+
+
+class Attempt:
+    """A snapshot on its way: `SnapshotUpload`, and what the backend must remember until it is confirmed or given up.
+
+    Args:
+        plan: what it writes.
+        parent: the confirmed chain it builds upon.
+        written: rows of the log, or of everything.
+        sliced: rows of the round.
+        changes: by table, to be put back if it is given up.
+        started: a round that begins with it.
+        carried: blocks of states nobody has registered; go into every new base.
+        states: what the handle says of the states.
+    """
+
+    def __init__(
+        self,
+        checkpoint_id: int,
+        owner: Ownership,
+        plan: Plan,
+        parent: Chain | None,
+        written: list[FrozenState],
+        sliced: list[FrozenState],
+        changes: list[tuple[Table, Changes]],
+        started: Round | None,
+        carried: Sequence[StoredBlock],
+        states: dict[str, StateInfo],
+    ) -> None:
+        self.checkpoint_id = checkpoint_id
+        self.changes = changes
+        self.chain: Chain | None = None
+        """Known when the upload is done."""
+        self.without_round = False
+        """A restored state was registered meanwhile: the round does not know its entries."""
+        self.outdated = False
+        """It was, and is encoded differently now: nothing may build upon this snapshot."""
+        self._owner = owner
+        self._plan = plan
+        self._parent = parent or Chain()
+        self._written = written
+        self._sliced = sliced
+        self._started = started
+        self._carried = carried
+        self._states = states
+        self._uploaded = 0
+        self._lock = Lock()
+
+    def run(self, writer: StateFileWriter) -> dict[str, Any]:
+        chain = self._full(writer) if self._plan.full else self._incremental(writer)
+        self.chain = chain
+        self._written, self._sliced, self._carried = [], [], ()
+        groups = self._owner.groups
+        return {
+            "backend": BACKEND,
+            "format": FORMAT,
+            "key_groups": [groups.start, groups.end],
+            "max_parallelism": self._owner.max_parallelism,
+            "key_schema": self._owner.key_schema,
+            "files": [file.to_json() for file in chain.files],
+            "states": {name: msgspec.to_builtins(info) for name, info in self._states.items()},
+            "bytes_uploaded": self._uploaded,
+        }
+
+    def _full(self, writer: StateFileWriter) -> Chain:
+        """One file is encoded while others are on their way."""
+        parts = list(_by_key_group(self._written, self._owner)) or [[]]
+        uploads: list[Future[StateFile]] = []
+        with ThreadPoolExecutor(UPLOAD_THREADS) as pool:
+            for index, part in enumerate(parts):
+                segment = self._segment(part)
+                if index == 0:
+                    self._carry(segment)
+                if not segment.is_empty:
+                    uploads.append(pool.submit(self._write, writer, segment, "base"))
+        return Chain(base=tuple(upload.result() for upload in uploads))
+
+    def _incremental(self, writer: StateFileWriter) -> Chain:
+        plan, parent = self._plan, self._parent
+        chain = replace(parent, logs=parent.logs[: len(parent.logs) - plan.merge])
+        log = self._segment(self._written)
+        if not log.is_empty:
+            file = self._write(writer, log, "log")
+            if plan.level is not None:
+                file = replace(file, level=plan.level, changes=self.changes)
+            chain = replace(chain, logs=(*chain.logs, file), credit=chain.credit + file.ref.size)
+        if self._started is not None:
+            return replace(chain, round=self._started, next_base=(), position=0, credit=0)
+        if plan.slice_entries and chain.round is not None:
+            chain = self._write_slice(writer, chain, chain.round)
+        return chain
+
+    def _write_slice(self, writer: StateFileWriter, chain: Chain, of: Round) -> Chain:
+        position = chain.position + self._plan.slice_entries
+        finished = position >= len(of)
+        segment = self._segment(self._sliced)
+        if finished:
+            self._carry(segment)
+        next_base = chain.next_base
+        spent = 0
+        if not segment.is_empty:
+            file = self._write(writer, segment, "next")
+            next_base, spent = (*next_base, file), file.ref.size
+        if not finished:
+            return replace(chain, next_base=next_base, position=position, credit=max(0, chain.credit - spent))
+        return Chain(
+            base=tuple(replace(file, role="base") for file in next_base),
+            logs=tuple(file for file in chain.logs if file.checkpoint_id > of.checkpoint_id),
+        )
+
+    def _segment(self, states: list[FrozenState]) -> SegmentWriter:
+        segment = SegmentWriter(self._owner.max_parallelism, self._owner.groups)
+        for state in states:
+            for rows in state.rows:
+                segment.add(state.name, state.info, rows, state.codec, self._owner.keys, state.map_keys)
+        return segment
+
+    def _carry(self, segment: SegmentWriter) -> None:
+        for block in self._carried:
+            segment.carry(block, self._owner.groups)
+
+    def _write(self, writer: StateFileWriter, segment: SegmentWriter, role: Any) -> StateFile:
+        ref = writer.write(segment.finish())
+        with self._lock:
+            self._uploaded += ref.size
+        return StateFile(ref, role, segment.groups, segment.elements, self.checkpoint_id)
+
+
+def _by_key_group(states: list[FrozenState], owner: Ownership) -> Iterator[list[FrozenState]]:
+    """Everything, cut at key groups into parts of about `FILE_ELEMENTS`."""
+    ordered = []
+    elements = np.zeros(owner.max_parallelism, np.int64)
+    for state in states:
+        for rows in state.rows:
+            if rows.op == DROP:
+                continue
+            by_group = rows.sorted_by_group(owner.max_parallelism)
+            groups = by_group.groups
+            assert groups is not None
+            elements += np.bincount(groups, by_group.counts, owner.max_parallelism).astype(np.int64)
+            ordered.append((state, by_group, groups))
+    start = owner.groups.start
+    while start <= owner.groups.end:
+        stop, size = start, 0
+        while stop <= owner.groups.end and (size == 0 or size + elements[stop] <= FILE_ELEMENTS):
+            size += int(elements[stop])
+            stop += 1
+        part = []
+        for state, rows, groups in ordered:
+            first, last = (int(i) for i in np.searchsorted(groups, (start, stop)))
+            if first < last:
+                part.append(replace(state, rows=[rows.slice(first, last)]))
+        if part:
+            yield part
+        start = stop

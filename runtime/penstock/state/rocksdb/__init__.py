@@ -1,0 +1,1 @@
+"""The RocksDB backend: state larger than memory, on the worker's disk."""

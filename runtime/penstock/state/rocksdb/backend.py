@@ -1,0 +1,306 @@
+"""The RocksDB backend: state larger than memory, on the worker's local disk.
+
+One column family per state; rows as in `rocksdb_rows`. Timers are kept in memory, as firing them must not cost a seek, and
+are written to a column family of their own with each snapshot. A snapshot flushes what is in memory and hard-links the
+immutable files into a directory; the upload sends those the last confirmed checkpoint does not have (S43). A restore of
+the same key groups downloads the files and opens them; one of other key groups copies ranges of rows.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.state.backend import FileRef, KeyContext, KeyGroupRange
+from penstock.state.encoding.codec import EXPIRY
+from penstock.state.encoding.keys import KeyCodec
+from penstock.state.hashmap.backend import TIMER_TABLES, check_key_schema, folded
+from penstock.state.registry import Registration, key_schema
+from penstock.state.rocksdb.database import Database, scan, scan_prefix
+from penstock.state.rocksdb.handles import RocksDBListState, RocksDBMapState, RocksDBRawTable, RocksDBValueState
+from penstock.state.rocksdb.options import read_options
+from penstock.state.rocksdb.restore import Restore
+from penstock.state.rocksdb.rows import (
+    Addresses,
+    address_size,
+    after,
+    decode_namespace,
+    family_name,
+    group_prefix,
+    space_prefix,
+    split_row,
+)
+from penstock.state.rocksdb.snapshot import RocksDBUpload, SnapshotFacts
+from penstock.state.rocksdb.timers import read_timers, write_timers
+from penstock.state.timers.timer_table import TimerTable
+from penstock.state.ttl.handles import TtlListState, TtlMapState, TtlValueState
+
+if TYPE_CHECKING:
+    from penstock.state.backend import SnapshotUpload, StateFileReader
+    from penstock.state.descriptors import State, StateDescriptor
+    from penstock.state.snapshot_format.segment import StateInfo
+    from penstock.state.ttl.expiry import Clock, Lifetime
+
+EXACT_COUNT = 50_000
+"""Rows up to which `entry_count` counts; beyond, it takes RocksDB's estimate."""
+
+
+class RocksDBStateBackend:
+    """`backend.KeyedStateBackend` on RocksDB.
+
+    Args:
+        key_group_range: the groups this subtask owns.
+        work_dir: directory of this backend alone, removed by `close`; empty: a temporary one.
+        options: `state.backend.rocksdb.*`, see `rocksdb_options.DEFAULTS`; others are ignored.
+        key_type: type of the keys, needed where they are structures.
+    """
+
+    def __init__(
+        self,
+        *,
+        key_group_range: KeyGroupRange,
+        max_parallelism: int,
+        key_context: KeyContext,
+        clock: Clock,
+        work_dir: str = "",
+        options: Mapping[str, Any] | None = None,
+        operator_name: str = "",
+        key_type: Any = None,
+    ) -> None:
+        self.key_context = key_context
+        self.key_group_range = key_group_range
+        self.max_parallelism = max_parallelism
+        self.clock = clock
+        self.operator_name = operator_name
+        self.event_time_timers = TimerTable(TIMER_TABLES[0], operator_name)
+        self.processing_time_timers = TimerTable(TIMER_TABLES[1], operator_name)
+        self._keys = KeyCodec(key_type, "keys", operator_name)
+        self._key_schema = key_schema(key_type, operator=operator_name)
+        self._addresses = Addresses(key_context, self._keys, max_parallelism)
+        self._settings = read_options(options or {})
+        self._work_dir = Path(work_dir or tempfile.mkdtemp(prefix="penstock-rocksdb-"))
+        shutil.rmtree(self._work_dir, ignore_errors=True)
+        self._work_dir.mkdir(parents=True)
+        self._opened: Database | None = None
+        self._registered: dict[str, Registration] = {}
+        self._stored: dict[str, StateInfo] = {}
+        self._sweepers: dict[str, RowSweeper] = {}
+        self._number = 0
+        self._confirmed: dict[str, FileRef] = {}
+        self._uploads: dict[int, RocksDBUpload] = {}
+        self._timers_written = False
+
+    @property
+    def _database(self) -> Database:
+        """Opened at the first use, so that a restore can put files in place before."""
+        if self._opened is None:
+            self._opened = Database(str(self._work_dir / "db"), self._settings)
+        return self._opened
+
+    # --- states -------------------------------------------------------------------------------------------------------
+
+    def get_state(self, descriptor: StateDescriptor) -> State:
+        registration = self._register(descriptor)
+        family = self._database.family(family_name(registration.name))
+        default = getattr(descriptor, "default", None)
+        codec, lifetime, addresses = registration.codec, registration.lifetime, self._addresses
+        layout = registration.info.layout
+        if layout == "list":
+            elements = RocksDBListState(family, addresses, codec, self)
+            return elements if lifetime is None else TtlListState(elements, lifetime, self._sweep(registration))
+        if layout == "map":
+            assert registration.map_keys is not None
+            if lifetime is None:
+                return RocksDBMapState(family, addresses, codec, registration.map_keys, default)
+            cells = RocksDBMapState(family, addresses, codec, registration.map_keys)
+            return TtlMapState(cells, lifetime, self._sweep(registration), default)
+        if lifetime is None:
+            return folded(descriptor, RocksDBValueState(family, addresses, codec, default))
+        value = RocksDBValueState(family, addresses, codec)
+        return folded(descriptor, TtlValueState(value, lifetime, self._sweep(registration), default))
+
+    def raw_table(self, descriptor: StateDescriptor) -> RocksDBRawTable:
+        registration = self._register(descriptor)
+        if registration.info.layout != "value" or registration.lifetime is not None:
+            raise TypeError(f"a raw table is for value state without time-to-live, not for {descriptor!r}")
+        family = self._database.family(family_name(registration.name))
+        return RocksDBRawTable(registration.name, family, self._addresses, registration.codec, self)
+
+    def _register(self, descriptor: StateDescriptor) -> Registration:
+        new = Registration.of(descriptor, self.operator_name, self.clock)
+        known = self._registered.get(new.name)
+        if known is not None:
+            known.check_same(new)
+            return known
+        stored = self._stored.get(new.name)
+        if stored is not None:
+            reader = new.reader(stored)
+            if not new.is_as_stored(stored):
+                self._rewrite(new, lambda data: new.codec.encode(reader.decode(data)))
+            del self._stored[new.name]
+        self._registered[new.name] = new
+        return new
+
+    def _rewrite(self, registration: Registration, convert: Callable[[bytes], bytes]) -> None:
+        """Encode all values anew, so that no row is older than the schema the next snapshot names."""
+        name = family_name(registration.name)
+        family = self._database.family(name)
+        rows = scan(family, b"", group_prefix(1 << 16))
+        self._database.put_all(name, ((row, convert(data)) for row, data in rows))
+
+    def _sweep(self, registration: Registration) -> Callable[[], None]:
+        sweeper = self._sweepers.get(registration.name)
+        if sweeper is None:
+            assert registration.lifetime is not None
+            family = self._database.family(family_name(registration.name))
+            sweeper = self._sweepers[registration.name] = RowSweeper(family, registration.lifetime)
+        return sweeper.step
+
+    def next_number(self) -> int:
+        """The number of the next list element; ascending over all lists, and over restores."""
+        self._number += 1
+        return self._number
+
+    # --- iteration ----------------------------------------------------------------------------------------------------
+
+    def _groups(self) -> range:
+        return range(self.key_group_range.start, self.key_group_range.end + 1)
+
+    def namespaces(self, state_name: str) -> Iterator[Any]:
+        if state_name not in self._registered:
+            return
+        family = self._database.family(family_name(state_name))
+        seen: set[bytes] = set()
+        for group in self._groups():
+            start, stop = group_prefix(group), group_prefix(group + 1)
+            while (found := next(scan(family, start, stop), None)) is not None:
+                _, namespace, _, _ = split_row(found[0])
+                decoded = decode_namespace(namespace)
+                if namespace not in seen:
+                    seen.add(namespace)
+                    yield decoded
+                start = after(space_prefix(group, decoded))
+
+    def keys(self, state_name: str, namespace: Any = None) -> Iterator[Any]:
+        if state_name not in self._registered:
+            return
+        last = b""
+        for row, key, _ in self.rows_of_namespace(state_name, namespace):
+            address = row[: address_size(row)]
+            if address != last:
+                last = address
+                yield key
+
+    def rows_of_namespace(self, state_name: str, namespace: Any) -> Iterator[tuple[bytes, Any, bytes]]:
+        """(row key, key, encoded value) of all rows in a namespace."""
+        family = self._database.family(family_name(state_name))
+        decode = self._keys.decode
+        for group in self._groups():
+            for row, data in scan_prefix(family, space_prefix(group, namespace)):
+                yield row, decode(split_row(row)[2]), data
+
+    def entry_count(self) -> int:
+        """Exact up to `EXACT_COUNT` rows of a state; beyond, the number of rows as RocksDB estimates it."""
+        return sum(map(self._count, self._registered))
+
+    def _count(self, state_name: str) -> int:
+        family = self._database.family(family_name(state_name))
+        estimate = int(family.property_int_value("rocksdb.estimate-num-keys") or 0)
+        if estimate > EXACT_COUNT:
+            return estimate
+        return len({row[: address_size(row)] for row, _ in scan(family, b"", group_prefix(1 << 16))})
+
+    # --- snapshots ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, checkpoint_id: int) -> SnapshotUpload:
+        database = self._database
+        for domain, timers in enumerate((self.event_time_timers, self.processing_time_timers)):
+            write_timers(database, domain, timers, self._addresses, everything=not self._timers_written)
+        self._timers_written = True
+        directory = self._work_dir / f"chk-{checkpoint_id}"
+        shutil.rmtree(directory, ignore_errors=True)
+        database.checkpoint(str(directory))
+        states = self._stored | {name: registration.info for name, registration in self._registered.items()}
+        facts = SnapshotFacts(
+            self.key_group_range,
+            self.max_parallelism,
+            self._settings["checkpoint.transfer.thread.num"],
+            self._key_schema,
+            states,
+            self._number,
+        )
+        upload = RocksDBUpload(directory, facts, dict(self._confirmed))
+        self._uploads[checkpoint_id] = upload
+        return upload
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        upload = self._uploads.get(checkpoint_id)
+        if upload is None or upload.files is None:
+            return
+        self._confirmed = upload.files
+        self._uploads = {i: other for i, other in self._uploads.items() if i > checkpoint_id}
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        upload = self._uploads.pop(checkpoint_id, None)
+        if upload is not None:
+            upload.discard()
+
+    # --- restore ------------------------------------------------------------------------------------------------------
+
+    def restore(self, handles: Iterable[dict[str, Any]], reader: StateFileReader, *, owned: bool = False) -> None:
+        """See `backend.KeyedStateBackend.restore`.
+
+        Args:
+            owned: the files belong to this job's checkpoints, not to a savepoint: the next checkpoint may refer to them.
+        """
+        restore = Restore(self._work_dir, self.key_group_range, self.max_parallelism, self._settings, reader)
+        handles = restore.relevant(handles)
+        for handle in handles:
+            check_key_schema(handle, self._key_schema, self.operator_name)
+        whole = restore.as_a_whole(handles)
+        if whole is not None:
+            files = restore.download(whole, self._work_dir / "db")
+            self._confirmed = files if owned else {}
+        else:
+            restore.copy_ranges(handles, self._database)
+        self._number = restore.last_number
+        self._stored = restore.states
+        timers = self.event_time_timers, self.processing_time_timers
+        read_timers(self._database, self._keys, timers)
+        for block in restore.timer_blocks:
+            restore.apply(timers[0] if block.name == timers[0].name else timers[1], block, self._keys)
+        for table in timers:
+            table.restored()
+
+    def close(self) -> None:
+        for upload in self._uploads.values():
+            upload.discard()
+        self._uploads.clear()
+        self._sweepers.clear()
+        if self._opened is not None:
+            self._opened.destroy()
+            self._opened = None
+        shutil.rmtree(self._work_dir, ignore_errors=True)
+
+
+class RowSweeper:
+    """Removes expired rows that nobody reads, a few with each access; goes round and round through a state's rows."""
+
+    def __init__(self, family: Any, lifetime: Lifetime) -> None:
+        self._family = family
+        self._lifetime = lifetime
+        self._rows: Iterator[tuple[bytes, bytes]] = iter(())
+
+    def step(self) -> None:
+        now = self._lifetime.now()
+        for _ in range(self._lifetime.sweep_size):
+            found = next(self._rows, None)
+            if found is None:
+                self._rows = scan(self._family, b"", group_prefix(1 << 16))
+                return
+            row, data = found
+            if EXPIRY.unpack_from(data)[0] <= now and self._family.get(row) == data:
+                del self._family[row]

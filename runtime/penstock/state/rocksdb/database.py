@@ -1,0 +1,152 @@
+"""The database under the RocksDB backend: options, column families, opening, closing.
+
+There is no write-ahead log: what is not in a checkpoint is lost with the process anyway, and replayed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocksdict import (
+    AccessType,
+    BlockBasedOptions,
+    Cache,
+    Checkpoint,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
+
+from penstock.state.rocksdb.options import WRITES
+from penstock.state.rocksdb.rows import after
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+BATCH_ROWS = 10_000
+
+
+class Database:
+    """One RocksDB instance.
+
+    Args:
+        path: directory; opened if there is a database, made otherwise.
+        options: what `rocksdb_options.read_options` gave.
+        read_only: opens what a restore reads.
+    """
+
+    def __init__(self, path: str, options: Mapping[str, Any], *, read_only: bool = False) -> None:
+        self.path = path
+        self._settings = options
+        self._cache = Cache(options["block.cache-size"])
+        exists = (Path(path) / "CURRENT").exists()
+        names = [name for name in Rdict.list_cf(path) if name != "default"] if exists else []
+        access = AccessType.read_only() if read_only else AccessType.read_write()
+        self._options = self._make_options()
+        self._db = Rdict(path, self._options, {name: self._make_options() for name in names} or None, access)
+        self._write = WriteOptions()
+        self._write.disable_wal = True
+        self._families: dict[str, Rdict] = {}
+        for name in names:
+            self._families[name] = self._opened(self._db.get_column_family(name), read_only)
+
+    def _make_options(self) -> Options:
+        settings = self._settings
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.create_missing_column_families(True)
+        options.set_write_buffer_size(settings["writebuffer.size"])
+        if settings[WRITES]:
+            options.set_db_write_buffer_size(settings[WRITES])
+        options.set_max_background_jobs(settings["thread.num"])
+        options.set_compression_type(getattr(DBCompressionType, settings["compression"])())
+        options.set_keep_log_file_num(1)
+        options.set_level_compaction_dynamic_level_bytes(True)
+        table = BlockBasedOptions()
+        table.set_block_cache(self._cache)
+        table.set_block_size(settings["block.blocksize"])
+        table.set_bloom_filter(10, False)
+        if settings[WRITES]:  # else they lie beside the cache, and grow with the state
+            table.set_cache_index_and_filter_blocks(True)
+            table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        options.set_block_based_table_factory(table)
+        return options
+
+    def _opened(self, family: Rdict, read_only: bool = False) -> Rdict:
+        if not read_only:
+            family.set_write_options(self._write)
+        return family
+
+    @property
+    def families(self) -> dict[str, Rdict]:
+        """Column families by name, without the default one."""
+        return self._families
+
+    def family(self, name: str) -> Rdict:
+        """The column family, made if there is none."""
+        family = self._families.get(name)
+        if family is None:
+            family = self._opened(self._db.create_column_family(name, self._make_options()))
+            self._families[name] = family
+        return family
+
+    def drop(self, name: str) -> None:
+        family = self._families.pop(name, None)
+        if family is not None:
+            family.close()
+            self._db.drop_column_family(name)
+
+    def batch(self) -> WriteBatch:
+        return WriteBatch(raw_mode=True)
+
+    def handle(self, name: str) -> Any:
+        """What a write batch needs to write into a column family."""
+        return self._db.get_column_family_handle(name)
+
+    def write(self, batch: WriteBatch) -> None:
+        self._db.write(batch, self._write)
+
+    def put_all(self, name: str, rows: Iterator[tuple[bytes, bytes]]) -> None:
+        """Write many rows."""
+        self.family(name)
+        handle, batch = self.handle(name), self.batch()
+        for row, value in rows:
+            batch.put(row, value, handle)
+            if len(batch) >= BATCH_ROWS:
+                self.write(batch)
+                batch = self.batch()
+        self.write(batch)
+
+    def checkpoint(self, path: str) -> None:
+        """Flush, and hard-link all files into a new directory."""
+        Checkpoint(self._db).create_checkpoint(path)
+
+    def close(self) -> None:
+        for family in self._families.values():
+            family.close()
+        self._families.clear()
+        self._db.close()
+
+    def destroy(self) -> None:
+        self.close()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def scan(family: Rdict, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Rows from `start` up to, not including, `stop`, as they were when the scan began."""
+    options = ReadOptions()  # the iterator reads the bound where it lies in the options: they must live as long
+    options.set_iterate_upper_bound(stop)
+    yield from family.items(from_key=start, read_opt=options)
+
+
+def scan_prefix(family: Rdict, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    return scan(family, prefix, after(prefix))
+
+
+def has_prefix(family: Rdict, prefix: bytes) -> bool:
+    return next(scan_prefix(family, prefix), None) is not None

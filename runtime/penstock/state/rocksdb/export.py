@@ -1,0 +1,122 @@
+"""A RocksDB snapshot as segments, for readers of another kind: the hashmap backend and the state reader."""
+
+from __future__ import annotations
+
+import tempfile
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.state.backend import KeyGroupRange
+from penstock.state.encoding.any_codec import ScalarCodec
+from penstock.state.encoding.codec import Codec, EncodedCodec
+from penstock.state.encoding.keys import UNTYPED_KEYS
+from penstock.state.hashmap.backend import TIMER_INFO, TIMER_TABLES
+from penstock.state.restoring import overlap
+from penstock.state.rocksdb.database import Database, scan
+from penstock.state.rocksdb.options import read_options
+from penstock.state.rocksdb.restore import download
+from penstock.state.rocksdb.rows import address_size, decode_namespace, family_name, group_prefix, split_row
+from penstock.state.rocksdb.timers import FAMILY, stored_timers
+from penstock.state.snapshot_format.rows import PUT, Rows
+from penstock.state.snapshot_format.segment import SegmentWriter, StateInfo, read_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from penstock.state.backend import StateFileReader
+    from penstock.state.snapshot_format.segment import StoredBlock
+
+ROWS = 50_000
+"""Rows in one segment; a list or map is never cut."""
+
+
+def exported_blocks(handle: dict[str, Any], groups: KeyGroupRange, reader: StateFileReader) -> Iterator[StoredBlock]:
+    """What the snapshot holds of these key groups.
+
+    Raises:
+        CorruptStateFile.
+    """
+    within = overlap(KeyGroupRange(*handle["key_groups"]), groups)
+    with tempfile.TemporaryDirectory(prefix="penstock-restore-") as directory:
+        download(handle, Path(directory), reader)
+        database = Database(directory, read_options({}), read_only=True)
+        try:
+            for name, info in handle["states"].items():
+                if family_name(name) in database.families:
+                    yield from _state_blocks(database, name, msgspec.convert(info, StateInfo), within, handle)
+            if FAMILY in database.families:
+                yield from _timer_blocks(database, within, handle)
+        finally:
+            database.close()
+
+
+def _state_blocks(
+    database: Database, name: str, info: StateInfo, within: KeyGroupRange, handle: dict[str, Any]
+) -> Iterator[StoredBlock]:
+    codec = EncodedCodec(name, expiring=info.ttl)
+    rows = scan(database.family(family_name(name)), group_prefix(within.start), group_prefix(within.end + 1))
+    part = _Part(info.layout)
+    for address, of_key in groupby(rows, key=lambda row: row[0][: address_size(row[0])]):
+        part.add(address, list(of_key))
+        if part.size >= ROWS:
+            yield from _blocks(name, info, part.rows(), codec, within, handle)
+            part = _Part(info.layout)
+    if part.size:
+        yield from _blocks(name, info, part.rows(), codec, within, handle)
+
+
+class _Part:
+    """Rows of RocksDB being gathered into columns."""
+
+    def __init__(self, layout: str) -> None:
+        self.size = 0
+        self._layout = layout
+        self._keys: list[Any] = []
+        self._namespaces: list[Any] = []
+        self._counts: list[int] = []
+        self._map_keys: list[Any] = []
+        self._values: list[bytes] = []
+
+    def add(self, address: bytes, rows: list[tuple[bytes, bytes]]) -> None:
+        _, namespace, key, _ = split_row(address)
+        self.size += len(rows)
+        self._keys.append(UNTYPED_KEYS.decode(key))
+        self._namespaces.append(decode_namespace(namespace))
+        self._counts.append(len(rows))
+        self._values.extend(value for _, value in rows)
+        if self._layout == "map":
+            self._map_keys.extend(UNTYPED_KEYS.decode(row[len(address) :]) for row, _ in rows)
+
+    def rows(self) -> Rows:
+        return Rows(
+            PUT,
+            self._keys,
+            self._namespaces,
+            counts=None if self._layout == "value" else self._counts,
+            map_keys=self._map_keys if self._layout == "map" else None,
+            values=self._values,
+        )
+
+
+def _timer_blocks(database: Database, within: KeyGroupRange, handle: dict[str, Any]) -> Iterator[StoredBlock]:
+    for domain, timers in groupby(stored_timers(database), key=lambda timer: timer[0]):
+        listed = list(timers)
+        rows = Rows(
+            PUT,
+            [UNTYPED_KEYS.decode(key) for _, _, _, key in listed],
+            [namespace for _, _, namespace, _ in listed],
+            values=[timestamp for _, timestamp, _, _ in listed],
+        )
+        name = TIMER_TABLES[domain]
+        yield from _blocks(name, TIMER_INFO, rows, ScalarCodec(int, name, ""), within, handle)
+
+
+def _blocks(
+    name: str, info: StateInfo, rows: Rows, codec: Codec, within: KeyGroupRange, handle: dict[str, Any]
+) -> Iterable[StoredBlock]:
+    segment = SegmentWriter(handle["max_parallelism"], KeyGroupRange(*handle["key_groups"]))
+    segment.add(name, info, rows, codec, UNTYPED_KEYS, UNTYPED_KEYS)
+    return read_segment(segment.finish(), within, "exported state")

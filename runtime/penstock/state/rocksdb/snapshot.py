@@ -1,0 +1,104 @@
+"""The upload of a RocksDB snapshot: new SST files, and the small files in one.
+
+SST files are immutable and their names are never used twice in one database, so a name of the last confirmed checkpoint
+stands for the same content. Everything else is small and packed into one file, without the options, which the backend sets itself.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.state.hashmap.snapshot import FORMAT
+
+if TYPE_CHECKING:
+    from penstock.state.backend import FileRef, KeyGroupRange, StateFileWriter
+    from penstock.state.snapshot_format.segment import StateInfo
+
+BACKEND = "rocksdb"
+PACK = "small-files"
+"""Name under which the handle lists the file with the small files: a msgpack map from name to content."""
+
+
+@dataclass(frozen=True)
+class SnapshotFacts:
+    """What the handle says beside the files. `number`: of the last list element; `threads`: that upload."""
+
+    groups: KeyGroupRange
+    max_parallelism: int
+    threads: int
+    key_schema: dict[str, Any]
+    states: dict[str, StateInfo]
+    number: int
+
+
+class RocksDBUpload:
+    """`SnapshotUpload` of a directory with hard links.
+
+    Args:
+        directory: removed when the upload is done or given up.
+        confirmed: SST files of the last confirmed checkpoint, by name.
+    """
+
+    def __init__(self, directory: Path, facts: SnapshotFacts, confirmed: dict[str, FileRef]) -> None:
+        self.files: dict[str, FileRef] | None = None
+        """SST files by name, known when the upload is done."""
+        self._directory = directory
+        self._facts = facts
+        self._confirmed = confirmed
+        self._busy = threading.Lock()
+
+    def run(self, writer: StateFileWriter) -> dict[str, Any]:
+        with self._busy:
+            try:
+                return self._run(writer)
+            finally:
+                shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _run(self, writer: StateFileWriter) -> dict[str, Any]:
+        tables: dict[str, FileRef] = {}
+        small: dict[str, bytes] = {}
+        new: list[str] = []
+        for path in sorted(self._directory.iterdir()):
+            if path.suffix == ".sst":
+                known = self._confirmed.get(path.name)
+                if known is None:
+                    new.append(str(path))
+                else:
+                    tables[path.name] = known
+            elif path.suffix != ".log" and not path.name.startswith("OPTIONS-"):
+                small[path.name] = path.read_bytes()
+        with ThreadPoolExecutor(self._facts.threads) as pool:
+            for local, ref in zip(new, pool.map(writer.upload, new), strict=True):
+                tables[Path(local).name] = ref
+        uploaded = sum(tables[Path(local).name].size for local in new)
+        pack = writer.write(msgspec.msgpack.encode(small))
+        self.files = tables
+        facts = self._facts
+        return {
+            "backend": BACKEND,
+            "format": FORMAT,
+            "key_groups": [facts.groups.start, facts.groups.end],
+            "max_parallelism": facts.max_parallelism,
+            "key_schema": facts.key_schema,
+            "files": [_entry(name, ref) for name, ref in ((PACK, pack), *tables.items())],
+            "states": {name: msgspec.to_builtins(info) for name, info in facts.states.items()},
+            "number": facts.number,
+            "bytes_uploaded": uploaded + pack.size,
+        }
+
+    def discard(self) -> None:
+        """The checkpoint was given up. An upload that is still running removes the directory itself."""
+        if self._busy.acquire(blocking=False):
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._busy.release()
+
+
+def _entry(name: str, ref: FileRef) -> dict[str, Any]:
+    return {"name": name, **ref.to_json()}

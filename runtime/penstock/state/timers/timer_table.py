@@ -1,0 +1,197 @@
+"""Timers as a table: for each timestamp the pairs (key, namespace) that have a timer there.
+
+A window's timers of all keys share their timestamp, so they cost one entry each in one dictionary, are compared as
+integers, and go all at once when they fire. What is noted for the next snapshot: timers registered, timers deleted, and
+timestamps that fired as a whole; nothing of a timestamp that came and went between two snapshots.
+
+A bucket of one timer, the usual thing where every key has times of its own, is a tuple of one pair: it costs a fourth of
+a dictionary's memory, and the garbage collector does not look at it again and again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heapify, heappop, heappush
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from penstock.state.encoding.any_codec import ScalarCodec
+from penstock.state.hashmap.table import Changes, Table
+from penstock.state.snapshot_format.rows import DELETE, DROP, PUT, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+Pair = tuple[Any, Any]
+
+
+Timer = tuple[int, Pair]
+
+
+class TimerChanges(Changes):
+    """Timers that were registered and are there, that were deleted and are not, and timestamps that fired."""
+
+    __slots__ = ("deleted", "registered")
+
+    def __init__(self, registered: list[Timer], deleted: list[Timer], dropped: set[Any]) -> None:
+        super().__init__({}, dropped)
+        self.registered = registered
+        self.deleted = deleted
+
+
+class TimerTable(Table):
+    """Timers of one time domain. `spaces` maps timestamps to buckets; `heap` holds the timestamps."""
+
+    layout = "timer"
+
+    def __init__(self, name: str, operator: str = "") -> None:
+        super().__init__(name, ScalarCodec(int, name, operator))
+        del self.spaces[None]
+        self.heap: list[int] = []
+        self.firing: set[int] = set()
+        """Timestamps whose buckets are being fired: what goes from them is not noted, they go as a whole."""
+        self._stale = 0
+        self._born: set[int] = set()
+        self._dropped: set[int] = set()
+        self._deleted: list[Timer] = []
+        self._registered: deque[Timer] | list[Timer] = deque(maxlen=0)
+
+    def track(self, *, on: bool) -> None:
+        self.tracking = on
+        self._dropped = set()
+        self._born.clear()
+        self._deleted = []
+        self._registered = [] if on else deque(maxlen=0)
+
+    def register(self, timestamp: int, pair: Pair) -> None:
+        bucket: Any = self.spaces.get(timestamp)
+        if bucket is None:
+            self.spaces[timestamp] = (pair,)  # type: ignore[assignment]
+            heappush(self.heap, timestamp)
+            if self.tracking:
+                self._born.add(timestamp)
+        elif pair in bucket:
+            return
+        elif type(bucket) is tuple:
+            self.spaces[timestamp] = {bucket[0]: None, pair: None}
+        else:
+            bucket[pair] = None
+        self._registered.append((timestamp, pair))
+
+    def delete(self, timestamp: int, pair: Pair) -> None:
+        bucket: Any = self.spaces.get(timestamp)
+        if bucket is None or pair not in bucket:
+            return
+        if type(bucket) is not tuple:
+            del bucket[pair]
+            if not bucket and timestamp in self.firing:
+                self.drop(timestamp)
+                return
+        if self.tracking and timestamp not in self._born:
+            self._deleted.append((timestamp, pair))
+        if not bucket or type(bucket) is tuple:
+            self._forget(timestamp)
+
+    def drop(self, timestamp: int) -> None:
+        """A bucket fired as a whole; nothing was noted of its timers one by one."""
+        if self.tracking and timestamp not in self._born:
+            self._dropped.add(timestamp)
+        self._forget(timestamp)
+
+    def _forget(self, timestamp: int) -> None:
+        del self.spaces[timestamp]
+        self._born.discard(timestamp)
+        self.firing.discard(timestamp)
+        if self.heap[0] == timestamp:
+            heappop(self.heap)
+        else:
+            self._stale += 1
+            if self._stale > len(self.spaces) + 1024:
+                self._make_heap()
+
+    def first(self) -> int | None:
+        """The earliest timestamp."""
+        heap = self.heap
+        while heap:
+            if heap[0] in self.spaces:
+                return heap[0]
+            heappop(heap)
+            self._stale = max(0, self._stale - 1)
+        return None
+
+    def timers(self) -> Iterator[tuple[int, Any, Any]]:
+        """(timestamp, key, namespace) in order of time."""
+        for timestamp in sorted(self.spaces):
+            for key, namespace in list(self.spaces[timestamp]):
+                yield timestamp, key, namespace
+
+    def key_group_keys(self, keys: list[Any]) -> list[Any]:
+        return [key for key, _ in keys]
+
+    def change_count(self) -> int:
+        return len(self._registered) + len(self._deleted) + len(self._dropped)
+
+    def take_changes(self) -> TimerChanges:
+        spaces = self.spaces
+        registered = [timer for timer in self._registered if timer[1] in spaces.get(timer[0], ())]
+        deleted = [timer for timer in self._deleted if timer[1] not in spaces.get(timer[0], ())]
+        changes = TimerChanges(registered, deleted, self._dropped)
+        self.track(on=self.tracking)
+        return changes
+
+    def put_back(self, changes: Changes) -> None:
+        assert isinstance(changes, TimerChanges)
+        self._dropped |= changes.dropped
+        for timer in chain(changes.registered, changes.deleted):
+            there = timer[1] in self.spaces.get(timer[0], ())
+            (self._registered if there else self._deleted).append(timer)
+
+    def freeze(self, changes: Changes) -> list[Rows]:
+        assert isinstance(changes, TimerChanges)
+        rows = [Rows(DROP, [], list(changes.dropped))] if changes.dropped else []
+        return rows + _rows(DELETE, changes.deleted) + _rows(PUT, changes.registered)
+
+    def freeze_keys(self, keys: Sequence[Any], namespaces: list[Any] | None) -> list[Rows]:
+        spaces = self.spaces
+        timers = zip(namespaces or (), keys, strict=True)
+        return _rows(PUT, [timer for timer in timers if timer[1] in spaces.get(timer[0], ())])
+
+    def freeze_all(self) -> list[Rows]:
+        return _rows(PUT, [(timestamp, pair) for timestamp, bucket in self.spaces.items() for pair in bucket])
+
+    def apply(self, rows: Rows) -> None:
+        if rows.op == DROP:
+            for timestamp in rows.namespaces or ():
+                self.spaces.pop(timestamp, None)
+        else:
+            namespaces = rows.namespaces or [None] * len(rows.keys)
+            pairs = list(zip(rows.keys, namespaces, strict=True))
+            super().apply(Rows(rows.op, pairs, rows.values))
+        self.heap = []
+
+    def _apply(self, rows: Rows) -> None:
+        for pair, timestamp in zip(rows.keys, rows.namespaces or (), strict=True):
+            self.space(timestamp)[pair] = None
+
+    def restored(self) -> None:
+        """All rows were applied."""
+        for timestamp, bucket in self.spaces.items():
+            if len(bucket) == 1:
+                self.spaces[timestamp] = tuple(bucket)  # type: ignore[assignment]
+        self._make_heap()
+
+    def _make_heap(self) -> None:
+        self.heap = list(self.spaces)
+        heapify(self.heap)
+        self._stale = 0
+
+
+def _rows(op: int, timers: list[Timer]) -> list[Rows]:
+    """Timers as a segment stores them: by key and namespace, the timestamp as the value."""
+    if not timers:
+        return []
+    namespaces: list[Any] | None = [pair[1] for _, pair in timers]
+    if not any(pair[1] is not None for _, pair in timers):
+        namespaces = None
+    return [Rows(op, [pair[0] for _, pair in timers], namespaces, values=[timestamp for timestamp, _ in timers])]

@@ -1,0 +1,1 @@
+"""The control channel of the pipelined runner: commands and acks, sealed."""

@@ -1,0 +1,98 @@
+"""The control channel of the pipelined runner: one TCP connection per task to the JobManager.
+
+Records flow through Spark's shuffle for as long as the job runs; commands and acks cannot, because a task sees its Spark
+input only once. Both directions are sealed (`sealed_channel`) with a key that the tasks have from the job's payload. The
+first frame of a task says which one it is; the JobManager answers with an empty one.
+"""
+
+from __future__ import annotations
+
+import secrets
+import select
+import socket
+import threading
+import time
+
+import msgspec
+
+from penstock.taskmanager.control.sealed_channel import HELLO_BYTES, Opener, Sealer, derive_keys
+
+CONNECT_S = 30.0
+"""For the connection and the first frames of both sides."""
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """First frame of a task: which one it is."""
+
+    attempt: int
+    slot: int
+    level: int
+
+
+class ControlConnection:
+    """The task's end. Used by one thread; `send` also by the one that watches it. Frames are small and written whole.
+
+    Args:
+        address: host:port of the JobManager's control server.
+        token: the key that both have.
+        hello: who this is.
+
+    Raises:
+        ConnectionError: nobody is there, it is not the JobManager, or it does not want this task.
+    """
+
+    def __init__(self, address: str, token: str, hello: Hello) -> None:
+        host, _, port = address.rpartition(":")
+        deadline = time.monotonic() + CONNECT_S
+        self._socket = socket.create_connection((host, int(port)), timeout=CONNECT_S)
+        self._closed = False
+        self._sending = threading.Lock()
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            server_random = self._receive_exactly(HELLO_BYTES)
+            client_random = secrets.token_bytes(HELLO_BYTES)
+            to_server, to_client = derive_keys(token, server_random, client_random)
+            self._sealer = Sealer(to_server)
+            self._opener = Opener(to_client)
+            self._socket.sendall(client_random + self._sealer.seal(msgspec.msgpack.encode(hello)))
+            while self.poll(max(0.0, deadline - time.monotonic())) is None:
+                if time.monotonic() > deadline:
+                    raise ConnectionError(f"{address} does not answer as a JobManager's control channel would")
+        except BaseException:
+            self.close()
+            raise
+
+    def _receive_exactly(self, count: int) -> bytes:
+        received = b""
+        while len(received) < count:
+            more = self._socket.recv(count - len(received))
+            if not more:
+                raise ConnectionError("the JobManager closed the control connection")
+            received += more
+        return received
+
+    def send(self, body: bytes) -> None:
+        with self._sending:
+            self._socket.sendall(self._sealer.seal(body))
+
+    def poll(self, timeout_s: float = 0.0) -> bytes | None:
+        """The next frame if there is one within the time; None else.
+
+        Raises:
+            ConnectionError: the JobManager is gone, or somebody else sends in its stead.
+        """
+        frame = self._opener.take()
+        if frame is not None:
+            return frame
+        readable, _, _ = select.select((self._socket,), (), (), timeout_s)
+        if readable:
+            received = self._socket.recv(1 << 16)
+            if not received:
+                raise ConnectionError("the JobManager closed the control connection")
+            self._opener.feed(received)
+        return self._opener.take()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._socket.close()

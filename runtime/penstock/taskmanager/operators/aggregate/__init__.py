@@ -1,0 +1,1 @@
+"""Running combinations per key: reduce, aggregates of fields, row by row and in columns."""

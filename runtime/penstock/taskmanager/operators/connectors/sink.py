@@ -1,0 +1,79 @@
+"""The sink operator: drives a `SinkWriter` and carries its part of the two-phase commit (K6, K7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.connectors.sink import Sink, SinkWriter, WriterContext
+from penstock.records.batch import MIN_TIMESTAMP, Batch
+from penstock.taskmanager.operators.operator import Operator, OperatorSnapshot
+
+_STATE = "penstock-sink-writer"
+
+
+class SinkOperator(Operator):
+    """Writes every batch; pre-commits at barriers. The JobManager commits when the checkpoint is complete."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self._writer: SinkWriter | None = None
+        self._watermark = MIN_TIMESTAMP
+
+    def open(self) -> None:
+        context = self.context
+        state = context.operator_state.get_list_state(_STATE)
+        self._writer = self.sink.create_writer(
+            WriterContext(
+                subtask=context.subtask,
+                parallelism=context.parallelism,
+                attempt=context.attempt,
+                uid=context.uid,
+                job_id=context.job_id,
+                object_store_options=context.object_store_options,
+                operator=context,
+            ),
+            list(state),
+        )
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        assert self._writer is not None
+        with self.context.named_in_errors():
+            self._writer.write_batch(batch, self._watermark)
+
+    def process_watermark(self, timestamp: int) -> None:
+        self._watermark = timestamp
+
+    def process_idle(self, is_idle: bool) -> None:
+        """Nothing is behind a sink."""
+
+    def advance_processing_time(self, now: int) -> None:
+        assert self._writer is not None
+        self._writer.advance_processing_time(now)
+
+    def current_watermark(self) -> int:
+        return self._watermark
+
+    def end_of_epoch(self) -> None:
+        """Nothing is in flight: at-least-once sinks make durable what they can."""
+        assert self._writer is not None
+        self._writer.flush()
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        assert self._writer is not None
+        committables = self._writer.prepare_commit(checkpoint_id)
+        items: list[Any] = self.context.operator_state.get_list_state(_STATE)
+        items[:] = self._writer.snapshot_state(checkpoint_id)
+        return OperatorSnapshot(committables)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        assert self._writer is not None
+        self._writer.notify_checkpoint_complete(checkpoint_id)
+
+    def finish(self) -> None:
+        assert self._writer is not None
+        self._writer.finish()
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None

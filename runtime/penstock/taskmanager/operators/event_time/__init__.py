@@ -1,0 +1,1 @@
+"""Where event time begins: timestamps of records, and watermarks made of them."""

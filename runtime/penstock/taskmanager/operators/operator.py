@@ -1,0 +1,191 @@
+"""The operator seam: what every runtime operator is, and what it may ask of the task that runs it.
+
+An operator object is built by the DataStream API on the client, travels to each subtask as a copy of its own, and is
+driven by the task from one thread. The life of a copy:
+
+    setup(context, output) -> restore happened before this: state handles already hold the restored values
+    open()
+      process_batch(batch, input_index) / process_watermark(timestamp) / process_idle(is_idle)
+      advance_processing_time(now)       at every epoch and between batches; fires processing-time timers that are due
+      snapshot(checkpoint_id)            at the barrier, after the last record of the epoch; sync part only
+      notify_checkpoint_complete(id) / notify_checkpoint_aborted(id)
+    finish()                             bounded input has ended: after the final watermark, before the last snapshot
+    close()                              always, also after a failure
+
+Outputs are pushed: `self.output.emit(batch)`, `self.output.emit_side(tag_id, batch)`,
+`self.output.emit_watermark(timestamp)`, `self.output.emit_idle(is_idle)`. An operator must forward watermarks after
+everything it emits because of them (T6): the base class does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.common.errors import PenstockError
+from penstock.records.batch import MIN_TIMESTAMP, Batch
+
+if TYPE_CHECKING:
+    from penstock.functions.accumulators import Accumulator
+    from penstock.state.backend import KeyedStateBackend, OperatorStateBackend
+    from penstock.state.timers.internal_timer_service import InternalTimerService
+
+
+class Output(Protocol):
+    """Where an operator's results go: the next operators of the chain, the exchanges, or a test's list."""
+
+    def emit(self, batch: Batch) -> None: ...
+
+    def emit_side(self, tag_id: str, batch: Batch) -> None: ...
+
+    def emit_watermark(self, timestamp: int) -> None: ...
+
+    def emit_idle(self, is_idle: bool) -> None: ...
+
+
+class Clock(Protocol):
+    """Processing time. The task's clock in production, a manual one in `penstock.testing`."""
+
+    def now_ms(self) -> int: ...
+
+
+class MetricSink(Protocol):
+    """The part of the metric group that the runtime needs (see `penstock.metrics`)."""
+
+    def counter(self, name: str) -> Any: ...
+
+    def gauge(self, name: str, value: Callable[[], Any]) -> None: ...
+
+    def meter(self, name: str, time_span_in_seconds: int = 60) -> Any: ...
+
+    def distribution(self, name: str) -> Any: ...
+
+    def add_group(self, name: str, extra: str | None = None) -> MetricSink: ...
+
+
+@dataclass
+class OperatorContext:
+    """What the task gives an operator. One per operator and subtask.
+
+    `keyed_state` is None on a non-keyed stream; asking for keyed state there is the user's error
+    (`KeyedStateNotAvailable`, remedy: key_by). `timers` belongs to keyed operators only, likewise.
+    """
+
+    uid: str
+    name: str
+    subtask: int
+    parallelism: int
+    max_parallelism: int
+    attempt: int
+    clock: Clock
+    operator_state: OperatorStateBackend
+    keyed_state: KeyedStateBackend | None = None
+    timers: InternalTimerService | None = None
+    metrics: MetricSink | None = None
+    job_parameters: dict[str, str] = field(default_factory=dict)
+    job_id: str = ""
+    job_name: str = ""
+    user_location: str = ""
+    """`file:line` where the user's program made the operator; error messages name it."""
+    is_restored: bool = False
+    print_line: Callable[[str], None] | None = None
+    """Where print sinks write; None = the process's stdout."""
+    accumulators: dict[str, Accumulator] = field(default_factory=dict)
+    """Of this operator's functions, by name."""
+    results: Callable[[str, list[Any]], None] | None = None
+    """Hands values to the JobManager with the epoch's ack (execute_and_collect)."""
+    auto_watermark_interval_ms: int = 200
+    object_store_options: dict[str, Any] = field(default_factory=dict)
+
+    @contextmanager
+    def named_in_errors(self) -> Iterator[None]:
+        """Errors that pass here name the operator and the user's line, if they do not name any yet."""
+        try:
+            yield
+        except PenstockError as error:
+            error.operator = error.operator or self.name
+            error.location = error.location or self.user_location
+            raise
+
+
+@dataclass
+class OperatorSnapshot:
+    """What the synchronous part of a snapshot gives beyond keyed and operator state, which the task collects itself.
+
+    `committables`: JSON-able descriptions of pending sink commits; the JobManager commits them when the checkpoint
+    is complete (K7).
+    """
+
+    committables: list[Any] = field(default_factory=list)
+
+
+class Operator:
+    """Base of all runtime operators with one input. See the module's head for the life cycle."""
+
+    is_keyed = False
+    """True: needs keyed state; its input comes over a key-group exchange; `key_selectors` are set."""
+    key_selectors: tuple[Callable[[Any], Any] | None, ...] = ()
+    """One per input, None for an input without a key (the broadcast side)."""
+    key_type: Any = None
+    """TypeInformation of the keys where they are objects of a class (dataclass, NamedTuple, Enum), which the state
+    backend must make again from what it stored; None for builtin keys."""
+    context: OperatorContext
+    output: Output
+
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        self.context = context
+        self.output = output
+
+    def declare_states(self, context: OperatorContext) -> None:
+        """Ask for the operator's own states whose types come from the program, in a context that nobody uses afterwards.
+
+        Called as the job is built, so that types without encoding are refused before anything of it runs.
+        """
+
+    def open(self) -> None:
+        """Called once before the first record."""
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Work on records of one input, in order. Not abstract: a source's operator has no input that could bring any."""
+        raise NotImplementedError(f"{type(self).__qualname__} takes no input")
+
+    def process_watermark(self, timestamp: int) -> None:
+        """The task's event-time clock has advanced to `timestamp` (ms). Fire due timers, then forward."""
+        timers = self.context.timers
+        if timers is not None:
+            timers.advance_watermark(timestamp)
+        self.output.emit_watermark(timestamp)
+
+    def process_idle(self, is_idle: bool) -> None:
+        self.output.emit_idle(is_idle)
+
+    def advance_processing_time(self, now: int) -> None:
+        timers = self.context.timers
+        if timers is not None:
+            timers.advance_processing_time(now)
+
+    def next_processing_time(self) -> int | None:
+        """The earliest processing-time timer (ms), so that the JobMaster runs an epoch for it."""
+        timers = self.context.timers
+        return None if timers is None else timers.next_processing_time()
+
+    def current_watermark(self) -> int:
+        timers = self.context.timers
+        return MIN_TIMESTAMP if timers is None else timers.current_watermark
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        return OperatorSnapshot()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None: ...
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def user_functions(self) -> Iterable[object]:
+        """The user's function objects, for type inference, `check` and error messages."""
+        return ()

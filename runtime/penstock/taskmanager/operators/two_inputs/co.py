@@ -1,0 +1,95 @@
+"""Operators with two inputs: map, flat_map and process on connected streams (A26-A28, T24).
+
+The task merges the watermarks of both inputs before the operator sees them (T7). With key selectors both inputs share
+one keyed state; without, there is none. There is no order between the inputs (A27).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.common.errors import InvalidJob
+from penstock.records.batch import Batch, RowBatch
+from penstock.taskmanager.operators.process import TimerOperator
+from penstock.taskmanager.operators.simple import flat_map
+from penstock.taskmanager.operators.user_code import FunctionOperator, bind
+
+KeySelector = Callable[[Any], Any] | None
+
+
+class TwoInputs:
+    """A function object with one method per input, and the key selectors of the inputs.
+
+    In place of the object a pair of plain functions is taken.
+    """
+
+    methods = ("", "")
+    fn: Any
+    is_keyed: bool
+    key_selectors: tuple[KeySelector, ...]
+
+    def connect(self, key_selector1: KeySelector, key_selector2: KeySelector) -> None:
+        if (key_selector1 is None) != (key_selector2 is None):
+            raise InvalidJob(
+                "only one of the two connected streams has a key",
+                remedy="call key_by with two key selectors, or broadcast one of the streams",
+            )
+        self.bound()
+        if key_selector1 is not None:
+            self.is_keyed = True
+            self.key_selectors = (key_selector1, key_selector2)
+
+    def bound(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        first, second = self.fn if isinstance(self.fn, tuple) else (self.fn, self.fn)
+        return bind(first, self.methods[0]), bind(second, self.methods[1])
+
+
+class CoMapOperator(TwoInputs, FunctionOperator):
+    """`map1` for records of the first input, `map2` for records of the second."""
+
+    methods = ("map1", "map2")
+
+    def __init__(self, fn: Any, key_selector1: KeySelector = None, key_selector2: KeySelector = None) -> None:
+        FunctionOperator.__init__(self, fn)
+        self.connect(key_selector1, key_selector2)
+
+    def open(self) -> None:
+        super().open()
+        self._calls = self.bound()
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        rows = batch.rows()
+        values = rows.values
+        iterator = iter(values)
+        try:
+            out = list(map(self._calls[input_index], self.records(values, iterator, input_index)))
+        except Exception as error:
+            self.fail(error, values, iterator, input_index)
+        self.output.emit(RowBatch(out, rows.timestamps))
+
+
+class CoFlatMapOperator(CoMapOperator):
+    """`flat_map1` and `flat_map2`: no, one or many results per record."""
+
+    methods = ("flat_map1", "flat_map2")
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        flat_map(self, self._calls[input_index], batch.rows(), input_index)
+
+
+class CoProcessOperator(TwoInputs, TimerOperator):
+    """`process_element1` and `process_element2`, with timers and shared keyed state on keyed streams."""
+
+    methods = ("process_element1", "process_element2")
+
+    def __init__(self, fn: Any, key_selector1: KeySelector = None, key_selector2: KeySelector = None) -> None:
+        TimerOperator.__init__(self, fn)
+        self.connect(key_selector1, key_selector2)
+
+    def open(self) -> None:
+        super().open()
+        self._calls = self.bound()
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        self.run(batch, self._calls[input_index], self.ctx, input_index)

@@ -1,0 +1,331 @@
+"""Windows grouped: tumbling and sliding time windows with their default trigger and a reduce or an aggregate; and the
+global window that fires when the input ends (batch mode's final results).
+
+Such windows need no trigger call per record and no timer per key and window: all keys of a window fire together, when the
+clock passes the window's end, and are cleaned up together. So the state is grouped by window first (the namespace), then by
+key, and the clock is compared with the few open windows. It gives the same results as `window_panes`, from the same state
+(`window-contents`); either can be restored from a snapshot of the other.
+
+Time is cut into *slices* of gcd(size, slide): all records of a slice belong to the same windows. A batch meets few slices,
+so windows are looked up once per slice and batch; the loop per record is a dictionary look-up and the user's function.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from math import gcd
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import InvalidJob
+from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, ColumnBatch
+from penstock.taskmanager.operators.tables import Table
+from penstock.taskmanager.operators.user_code import raise_user_error
+from penstock.taskmanager.operators.window.columns import group_columns
+from penstock.taskmanager.operators.window.contents import CONTENTS, contents_descriptor
+from penstock.taskmanager.operators.window.contexts import WindowContext
+from penstock.taskmanager.operators.window.function import Fold
+from penstock.windowing.aggregates import FieldAggregate
+from penstock.windowing.count_windows import GlobalWindows
+from penstock.windowing.time_windows import (
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from penstock.windowing.trigger import EventTimeTrigger, ProcessingTimeTrigger
+from penstock.windowing.windows import GlobalWindow, TimeWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from penstock.records.fields import Field
+    from penstock.state.backend import KeyedStateBackend
+    from penstock.state.timers.internal_timer_service import InternalTimerService
+    from penstock.taskmanager.operators.window.operator import WindowOperator
+    from penstock.windowing.windows import Namespace, Window
+
+
+def can_group(operator: WindowOperator) -> bool:
+    """Whether the operator's windows may be grouped: nothing of the user's decides about a single pane."""
+    assigner, trigger = type(operator.assigner), type(operator.trigger)
+    if operator.evictor is not None or not operator.function.is_incremental:
+        return False
+    if trigger is EventTimeTrigger:
+        return assigner in (TumblingEventTimeWindows, SlidingEventTimeWindows, GlobalWindows)
+    return trigger is ProcessingTimeTrigger and assigner in (
+        TumblingProcessingTimeWindows,
+        SlidingProcessingTimeWindows,
+    )
+
+
+class _Window:
+    """A window while a batch is processed: its table, and the keys that changed."""
+
+    __slots__ = ("changed", "has_fired", "start", "table")
+
+    def __init__(self, start: int, table: dict[Any, Any], *, has_fired: bool) -> None:
+        self.start = start
+        self.table = table
+        self.has_fired = has_fired
+        self.changed: list[Any] = []
+
+
+class GroupedWindows:
+    """Windows of one operator, window by window."""
+
+    def __init__(self, operator: WindowOperator, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
+        assigner: Any = operator.assigner
+        spec = operator.function
+        self._operator = operator
+        self._timers = timers
+        self._at = backend.key_context
+        self._is_global = isinstance(assigner, GlobalWindows)
+        self._event_time = assigner.is_event_time() or self._is_global
+        if self._is_global:
+            self._size = self._slide = 2**64
+            self._offset = MIN_TIMESTAMP
+        else:
+            self._size, self._slide, self._offset = assigner.size_ms, assigner.slide_ms, assigner.offset_ms
+        self._last = MAX_TIMESTAMP if self._is_global else MAX_TIMESTAMP - 1
+        """No window reaches further."""
+        self._slice = gcd(self._size, self._slide)
+        self._lateness = operator.allowed_lateness if assigner.is_event_time() else 0
+        self._fold = Fold(spec)
+        self._fields = spec.fold if isinstance(spec.fold, FieldAggregate) else None
+        self._invoke = spec.invoker(is_keyed=operator.has_key)
+        self._clear = spec.clearer()
+        self._table = Table(backend, contents_descriptor(spec, evicts=False))
+        self._window_ctx = WindowContext(
+            operator.context, operator.current_watermark, operator.results, is_merging=False
+        )
+        self._due: dict[int, int] = {}
+        """Start of every window with contents -> when the clock next fires it or cleans it up (ms)."""
+        self._next_due = MAX_TIMESTAMP
+        timers.set_callbacks(_ignore_timer, _ignore_timer)
+        if operator.context.is_restored:
+            for namespace in backend.namespaces(CONTENTS):
+                self._schedule(MIN_TIMESTAMP if self._is_global else namespace[0])
+
+    # --- records ----------------------------------------------------------------------------------------------
+
+    def process(
+        self, values: list[Any], iterator: Iterator[Any], keys: list[Any], timestamps: list[int] | None
+    ) -> None:
+        """Every record of a batch; `iterator` runs over `values`."""
+        times: Iterable[int]
+        if self._is_global:
+            times = repeat(0, len(values))
+        elif not self._event_time:
+            times = repeat(self._operator.context.clock.now_ms(), len(values))
+        elif timestamps is None:
+            raise InvalidJob(
+                "the records have no timestamps, but their windows are event-time windows",
+                remedy="call assign_timestamps_and_watermarks before the window, or use processing-time windows",
+            )
+        else:
+            times = timestamps
+        call, create, is_reduce = self._fold.call, self._fold.create, self._fold.is_reduce
+        inputs = values
+        if self._fields is not None:
+            call = self._fields.stepper()
+            inputs = self._fields.prepare(values)
+        length, offset = self._slice, self._offset
+        batch_windows = _BatchWindows(self, keys)
+        low = high = MIN_TIMESTAMP
+        windows: list[_Window] = []
+        for original, value, key, time in zip(iterator, inputs, keys, times, strict=False):
+            if not low <= time < high:
+                low = time - (time - offset) % length
+                high = low + length
+                windows = batch_windows.of_slice(low)
+            if not windows:
+                self._miss(original, time)
+            for window in windows:
+                table = window.table
+                old = table.get(key)
+                if is_reduce:
+                    table[key] = value if old is None else call(old, value)
+                else:
+                    table[key] = call(value, create() if old is None else old)
+                window.changed.append(key)
+                if window.has_fired:
+                    self._fire_pane(window.start, key, table[key])
+        batch_windows.close()
+
+    def process_columns(self, batch: ColumnBatch, key_field: Field) -> ColumnBatch | None:
+        """The records as columns, as far as that goes; what is returned must go through `process` as rows."""
+        has_times = self._event_time and not self._is_global
+        if self._fields is None or (has_times and batch.timestamps is None):
+            return batch
+        now = self._operator.context.clock.now_ms()
+        times = batch.timestamps if has_times else None
+        columns = group_columns(batch.columns, key_field, times, now, self._slice, self._offset, self._fields)
+        if columns is None:
+            return batch
+        batch_windows = _BatchWindows(self, columns.keys)
+        windows = [batch_windows.of_slice(low) for low in columns.slices]
+        rest = [low for low, opened in zip(columns.slices, windows, strict=True) if not opened or opened[-1].has_fired]
+        merge = self._fields.merge
+        keys = columns.keys
+        for at, code, accumulator in columns.accumulators(skip=rest):
+            key = keys[code]
+            for window in windows[at]:
+                old = window.table.get(key)
+                window.table[key] = accumulator if old is None else merge(old, accumulator)
+                window.changed.append(key)
+        batch_windows.close()
+        return columns.records_of(rest, batch) if rest else None
+
+    def _miss(self, value: Any, time: int) -> None:
+        """The record belongs to no window, or to none that is still there."""
+        if self._event_time and time + self._lateness <= self._operator.watermark:
+            self._operator.late(value, time)
+
+    def starts_of_slice(self, low: int) -> list[int]:
+        """Starts of the windows that hold the slice at `low` and have not been cleaned up, the latest first."""
+        last = low - (low - self._offset) % self._slide
+        starts = range(last, low - self._size, -self._slide)
+        if not self._event_time:
+            return list(starts)
+        gone = self._operator.watermark - self._lateness - self._size + 1
+        return [start for start in starts if start > gone]
+
+    def open_window(self, start: int, keys: list[Any]) -> _Window:
+        if start not in self._due:
+            self._schedule(start)
+        table = self._table.borrow(keys, self._namespace(start))
+        return _Window(start, table, has_fired=self._event_time and self._end(start) <= self._operator.watermark)
+
+    def close_window(self, window: _Window) -> None:
+        self._table.give_back(window.table, window.changed, self._namespace(window.start))
+
+    def _namespace(self, start: int) -> Namespace:
+        return (0,) if self._is_global else (start, self._end(start) + 1)
+
+    def _window(self, start: int) -> Window:
+        return GlobalWindow.get() if self._is_global else TimeWindow.of_length(start, self._size)
+
+    def _end(self, start: int) -> int:
+        """The last timestamp that belongs to the window."""
+        return min(start + self._size - 1, self._last)
+
+    # --- clocks -----------------------------------------------------------------------------------------------
+
+    def on_watermark(self, timestamp: int) -> None:
+        self._timers.advance_watermark(timestamp)
+        if self._event_time:
+            self._advance(timestamp)
+
+    def on_processing_time(self, now: int) -> None:
+        self._timers.advance_processing_time(now)
+        if not self._event_time:
+            self._advance(now)
+
+    def next_processing_time(self) -> int | None:
+        return None if self._event_time or not self._due else self._next_due
+
+    def _schedule(self, start: int) -> None:
+        end = self._end(start)
+        has_fired = self._event_time and end <= self._operator.watermark
+        self._due[start] = due = end + self._lateness if has_fired else end
+        self._next_due = min(self._next_due, due)
+
+    def _advance(self, now: int) -> None:
+        """Fire and clean up what is due, in order of time."""
+        while now >= self._next_due:
+            for due, start in sorted((due, start) for start, due in self._due.items() if due <= now):
+                end = self._end(start)
+                if due == end and self._lateness:
+                    self._fire(start, self._table.items(self._namespace(start)))
+                    self._due[start] = end + self._lateness
+                    continue
+                popped = self._table.pop(self._namespace(start))
+                if due == end:
+                    self._fire(start, popped, is_last=True)
+                else:
+                    self._clean_up(start, popped)
+                del self._due[start]
+            self._next_due = min(self._due.values(), default=MAX_TIMESTAMP)
+            if not self._due:
+                return
+
+    # --- firing -----------------------------------------------------------------------------------------------
+
+    def _fire(self, start: int, items: Iterable[tuple[Any, Any]], *, is_last: bool = False) -> None:
+        """Evaluate the window for every key; `is_last`: it is cleaned up at the same time."""
+        results = self._operator.results
+        if self._invoke is None:
+            fold = self._fold.result
+            values = [accumulator if self._fold.is_reduce else fold(accumulator) for _, accumulator in items]
+            results.values.extend(values)
+            results.timestamps.extend(repeat(self._end(start), len(values)))
+        else:
+            for key, accumulator in items:
+                self._fire_pane(start, key, accumulator)
+                if is_last:
+                    self._call_clear()
+        results.flush()
+
+    def _fire_pane(self, start: int, key: Any, accumulator: Any) -> None:
+        window = self._window(start)
+        results = self._operator.results
+        try:
+            element = self._fold.result(accumulator)
+            if self._invoke is None:
+                results.add(element, window.max_timestamp())
+                return
+            self._stand_on(start, window, key)
+            returned = self._invoke(key, window, self._window_ctx, [element])
+            if returned is not None:
+                results.collect(returned, window.max_timestamp())
+        except Exception as error:
+            raise_user_error(self._operator.context, error, f"{window!r} of the key {key!r}")
+
+    def _clean_up(self, start: int, items: Iterable[tuple[Any, Any]]) -> None:
+        window = self._window(start)
+        for key, _ in items:
+            if self._clear is not None:
+                self._stand_on(start, window, key)
+                self._call_clear()
+
+    def _stand_on(self, start: int, window: Window, key: Any) -> None:
+        self._at.key, self._at.namespace = key, None
+        self._window_ctx.current, self._window_ctx.namespace = window, self._namespace(start)
+
+    def _call_clear(self) -> None:
+        if self._clear is not None:
+            try:
+                self._clear(self._window_ctx)
+            except Exception as error:
+                raise_user_error(self._operator.context, error, f"clear of {self._window_ctx.current!r}")
+
+
+class _BatchWindows:
+    """The windows that one batch has met."""
+
+    def __init__(self, windows: GroupedWindows, keys: list[Any]) -> None:
+        self._windows = windows
+        self._keys = keys
+        self._slices: dict[int, list[_Window]] = {}
+        self._opened: dict[int, _Window] = {}
+
+    def of_slice(self, low: int) -> list[_Window]:
+        """The windows of the slice that begins at `low` (ms)."""
+        windows = self._slices.get(low)
+        if windows is None:
+            self._slices[low] = windows = [self._open(start) for start in self._windows.starts_of_slice(low)]
+        return windows
+
+    def _open(self, start: int) -> _Window:
+        window = self._opened.get(start)
+        if window is None:
+            window = self._opened[start] = self._windows.open_window(start, self._keys)
+        return window
+
+    def close(self) -> None:
+        for window in self._opened.values():
+            self._windows.close_window(window)
+
+
+def _ignore_timer(timestamp: int, key: Any, namespace: Any) -> None:
+    """Timers restored from a run without grouping; grouped windows need none."""

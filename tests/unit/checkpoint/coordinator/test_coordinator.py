@@ -1,0 +1,287 @@
+"""The coordinator: triggers, answers, completion, commits; what it tells of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.checkpoint.coordinator import cleaner
+from penstock.checkpoint.events import CheckpointAborted, CheckpointCompleted, SavepointCompleted, SnapshotRequest
+from penstock.checkpoint.files.manifest import SourceState, SplitPosition
+from penstock.checkpoint.savepoint.savepoints import resolve
+from penstock.checkpoint.store.faults import Fault
+from tests.unit.checkpoint.bench import Bench, bench_with, only
+from tests.unit.checkpoint.support import SOURCES, ack, handle, job
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class TestCommitsThatAreSlow:
+    """The interval is 1 s; each checkpoint promises a commit."""
+
+    def test_periodic_checkpoints_wait_for_them(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, most_uncommitted=2)
+        first, second = bench.complete(committables=["a"]), bench.complete(committables=["b"])
+        bench.now += 10_000
+        assert bench.coordinator.next_trigger(bench.now) is None
+        assert bench.coordinator.next_action_at() is None, "nothing is due: a commit must be carried out first"
+        told = bench.coordinator.history.overview()["trigger"]
+        assert (told["state"], told["uncommitted_checkpoints"], told["pending_commits"]) == (
+            "WAITING_FOR_COMMITS",
+            2,
+            2,
+        )
+        bench.coordinator.on_committed(first.checkpoint_id)
+        third = bench.complete(committables=["c"])
+        assert third.manifest.commits == {"count": ["b", "c"]}
+        bench.coordinator.on_committed(second.checkpoint_id)
+        bench.coordinator.on_committed(third.checkpoint_id)
+        assert bench.coordinator.history.overview()["trigger"]["uncommitted_checkpoints"] == 0
+
+    def test_what_is_asked_for_and_the_last_one_do_not(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, most_uncommitted=1, savepoint_directory=str(tmp_path / "savepoints"))
+        bench.complete(committables=["a"])
+        assert bench.coordinator.next_trigger(bench.now + 10_000) is None
+        bench.coordinator.trigger_savepoint()
+        assert bench.coordinator.next_action_at() is not None
+        bench.complete(committables=["b"])
+        bench.coordinator.trigger_checkpoint()
+        bench.complete(committables=["c"])
+        assert bench.coordinator.next_trigger(bench.now + 10_000) is None
+        assert bench.coordinator.final_checkpoint(bench.now + 10_000) is not None
+
+    def test_checkpoints_without_commits_wait_for_nothing(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, most_uncommitted=1)
+        assert [bench.complete().checkpoint_id for _ in range(5)] == [1, 2, 3, 4, 5]
+
+
+class TestTriggers:
+    def test_the_first_one_is_due_after_an_interval(self, bench: Bench) -> None:
+        assert bench.coordinator.next_trigger(999) is None
+        assert bench.coordinator.next_action_at() == 1000
+        assert bench.coordinator.next_trigger(1000) == SnapshotRequest(1, 1000)
+
+    def test_one_at_a_time(self, bench: Bench) -> None:
+        bench.trigger()
+        assert bench.coordinator.is_in_progress
+        assert bench.coordinator.next_trigger(50_000) is None
+
+    def test_a_late_one_starts_as_soon_as_it_can_and_they_do_not_pile_up(self, bench: Bench) -> None:
+        request = bench.trigger()
+        bench.now = 5500
+        bench.answer(request)
+        bench.settle()
+        assert bench.coordinator.next_trigger(5500) == SnapshotRequest(2, 5500)
+
+    def test_the_pause_counts_from_the_end(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, min_pause_ms=700)
+        request = bench.trigger()
+        bench.now = 1900
+        bench.answer(request)
+        bench.settle()
+        assert bench.coordinator.next_trigger(2599) is None
+        assert bench.coordinator.next_trigger(2600) is not None
+
+    def test_without_an_interval_only_what_is_asked_for(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, interval_ms=None)
+        assert bench.coordinator.next_trigger(10**9) is None
+        assert bench.coordinator.next_action_at() is None
+        id = bench.coordinator.trigger_checkpoint()
+        request = bench.coordinator.next_trigger(10**9)
+        assert request is not None
+        bench.answer(request)
+        assert only(bench.settle(), CheckpointCompleted).requests == (id,)
+
+    def test_nothing_is_due_between_attempts(self, bench: Bench) -> None:
+        bench.coordinator.end_attempt("failed", 0)
+        assert bench.coordinator.next_trigger(10**9) is None
+        assert bench.coordinator.next_action_at() is None
+
+
+class TestCompletion:
+    def test_all_answers_and_the_barrier_make_a_checkpoint(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, job(2, ("count", "alert")))
+        request = bench.trigger()
+        for uid in ("count", "alert"):
+            for subtask in range(2):
+                assert bench.settle() == []
+                groups = (0, 63) if subtask == 0 else (64, 127)
+                keyed = handle(bench.storage, groups, b"%d" % subtask)
+                bench.coordinator.on_ack(ack(request, uid, subtask, keyed=keyed, operator={"x": [subtask]}), bench.now)
+        assert bench.settle() == [], "the positions at the barrier are not known yet"
+        bench.coordinator.on_barrier(1, SOURCES)
+        done = only(bench.settle(), CheckpointCompleted)
+        stored = bench.storage.read_manifest(1)
+        assert stored == done.manifest
+        assert [entry["key_groups"] for entry in stored.states["count"].keyed] == [[0, 63], [64, 127]]
+        assert stored.states["alert"].operator == [{"x": [0]}, {"x": [1]}]
+        assert stored.sources == SOURCES
+        assert (stored.leader_epoch, stored.checkpoint_id, stored.trigger_timestamp) == (1, 1, 1000)
+        assert stored.operators[0].states == {"count": {"kind": "value", "schema": "int"}}
+        assert stored.state_bytes == 4
+        assert bench.storage.read("latest") == b"chk-1\n"
+
+    def test_nothing_blocks_the_caller(self, bench: Bench) -> None:
+        request = bench.trigger()
+        bench.answer(request)
+        calls = len(bench.faulty.calls)
+        assert bench.coordinator.tick(bench.now) == []
+        assert len(bench.faulty.calls) == calls, "the manifest is stored by the executor"
+
+    def test_the_base_counts_references_and_the_last_one_is_retained(self, bench: Bench) -> None:
+        first = bench.complete(b"1", b"2").manifest.states["count"].keyed[0]["files"]
+        second = bench.complete(b"3", reuse=first).manifest.states["count"].keyed[0]["files"]
+        bench.complete(b"123")
+        bench.settle()
+        assert bench.storage.checkpoint_ids() == [2, 3]
+        assert len(bench.files()) == 4
+        bench.complete(b"456")
+        bench.settle()
+        assert bench.storage.checkpoint_ids() == [3, 4]
+        assert len(bench.files()) == 2
+        assert not {entry["path"] for entry in second} & set(bench.files())
+        assert [m.checkpoint_id for m in bench.coordinator.retained] == [3, 4]
+
+    def test_a_manifest_goes_before_the_files_only_it_names(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path)
+        path = bench.complete(b"a").manifest.states["count"].keyed[0]["files"][0]["path"]
+        bench.complete(b"b")
+        bench.settle()
+        deletes = [url for operation, url in bench.faulty.calls if operation == "delete"]
+        assert deletes == [bench.storage.url_of("chk-1/_metadata"), bench.storage.url_of(path)]
+
+    def test_deleting_is_tried_again(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cleaner, "FIRST_PAUSE", 0.0)
+        bench.faulty.inject("delete", Fault.DENIED, match="chk-1", times=2)
+        for content in (b"a", b"b", b"c"):
+            bench.complete(content)
+        bench.settle()
+        for _ in range(3):
+            bench.settle()
+        assert bench.storage.checkpoint_ids() == [2, 3]
+        assert len(bench.files()) == 2
+
+    def test_a_hint_that_cannot_be_written_is_no_failure(self, bench: Bench) -> None:
+        bench.faulty.inject("put", Fault.DENIED, match="latest")
+        bench.complete(b"a")
+        assert bench.coordinator.latest is not None
+
+    def test_an_answer_that_was_not_asked_for_changes_nothing(self, bench: Bench) -> None:
+        request = bench.trigger()
+        bench.coordinator.on_ack(ack(request, "nobody"), 0)
+        bench.coordinator.on_ack(ack(request), 0)
+        bench.coordinator.on_ack(ack(request, committables=["twice"]), 0)
+        bench.coordinator.on_barrier(1, SOURCES)
+        assert only(bench.settle(), CheckpointCompleted).commits == {}
+
+    def test_a_handle_on_a_deleted_file_is_declined(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, tolerable_failures=5)
+        old = bench.complete(b"a").manifest.states["count"].keyed[0]["files"]
+        bench.complete(b"b")
+        request = bench.trigger()
+        bench.answer(request, keyed=handle(bench.storage, (0, 127), reuse=old))
+        assert "which was deleted" in only(bench.settle(), CheckpointAborted).reason
+
+    def test_a_handle_on_a_savepoints_file_is_declined(self, bench: Bench, tmp_path: Path) -> None:
+        bench.complete(b"a")
+        bench.coordinator.trigger_savepoint(str(tmp_path / "savepoints"))
+        bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"b"))
+        url = only(bench.settle(), SavepointCompleted).url
+        bench.coordinator.end_attempt("redeployed", bench.now)
+        bench.begin(restore_path=url)
+        foreign = resolve(url, stores=bench.storage.stores).manifest.states["count"].keyed[0]["files"]
+        bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), reuse=foreign))
+        assert "is not this job's" in only(bench.settle(), CheckpointAborted).reason
+
+
+class TestCommits:
+    def test_what_a_checkpoint_covers_is_committed_with_it(self, bench: Bench) -> None:
+        done = bench.complete(b"a", committables=["p1"])
+        assert done.commits == {"count": ["p1"]}
+        assert done.manifest.commits == {"count": ["p1"]}
+
+    def test_until_it_is_confirmed_every_manifest_names_it(self, bench: Bench) -> None:
+        bench.complete(b"a", committables=["p1"])
+        second = bench.complete(b"b", committables=["p2"])
+        assert second.manifest.commits == {"count": ["p1", "p2"]}
+        assert second.commits == {"count": ["p2"]}, "p1 is being committed already"
+        bench.coordinator.on_committed(1)
+        bench.coordinator.on_committed(2)
+        assert bench.complete(b"c").manifest.commits == {}
+
+    def test_what_an_abandoned_one_pre_committed_goes_with_the_next(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, job(2), tolerable_failures=9)
+        request = bench.trigger()
+        bench.coordinator.on_ack(ack(request, subtask=0, committables=["p1"]), 0)
+        bench.coordinator.on_ack(ack(request, subtask=1, committables=["p2"], error="disk full"), 0)
+        assert only(bench.settle(), CheckpointAborted).checkpoint_id == 1
+        assert bench.complete(b"x").commits == {"count": ["p1", "p2"]}
+
+    def test_the_next_one_waits_for_late_answers_of_an_abandoned_one(self, tmp_path: Path) -> None:
+        """Its state says that the records behind p2 were processed, so its manifest must name p2."""
+        bench = bench_with(tmp_path, job(2), tolerable_failures=9, timeout_ms=5000)
+        first = bench.trigger()
+        bench.coordinator.on_ack(ack(first, subtask=0, committables=["p1"]), 0)
+        bench.now += 5000
+        only(bench.settle(), CheckpointAborted)
+        second = bench.trigger()
+        bench.answer(second)
+        assert bench.settle() == []
+        late = handle(bench.storage, (64, 127), b"late")
+        bench.coordinator.on_ack(ack(first, subtask=1, committables=["p2"], keyed=late), bench.now)
+        assert only(bench.settle(), CheckpointCompleted).commits == {"count": ["p1", "p2"]}
+        bench.settle()
+        assert bench.files() == [], "the late files are nobody's"
+
+    def test_if_the_late_answer_never_comes_the_message_says_what_is_missing(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, job(2), tolerable_failures=9, timeout_ms=5000)
+        bench.trigger()
+        bench.now += 5000
+        assert "count 0/2 answered" in only(bench.settle(), CheckpointAborted).reason
+        bench.answer(bench.trigger())
+        bench.now += 5000
+        assert "earlier checkpoints (1) were not answered" in only(bench.settle(), CheckpointAborted).reason
+
+    def test_a_request_nobody_saw_is_not_waited_for(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, tolerable_failures=9)
+        request = bench.trigger()
+        bench.coordinator.on_failed(request.checkpoint_id, "the epoch was not run", bench.now, was_taken=False)
+        bench.settle()
+        bench.complete(b"x")
+
+    def test_the_end_of_an_attempt_gives_up_what_was_not_confirmed(self, bench: Bench) -> None:
+        bench.complete(b"a", committables=["p1"])
+        bench.answer(bench.trigger(), committables=["p2"])
+        assert bench.coordinator.end_attempt("failed", bench.now) == {"count": ["p1", "p2"]}
+        bench.begin()
+        assert bench.recovery.commits == {"count": ["p1"]}
+        assert bench.complete(b"b").manifest.commits == {}
+
+
+def test_positions_are_those_of_the_barrier(bench: Bench) -> None:
+    request = bench.trigger()
+    positions = {"readings": SourceState([SplitPosition("a", {}, 5), SplitPosition("b", {}, 7, finished=True)])}
+    bench.coordinator.on_ack(ack(request), 0)
+    bench.coordinator.on_barrier(1, positions)
+    only(bench.settle(), CheckpointCompleted)
+    assert bench.storage.read_manifest(1).sources == positions
+
+
+def test_counts_and_latest_in_the_shape_of_flinks_rest_api(bench: Bench, tmp_path: Path) -> None:
+    bench.complete(b"abc", bytes_uploaded=3, sync_ms=2, async_ms=40)
+    bench.answer(bench.trigger(), error="x")
+    bench.settle()
+    bench.coordinator.trigger_savepoint(str(tmp_path / "s"))
+    bench.answer(bench.trigger())
+    bench.settle()
+    bench.trigger()
+    overview = bench.coordinator.history.overview()
+    assert overview["counts"] == {"restored": 0, "total": 4, "in_progress": 1, "completed": 2, "failed": 1}
+    assert overview["latest"]["completed"]["id"] == 1
+    assert overview["latest"]["completed"]["external_path"] == bench.storage.url_of("chk-1")
+    assert overview["latest"]["failed"]["failure_message"] == "count (0) declined: x"
+    assert overview["latest"]["savepoint"]["checkpoint_type"] == "SAVEPOINT"
+    assert [entry["status"] for entry in overview["history"]] == ["IN_PROGRESS", "COMPLETED", "FAILED", "COMPLETED"]
+    assert overview["summary"]["state_size"]["max"] == 3

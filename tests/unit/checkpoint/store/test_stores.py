@@ -1,0 +1,245 @@
+"""Object stores that need no server: a directory, memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from penstock.checkpoint.store.fsspec_store import FsspecStore
+from penstock.checkpoint.store.local_store import TEMPORARY_SUFFIX, LocalStore
+from penstock.checkpoint.store.object_store import (
+    ObjectMissing,
+    ObjectStore,
+    PermanentFailure,
+    Refused,
+    TransientFailure,
+    join_url,
+    normalize_url,
+    open_store,
+)
+from penstock.checkpoint.store.retrying_store import RetryingStore
+from penstock.checkpoint.store.s3_store import S3Store
+from penstock.common.errors import StorageError
+from tests.unit.checkpoint.store.store_contract import ObjectStoreContract
+from tests.unit.checkpoint.support import DictStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class TestLocalStore(ObjectStoreContract):
+    @pytest.fixture
+    def store(self) -> ObjectStore:
+        return LocalStore()
+
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> str:
+        return f"file://{tmp_path}/root"
+
+    def test_no_temporary_file_is_left(self, store: ObjectStore, root: str, tmp_path: Path) -> None:
+        store.put(join_url(root, "x"), b"1", if_absent=True)
+        store.put(join_url(root, "x"), b"2")
+        assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["x"]
+
+    def test_content_is_whole_as_soon_as_it_is_visible(self, store: ObjectStore, root: str, tmp_path: Path) -> None:
+        content = b"x" * (1 << 20)
+        seen: list[int] = []
+        done = threading.Event()
+        path = tmp_path / "root" / "big"
+
+        def watch() -> None:
+            while not done.is_set():
+                try:
+                    seen.append(os.path.getsize(path))
+                except FileNotFoundError:
+                    continue
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        for _ in range(20):
+            store.put(join_url(root, "big"), content, if_absent=True)
+            store.delete(join_url(root, "big"))
+        done.set()
+        watcher.join()
+        assert set(seen) <= {len(content)}
+
+    def test_a_crash_in_the_middle_of_a_put_leaves_no_object_of_that_name(
+        self, store: ObjectStore, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Killed(BaseException):
+            pass
+
+        def killed(*_: object) -> None:
+            raise Killed
+
+        monkeypatch.setattr(os, "link", killed)
+        with pytest.raises(Killed):
+            store.put(join_url(root, "leader/1"), b"me", if_absent=True)
+        with pytest.raises(ObjectMissing):
+            store.get(join_url(root, "leader/1"))
+
+    def test_a_leftover_of_a_killed_writer_is_listed_under_another_name(self, store: ObjectStore, root: str) -> None:
+        store.put(join_url(root, f"shared/x.123{TEMPORARY_SUFFIX}"), b"half")
+        assert [info.url for info in store.list_objects(join_url(root, "shared"))] == [
+            join_url(root, f"shared/x.123{TEMPORARY_SUFFIX}")
+        ]
+
+    def test_a_folder_vanishes_with_its_last_object(self, store: ObjectStore, root: str, tmp_path: Path) -> None:
+        store.put(join_url(root, "chk-1/_metadata"), b"x")
+        store.delete(join_url(root, "chk-1/_metadata"))
+        assert not (tmp_path / "root" / "chk-1").exists()
+
+    def test_puts_and_deletes_in_one_folder_at_once(self, store: ObjectStore, root: str) -> None:
+        failures: list[BaseException] = []
+
+        def work(name: str) -> None:
+            try:
+                for _ in range(50):
+                    store.put(join_url(root, "f", name), b"x")
+                    store.delete(join_url(root, "f", name))
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(str(i),)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+
+    def test_a_path_through_a_file_is_refused(self, store: ObjectStore, root: str) -> None:
+        store.put(join_url(root, "file"), b"x")
+        with pytest.raises(PermanentFailure, match="not a directory"):
+            store.put(join_url(root, "file/below"), b"x")
+
+    def test_uploading_a_file_that_is_gone_says_so(self, store: ObjectStore, root: str) -> None:
+        with pytest.raises(PermanentFailure, match=r"/nowhere/x\.sst to upload does not exist"):
+            store.put_file("/nowhere/x.sst", join_url(root, "x"))
+
+
+class TestMemoryStore(ObjectStoreContract):
+    @pytest.fixture
+    def store(self) -> ObjectStore:
+        return FsspecStore("memory")
+
+    @pytest.fixture
+    def root(self) -> str:
+        return f"memory://{uuid.uuid4().hex}/root"
+
+
+class TestDictStore(ObjectStoreContract):
+    @pytest.fixture
+    def store(self) -> ObjectStore:
+        return DictStore()
+
+    @pytest.fixture
+    def root(self) -> str:
+        return "dict://root"
+
+
+def test_a_store_is_chosen_by_the_scheme(tmp_path: Path) -> None:
+    assert isinstance(open_store(str(tmp_path)), LocalStore)
+    assert isinstance(open_store("memory://x"), FsspecStore)
+
+
+def test_an_unknown_scheme_names_the_remedy() -> None:
+    with pytest.raises(StorageError, match=r"(?s)'gopher'.*remedy: use s3://, file://"):
+        open_store("gopher://x")
+
+
+def test_options_a_driver_does_not_know_are_named() -> None:
+    store = open_store("s3://bucket", {"config_kwargs": {"nonsense": 1}})
+    with pytest.raises(PermanentFailure, match="nonsense"):
+        store.list_folders("s3://bucket")
+
+
+def test_only_drivers_that_pass_the_condition_on_are_trusted() -> None:
+    assert FsspecStore("memory").conditional_puts
+    assert not FsspecStore("local").conditional_puts
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("s3://bucket/x/", "s3://bucket/x"),
+        ("S3A://bucket/x", "s3://bucket/x"),
+        ("file:/data/x", "file:///data/x"),
+        ("file:///data/./x/", "file:///data/x"),
+        ("/data/x", "file:///data/x"),
+    ],
+)
+def test_urls_are_brought_into_one_form(given: str, expected: str) -> None:
+    assert normalize_url(given) == expected
+
+
+def test_an_empty_url_is_refused() -> None:
+    with pytest.raises(StorageError, match="empty storage path"):
+        normalize_url("  ")
+
+
+class TestS3DeleteObjects:
+    """Its answer is 200 whatever became of each key; what became of it is inside."""
+
+    URLS = ("s3://bucket/job/shared/a", "s3://bucket/job/shared/b", "s3://bucket/job/shared/c")
+
+    @staticmethod
+    def store(monkeypatch: pytest.MonkeyPatch, answer: Callable[[str], Any]) -> tuple[S3Store, list[str]]:
+        store = S3Store({"key": "k", "secret": "s"})
+        asked: list[str] = []
+
+        def call(name: str, *arguments: Any, **_: Any) -> Any:
+            asked.append(str(arguments[0]) if name == "call_s3" else name)
+            return answer(asked[-1])
+
+        monkeypatch.setattr(store, "_call", call)
+        return store, asked
+
+    def test_keys_that_stay_are_told_with_the_reason(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        errors = [
+            {"Key": "job/shared/a", "Code": "AccessDenied", "Message": "no"},
+            {"Key": "job/shared/b", "Code": "InternalError", "Message": "later"},
+            {"Key": "job/shared/c", "Code": "NoSuchKey", "Message": ""},
+        ]
+        store, asked = self.store(monkeypatch, lambda _: {"Errors": errors})
+        failed = store.delete_many(self.URLS)
+        assert {url: type(failure) for url, failure in failed.items()} == {
+            self.URLS[0]: PermanentFailure,
+            self.URLS[1]: TransientFailure,
+        }
+        assert "AccessDenied" in failed[self.URLS[0]].reason
+        assert asked == ["delete_objects"]
+
+    def test_a_key_in_another_spelling_may_be_any_of_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        errors = [{"Key": "job%2Fshared%2Fa", "Code": "InternalError", "Message": "later"}]
+        store, _ = self.store(monkeypatch, lambda _: {"Errors": errors})
+        failed = store.delete_many(self.URLS)
+        assert {url: type(failure) for url, failure in failed.items()} == dict.fromkeys(self.URLS, TransientFailure)
+
+    @pytest.mark.parametrize(("code", "status"), [("NotImplemented", 501), ("MissingContentMD5", 400)])
+    def test_a_server_without_it_is_asked_one_by_one(
+        self, monkeypatch: pytest.MonkeyPatch, code: str, status: int
+    ) -> None:
+        def answer(name: str) -> Any:
+            if name == "delete_objects":
+                raise ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, name)  # type: ignore[typeddict-item]
+            return None
+
+        store, asked = self.store(monkeypatch, answer)
+        assert store.delete_many(self.URLS) == {}
+        assert store.delete_many(self.URLS) == {}
+        assert asked == ["delete_objects", *["rm_file"] * 6]
+
+    def test_a_request_that_is_refused_is_refused_for_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def answer(name: str) -> Any:
+            raise ClientError({"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStatusCode": 403}}, name)  # type: ignore[typeddict-item]
+
+        store, _ = self.store(monkeypatch, answer)
+        with pytest.raises(Refused, match="AccessDenied"):
+            store.delete_many(self.URLS)
+        assert set(RetryingStore(store).delete_many(self.URLS)) == set(self.URLS)

@@ -1,0 +1,64 @@
+"""Slots belong to one job at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.common.errors import NotEnoughSlots
+from penstock.jobmanager.cluster.slot_pool import SlotPool
+
+SLOTS = ["0", "1", "2", "3"]
+
+
+def test_jobs_get_different_slots_and_see_only_what_is_left() -> None:
+    pool = SlotPool()
+    assert pool.place("a", 2, SLOTS) == ["0", "1"]
+    assert pool.available("b", SLOTS) == ["2", "3"]
+    assert pool.available("a", SLOTS) == SLOTS
+    assert pool.place("b", 2, SLOTS) == ["2", "3"]
+    assert pool.available("c", SLOTS) == []
+
+
+def test_who_does_not_get_enough_keeps_what_there_was() -> None:
+    pool = SlotPool()
+    pool.place("a", 3, SLOTS)
+    pool.place("b", 1, SLOTS)
+    with pytest.raises(NotEnoughSlots, match="needs 2 slots, 1 of 4 are there for it"):
+        pool.place("b", 2, SLOTS)
+    assert pool.available("a", SLOTS) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("count", "slots", "expected"),
+    [
+        (2, ["0", "1", "2"], ["0", "1"]),
+        (3, ["0", "1", "2"], ["0", "1", "2"]),
+        (1, ["0", "1", "2"], ["0"]),
+        (2, ["1", "2"], ["2", "1"]),  # slot 0 was lost; subtask 1 stays where it is
+        (2, ["2", "3"], ["2", "3"]),
+    ],
+)
+def test_a_job_stays_where_it_is(count: int, slots: list[str], expected: list[str]) -> None:
+    pool = SlotPool()
+    pool.place("a", 2, SLOTS)
+    assert pool.place("a", count, slots) == expected
+    assert pool.available("b", slots) == [slot for slot in slots if slot not in expected]
+
+
+def test_released_slots_are_for_others() -> None:
+    pool = SlotPool()
+    pool.place("a", 4, SLOTS)
+    pool.release("a")
+    assert pool.place("b", 4, SLOTS) == SLOTS
+    pool.release("never there")
+
+
+def test_needs_add_up_also_before_anything_is_held() -> None:
+    pool = SlotPool()
+    assert pool.need("a", 2) == 2
+    assert pool.need("b", 3) == 5
+    assert pool.need("a", 4) == 7
+    pool.place("a", 1, SLOTS)  # rescaled down
+    assert pool.need("c", 1) == 5
+    pool.release("b")
+    assert pool.need("c", 1) == 2

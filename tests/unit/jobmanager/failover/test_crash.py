@@ -1,0 +1,120 @@
+"""What is told of a Python worker that has died: whose line it was, as far as the dump of its stack tells."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from penstock.common.errors import EpochFailed
+from penstock.datastream.functions import MapFunction
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.graph.job_graph import JobGraph
+from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.jobmanager.failover import failures
+from penstock.jobmanager.failover.crash import DIED, TaskEnd, crash_of
+from penstock.jobmanager.failover.failures import JobFailed, failure_of
+from penstock.taskmanager import level
+
+ENGINE = level.__file__
+
+
+def shared(value: Any) -> Any:
+    return value
+
+
+class Doubles(MapFunction):
+    def map(self, value: Any) -> Any:
+        return shared(2 * value)
+
+
+class Halves(MapFunction):
+    def map(self, value: Any) -> Any:
+        return shared(value / 2)
+
+
+def line_of(method: Any) -> int:
+    return inspect.getsourcelines(method)[1] + 1
+
+
+@pytest.fixture(scope="module")
+def graph() -> JobGraph:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    numbers = env.from_collection([1, 2])
+    numbers.rebalance().map(Doubles()).name("doubles").map(Halves()).name("halves").print().name("out")
+    return JobGraphBuilder(env.get_program().transformations, name="numbers", parallelism=2, max_parallelism=8).build()
+
+
+def ended(told: str, slot: int = 1, at: int = 1) -> TaskEnd:
+    return TaskEnd.parse(f"{slot}\n{at}\nhost-7\n{told}")
+
+
+def dump(
+    *frames: tuple[str, int, str], head: str = "Fatal Python error: Segmentation fault", current: bool = True
+) -> str:
+    lines = [f'  File "{file}", line {line} in {name}' for file, line, name in frames]
+    of = (
+        "Current thread 0x00007f01 (most recent call first):"
+        if current
+        else "Thread 0x00007f01 (most recent call first):"
+    )
+    other = [
+        "Thread 0x00007f02 (most recent call first):",
+        '  File "/usr/lib/python3.11/threading.py", line 320 in wait',
+    ]
+    order = [of, *lines, "", *other] if current else [*other, "", of, *lines]
+    return "\n".join([f"{DIED} (crashed): {head}", "", *order, ""])
+
+
+def crash_in(function: Any, **more: Any) -> str:
+    frames = ((__file__, line_of(shared), "shared"), (__file__, line_of(function.map), "map"), (ENGINE, 210, "_timed"))
+    return dump(*frames, **more)
+
+
+@pytest.mark.parametrize(("function", "name"), [(Doubles, "doubles"), (Halves, "halves")])
+def test_the_operator_and_the_users_line_come_first(graph: JobGraph, function: Any, name: str) -> None:
+    crash = crash_of([ended("the channel was closed", 0, 0), ended(crash_in(function))], graph)
+    assert isinstance(crash, JobFailed)
+    failure = crash.failure
+    assert failure.name == name
+    assert failure.location.startswith(f"{__file__}:")
+    assert "slot 1, level 1 on host-7 has crashed: Segmentation fault" in failure.message
+    assert f"(at {__file__}:{line_of(shared)} in shared)" in failure.message
+    first = failure.traceback.splitlines()[1:3]
+    assert first == [f'  File "{__file__}", line {line_of(function.map)}, in map', f"    {_words(function)}"]
+    told = str(failure_of(crash))
+    assert told.rstrip().endswith("Segmentation fault")
+    assert failures.entry_of(crash, 5).host == "host-7"
+
+
+def _words(function: Any) -> str:
+    return inspect.getsource(function.map).splitlines()[1].strip()
+
+
+def test_the_thread_of_the_task_is_found_where_none_is_the_current_one(graph: JobGraph) -> None:
+    crash = crash_of([ended(crash_in(Halves, head="Timeout (0:00:03)!", current=False))], graph)
+    assert isinstance(crash, JobFailed)
+    assert crash.failure.name == "halves"
+    assert "Timeout (0:00:03)!" in crash.failure.message
+
+
+def test_a_stack_without_a_line_of_the_users_names_no_operator(graph: JobGraph) -> None:
+    crash = crash_of([ended(dump((ENGINE, 210, "_timed")))], graph)
+    assert isinstance(crash, JobFailed)
+    assert crash.failure.name == ""
+    assert "slot 1, level 1" in crash.failure.message
+
+
+def test_a_worker_that_left_no_stack_is_named_by_its_place(graph: JobGraph) -> None:
+    crash = crash_of([ended(f"{DIED} (crashed)")], graph)
+    assert isinstance(crash, EpochFailed)
+    assert "slot 1, level 1 on host-7" in crash.message
+    assert "doubles" in crash.message
+    assert "memory" in crash.message
+    assert crash.remedy
+
+
+def test_what_else_tasks_fail_with_is_no_crash(graph: JobGraph) -> None:
+    assert crash_of([ended("java.io.IOException: the channel was closed")], graph) is None
+    assert crash_of([], graph) is None

@@ -1,0 +1,262 @@
+"""The machine that ends attempts, over every state it can come into and every event in each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from penstock.common.job_status import JobStatus
+from penstock.jobmanager.job.attempt_end import (
+    Answer,
+    Ask,
+    AskAgain,
+    AttemptBegun,
+    AttemptFailed,
+    BarrierReached,
+    BeginAnew,
+    Cause,
+    CommitsDone,
+    Effect,
+    Ending,
+    EndJob,
+    Event,
+    FirstEpochRun,
+    InputEnded,
+    JobOver,
+    LastSnapshotSent,
+    Request,
+    Requested,
+    SavepointDone,
+    SnapshotAborted,
+    SnapshotComplete,
+    Stage,
+    State,
+    react,
+)
+
+KINDS = {
+    "savepoint": Request("", "savepoint"),
+    "checkpoint": Request("", "checkpoint"),
+    "stop": Request("", "stop"),
+    "stop --drain": Request("", "stop", drain=True),
+    "stop and cancel": Request("", "stop", cancels=True),
+    "rescale": Request("", "rescale"),
+    "cancel": Request("", "cancel"),
+    "suspend": Request("", "suspend"),
+}
+ANOTHER, LAST = 1, 2
+"""Numbers of checkpoints: a periodic one, and that of the ending."""
+
+
+@dataclass(frozen=True)
+class World:
+    """A state with the requests that were asked, answered, and are with the coordinator."""
+
+    state: State
+    asked: tuple[str, ...] = ()
+    answered: tuple[str, ...] = ()
+
+    def after(self, event: Event) -> tuple[World, tuple[Effect, ...]]:
+        state, effects = react(self.state, event)
+        asked = (*self.asked, event.request.id) if isinstance(event, Requested) else self.asked
+        answered = [effect.id for effect in effects if isinstance(effect, Answer)]
+        again = [request for effect in effects if isinstance(effect, AskAgain) for request in effect.requests]
+        world = World(state, asked, (*self.answered, *answered))
+        for request in again:
+            # What is asked again counts as asked once.
+            world, more = world.after(Requested(request))
+            world = World(world.state, asked, world.answered)
+            effects = (*effects, *more)
+        return world, effects
+
+
+def places(state: State) -> list[str]:
+    """Where each request that is not answered is."""
+    found = [request.id for request in (*state.open, *state.deferred, *state.cancels)]
+    return found + ([state.ending.id] if state.ending is not None and state.ending.request is not None else [])
+
+
+def events(world: World, most_requests: int) -> Iterator[Event]:
+    """Everything that may come now, and what should not."""
+    state = world.state
+    if len(world.asked) < most_requests:
+        for kind, request in KINDS.items():
+            id = f"{kind} {len(world.asked)}"
+            yield Requested(Request(id, request.kind, request.drain, request.cancels))
+        yield Requested(Request(f"refused {len(world.asked)}", "rescale"), "too many")
+    yield InputEnded()
+    yield AttemptBegun()
+    yield FirstEpochRun(4)
+    yield CommitsDone()
+    yield AttemptFailed("a worker was killed")
+    for checkpoint in (ANOTHER, LAST):
+        requests = tuple(request.id for request in state.open if request.kind == "checkpoint")
+        own = (state.ending.id,) if state.ending is not None and state.ending.cause is Cause.RESCALE else ()
+        yield LastSnapshotSent(checkpoint)
+        yield BarrierReached(checkpoint)
+        for served in {requests, requests + (own if checkpoint == LAST else ())}:
+            yield SnapshotComplete(checkpoint, served)
+            yield SnapshotAborted(checkpoint, "refused", served)
+        yield SnapshotAborted(checkpoint, "its number was taken")
+    for id in places(state):
+        yield SavepointDone(id, location="there")
+        yield SavepointDone(id, failure="torn")
+    for status in (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED, JobStatus.SUSPENDED):
+        yield JobOver(status)
+
+
+@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.slow)])
+def worlds(request: pytest.FixtureRequest) -> list[World]:
+    """All that can be reached with so many requests, up to names."""
+    found: dict[object, World] = {}
+    todo = [World(State())]
+    while todo:
+        world = todo.pop()
+        key = (world.state, len(world.asked))
+        if key in found:
+            continue
+        found[key] = world
+        todo += [world.after(event)[0] for event in events(world, request.param)]
+    return list(found.values())
+
+
+def test_every_request_is_in_one_place_until_its_one_answer(worlds: list[World]) -> None:
+    assert len(worlds) > 500
+    for world in worlds:
+        assert sorted([*places(world.state), *world.answered]) == sorted(world.asked), world
+
+
+def test_the_end_of_the_job_answers_everybody(worlds: list[World]) -> None:
+    for world in worlds:
+        over, _ = world.after(JobOver(JobStatus.FAILED))
+        assert sorted(over.answered) == sorted(over.asked), world
+        late, _ = over.after(Requested(Request("late", "savepoint")))
+        assert "late" in late.answered
+
+
+@pytest.mark.parametrize(("kind", "status"), [("cancel", JobStatus.CANCELED), ("suspend", JobStatus.SUSPENDED)])
+def test_the_job_can_be_left_from_every_state(worlds: list[World], kind: str, status: JobStatus) -> None:
+    for world in worlds:
+        left, effects = world.after(Requested(Request("leave", kind)))
+        if world.state.stage is not Stage.ENDED:
+            assert left.state.stage is Stage.ENDED
+            assert EndJob(status) in effects
+            assert Answer("leave") in left.after(JobOver(status))[1]
+
+
+def test_an_ending_comes_to_its_end_from_every_state(worlds: list[World]) -> None:
+    """Nobody asks for anything more and nothing fails: then the job ends, or runs with nothing left to do."""
+    for world in worlds:
+        state = world.state
+        for _ in range(30):
+            event = _next(state)
+            if event is None:
+                break
+            state = World(state).after(event)[0].state
+        assert state.stage is Stage.ENDED or state.is_idle, (world, state)
+
+
+def _next(state: State) -> Event | None:
+    match state.stage:
+        case Stage.DOWN:
+            return AttemptBegun()
+        case Stage.STARTING:
+            return FirstEpochRun(4)
+        case Stage.RUNNING | Stage.PLANNED if state.open:
+            request = state.open[0]
+            if request.kind == "savepoint":
+                return SavepointDone(request.id, location="there")
+            return SnapshotComplete(ANOTHER, (request.id,))
+        case Stage.SNAPSHOT:
+            assert state.ending is not None
+            return BarrierReached(LAST) if state.ending.checkpoint == LAST else LastSnapshotSent(LAST)
+        case Stage.STANDING:
+            assert state.ending is not None
+            requests = (state.ending.id,) if state.ending.cause is Cause.RESCALE else ()
+            return SnapshotComplete(state.ending.checkpoint, requests)
+        case Stage.EXPORTING:
+            assert state.ending is not None
+            return SavepointDone(state.ending.id, location="there")
+        case Stage.COMMITTING:
+            return CommitsDone()
+        case _:
+            return None
+
+
+def test_no_drained_attempt_is_gone_on_with(worlds: list[World]) -> None:
+    for world in worlds:
+        ending = world.state.ending
+        if ending is None or not ending.is_drained:
+            continue
+        for event in events(world, 2):
+            after, effects = world.after(event)
+            if after.state.stage in (Stage.RUNNING, Stage.PLANNED):
+                pytest.fail(f"{event} lets a drained attempt go on: {world}")
+            if after.state.stage in (Stage.DOWN, Stage.STARTING):
+                assert isinstance(event, AttemptFailed) or any(isinstance(effect, BeginAnew) for effect in effects)
+
+
+class TestTheTable:
+    """Rows of the module's table, in words."""
+
+    RUNNING = State(Stage.RUNNING)
+
+    def test_a_stop_waits_for_the_savepoint_before_it(self) -> None:
+        state, effects = react(self.RUNNING, Requested(Request("s", "savepoint")))
+        assert effects == (Ask(Request("s", "savepoint")),)
+        state, effects = react(state, Requested(Request("stop", "stop")))
+        assert (state.stage, effects) == (Stage.PLANNED, ())
+        state, effects = react(state, SavepointDone("s", location="there"))
+        assert state.stage is Stage.SNAPSHOT
+        assert effects == (Answer("s", location="there"), Ask(Request("stop", "stop")))
+
+    def test_a_savepoint_behind_a_stop_is_taken_if_the_stop_fails(self) -> None:
+        stop, savepoint = Request("stop", "stop"), Request("s", "savepoint")
+        state = State(Stage.EXPORTING, Ending(Cause.STOP, stop, LAST))
+        state, effects = react(state, Requested(savepoint))
+        assert effects == ()
+        state, effects = react(state, SavepointDone("stop", failure="torn"))
+        assert state.stage is Stage.RUNNING
+        assert effects[1] == AskAgain((savepoint,))
+
+    def test_a_taken_number_takes_the_next_one(self) -> None:
+        state = State(Stage.STANDING, Ending(Cause.STOP, Request("stop", "stop"), LAST))
+        state, effects = react(state, SnapshotAborted(LAST, "its number was taken"))
+        assert (state.stage, effects) == (Stage.SNAPSHOT, ())
+
+    def test_a_drain_that_fails_begins_anew(self) -> None:
+        stop = Request("stop", "stop", drain=True)
+        state, _ = react(State(Stage.SNAPSHOT, Ending(Cause.STOP, stop)), LastSnapshotSent(LAST))
+        assert not state.reads
+        state, effects = react(state, SavepointDone("stop", failure="torn"))
+        assert state.stage is Stage.DOWN
+        assert [type(effect) for effect in effects] == [Answer, BeginAnew]
+
+    def test_a_drain_that_was_not_sent_is_only_refused(self) -> None:
+        state = State(Stage.SNAPSHOT, Ending(Cause.STOP, Request("stop", "stop", drain=True)))
+        state, effects = react(state, SavepointDone("stop", failure="timed out"))
+        assert state == self.RUNNING
+        assert len(effects) == 1
+
+    def test_the_end_of_the_input_comes_after_who_asked_before_its_snapshot(self) -> None:
+        state, _ = react(self.RUNNING, InputEnded())
+        assert state.ending is not None
+        assert state.ending.cause is Cause.INPUT
+        state, _ = react(state, Requested(Request("s", "savepoint")))
+        assert state.stage is Stage.PLANNED
+        state, _ = react(state, Requested(Request("stop", "stop")))
+        assert state.ending is not None
+        assert state.ending.cause is Cause.STOP
+
+    def test_a_stop_that_is_done_is_answered_with_its_savepoint_when_the_job_is_over(self) -> None:
+        state = State(Stage.COMMITTING, Ending(Cause.STOP, Request("stop", "stop"), LAST, location="there"))
+        state, effects = react(state, CommitsDone())
+        assert effects == (EndJob(JobStatus.FINISHED),)
+        assert react(state, JobOver(JobStatus.FINISHED))[1] == (Answer("stop", location="there"),)
+
+    def test_a_cancelled_stop_says_where_its_savepoint_is(self) -> None:
+        state = State(Stage.COMMITTING, Ending(Cause.STOP, Request("stop", "stop"), LAST, location="there"))
+        _, effects = react(state, Requested(Request("c", "cancel")))
+        assert effects[0] == Answer("stop", "the job was cancelled meanwhile; its savepoint is complete: there")

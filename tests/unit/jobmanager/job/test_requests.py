@@ -1,0 +1,33 @@
+"""Requests that come at a bad moment."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+from penstock.common.job_status import JobStatus
+from penstock.jobmanager.job.job_history import JobHistory
+from penstock.jobmanager.job.job_requests import JobRequests
+from penstock.jobmanager.job.requests import Operation
+
+
+def test_a_request_that_comes_just_as_the_job_ends_is_answered() -> None:
+    parts: Any = SimpleNamespace(exclusive=None, waiting={}, wake=threading.Event())
+    scheduler: Any = None
+    history = JobHistory()
+    requests = JobRequests("ab" * 16, parts, scheduler, history, threading.Event())
+    requests.runner = SimpleNamespace(request_barrier=lambda: None)  # type: ignore[assignment]
+
+    class EndsBeforeThePut(queue.SimpleQueue):  # type: ignore[type-arg]
+        def put(self, item: Any, *arguments: Any) -> None:
+            history.move(JobStatus.FINISHED, 1)
+            requests.fail_all(JobStatus.FINISHED)
+            super().put(item)
+
+    requests._queue = EndsBeforeThePut()
+    operation = Operation("savepoint")
+    requests.ask(operation)
+    assert operation.wait(0)
+    assert operation.failure == f"job {'ab' * 16} is FINISHED"

@@ -1,0 +1,140 @@
+"""With fewer slots than the job wants: `default` waits for them, `adaptive` goes on with those that are there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from penstock.common.errors import NotEnoughSlots
+from penstock.common.job_status import JobStatus
+from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.job.job_master import JobMaster
+from penstock.jobmanager.job.job_parts import JobMasterOptions
+from penstock.jobmanager.job.scheduler import JobScheduler
+from penstock.jobmanager.job.settings import JobSettings
+from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.runners.in_process import InProcessRunner
+from tests.in_process import OneRunner, until
+from tests.integration.engine.selfcheck.driver import environment
+from tests.integration.engine.selfcheck.job import Plan, build
+from tests.integration.engine.selfcheck.output import verify
+
+PLAN = Plan(per_key=300, rate=2_000)
+
+
+class Slots(InProcessRunner):
+    """Slots that come and go."""
+
+    def lose(self, count: int) -> None:
+        self._capacity -= count
+        self.lost = True
+
+    def give_back(self, count: int) -> None:
+        self._capacity += count
+
+
+@contextmanager
+def running(folder: Path, scheduler: str) -> Iterator[tuple[JobMaster, Slots]]:
+    """The self-verifying job in 3 slots; at the end it must have finished, exactly once."""
+    settings = {
+        "rest.port": "-1",
+        "jobmanager.scheduler": scheduler,
+        "execution.checkpointing.interval": "50 ms",
+        "execution.checkpointing.dir": f"file://{folder}/checkpoints",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "10",
+        "restart-strategy.fixed-delay.delay": "10 ms",
+    }
+    env = environment(settings, 3)
+    build(env, PLAN, f"file://{folder}/output")
+    slots = Slots(3)
+    session = Session(OneRunner(slots))
+    session.on_started = lambda master: setattr(master.options, "stabilization_s", 0.2)
+    with executing_on(session):
+        env.execute_async("self-verifying")
+    master = session.dispatcher.jobs()[0]
+    until(lambda: master.history.status is JobStatus.RUNNING, master)
+    yield master, slots
+    assert master.wait(120) is JobStatus.FINISHED
+    verify(PLAN, f"file://{folder}/output")
+
+
+def a_wide_operator(max_parallelism: int) -> JobScheduler:
+    """Everything with parallelism 2, but `wide` with 4; `narrow` must not have more than its maximum."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_source(NumberSequenceSource(1, 10), None, "numbers")
+    stream = stream.key_by(int).sum().name("narrow").set_max_parallelism(max_parallelism)
+    stream.map(str).name("wide").set_parallelism(4).print()
+    options = JobMasterOptions(parallelism=2, stabilization_s=0)
+    settings = JobSettings.from_configuration({"jobmanager.scheduler": "adaptive"})
+    return JobScheduler(env.get_program("wide"), settings, options)
+
+
+def five_operators() -> JobScheduler:
+    """A to E: C and E with parallelism 2, the others 4."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_source(NumberSequenceSource(1, 10), None, "A")
+    for name, parallelism in [("B", 4), ("C", 2), ("D", 4)]:
+        stream = stream.map(lambda n: n).name(name).set_parallelism(parallelism)
+    stream.print().name("E").set_parallelism(2)
+    options = JobMasterOptions(parallelism=4, slot_timeout_s=0.2)
+    return JobScheduler(env.get_program("five operators"), JobSettings.from_configuration({}), options)
+
+
+def test_a_job_needs_as_many_slots_as_its_widest_operator() -> None:
+    """E5: one slot runs a task of every operator."""
+    graph = five_operators().place(InProcessRunner(4), lambda _: None, print)
+    assert graph.slots == 4
+    assert [stage.parallelism for stage in graph.stages] == [4, 2, 4, 2]
+
+
+def test_a_job_with_too_few_slots_waits_visibly_and_then_fails() -> None:
+    """E5: with three slots."""
+    told: list[str] = []
+    with pytest.raises(NotEnoughSlots, match="'five operators' needs 4 slots, the cluster has 3"):
+        five_operators().place(InProcessRunner(3), time.sleep, told.append)
+    assert told == ["waiting for slots: 3 of 4"]
+
+
+def test_adaptive_goes_on_with_the_slots_that_are_left_and_grows_again(tmp_path: Path) -> None:
+    with running(tmp_path, "adaptive") as (master, slots):
+        slots.lose(1)
+        until(lambda: master.parallelism == 2 and master.history.status is JobStatus.RUNNING, master)
+        slots.give_back(1)
+        until(lambda: master.parallelism == 3 and master.history.status is JobStatus.RUNNING, master)
+    assert master.history.restarts == 1
+    assert [(r.old_parallelism, r.new_parallelism, r.trigger) for r in master.history.rescales] == [(2, 3, "slots")]
+
+
+def test_adaptive_gives_no_operator_more_than_it_wants() -> None:
+    """Three of the four slots are there: that many would be above an operator's max parallelism."""
+    scheduler, slots = a_wide_operator(max_parallelism=2), Slots(3)
+    graph = scheduler.place(slots, lambda _: None, print)
+    assert [(node.name, node.parallelism) for node in graph.operators if node.name in ("narrow", "wide")] == [
+        ("narrow", 2),
+        ("wide", 3),
+    ]
+    assert scheduler.parallelism == 2
+    assert scheduler.can_grow_to(slots) is None
+    slots.give_back(1)
+    assert scheduler.can_grow_to(slots) == 2
+    assert scheduler.place(slots, lambda _: None, print).slots == 4
+    assert scheduler.can_grow_to(slots) is None
+
+
+def test_default_waits_for_the_slots_it_needs(tmp_path: Path) -> None:
+    with running(tmp_path, "default") as (master, slots):
+        slots.lose(1)
+        until(lambda: any("waiting for slots: 2 of 3" in event.text for event in master.history.events), master)
+        time.sleep(0.5)
+        assert master.history.status is JobStatus.RESTARTING
+        slots.give_back(1)
+        until(lambda: master.history.status is JobStatus.RUNNING, master)
+        assert master.parallelism == 3
+    assert not master.history.rescales

@@ -1,0 +1,132 @@
+"""A check says of which states it has not seen whether they fit: what helpers declare, or what is behind an if."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.datastream.connectors.datagen import DataGeneratorSource
+from penstock.datastream.functions import KeyedProcessFunction
+from penstock.datastream.state import ValueStateDescriptor
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.jobmanager.job.requests import Operation
+from penstock.jobmanager.process import launch
+from tests.in_process import environment, started, until
+
+
+class Counts(KeyedProcessFunction):
+    declared: Any = int
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        self.seen.update(self.seen.value())
+        yield value
+
+
+class Plainly(Counts):
+    def open(self, runtime_context: Any) -> None:
+        super().open(runtime_context)
+        self.index = runtime_context.get_index_of_this_subtask()
+        self.seen = runtime_context.get_state(ValueStateDescriptor("seen", int))
+
+
+class InAHelper(Counts):
+    def open(self, runtime_context: Any) -> None:
+        self.declare(runtime_context)
+
+    def declare(self, context: Any) -> None:
+        self.seen = context.get_state(ValueStateDescriptor("seen", int))
+
+
+class BehindAnIf(Counts):
+    def open(self, runtime_context: Any) -> None:
+        if self.declared is not None:
+            self.seen = runtime_context.get_state(ValueStateDescriptor("seen", self.declared))
+
+
+class OfATypeThatIsLookedUp(Counts):
+    def open(self, runtime_context: Any) -> None:
+        self.seen = runtime_context.get_state(ValueStateDescriptor("seen", eval("int")))
+
+
+class Changed(Counts):
+    def open(self, runtime_context: Any) -> None:
+        self.seen = runtime_context.get_state(ValueStateDescriptor("seen", str))
+
+
+def build(env: StreamExecutionEnvironment, function: KeyedProcessFunction) -> StreamExecutionEnvironment:
+    numbers = env.from_source(DataGeneratorSource(int, None, 1000.0, type_info=int), None, "numbers").uid("numbers")
+    numbers.key_by(lambda v: v % 2).process(function).name("counts").uid("counts").add_sink(str).uid("end")
+    return env
+
+
+def main() -> None:
+    function = globals()[os.environ["CHECKED_FUNCTION"]]()
+    build(StreamExecutionEnvironment.get_execution_environment(), function).execute("checked")
+
+
+@pytest.fixture
+def savepoint(tmp_path: Path) -> str:
+    """With state of `counts`."""
+    master = started(build(environment(tmp_path), Fills()))
+    until(lambda: master.checkpoints.coordinator.latest is not None, master)
+    operation = master.request(Operation("stop"))
+    assert operation.wait(60)
+    return str(operation.location)
+
+
+class Fills(KeyedProcessFunction):
+    def open(self, runtime_context: Any) -> None:
+        self.seen = runtime_context.get_state(ValueStateDescriptor("seen", int))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        self.seen.update(value)
+        yield value
+
+
+@pytest.fixture
+def check(savepoint: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Counts]], Any]:
+    def run(function: type[Counts]) -> Any:
+        monkeypatch.setenv("CHECKED_FUNCTION", function.__name__)
+        return checked(savepoint)
+
+    return run
+
+
+def checked(savepoint: str) -> Any:
+    return launch.check(entry=f"{__name__}:main", args=[], parallelism=None, against=savepoint, configuration={})
+
+
+def test_everything_was_looked_at(check: Callable[[type[Counts]], Any]) -> None:
+    report = check(Plainly)
+    assert (report["ok"], report["not_looked_at"]) == (True, [])
+
+
+@pytest.mark.parametrize(
+    ("function", "statement"),
+    [
+        (InAHelper, "self.declare(runtime_context)"),
+        (BehindAnIf, "if self.declared is not None:"),
+        (OfATypeThatIsLookedUp, "self.seen = runtime_context.get_state("),
+    ],
+)
+def test_what_was_not_is_named_with_its_line(
+    check: Callable[[type[Counts]], Any], function: type[Counts], statement: str
+) -> None:
+    report = check(function)
+    assert report["ok"]
+    (unseen,) = report["not_looked_at"]
+    assert unseen["operator"] == "counts"
+    place, _, words = unseen["statement"].partition(": ")
+    file, _, line = place.rpartition(":")
+    assert file == __file__
+    assert statement in words
+    assert statement in Path(__file__).read_text().splitlines()[int(line) - 1]
+
+
+def test_what_does_not_fit_is_still_a_problem(check: Callable[[type[Counts]], Any]) -> None:
+    report = check(Changed)
+    assert [problem["code"] for problem in report["problems"]] == ["STATE_SCHEMA_INCOMPATIBLE"]

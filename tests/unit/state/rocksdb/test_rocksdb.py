@@ -1,0 +1,217 @@
+"""What only the RocksDB backend does: shared SST files, local directories, options."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.common.errors import InvalidJob, StateTypeError
+from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
+from penstock.state.backend import KeyGroupRange
+from penstock.state.rocksdb.database import Database
+from penstock.state.rocksdb.options import MEMORY, WRITES, read_options
+from penstock.state.rocksdb.rows import Addresses, after, decode_namespace, space_prefix, split_row
+from tests.unit.state.support import LIST, MAP, VALUE, Backends, at, content
+
+
+@pytest.fixture
+def backends(tmp_path: Path) -> Iterator[Backends]:
+    made = Backends("rocksdb", tmp_path)
+    yield made
+    made.close()
+
+
+def tables(handle: dict[str, Any]) -> dict[str, str]:
+    """SST files of a handle: name -> path in the storage."""
+    return {file["name"]: file["path"] for file in handle["files"] if file["name"].endswith(".sst")}
+
+
+def put(backend: Any, keys: Any) -> None:
+    state = backend.get_state(VALUE)
+    for key in keys:
+        at(backend, key)
+        state.update(f"value of {key}" * 20)
+
+
+def test_only_new_files_are_uploaded_and_only_those_of_confirmed_checkpoints_referred_to(backends: Backends) -> None:
+    backend = backends.create()
+    put(backend, range(500))
+    first = backends.snapshot(backend, 1)
+    put(backend, range(500, 520))
+    second = backends.snapshot(backend, 2, confirm=False)
+    assert tables(first).items() <= tables(second).items()
+    assert second["bytes_uploaded"] < first["bytes_uploaded"] / 2
+    put(backend, range(520, 540))
+    third = backends.snapshot(backend, 3, confirm=False)
+    own_of_second = tables(second).items() - tables(first).items()
+    assert own_of_second
+    assert not {path for _, path in own_of_second} & set(tables(third).values()), "the second is not confirmed"
+    assert tables(first).items() <= tables(third).items()
+    backend.notify_checkpoint_aborted(2)
+    backend.notify_checkpoint_complete(3)
+    fourth = backends.snapshot(backend, 4)
+    assert tables(third).items() <= tables(fourth).items()
+    assert len(content(backends.restored([fourth]), VALUE)) == 540
+
+
+def test_local_directories_come_and_go(backends: Backends) -> None:
+    backend = backends.create()
+    put(backend, range(10))
+    work_dir = backends.work_dir / "b0"
+    uploading, given_up, forgotten = backend.snapshot(1), backend.snapshot(2), backend.snapshot(3)
+    assert sorted(p.name for p in work_dir.iterdir()) == ["chk-1", "chk-2", "chk-3", "db"]
+    uploading.run(backends.storage)
+    backend.notify_checkpoint_aborted(2)
+    assert sorted(p.name for p in work_dir.iterdir()) == ["chk-3", "db"]
+    backend.close()
+    assert not work_dir.exists()
+    del given_up, forgotten
+
+
+def test_a_failed_upload_leaves_no_directory(backends: Backends) -> None:
+    backend = backends.create()
+    put(backend, range(10))
+    upload = backend.snapshot(1)
+
+    class Broken:
+        def write(self, content: bytes) -> Any:
+            raise OSError("the storage is away")
+
+        upload = write
+
+    with pytest.raises(OSError, match="away"):
+        upload.run(Broken())
+    assert [p.name for p in (backends.work_dir / "b0").iterdir()] == ["db"]
+    backend.notify_checkpoint_aborted(1)
+    assert len(content(backends.restored([backends.snapshot(backend, 2)]), VALUE)) == 10
+
+
+def test_what_a_dead_process_left_is_cleared(backends: Backends) -> None:
+    (backends.work_dir / "b0" / "db").mkdir(parents=True)
+    (backends.work_dir / "b0" / "db" / "CURRENT").write_text("rubbish")
+    put(backends.create(), range(3))
+
+
+def test_restored_files_have_other_names_than_new_ones(backends: Backends) -> None:
+    backend = backends.create()
+    put(backend, range(100))
+    handle = backends.snapshot(backend, 1)
+    (restored,) = backends.restored([handle], owned=True)
+    put(restored, range(100, 110))
+    second = backends.snapshot(restored, 2)
+    assert tables(handle).items() <= tables(second).items()
+    assert len(tables(second)) > len(tables(handle))
+    (copied,) = backends.restored([handle], owned=False)
+    copied.get_state(VALUE)
+    assert not set(tables(backends.snapshot(copied, 2)).values()) & set(tables(handle).values())
+
+
+def test_a_bad_value_is_refused_where_it_is_written(backends: Backends) -> None:
+    backend = backends.create()
+    at(backend, "a")
+    number = backend.get_state(ValueStateDescriptor("n", int))
+    elements = backend.get_state(ListStateDescriptor("l", int))
+    with pytest.raises(StateTypeError, match="declared as int"):
+        number.update("text")
+    with pytest.raises(StateTypeError, match="declared as int"):
+        elements.add_all([1, "text"])
+    assert number.value() is None
+
+
+def test_list_order_survives_restores_and_merging_of_subtasks(backends: Backends) -> None:
+    subtasks = backends.restored([], 3)
+    for round_ in range(3):
+        for backend in subtasks:
+            state = backend.get_state(LIST)
+            for key in range(30):
+                if Addresses(backend.key_context, backend._keys, 16).of(key, None)[1] in backend.key_group_range:
+                    at(backend, key)
+                    state.add_all([round_ * 2, round_ * 2 + 1])
+        handles = [backends.snapshot(backend, round_ + 1) for backend in subtasks]
+        subtasks = backends.restored(handles, 1 + round_)
+    assert content(subtasks, LIST) == {(None, key): [0, 1, 2, 3, 4, 5] for key in range(30)}
+
+
+def test_the_count_becomes_an_estimate_when_counting_would_take_long(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = backends.create()
+    put(backend, range(50))
+    backend.get_state(MAP).put_all({i: i for i in range(10)})
+    assert backend.entry_count() == 51
+    monkeypatch.setattr("penstock.state.rocksdb.backend.EXACT_COUNT", 20)
+    assert backend.entry_count() == 51
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"thread.num": 0}, "thread.num is 0"),
+        ({"predefined-options": "FAST"}, "predefined-options is 'FAST'"),
+        ({"state.backend.rocksdb.writebuffer.size": "much"}, "writebuffer.size is 'much'"),
+        ({"state.backend.rocksdb.compression": "zip"}, "no compression 'zip'"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(backends: Backends, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidJob, match=says) as caught:
+        backends.create(options=options)
+    assert caught.value.remedy
+
+
+def test_options_are_taken(backends: Backends) -> None:
+    backend = backends.create(
+        options={
+            "state.backend.rocksdb.writebuffer.size": "1mb",
+            "state.backend.rocksdb.compression": "none",
+            "other": 1,
+        }
+    )
+    put(backend, range(10_000))
+    assert len(tables(backends.snapshot(backend))) > 1, "a small buffer is flushed often"
+
+
+def test_rows_are_ordered_by_key_group_and_namespace() -> None:
+    prefixes = [space_prefix(group, ns) for group in (0, 1, 255, 256) for ns in (None, (0, 5), (0, 70_000))]
+    assert prefixes == sorted(prefixes)
+    for prefix, follower in itertools.pairwise(prefixes):
+        assert prefix < after(prefix) <= follower
+    assert decode_namespace(split_row(space_prefix(3, (1, 2)) + b"\0\0\0\1k")[1]) == (1, 2)
+    assert after(b"\xff\xff") > b"\xff\xff\xff"[:2]
+    assert KeyGroupRange(0, 3).overlaps(KeyGroupRange(3, 5))
+
+
+def unflushed(folder: Path, options: dict[str, Any], until: int) -> int:
+    """Bytes of unflushed writes of all states together, after eight have taken 4 MiB each and the flushes had their time."""
+    database = Database(str(folder), read_options(options))
+    families = [database.family(f"state-{n}") for n in range(8)]
+
+    def held() -> int:
+        return sum(int(family.property_int_value("rocksdb.cur-size-all-mem-tables") or 0) for family in families)
+
+    for row in range(64):
+        for family in families:
+            family[row.to_bytes(4, "big")] = bytes(64 * 1024)
+    deadline = time.monotonic() + 10
+    while held() > until and time.monotonic() < deadline:
+        time.sleep(0.02)
+        families[0][b"again"] = b"1"  # flushes are asked for by writes
+    assert all(family[(63).to_bytes(4, "big")] == bytes(64 * 1024) for family in families)
+    found = held()
+    database.close()
+    return found
+
+
+def test_a_bound_on_the_memory_holds_for_all_states_together(tmp_path: Path) -> None:
+    assert unflushed(tmp_path / "free", {}, 64 * 2**20) > 30 * 2**20
+    bounded = {MEMORY: 24 * 2**20, "memory.write-buffer-ratio": "0.5"}
+    assert unflushed(tmp_path / "bounded", bounded, 12 * 2**20) <= 12 * 2**20
+
+
+def test_what_is_set_by_hand_is_stronger_than_the_share(tmp_path: Path) -> None:
+    given = read_options({MEMORY: 24 * 2**20, "state.backend.rocksdb.block.cache-size": "5mb"})
+    assert (given["block.cache-size"], given[WRITES]) == (5 * 2**20, 12 * 2**20)

@@ -1,0 +1,153 @@
+"""Buffers are bounded in bytes, whatever the size of records; large rows travel in segments."""
+
+from __future__ import annotations
+
+import random
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.common.errors import StateTypeError
+from penstock.graph.transformation import Exchange, Partitioning
+from penstock.records.batch import ColumnBatch, RowBatch
+from penstock.taskmanager.exchange import writers as exchange_module
+from penstock.taskmanager.exchange.rows import MARKER, Buffer, decode_buffer
+from penstock.taskmanager.exchange.segments import SEGMENT_BYTES, in_segments, put_together
+from penstock.taskmanager.exchange.writers import (
+    BUFFER_BYTES,
+    BUFFER_RECORDS,
+    COLUMN_BUFFER_BYTES,
+    ExchangeWriter,
+    create_writer,
+)
+from tests.unit.taskmanager.support import exchange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PARTITIONINGS = {
+    "one-target": Partitioning(Exchange.GLOBAL),
+    "rebalance": Partitioning(Exchange.REBALANCE),
+    "key-groups": Partitioning(Exchange.KEY_GROUP, key_selector=lambda value: value[0]),
+    "broadcast": Partitioning(Exchange.BROADCAST),
+}
+TARGETS = 3
+
+
+def writer_to(rows: list[tuple[int, bytes]], of: str = "rebalance") -> ExchangeWriter:
+    return create_writer(exchange(PARTITIONINGS[of], TARGETS), 0, lambda target, row: rows.append((target, row)))
+
+
+def values_of(buffers: Iterable[Buffer]) -> list[object]:
+    return [value for buffer in buffers if (batch := buffer.batch()) is not None for value in batch.rows().values]
+
+
+@pytest.mark.parametrize("of", PARTITIONINGS)
+@pytest.mark.parametrize("size", [10, 8_000, 1_000_000])
+def test_a_buffer_has_at_most_twice_its_bytes_or_one_record(of: str, size: int) -> None:
+    sent: list[tuple[int, bytes]] = []
+    writer = writer_to(sent, of)
+    count = max(60, min(50_000, 20_000_000 // size))
+    records = [(n, bytes(size)) for n in range(count)]
+    for begin in range(0, count, 10_000):
+        writer.write(RowBatch(records[begin : begin + 10_000], list(range(begin, min(begin + 10_000, count)))))
+    writer.flush()
+    buffers = [decode_buffer(row) for _, row in sent]
+    assert all(buffer.size <= 1 or len(buffer.row) <= 2 * BUFFER_BYTES for buffer in buffers)
+    if size == 10:
+        assert max(buffer.size for buffer in buffers) > BUFFER_RECORDS / 2
+    if size == 1_000_000:
+        assert {buffer.size for buffer in buffers if buffer.size} == {1}
+    received = values_of(buffers)
+    assert sorted(received) == (records if of != "broadcast" else sorted(records * TARGETS))  # type: ignore[type-var]
+
+
+@given(
+    sizes=st.lists(st.sampled_from([1, 10, 100, 5_000, 100_000, 400_000]), max_size=60), seed=st.integers(0, 1 << 20)
+)
+def test_records_of_any_sizes_arrive_once_in_order_and_behind_no_watermark_that_covers_them(
+    sizes: list[int], seed: int
+) -> None:
+    """Record n has event time n; the watermark after it says that nothing at or below n follows."""
+    rng = random.Random(seed)
+    sent: list[tuple[int, bytes]] = []
+    writer = writer_to(sent)
+    begin = 0
+    while begin < len(sizes):
+        end = min(len(sizes), begin + rng.randrange(1, 20))
+        writer.write(RowBatch([(n, bytes(sizes[n])) for n in range(begin, end)], list(range(begin, end))))
+        if rng.random() < 0.5:
+            writer.watermark(end - 1)
+        if rng.random() < 0.3:
+            writer.flush()
+        begin = end
+    writer.flush()
+    assert all(b.size <= 1 or len(b.row) <= 2 * BUFFER_BYTES for b in (decode_buffer(row) for _, row in sent))
+    for _, rows in groupby(sorted(sent, key=lambda pair: pair[0]), key=lambda pair: pair[0]):
+        known, last = -(1 << 63), -1
+        for buffer in (decode_buffer(row) for _, row in rows):
+            for number, content in values_of([buffer]):  # type: ignore[misc]
+                assert number > last
+                assert number > known, "a record behind a watermark that covers it"
+                assert len(content) == sizes[number]
+                last = number
+            known = max(known, buffer.watermark)
+    assert sorted(n for n, _ in values_of(decode_buffer(row) for _, row in sent)) == list(range(len(sizes)))  # type: ignore[misc]
+
+
+def test_columns_are_cut_by_bytes_too() -> None:
+    sent: list[tuple[int, bytes]] = []
+    writer = writer_to(sent, "one-target")
+    columns = pa.record_batch({"n": np.arange(1_000), "content": [bytes(8_000)] * 1_000})
+    for _ in range(3):
+        writer.write(ColumnBatch(columns, None, rows_of))
+    buffers = [decode_buffer(row) for _, row in sent]
+    assert max(len(buffer.row) for buffer in buffers) <= 2 * COLUMN_BUFFER_BYTES
+    assert values_of(buffers) == list(range(1_000)) * 3
+
+
+def rows_of(batch: pa.RecordBatch) -> list[object]:
+    return list(batch.column(0).to_pylist())
+
+
+def test_a_record_that_is_too_large_for_any_buffer_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange_module, "LARGEST_RECORD_BYTES", 1_000_000)
+    writer = writer_to([])
+    refusal = r"a bytes of 1,100,\d+ bytes cannot be sent to another subtask.*1,000,000"
+    with pytest.raises(StateTypeError, match=refusal):
+        writer.write(RowBatch([b"small"] * 300 + [bytes(1_100_000)] + [b"small"] * 300))
+
+
+@given(
+    lengths=st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from([1, 4, SEGMENT_BYTES, SEGMENT_BYTES + 1, 200_000])), max_size=20
+    ),
+    seed=st.integers(0, 1 << 20),
+)
+def test_rows_of_several_senders_in_segments_are_put_together_again(lengths: list[tuple[int, int]], seed: int) -> None:
+    rng = random.Random(seed)
+    rows = [(sender, bytes((1, sender)) + rng.randbytes(length)) for sender, length in lengths]
+    waiting = {
+        sender: [part for _, part in in_segments([(7, row) for of, row in rows if of == sender], sender)]
+        for sender in range(3)
+    }
+    mixed: list[bytes] = []
+    while any(waiting.values()):
+        mixed.append(waiting[rng.choice([sender for sender, parts in waiting.items() if parts])].pop(0))
+    assert all(len(part) <= SEGMENT_BYTES for part in mixed)
+    received = list(put_together(mixed))
+    for sender in range(3):
+        assert [row for row in received if row[1] == sender] == [row for of, row in rows if of == sender]
+
+
+def test_the_last_segment_of_a_marker_can_be_told_from_others() -> None:
+    """The shuffle's reader aligns on it."""
+    parts = [
+        part for _, part in in_segments([(0, bytes((MARKER,)) + bytes(100_000)), (0, b"\x01" + bytes(100_000))], 2)
+    ]
+    assert [part[1] for part in parts] == [2, 2, 2, 3, 0, 0, 0, 1]

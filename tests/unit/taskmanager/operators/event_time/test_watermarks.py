@@ -1,0 +1,315 @@
+"""Timestamps, watermarks and idleness: the strategy, its generators, the operator."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.common.errors import InvalidJob, RecordFormatError, UserFunctionError
+from penstock.common.time import Duration, Instant
+from penstock.common.types import Row
+from penstock.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
+from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, ColumnBatch, RowBatch
+from penstock.records.columns import rows_as_dicts
+from penstock.taskmanager.operators.event_time.watermarks import TimestampsAndWatermarksOperator
+from penstock.testing.operator_run import IDLE, WATERMARK, OperatorRun
+
+BOUNDED = WatermarkStrategy.for_bounded_out_of_orderness(timedelta(seconds=10)).with_timestamp_assigner("ts")
+
+
+def reading(ts: int, sensor: str = "s") -> dict[str, Any]:
+    return {"ts": ts, "id": sensor}
+
+
+def run_of(strategy: WatermarkStrategy, **options: Any) -> OperatorRun:
+    return OperatorRun(TimestampsAndWatermarksOperator(strategy), **options)
+
+
+def watermarks(run: OperatorRun) -> list[int]:
+    return [value for kind, value in run.events if kind == WATERMARK]
+
+
+def test_bounded_strategy_stays_behind_the_newest_record() -> None:
+    """E29: 10 000, 25 000, 14 000 with a bound of 10 s; PyFlink's watermark is one ms below newest - bound."""
+    run = run_of(BOUNDED)
+    for ts in (10_000, 25_000, 14_000):
+        run.push(reading(ts))
+    assert run.events == [
+        (reading(10_000), 10_000),
+        (WATERMARK, -1),
+        (reading(25_000), 25_000),
+        (WATERMARK, 14_999),
+        (reading(14_000), 14_000),
+    ]
+
+
+def test_monotonous_strategy_follows_closely() -> None:
+    """E29, ascending timestamps."""
+    run = run_of(WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("ts"))
+    run.push(reading(1), reading(5)).push(reading(9))
+    assert watermarks(run) == [4, 8]
+
+
+def test_no_watermarks_but_the_final_one() -> None:
+    run = run_of(WatermarkStrategy.no_watermarks().with_timestamp_assigner("ts")).push(reading(5)).at_time(10_000).end()
+    assert run.results == [(reading(5), 5)]
+    assert watermarks(run) == [MAX_TIMESTAMP]
+
+
+class MinuteBehind(WatermarkGenerator):
+    """E28."""
+
+    def __init__(self) -> None:
+        self.newest = MIN_TIMESTAMP + 60_000
+
+    def on_event(self, value: Any, timestamp: int) -> None:
+        self.newest = max(self.newest, timestamp)
+
+    def on_periodic_emit(self) -> int:
+        return self.newest - 60_000
+
+
+def test_periodic_generator_is_asked_at_the_interval_only() -> None:
+    """E28: interval 5000 ms; nothing between polls, and never a smaller value."""
+    strategy = WatermarkStrategy.for_generator(MinuteBehind).with_timestamp_assigner("ts")
+    run = run_of(strategy, auto_watermark_interval_ms=5000)
+    run.push(reading(100_000)).at_time(4999)
+    assert watermarks(run) == []
+    run.at_time(5000)
+    assert watermarks(run) == [40_000]
+    run.push(reading(90_000)).at_time(10_000)
+    assert watermarks(run) == [40_000]
+    run.push(reading(200_000)).at_time(14_999)
+    assert watermarks(run) == [40_000]
+    assert run.operator.next_processing_time() == 15_000
+    assert watermarks(run.at_time(15_000)) == [40_000, 140_000]
+
+
+class OfSensorOne(WatermarkGenerator):
+    """E30."""
+
+    def on_event(self, value: Any, timestamp: int) -> int | None:
+        return timestamp - 60_000 if value["id"] == "sensor_1" else None
+
+
+def test_punctuated_watermarks_follow_their_record_directly() -> None:
+    """E30: only sensor_1 gives one; those that do not rise are suppressed; the batch is cut, so later records see it."""
+    strategy = WatermarkStrategy.for_generator(OfSensorOne).with_timestamp_assigner("ts")
+    records = [
+        reading(70_000, "sensor_2"),
+        reading(80_000, "sensor_1"),
+        reading(75_000, "sensor_1"),
+        reading(90_000, "sensor_2"),
+        reading(85_000, "sensor_1"),
+    ]
+    run = run_of(strategy).push(*records)
+    assert run.events == [
+        (records[0], 70_000),
+        (records[1], 80_000),
+        (WATERMARK, 20_000),
+        (records[2], 75_000),
+        (records[3], 90_000),
+        (records[4], 85_000),
+        (WATERMARK, 25_000),
+    ]
+
+
+def test_punctuated_watermarks_cut_columns_too() -> None:
+    strategy = WatermarkStrategy.for_generator(OfSensorOne).with_timestamp_assigner("ts")
+    columns = pa.RecordBatch.from_pydict({"ts": [61_000, 62_000, 63_000], "id": ["sensor_1", "x", "sensor_1"]})
+    run = run_of(strategy).push_batch(ColumnBatch(columns, None, rows_as_dicts))
+    assert [event if event[0] == WATERMARK else event[1] for event in run.events] == [
+        61_000,
+        (WATERMARK, 1000),
+        62_000,
+        63_000,
+        (WATERMARK, 3000),
+    ]
+    assert all(isinstance(batch, ColumnBatch) for batch in run.output.batches)
+
+
+class FromTuple(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[1])
+
+
+def plus_one(value: Any, record_timestamp: int) -> int:
+    return record_timestamp + 1
+
+
+@pytest.mark.parametrize(
+    ("assigner", "record", "previous", "expected"),
+    [
+        (FromTuple(), ("a", 7), None, 7),
+        (lambda value: value[1], ("a", 7), None, 7),
+        (plus_one, "x", 41, 42),
+        (plus_one, "x", None, MIN_TIMESTAMP + 1),
+        ("ts", Row(ts=7), None, 7),
+        ("ts", {"ts": datetime(1970, 1, 1, 0, 0, 1)}, None, 1000),
+        ("ts", {"ts": datetime(1970, 1, 1, 1, tzinfo=UTC)}, None, 3_600_000),
+        ("ts", {"ts": Instant.of_epoch_milli(5)}, None, 5),
+        ("ts", {"ts": np.int64(5)}, None, 5),
+    ],
+)
+def test_timestamps_come_from_objects_functions_and_fields(
+    assigner: Any, record: Any, previous: int | None, expected: int
+) -> None:
+    run = run_of(WatermarkStrategy.no_watermarks().with_timestamp_assigner(assigner)).push(record, at=previous)
+    assert run.results == [(record, expected)]
+
+
+def test_without_an_assigner_records_keep_the_timestamps_they_carry() -> None:
+    run = run_of(WatermarkStrategy.for_monotonous_timestamps()).push("a", "b", at=[5, 7])
+    assert run.events == [("a", 5), ("b", 7), (WATERMARK, 6)]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1000, 2000], pa.int64()),
+        pa.array([1000, 2000], pa.int32()),
+        pa.array([1000, 2000], pa.timestamp("ms")),
+        pa.array([1_000_000, 2_000_000], pa.timestamp("us", "UTC")),
+        pa.array([1_000_000_999, 2_000_000_000], pa.timestamp("ns")),
+    ],
+)
+def test_timestamps_of_columns_touch_no_record(column: Any) -> None:
+    def never(batch: Any) -> list[Any]:
+        raise AssertionError("a record was made")
+
+    batch = ColumnBatch(pa.RecordBatch.from_arrays([column], ["ts"]), None, never)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("ts")
+    ((stamped, watermark),) = strategy.create_generator().process(batch)
+    assert isinstance(stamped, ColumnBatch)
+    assert stamped.timestamps is not None
+    assert stamped.timestamps.tolist() == [1000, 2000]
+    assert stamped.timestamps.dtype == np.int64
+    assert watermark == 1999
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([{"ts": 1}, {"other": 2}], "no field 'ts' in the record {'other': 2}.*fields other"),
+        ([{"ts": 1}, {"ts": None}], "None of type NoneType is no point of time: the record is {'ts': None}"),
+        ([{"ts": "12:00"}], "'12:00' of type str"),
+    ],
+)
+def test_records_without_a_usable_timestamp_are_named(records: list[Any], message: str) -> None:
+    run = run_of(BOUNDED)
+    with pytest.raises(RecordFormatError, match=message) as caught:
+        run.push(*records)
+    assert caught.value.operator == "operator under test"
+    assert caught.value.location == "job.py:7"
+
+
+@pytest.mark.parametrize(("column", "message"), [([1, None], "null in the record"), ([1.5, 2.5], "type double")])
+def test_columns_without_usable_timestamps_are_named(column: list[Any], message: str) -> None:
+    batch = ColumnBatch(pa.RecordBatch.from_pydict({"ts": column}), None, rows_as_dicts)
+    with pytest.raises(RecordFormatError, match=message):
+        run_of(BOUNDED).push_batch(batch)
+
+
+def test_an_assigner_that_raises_is_named_with_its_record() -> None:
+    run = run_of(WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda v: 1 // v))
+    with pytest.raises(UserFunctionError, match=r"ZeroDivisionError.*on the record 0"):
+        run.push(1, 0)
+
+
+def test_a_generator_that_raises_is_named_with_its_record() -> None:
+    run = run_of(WatermarkStrategy.for_generator(OfSensorOne).with_timestamp_assigner(lambda v: 5))
+    with pytest.raises(UserFunctionError, match=r"OfSensorOne\.on_event raised KeyError: 'id' on the record {'x': 1}"):
+        run.push({"x": 1})
+
+
+IDLE_AFTER_A_SECOND = BOUNDED.with_idleness(timedelta(seconds=1))
+
+
+def test_idle_after_the_timeout_and_active_with_the_next_record() -> None:
+    """A47."""
+    run = run_of(IDLE_AFTER_A_SECOND).push(reading(20_000)).at_time(0)
+    assert run.operator.next_processing_time() == 1000
+    run.at_time(999)
+    assert (IDLE, True) not in run.events
+    run.at_time(1000).at_time(5000).push(reading(30_000)).at_time(5999)
+    assert run.events == [
+        (reading(20_000), 20_000),
+        (WATERMARK, 9_999),
+        (IDLE, True),
+        (IDLE, False),
+        (reading(30_000), 30_000),
+        (WATERMARK, 19_999),
+    ]
+
+
+def test_the_final_watermark_ends_idleness() -> None:
+    run = run_of(IDLE_AFTER_A_SECOND).at_time(0).at_time(1000).end()
+    assert run.events == [(IDLE, True), (IDLE, False), (WATERMARK, MAX_TIMESTAMP)]
+    assert run.at_time(9000).operator.next_processing_time() is None
+
+
+def test_watermarks_and_idleness_from_upstream_are_overwritten() -> None:
+    """T13."""
+    run = run_of(BOUNDED).watermark(5)
+    run.operator.process_idle(True)
+    assert run.events == []
+
+
+def test_event_time_does_not_go_back_after_a_restore() -> None:
+    run = run_of(BOUNDED).push(reading(50_000))
+    again = run.restart().at_time(0).push(reading(20_000))
+    assert again.events == [(WATERMARK, 39_999), (reading(20_000), 20_000)]
+
+
+def test_after_rescaling_the_slowest_subtask_sets_the_time() -> None:
+    fast, slow = run_of(BOUNDED, parallelism=2).push(reading(90_000)), run_of(BOUNDED, subtask=1, parallelism=2)
+    slow.push(reading(50_000))
+    for again in OperatorRun.rescale([fast, slow], 3):
+        assert watermarks(again.at_time(0)) == [39_999]
+    own = OperatorRun.rescale([fast, slow], 2)
+    assert [watermarks(again.at_time(0)) for again in own] == [[79_999], [39_999]]
+
+
+def test_generators_snapshot_as_json_able_values() -> None:
+    generator = BOUNDED.create_generator()
+    list(generator.process(RowBatch([reading(50_000)])))
+    other = BOUNDED.create_generator()
+    other.restore(generator.snapshot())
+    assert other.current() == generator.current() == 39_999
+    assert BOUNDED.create_generator().current() is None
+
+
+def test_an_interval_of_zero_switches_periodic_watermarks_off() -> None:
+    run = run_of(BOUNDED, auto_watermark_interval_ms=0).push(reading(50_000)).at_time(10_000)
+    assert watermarks(run) == []
+
+
+def test_strategies_are_values() -> None:
+    base = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(20))
+    aligned = base.with_watermark_alignment("group", timedelta(seconds=5))
+    assert base.alignment is None
+    assert aligned.alignment is not None
+    assert (aligned.alignment.max_drift_ms, aligned.alignment.update_interval_ms) == (5000, 1000)
+    assert aligned.with_timestamp_assigner("ts").alignment == aligned.alignment
+    assert pickle.loads(pickle.dumps(aligned)) == aligned
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: WatermarkStrategy.for_bounded_out_of_orderness(-1),
+        lambda: BOUNDED.with_idleness(0),
+        lambda: BOUNDED.with_timestamp_assigner(5),  # type: ignore[arg-type]
+        lambda: WatermarkStrategy.for_generator(5),  # type: ignore[arg-type]
+        lambda: WatermarkStrategy.for_bounded_out_of_orderness("10 s"),  # type: ignore[arg-type]
+        lambda: WatermarkStrategy.for_generator(dict).create_generator(),  # type: ignore[arg-type]
+    ],
+)
+def test_impossible_strategies_are_refused(make: Any) -> None:
+    with pytest.raises(InvalidJob):
+        make()

@@ -1,0 +1,105 @@
+"""Sessions: windows that grow and merge."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from operator import itemgetter
+
+import pytest
+
+from penstock.datastream.window import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from penstock.taskmanager.operators.window.function import WindowFunctionSpec
+from penstock.taskmanager.operators.window.operator import WindowOperator
+from penstock.testing.operator_run import OperatorRun
+from tests.unit.taskmanager.operators.window.windows import (
+    KEY,
+    LATE,
+    MINUTE,
+    SESSIONS,
+    Mean,
+    Spec,
+    add,
+    gather,
+    minutes,
+)
+
+
+@pytest.mark.parametrize("order", [[0, 10, 24, 40], [24, 40, 0, 10], [40, 0, 24, 10]])
+def test_sessions_merge_in_any_order_of_arrival(order: list[int]) -> None:
+    """E34: :00, :10, :24 are one session [:00, :39); :40 starts another."""
+    run = OperatorRun(WindowOperator(SESSIONS, Spec.process(gather), KEY))
+    for minute in order:
+        run.push(("user", minute), at=minutes(minute))
+    run.end()
+    assert [(start, end, sorted(seen)) for _, start, end, seen in run.values] == [
+        (0, 39 * MINUTE, [0, 10, 24]),
+        (40 * MINUTE, 55 * MINUTE, [40]),
+    ]
+    assert run.backend.entry_count() == 0
+    assert list(run.timers.event_time_timers()) == []
+
+
+def test_a_record_that_touches_the_end_joins_the_session() -> None:
+    """E34: exactly at :39; Flink merges windows that touch."""
+    run = OperatorRun(WindowOperator(SESSIONS, Spec.process(gather), KEY))
+    run.push(*[("user", m) for m in (0, 10, 24, 39)], at=minutes(0, 10, 24, 39)).end()
+    assert [(start, end) for _, start, end, _ in run.values] == [(0, 54 * MINUTE)]
+
+
+@pytest.mark.parametrize("spec", [Spec.reduce(add), Spec.aggregate(Mean())])
+def test_sessions_merge_folded_values(spec: WindowFunctionSpec) -> None:
+    run = OperatorRun(WindowOperator(SESSIONS, spec, KEY))
+    run.push(*[("u", m) for m in (0, 30, 15)], at=minutes(0, 30, 15)).end()
+    assert run.values == [("u", 45) if spec.kind == "reduce" else 15.0]
+
+
+def test_sessions_of_keys_are_apart() -> None:
+    run = OperatorRun(WindowOperator(SESSIONS, Spec.reduce(add), KEY))
+    run.push(("a", 1), ("b", 2), ("a", 4), at=minutes(0, 5, 10)).end()
+    assert sorted(run.values) == [("a", 5), ("b", 2)]
+
+
+def test_a_late_record_joins_an_open_session_but_opens_none() -> None:
+    run = OperatorRun(WindowOperator(SESSIONS, Spec.process(gather), KEY, late_tag=LATE))
+    run.push(("a", 20), at=minutes(20)).watermark(25 * MINUTE).push(("a", 8), ("a", 2), ("b", 3), at=minutes(8, 2, 3))
+    assert run.side("late") == [("b", 3)]
+    assert [(s, e) for _, s, e, _ in run.end().values] == [(2 * MINUTE, 35 * MINUTE)]
+
+
+def test_allowed_lateness_reopens_a_session_that_has_fired() -> None:
+    operator = WindowOperator(SESSIONS, Spec.process(gather), KEY, allowed_lateness=timedelta(minutes=30))
+    run = OperatorRun(operator).push(("a", 0), at=[0]).watermark(20 * MINUTE)
+    assert [(s, e) for _, s, e, _ in run.take()] == [(0, 15 * MINUTE)]
+    run.push(("a", 4), at=minutes(4))
+    assert [(s, e, seen) for _, s, e, seen in run.take()] == [(0, 19 * MINUTE, [0, 4])]
+    run.push(("a", 14), at=minutes(14))
+    assert run.take() == []
+    assert [(s, e, seen) for _, s, e, seen in run.watermark(29 * MINUTE).take()] == [(0, 29 * MINUTE, [0, 4, 14])]
+
+
+def test_a_merged_session_has_the_timers_of_one_window() -> None:
+    run = OperatorRun(WindowOperator(SESSIONS, Spec.reduce(add), KEY, allowed_lateness=1000))
+    run.push(*[("a", m) for m in (0, 30, 15, 5)], at=minutes(0, 30, 15, 5))
+    end = 45 * MINUTE - 1
+    assert sorted(timestamp for timestamp, _, _ in run.timers.event_time_timers()) == [end, end + 1000]
+
+
+def test_sessions_survive_a_restart() -> None:
+    run = OperatorRun(WindowOperator(SESSIONS, Spec.process(gather), KEY))
+    run.push(("a", 0), ("a", 20), at=minutes(0, 20))
+    again = run.restart().push(("a", 10), at=minutes(10)).end()
+    assert [(s, e, sorted(seen)) for _, s, e, seen in again.values] == [(0, 35 * MINUTE, [0, 10, 20])]
+
+
+def test_sessions_with_dynamic_gaps() -> None:
+    sessions = EventTimeSessionWindows.with_dynamic_gap(itemgetter(1))
+    run = OperatorRun(WindowOperator(sessions, Spec.process(gather), KEY))
+    run.push(("a", 100), ("a", 10), ("a", 5), at=[0, 20, 200]).end()
+    assert run.values == [("a", 0, 100, [100, 10]), ("a", 200, 205, [5])]
+
+
+def test_processing_time_sessions() -> None:
+    run = OperatorRun(WindowOperator(ProcessingTimeSessionWindows.with_gap(100), Spec.process(gather), KEY))
+    run.push(("a", 1)).at_time(50).push(("a", 2)).at_time(149)
+    assert run.values == [("a", 0, 150, [1, 2])]
+    assert run.backend.entry_count() == 0

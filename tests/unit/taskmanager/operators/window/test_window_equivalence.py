@@ -1,0 +1,192 @@
+"""Grouped windows and windows pane by pane are one thing: the same results, whatever the program and the input.
+
+Random programs (assigner, lateness, function) run on random histories (batches, watermarks, clock, snapshots with a
+restore at another parallelism, from either way to either), once grouped, once pane by pane.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.datastream.functions import AggregateFunction, ProcessWindowFunction
+from penstock.datastream.output_tag import OutputTag
+from penstock.datastream.state import ValueStateDescriptor
+from penstock.datastream.window import (
+    FieldAggregate,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from penstock.taskmanager.operators.window.function import WindowFunctionSpec
+from penstock.taskmanager.operators.window.operator import WindowOperator
+from penstock.testing import OperatorHarness
+
+LATE = OutputTag("late")
+FIRED = ValueStateDescriptor("fired", int, default=0)
+
+
+def concatenated(a: Any, b: Any) -> Any:
+    return a[0], a[1] + b[1]
+
+
+class Span(AggregateFunction):
+    """(first, last, number): the order of arrival shows."""
+
+    def create_accumulator(self) -> Any:
+        return [None, None, 0]
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        first = value[1] if accumulator[0] is None else accumulator[0]
+        return [first, value[1], accumulator[2] + 1]
+
+    def get_result(self, accumulator: Any) -> Any:
+        return tuple(accumulator)
+
+
+class WithState(ProcessWindowFunction):
+    """Counts its firings per window and per key."""
+
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        counts = []
+        for store in (context.window_state(), context.global_state()):
+            state = store.get_state(FIRED)
+            state.update((state.value() or 0) + 1)
+            counts.append(state.value())
+        yield key, context.window().start, context.window().end, *counts, *elements
+
+    def clear(self, context: Any) -> None:
+        context.window_state().get_state(FIRED).clear()
+
+
+def plain(key: Any, context: Any, elements: Any) -> Any:
+    yield key, context.window().start, *elements
+
+
+FUNCTIONS = {
+    "reduce": lambda: WindowFunctionSpec.reduce(concatenated),
+    "reduce, process": lambda: WindowFunctionSpec.reduce(concatenated, WithState()),
+    "aggregate": lambda: WindowFunctionSpec.aggregate(Span()),
+    "aggregate, process": lambda: WindowFunctionSpec.aggregate(Span(), WithState()),
+    "fields": lambda: WindowFunctionSpec.aggregate(
+        FieldAggregate.of(FieldAggregate.count(), FieldAggregate.max(2), FieldAggregate.sum(2)), plain
+    ),
+}
+
+sizes = st.integers(1, 40)
+event_time = st.one_of(
+    st.builds(lambda size, offset: TumblingEventTimeWindows.of(size, offset % size), sizes, sizes),
+    st.builds(lambda size, slide, offset: SlidingEventTimeWindows.of(size, slide, offset % slide), sizes, sizes, sizes),
+)
+processing_time = st.one_of(
+    st.builds(TumblingProcessingTimeWindows.of, sizes),
+    st.builds(
+        lambda size, slide, offset: SlidingProcessingTimeWindows.of(size, slide, offset % slide), sizes, sizes, sizes
+    ),
+)
+records = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 80)), min_size=1, max_size=8)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("records"), records),
+        st.tuples(st.just("clock"), st.integers(0, 15)),
+        st.tuples(st.just("rescale"), st.integers(1, 3)),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@dataclass
+class Outcome:
+    """What a program gave, step by step; the order of keys within a step is not promised."""
+
+    results: list[Any]
+    late: list[Any]
+    entries: int
+
+
+def run(make: Any, history: list[Any], backend: str, groupings: list[str], *, is_event_time: bool) -> Outcome:
+    """`groupings`: of the first run and of each run after a rescale, in turn."""
+    harness = OperatorHarness(make(groupings[0]), parallelism=2, backend=backend)
+    results: list[Any] = []
+    number = now = restarts = 0
+    for kind, argument in [*history, ("end", None)]:
+        if kind == "records":
+            values = [(key, f"{number + i},", number + i) for i, (key, _) in enumerate(argument)]
+            number += len(values)
+            harness.push(*values, timestamp=[time for _, time in argument])
+        elif kind == "rescale":
+            restarts += 1
+            harness.restore(harness.snapshot(), argument, make(groupings[restarts % len(groupings)]))
+        elif is_event_time:
+            now = 10_000 if kind == "end" else now + argument
+            harness.advance_watermark(now)
+        else:
+            now = 10_000 if kind == "end" else now + argument
+            harness.advance_processing_time(now)
+        results.append(sorted(harness.take(), key=repr))
+    outcome = Outcome(results, sorted(harness.side_outputs("late"), key=repr), harness.state_size())
+    harness.close()
+    return outcome
+
+
+BACKENDS = ("hashmap", "rocksdb")
+BY_BACKEND = ("hashmap", pytest.param("rocksdb", marks=pytest.mark.slow))
+HISTORY = [
+    ("records", [("a", 3), ("b", 12), ("c", 25), ("a", 14)]),
+    ("clock", 11),
+    ("records", [("a", 4), ("d", 2), ("b", 31)]),
+    ("rescale", 3),
+    ("records", [("a", 5), ("c", 26)]),
+    ("clock", 15),
+    ("rescale", 1),
+    ("records", [("b", 1), ("a", 44)]),
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("assigner", [TumblingEventTimeWindows.of(10, 3), SlidingEventTimeWindows.of(20, 8)], ids=repr)
+def test_one_history_on_every_backend(assigner: Any, backend: str) -> None:
+    def make(grouping: str) -> WindowOperator:
+        function = FUNCTIONS["aggregate, process"]()
+        return WindowOperator(assigner, function, itemgetter(0), allowed_lateness=7, late_tag=LATE, grouping=grouping)
+
+    outcome = run(make, HISTORY, backend, ["never"], is_event_time=True)
+    assert outcome == run(make, HISTORY, backend, ["auto"], is_event_time=True)
+    assert outcome == run(make, HISTORY, backend, ["never", "auto"], is_event_time=True)
+    assert outcome.late
+    assert sum(map(len, outcome.results)) > 5
+
+
+@pytest.mark.parametrize("backend", BY_BACKEND)
+@pytest.mark.parametrize("function", FUNCTIONS)
+@given(assigner=event_time, history=steps, lateness=st.sampled_from([0, 7, 30]))
+@settings(max_examples=15, deadline=None)
+def test_event_time_windows(function: str, backend: str, assigner: Any, history: list[Any], lateness: int) -> None:
+    def make(grouping: str) -> WindowOperator:
+        return WindowOperator(
+            assigner, FUNCTIONS[function](), itemgetter(0), allowed_lateness=lateness, late_tag=LATE, grouping=grouping
+        )
+
+    by_pane = run(make, history, backend, ["never"], is_event_time=True)
+    assert by_pane == run(make, history, backend, ["auto"], is_event_time=True)
+    assert by_pane == run(make, history, backend, ["auto", "never"], is_event_time=True)
+
+
+@pytest.mark.parametrize("backend", BY_BACKEND)
+@pytest.mark.parametrize("function", FUNCTIONS)
+@given(assigner=processing_time, history=steps)
+@settings(max_examples=8, deadline=None)
+def test_processing_time_windows(function: str, backend: str, assigner: Any, history: list[Any]) -> None:
+    def make(grouping: str) -> WindowOperator:
+        return WindowOperator(assigner, FUNCTIONS[function](), itemgetter(0), grouping=grouping)
+
+    by_pane = run(make, history, backend, ["never"], is_event_time=False)
+    assert by_pane == run(make, history, backend, ["auto"], is_event_time=False)
+    assert by_pane == run(make, history, backend, ["never", "auto"], is_event_time=False)
