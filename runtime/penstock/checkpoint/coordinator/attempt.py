@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.checkpoint.coordinator.completed import CompletedCheckpoints
@@ -63,6 +64,16 @@ class Attempt:
         self.pending = PendingCheckpoint(request, self.job, savepoint, requests, counts)
         self.is_stopping = is_final
         return request
+
+    def make_final(self) -> bool:
+        """The checkpoint in progress becomes the last one of the job. False: its barrier is on its way, or it is a savepoint."""
+        pending = self.pending
+        if self.is_fenced or pending is None or pending.is_handed_out or pending.savepoint is not None:
+            return False
+        pending.request = replace(pending.request, is_final=True)
+        pending.counts = True
+        self.is_stopping = True
+        return True
 
     def take_files(self, pending: PendingCheckpoint, ack: Ack) -> str:
         """Count the references of an acknowledged handle. Returns why the handle cannot be accepted, or nothing."""

@@ -145,14 +145,18 @@ class CheckpointCoordinator(CheckpointOutcomes):
     def final_checkpoint(self, now: int) -> SnapshotRequest | None:
         """The snapshot after the last record of a bounded job.
 
-        None while another checkpoint is in progress, and for a while after one that failed (`final_checkpoint_at`). A savepoint
-        that is waiting is served by it. Nothing is triggered after it unless it fails; it counts as a periodic one then.
+        None while another checkpoint is in progress, and for a while after one that failed (`final_checkpoint_at`). A checkpoint
+        that was triggered and of which no subtask knows yet becomes the final one; a savepoint that is waiting is served by it.
+        Nothing is triggered after it unless it fails; it counts as a periodic one then.
         """
         with self._lock:
             attempt = self._attempt
-            if attempt is None or not attempt.may_trigger or now < self._schedule.may_retry_at():
+            if attempt is None or now < self._schedule.may_retry_at():
                 return None
-            self._start(attempt, self._savepoints.next(), now, counts=True, is_final=True)
+            if attempt.may_trigger:
+                self._start(attempt, self._savepoints.next(), now, counts=True, is_final=True)
+            elif not attempt.make_final():
+                return None
             return self.next_trigger(now)
 
     def _start(

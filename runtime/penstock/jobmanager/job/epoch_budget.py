@@ -2,14 +2,16 @@
 
 All that was read before a barrier must be processed before it is through, and a source cannot know how fast the operators
 levels away are. So the budget follows what epochs took: the next one may read what takes `LONGEST_S` at the pace of the last.
-The first is small, for it has a limit (`start_steps`) that a slow function must not run into; with fast operators the fourth
+The first is small, for it has a limit (`start_steps`) that a slow function must not run into; with fast operators the third
 is bounded by nothing but the job's settings. What the buffers on the way hold is bounded in bytes, but small records behind a
 slow sink would be minutes of work even so; with a budget it is seconds. (Flink's answer to the same is to make buffers
 smaller, "buffer debloating".)
 
-Not all that an epoch takes is its records': a Spark job has to be started, on a busy machine or a large cluster that takes
-seconds, too. What did not get shorter with fewer records, or longer with more, is not made shorter by reading less: then a
+Not all that an epoch takes is its records': a Spark job has to be started. So the pace is that of the tasks, as long as the
+epoch is short. On a busy machine or a large cluster the start takes seconds, too. What did not get shorter with fewer records, or longer with more, is not made shorter by reading less: then a
 job would read next to nothing and pay for starting all the same. Two epochs that read differently tell the one from the other.
+
+A job of one level needs no budget: what its sources read is processed before they look at the clock again.
 """
 
 from __future__ import annotations
@@ -25,24 +27,26 @@ class EpochBudget:
 
     Args:
         most: records a source subtask may read in an epoch however fast it goes.
+        levels: of the job's graph.
 
-    >>> budget = EpochBudget(1_000_000)
-    >>> budget.on_epoch(1_000, 0.1)
+    >>> budget = EpochBudget(1_000_000, levels=2)
+    >>> budget.on_epoch(1_000, took_s=0.5, busy_s=0.1)
     >>> budget.records
     40000
-    >>> budget.on_epoch(40_000, 100.0)
+    >>> budget.on_epoch(40_000, took_s=100.0, busy_s=99.0)
     >>> budget.records
     1600
-    >>> budget.on_epoch(1_600, 99.0)
+    >>> budget.on_epoch(1_600, took_s=99.0, busy_s=4.0)
     >>> budget.records
     3200
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, levels: int) -> None:
         self._most = most
+        self._levels = levels
         self._last: tuple[int, float] | None = None
         """Records and seconds of the epoch before."""
-        self.records = min(most, FIRST_RECORDS)
+        self.records = min(most, FIRST_RECORDS) if levels > 1 else most
         """What a source subtask may read in the next epoch."""
 
     @property
@@ -50,17 +54,19 @@ class EpochBudget:
         """Less than the most may be read: a source that has used it up waits for the next epoch."""
         return self.records < self._most
 
-    def on_epoch(self, read: int, took_s: float) -> None:
+    def on_epoch(self, read: int, *, took_s: float, busy_s: float) -> None:
         """An epoch is over.
 
         Args:
             read: records of the source subtask that read the most.
             took_s: until everything was processed that had been read.
+            busy_s: of that, what the tasks spent on records, one level after the other.
         """
-        if not read:
+        if not read or self._levels == 1:
             return
         last, self._last = self._last, (read, took_s)
-        fitting = int(read * LONGEST_S / max(took_s, 1e-3))
+        pace_s = busy_s if took_s <= LONGEST_S else took_s
+        fitting = int(read * LONGEST_S / max(pace_s, 1e-3))
         if took_s > LONGEST_S and last is not None and _is_fixed(last, (read, took_s)):
             fitting = 2 * read
             self.records = max(self.records, min(fitting, self._most))

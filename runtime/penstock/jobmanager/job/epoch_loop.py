@@ -69,7 +69,7 @@ class EpochLoop:
         self._plans = plans
         self._completed: list[int] = []
         self._aborted: list[int] = []
-        self._budget = EpochBudget(parts.settings.epoch_max_records)
+        self._budget = EpochBudget(parts.settings.epoch_max_records, graph.levels)
         self._next_timer: int | None = None
         self._began_at = 0
         """When the epoch that runs was begun, ms."""
@@ -148,7 +148,9 @@ class EpochLoop:
         took = time.monotonic() - started
         self._rests_until = started + min(2 * took, self._parts.settings.epoch_target_ms / 1e3)
         self._take_in(acks, took * 1e3)
-        self._budget.on_epoch(self._most_read(acks), took)
+        self._budget.on_epoch(
+            self._most_read(acks), took_s=took, busy_s=took if self._runner.streaming else _busy_s(acks)
+        )
         if request is not None:
             self._parts.results.barrier(request.checkpoint_id)
             self._parts.checkpoints.coordinator.on_barrier(
@@ -378,3 +380,12 @@ class EpochLoop:
 
     def _now(self) -> int:
         return self._parts.clock.now_ms()
+
+
+def _busy_s(acks: list[LevelAck]) -> float:
+    """What the slowest task of each level spent on records; with the batched runner levels run one after the other."""
+    by_level: dict[int, float] = {}
+    for ack in acks:
+        busy_ms = sum(vertex.busy_ms for vertex in ack.vertices.values())
+        by_level[ack.level] = max(by_level.get(ack.level, 0.0), busy_ms)
+    return sum(by_level.values()) / 1e3

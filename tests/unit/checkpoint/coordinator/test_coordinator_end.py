@@ -35,6 +35,18 @@ class TestTheEnd:
         bench.settle()
         self.finish(bench)
 
+    def test_a_checkpoint_that_no_subtask_knows_of_becomes_the_final_one(self, bench: Bench) -> None:
+        bench.now += bench.coordinator.settings.interval_ms or 0
+        bench.coordinator.trigger_due(bench.now)
+        assert bench.coordinator.is_in_progress
+        self.finish(bench)
+        assert bench.coordinator.next_trigger(bench.now + 1_000_000) is None
+
+    def test_a_savepoint_that_no_subtask_knows_of_is_not_the_end(self, bench: Bench, tmp_path: Path) -> None:
+        bench.coordinator.trigger_savepoint(str(tmp_path / "s"))
+        bench.coordinator.trigger_due(bench.now)
+        assert bench.coordinator.final_checkpoint(bench.now) is None
+
     def test_a_final_checkpoint_serves_a_waiting_savepoint(self, bench: Bench, tmp_path: Path) -> None:
         bench.coordinator.trigger_savepoint(str(tmp_path / "s"), is_final=True, drain=True)
         request = bench.coordinator.final_checkpoint(1)
