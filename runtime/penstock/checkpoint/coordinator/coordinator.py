@@ -208,6 +208,13 @@ class CheckpointCoordinator(CheckpointOutcomes):
             return self._attempt is not None and self._attempt.pending is not None
 
     @property
+    def is_storing(self) -> bool:
+        """Every subtask has answered for the checkpoint in progress, and its manifest is being stored."""
+        with self._lock:
+            pending = self._attempt.pending if self._attempt is not None else None
+            return pending is not None and pending.is_at_work
+
+    @property
     def is_copying(self) -> bool:
         """A savepoint's files are being copied; a job that stops after it waits for this."""
         with self._lock:

@@ -90,7 +90,7 @@ class EpochLoop:
         if self.epoch > 0 and self.exhausted and not self._requests.state.input_ended:
             self._requests.feed(attempt_end.InputEnded())
         self._requests.settle()
-        if self._requests.state.stands_still:
+        if self._requests.state.stands_still or self._only_waits_for_storage:
             self._stand_still()
         else:
             request = self._next_request()
@@ -103,8 +103,16 @@ class EpochLoop:
             self._handle_events()
         self._requests.settle()
 
+    @property
+    def _only_waits_for_storage(self) -> bool:
+        """The input has ended, and what keeps the last snapshot from being triggered is a manifest on its way to storage.
+
+        An epoch of the batched runner is a Spark job; one without input would do nothing for it.
+        """
+        return not self._runner.streaming and self.exhausted and self._parts.checkpoints.coordinator.is_storing
+
     def _stand_still(self) -> None:
-        """After the last snapshot, until its outcome is known: nothing may be read that would have to be read again."""
+        """Until the outcome of a snapshot is known. After the last one nothing may be read: it would have to be read again."""
         self._rest(STANDSTILL_S)
         self._requests.take()
         self._handle_events()
