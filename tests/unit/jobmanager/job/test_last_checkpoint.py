@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from penstock.checkpoint.files.layout import METADATA
 from penstock.checkpoint.savepoint import exports as savepoint_exports
+from penstock.checkpoint.store.retrying_store import RetryingStore
 from penstock.common.job_status import JobStatus
 from penstock.connectors.datagen import DataGeneratorSource
+from penstock.jobmanager.job.epoch_loop import EpochLoop
 from penstock.jobmanager.job.requests import Operation
 from tests.in_process import environment, started, until
 
@@ -34,3 +38,29 @@ def test_a_job_ends_when_its_savepoint_is_copied(tmp_path: Path, monkeypatch: py
     assert master.wait(60) is JobStatus.FINISHED
     assert operation.failure is None
     assert operation.location is not None
+
+
+def test_the_job_stands_still_while_the_last_manifest_but_one_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The input has ended: epochs would be Spark jobs that do nothing."""
+    put, stand_still = RetryingStore.put_if_absent, EpochLoop._stand_still
+    stands_still = threading.Event()
+    in_time = []
+
+    def put_when_the_job_stands_still(store: RetryingStore, url: str, content: bytes) -> bool:
+        if url.endswith(METADATA):
+            in_time.append(stands_still.wait(10))
+        return put(store, url, content)
+
+    def noted(loop: EpochLoop) -> None:
+        stands_still.set()
+        stand_still(loop)
+
+    monkeypatch.setattr(RetryingStore, "put_if_absent", put_when_the_job_stands_still)
+    monkeypatch.setattr(EpochLoop, "_stand_still", noted)
+    env = environment(tmp_path, **{"execution.checkpointing.interval": "20 ms"})
+    env.from_source(DataGeneratorSource(lambda i: i, 500, 5_000), None, "numbers").map(str).print()
+    assert started(env).wait(60) is JobStatus.FINISHED
+    assert len(in_time) >= 2
+    assert all(in_time)
