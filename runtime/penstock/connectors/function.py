@@ -44,7 +44,7 @@ from penstock.records.batch import MIN_TIMESTAMP, RowBatch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.taskmanager.operators.operator import OperatorContext
+    from penstock.functions.operator_context import OperatorContext
 
 _PATIENCE = 0.005
 """Seconds a read waits for the first record before it says that there is none now."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from penstock.checkpoint.files.state_files import StateFileReader
     from penstock.connectors.source import SparkAccess
+    from penstock.functions.operator_context import OperatorContext
     from penstock.records.batch import Batch
-    from penstock.taskmanager.operators.operator import OperatorContext
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from penstock.checkpoint.files.storage import CheckpointStorage
+    from penstock.functions.operator_context import OperatorContext
     from penstock.records.batch import Batch
-    from penstock.taskmanager.operators.operator import OperatorContext
 
 
 @dataclass(frozen=True)

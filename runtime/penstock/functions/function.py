@@ -14,6 +14,7 @@ from penstock.common.program.user_frames import user_line
 
 if TYPE_CHECKING:
     from penstock.functions.accumulators import Accumulator
+    from penstock.functions.operator_context import MetricSink, OperatorContext
     from penstock.state.backend import OperatorStateBackend
     from penstock.state.descriptors import (
         AggregatingState,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         ValueState,
         ValueStateDescriptor,
     )
-    from penstock.taskmanager.operators.operator import MetricSink, OperatorContext
 
 
 class KeyedStateStore(ABC):

@@ -17,9 +17,9 @@ from penstock.state.descriptors import (
 )
 
 if TYPE_CHECKING:
+    from penstock.functions.operator_context import MetricSink, OperatorContext
     from penstock.state.backend import OperatorStateBackend
     from penstock.state.descriptors import AggregatingState, ListState, MapState, ReducingState, ValueState
-    from penstock.taskmanager.operators.operator import MetricSink, OperatorContext
 
 
 class RuntimeContextImpl(RuntimeContext):

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.connectors.sink import Sink
     from penstock.connectors.source import Source
+    from penstock.graph.operator import Operator
     from penstock.graph.transformation import Partitioning
-    from penstock.taskmanager.operators.operator import Operator
 
 
 @dataclass

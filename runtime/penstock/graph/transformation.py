@@ -2,7 +2,7 @@
 
 Every call on a stream adds a `Transformation`; `execute` turns those reachable from the sinks into a StreamGraph and
 that into a JobGraph (`graph.job_graph`). Nothing here knows Spark, tasks or storage; operators are opaque objects with
-the life cycle of `penstock.taskmanager.operators.operator.Operator`.
+the life cycle of `penstock.graph.operator.Operator`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.connectors.sink import Sink
     from penstock.connectors.source import Source
-    from penstock.taskmanager.operators.operator import Operator
+    from penstock.graph.operator import Operator
 
 
 class Exchange(Enum):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from penstock.graph.operator import Operator
 from penstock.records.batch import Batch
 from penstock.taskmanager.exchange.writers import ExchangeWriter
-from penstock.taskmanager.operators.operator import Operator
 
 Consumer = Callable[[Batch], None]
 

@@ -12,7 +12,8 @@ from types import FrameType
 
 from penstock.common.errors import PenstockError, RecoverableError, UserFunctionError
 from penstock.common.program.user_frames import is_engine, raised, user_line, user_traceback
-from penstock.taskmanager.operators.operator import Operator, OperatorContext
+from penstock.functions.operator_context import OperatorContext
+from penstock.graph.operator import Operator
 from penstock.taskmanager.protocol import TaskFailure
 
 _REMEDIES: dict[type[BaseException], str] = {

@@ -18,7 +18,9 @@ from penstock.checkpoint.files.state_files import StateFileReader, StateFileWrit
 from penstock.common.errors import PenstockError, StateTypeError
 from penstock.connectors.sink import StagedCommittable
 from penstock.functions.accumulators import Accumulator
+from penstock.functions.operator_context import Clock, OperatorContext
 from penstock.graph.job_graph import JobGraph, OperatorNode, Stage
+from penstock.graph.operator import Operator
 from penstock.graph.transformation import Exchange
 from penstock.metrics.scope import ScopeFormats
 from penstock.metrics.task import TaskMetrics
@@ -36,7 +38,6 @@ from penstock.taskmanager.exchange.rows import Buffer
 from penstock.taskmanager.exchange.writers import Emit, ExchangeWriter, create_writer
 from penstock.taskmanager.operators.connectors.sink import SinkOperator
 from penstock.taskmanager.operators.connectors.source import SourceOperator
-from penstock.taskmanager.operators.operator import Clock, Operator, OperatorContext
 from penstock.taskmanager.pace import Pace
 from penstock.taskmanager.protocol import RestoreCommand, SnapshotAck, SnapshotCommand, VertexMetrics
 from penstock.taskmanager.uploads import SnapshotUploads

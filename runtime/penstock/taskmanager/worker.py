@@ -26,6 +26,7 @@ from pyspark import cloudpickle
 from penstock.common.errors import InvalidJob
 from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.common.program.user_frames import user_line
+from penstock.functions.operator_context import Clock
 from penstock.graph.job_graph import JobGraph
 from penstock.metrics.scope import ScopeFormats
 from penstock.taskmanager.control.channel import ControlConnection, Hello
@@ -35,7 +36,6 @@ from penstock.taskmanager.exchange.segments import in_segments, put_together
 from penstock.taskmanager.failure import failure_of
 from penstock.taskmanager.level import BatchTask, LevelTask, Row
 from penstock.taskmanager.local_folders import new_state_folder
-from penstock.taskmanager.operators.operator import Clock
 from penstock.taskmanager.protocol import LevelAck, TaskFailure, Whereabouts, encode_ack
 from penstock.taskmanager.stream_task import StreamTask
 from penstock.taskmanager.subtask import TaskEnvironment

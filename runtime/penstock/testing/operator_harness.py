@@ -16,9 +16,9 @@ from penstock.common.program.user_location import user_location
 from penstock.common.type_info.type_inference import to_type_info
 from penstock.functions.output_tag import OutputTag
 from penstock.functions.process_functions import KeyedProcessFunction, ProcessFunction
+from penstock.graph.operator import Operator
 from penstock.records.batch import MAX_TIMESTAMP
 from penstock.state.key_groups import key_group, subtask_for_key_group
-from penstock.taskmanager.operators.operator import Operator
 from penstock.taskmanager.operators.process import KeyedProcessOperator, ProcessOperator
 from penstock.taskmanager.operators.user_code import refuse_key, select_keys
 from penstock.testing.operator_run import Files, ManualClock, OperatorRun, Snapshot

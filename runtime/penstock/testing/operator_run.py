@@ -13,12 +13,13 @@ from typing import Any
 
 from pyspark import cloudpickle
 
+from penstock.functions.operator_context import OperatorContext
+from penstock.graph.operator import Operator
 from penstock.records.batch import MAX_TIMESTAMP, Batch, RowBatch
 from penstock.state.backend import FileRef, KeyContext, KeyedStateBackend, KeyGroupRange
 from penstock.state.factory import create_backend, create_timer_service
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import OperatorStateStore
-from penstock.taskmanager.operators.operator import Operator, OperatorContext
 
 NAME = "operator under test"
 WATERMARK = "watermark"

@@ -14,8 +14,8 @@ from penstock.common.errors import InvalidJob
 from penstock.windowing.windows import TimeWindow, Window
 
 if TYPE_CHECKING:
+    from penstock.functions.operator_context import MetricSink
     from penstock.state.descriptors import StateDescriptor
-    from penstock.taskmanager.operators.operator import MetricSink
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Window)

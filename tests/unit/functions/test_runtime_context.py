@@ -10,8 +10,8 @@ import pytest
 from penstock.common.errors import InvalidJob, KeyedStateNotAvailable, UserFunctionError
 from penstock.datastream.functions import Function, MapFunction, RuntimeContext, close_function, open_function
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from penstock.functions.operator_context import OperatorContext
 from penstock.functions.runtime_context import RuntimeContextImpl
-from penstock.taskmanager.operators.operator import OperatorContext
 from penstock.taskmanager.operators.simple import MapOperator
 from penstock.testing.operator_run import OperatorRun
 

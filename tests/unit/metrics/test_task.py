@@ -12,7 +12,7 @@ from penstock.metrics.key import decode_key
 from penstock.metrics.task import TaskMetrics
 
 if TYPE_CHECKING:
-    from penstock.taskmanager.operators.operator import MetricSink
+    from penstock.functions.operator_context import MetricSink
 
 
 def plain(snapshot: dict[str, dict[str, object]]) -> dict[str, object]:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.common.errors import StateTypeError
+from penstock.functions.operator_context import OperatorContext
 from penstock.state.operator_state import OperatorStateStore
-from penstock.taskmanager.operators.operator import OperatorContext
 from penstock.taskmanager.protocol import LevelAck, SnapshotAck, decode_ack, encode_ack
 from penstock.taskmanager.subtask import _upload
 from penstock.taskmanager.worker import SystemClock

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.datastream.streams.data_stream import DataStream
-    from penstock.taskmanager.operators.operator import Operator
+    from penstock.graph.operator import Operator
 
 
 class RecordedStream(OperatorSettings):

@@ -24,6 +24,7 @@ from penstock.common.errors import Fenced, StorageError
 from penstock.common.job_status import JobStatus
 from penstock.connectors.sink import CommitEnvironment
 from penstock.connectors.source import EnumeratorContext
+from penstock.functions.operator_context import Clock
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.jobmanager.coordinators.sink_commits import SinkCommits
@@ -55,7 +56,6 @@ from penstock.jobmanager.job.start_steps import (
 from penstock.jobmanager.runners.runner import Attempt, Runner
 from penstock.metrics.store import MetricStore
 from penstock.rest.facts import Rescale
-from penstock.taskmanager.operators.operator import Clock
 from penstock.taskmanager.worker import TaskSettings, encode_payload
 
 logger = logging.getLogger(__name__)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from penstock.functions.operator_context import Clock
 from penstock.jobmanager.coordinators.sink_commits import SinkCommits
 from penstock.jobmanager.coordinators.source_coordinator import SourceCoordinator
 from penstock.jobmanager.job.checkpoints import JobCheckpoints
@@ -13,7 +14,6 @@ from penstock.jobmanager.job.held_results import HeldResults
 from penstock.jobmanager.job.job_metrics import JobMetrics
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.job.start_steps import StartSteps
-from penstock.taskmanager.operators.operator import Clock
 
 
 @dataclass

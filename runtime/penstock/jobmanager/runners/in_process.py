@@ -12,10 +12,10 @@ from typing import Any
 
 from penstock.common.errors import EpochFailed, NotEnoughSlots
 from penstock.connectors.source import SparkAccess
+from penstock.functions.operator_context import Clock
 from penstock.jobmanager.failover.failures import JobFailed
 from penstock.jobmanager.runners.runner import Attempt, Watch, unwatched
 from penstock.taskmanager.exchange.rows import ACK, COMMAND
-from penstock.taskmanager.operators.operator import Clock
 from penstock.taskmanager.protocol import (
     EpochCommand,
     LevelAck,

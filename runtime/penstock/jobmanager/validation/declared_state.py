@@ -19,6 +19,7 @@ import msgspec
 
 from penstock.checkpoint.files.manifest import Manifest, OperatorState
 from penstock.common.errors import PenstockError
+from penstock.functions.operator_context import OperatorContext
 from penstock.functions.runtime_context import RuntimeContextImpl
 from penstock.graph.job_graph import JobGraph, OperatorNode
 from penstock.jobmanager.validation.open_method import OpenMethod, is_ours
@@ -29,7 +30,6 @@ from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import OperatorStateStore
 from penstock.state.registry import Registration
 from penstock.state.snapshot_format.segment import StateInfo
-from penstock.taskmanager.operators.operator import OperatorContext
 from penstock.taskmanager.worker import SystemClock
 
 logger = logging.getLogger(__name__)

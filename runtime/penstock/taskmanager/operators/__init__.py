@@ -1,1 +1,1 @@
-"""The runtime operators. Each is an `penstock.taskmanager.operators.operator.Operator`."""
+"""The runtime operators. Each is an `penstock.graph.operator.Operator`."""

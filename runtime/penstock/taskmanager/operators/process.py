@@ -22,7 +22,8 @@ from penstock.taskmanager.operators.user_code import FunctionOperator, raise_use
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.taskmanager.operators.operator import OperatorContext, Output
+    from penstock.functions.operator_context import OperatorContext
+    from penstock.graph.operator import Output
 
 
 class UserTimers(TimerService):

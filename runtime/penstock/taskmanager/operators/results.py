@@ -13,7 +13,7 @@ from penstock.records.batch import RowBatch
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.taskmanager.operators.operator import Output
+    from penstock.graph.operator import Output
 
 
 class Results:

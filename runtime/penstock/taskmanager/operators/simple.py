@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.common.errors import InvalidJob, UserFunctionError
 from penstock.common.types import Row
+from penstock.graph.operator import Operator
 from penstock.records.batch import Batch, ColumnBatch, RowBatch
 from penstock.records.columns import columns_of, rows_as_dicts, rows_as_rows, rows_as_tuples
 from penstock.records.fields import shortened
-from penstock.taskmanager.operators.operator import Operator
 from penstock.taskmanager.operators.user_code import FunctionOperator, function_name, raise_user_error
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from penstock.taskmanager.operators.user_code import refuse_keys
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
+    from penstock.functions.operator_context import OperatorContext
     from penstock.state.backend import KeyedStateBackend
     from penstock.state.descriptors import StateDescriptor
     from penstock.state.hashmap.accumulator_columns import AccumulatorColumns
     from penstock.state.snapshot_format.column_rows import AccumulatorShape
-    from penstock.taskmanager.operators.operator import OperatorContext
 
 
 class Table:

@@ -11,9 +11,9 @@ import msgspec
 from penstock.checkpoint.files.manifest import SourceState
 from penstock.connectors.file.source.enumerator import FileEnumerator
 from penstock.connectors.file.source.file_source import FileSource
+from penstock.functions.operator_context import OperatorContext
 from penstock.jobmanager.coordinators.source_coordinator import SourceCoordinator
 from penstock.taskmanager.operators.connectors.source import SourceOperator
-from penstock.taskmanager.operators.operator import OperatorContext
 from penstock.testing.operator_run import CollectingOutput
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from penstock.taskmanager.operators.user_code import FunctionOperator, select_ke
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from penstock.taskmanager.operators.operator import OperatorContext
+    from penstock.functions.operator_context import OperatorContext
 
 AggregateKind = Literal["sum", "min", "max", "min_by", "max_by"]
 

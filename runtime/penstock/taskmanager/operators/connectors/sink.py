@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.connectors.sink import Sink, SinkWriter, WriterContext
+from penstock.graph.operator import Operator, OperatorSnapshot
 from penstock.records.batch import MIN_TIMESTAMP, Batch
-from penstock.taskmanager.operators.operator import Operator, OperatorSnapshot
 
 _STATE = "penstock-sink-writer"
 

@@ -17,9 +17,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.source import ReadBounds, ReaderContext, Source, SourceReader, Split, SplitReader
+from penstock.functions.operator_context import OperatorContext
+from penstock.graph.operator import Operator, Output
 from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch, RowBatch
 from penstock.taskmanager.operators.connectors.split_order import LowestWatermark, ReadOrder
-from penstock.taskmanager.operators.operator import Operator, OperatorContext, Output
 from penstock.taskmanager.pace import Pace
 from penstock.taskmanager.protocol import SourceProgress, SplitAssignment
 

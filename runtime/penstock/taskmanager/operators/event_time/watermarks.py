@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import PenstockError
+from penstock.graph.operator import Operator, OperatorSnapshot
 from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch
-from penstock.taskmanager.operators.operator import Operator, OperatorSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

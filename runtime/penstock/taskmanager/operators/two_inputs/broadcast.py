@@ -24,8 +24,8 @@ from penstock.taskmanager.operators.user_code import bind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from penstock.functions.operator_context import OperatorContext
     from penstock.records.batch import Batch
-    from penstock.taskmanager.operators.operator import OperatorContext
 
 DATA, BROADCAST = 0, 1
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.common.errors import InvalidJob
 from penstock.common.typeinfo import ListTypeInfo
 from penstock.functions.join_functions import ProcessJoinFunction
+from penstock.graph.operator import OperatorSnapshot
 from penstock.records.batch import MIN_TIMESTAMP
 from penstock.state.descriptors import MapStateDescriptor
-from penstock.taskmanager.operators.operator import OperatorSnapshot
 from penstock.taskmanager.operators.results import Results
 from penstock.taskmanager.operators.user_code import FunctionOperator, select_keys
 
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.common.typeinfo import TypeInformation
+    from penstock.functions.operator_context import OperatorContext
     from penstock.functions.output_tag import OutputTag
+    from penstock.graph.operator import Output
     from penstock.records.batch import Batch
     from penstock.state.descriptors import MapState
-    from penstock.taskmanager.operators.operator import OperatorContext, Output
 
 SIDES = ("left", "right")
 WATERMARK_STATE = "interval-join-watermark"

@@ -28,9 +28,9 @@ from penstock.windowing.evictor import Evictor
 from penstock.windowing.trigger import Trigger
 
 if TYPE_CHECKING:
+    from penstock.functions.operator_context import MetricSink, OperatorContext
     from penstock.functions.output_tag import OutputTag
     from penstock.state.backend import KeyContext
-    from penstock.taskmanager.operators.operator import MetricSink, OperatorContext
     from penstock.taskmanager.operators.results import Results
 
 TRIGGER_STATE_PREFIX = "trigger:"

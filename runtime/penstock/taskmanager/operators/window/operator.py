@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 from penstock.common.errors import InvalidJob
 from penstock.common.time import TimeLike, as_millis
 from penstock.functions.function import close_function, open_function
+from penstock.functions.operator_context import OperatorContext
+from penstock.graph.operator import Operator, OperatorSnapshot, Output
 from penstock.records.batch import MIN_TIMESTAMP, Batch, ColumnBatch
 from penstock.records.fields import field_of, shortened
-from penstock.taskmanager.operators.operator import Operator, OperatorContext, OperatorSnapshot, Output
 from penstock.taskmanager.operators.results import Results
 from penstock.taskmanager.operators.user_code import position, raise_user_error, refuse_keys, select_keys
 from penstock.taskmanager.operators.window.contents import contents_descriptor

@@ -1,0 +1,80 @@
+"""What a task gives an operator, and with it the function, the reader or the writer inside: names, clock, state, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.common.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.functions.accumulators import Accumulator
+    from penstock.state.backend import KeyedStateBackend, OperatorStateBackend
+    from penstock.state.timers.internal_timer_service import InternalTimerService
+
+
+class Clock(Protocol):
+    """Processing time. The task's clock in production, a manual one in `penstock.testing`."""
+
+    def now_ms(self) -> int: ...
+
+
+class MetricSink(Protocol):
+    """The part of the metric group that the runtime needs (see `penstock.metrics`)."""
+
+    def counter(self, name: str) -> Any: ...
+
+    def gauge(self, name: str, value: Callable[[], Any]) -> None: ...
+
+    def meter(self, name: str, time_span_in_seconds: int = 60) -> Any: ...
+
+    def distribution(self, name: str) -> Any: ...
+
+    def add_group(self, name: str, extra: str | None = None) -> MetricSink: ...
+
+
+@dataclass
+class OperatorContext:
+    """What the task gives an operator. One per operator and subtask.
+
+    `keyed_state` is None on a non-keyed stream; asking for keyed state there is the user's error
+    (`KeyedStateNotAvailable`, remedy: key_by). `timers` belongs to keyed operators only, likewise.
+    """
+
+    uid: str
+    name: str
+    subtask: int
+    parallelism: int
+    max_parallelism: int
+    attempt: int
+    clock: Clock
+    operator_state: OperatorStateBackend
+    keyed_state: KeyedStateBackend | None = None
+    timers: InternalTimerService | None = None
+    metrics: MetricSink | None = None
+    job_parameters: dict[str, str] = field(default_factory=dict)
+    job_id: str = ""
+    job_name: str = ""
+    user_location: str = ""
+    """`file:line` where the user's program made the operator; error messages name it."""
+    is_restored: bool = False
+    print_line: Callable[[str], None] | None = None
+    """Where print sinks write; None = the process's stdout."""
+    accumulators: dict[str, Accumulator] = field(default_factory=dict)
+    """Of this operator's functions, by name."""
+    results: Callable[[str, list[Any]], None] | None = None
+    """Hands values to the JobManager with the epoch's ack (execute_and_collect)."""
+    auto_watermark_interval_ms: int = 200
+    object_store_options: dict[str, Any] = field(default_factory=dict)
+
+    @contextmanager
+    def named_in_errors(self) -> Iterator[None]:
+        """Errors that pass here name the operator and the user's line, if they do not name any yet."""
+        try:
+            yield
+        except PenstockError as error:
+            error.operator = error.operator or self.name
+            error.location = error.location or self.user_location
+            raise
