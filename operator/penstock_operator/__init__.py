@@ -1,6 +1,6 @@
 """Penstock's Kubernetes operator: it runs FlinkJobs and changes them without losing or repeating a record.
 
-The packages, and what each may know:
+The packages, from the top; each may know those below it and none above (a contract in `pyproject.toml`):
 
 - `process`    what runs and serves the operator's process; `process.watches` is the only module that knows kopf.
 - `snapshot`   one FlinkSnapshot: what to do next, and doing it.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import httpx
 
+from penstock_operator.engine.account import Checkpoints, Progress, Request, Rescaled
 from penstock_operator.errors import EngineError, EngineUnreachable
 from penstock_operator.fence import no_fence
-from penstock_operator.reconcile.observation import Checkpoints, Progress, Request, Rescaled
 
 if TYPE_CHECKING:
     from penstock_operator.fence import Fence

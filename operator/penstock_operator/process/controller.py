@@ -14,7 +14,7 @@ import functools
 import logging
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from penstock_operator.errors import KubeError, NotLeader
 from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, SERVICE
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from penstock_operator.kube.cluster import Kind, Manifest
     from penstock_operator.process.metrics import Metrics
+    from penstock_operator.reconcile.loop import Loop
     from penstock_operator.reconcile.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -49,23 +50,6 @@ RELISTED = 5.0
 """Seconds after the first sign of a watch that began anew in which it has told of all there is."""
 STUCK = 600.0
 """Seconds without a finished pass after which an object counts as stuck."""
-
-
-class Loop(Protocol):
-    """Reconciles one object."""
-
-    @property
-    def job(self) -> str | None:
-        """The FlinkJob it belongs to, as far as that is known."""
-
-    async def reconcile(self) -> timedelta | None:
-        """The time until the next look, or None if nothing is to be done any more, whatever happens elsewhere."""
-
-    def look_closer(self) -> None:
-        """Something that is looked at only now and then has changed: look at everything next time."""
-
-    def is_echo(self, version: str) -> bool:
-        """Whether the object in this resourceVersion is what the loop wrote last."""
 
 
 @dataclass

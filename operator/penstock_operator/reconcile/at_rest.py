@@ -28,22 +28,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock_operator.reconcile.report.conditions import weighty
+from penstock_operator.reconcile.report.writes import weighty
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
     from datetime import datetime, timedelta
 
     from penstock_operator.kube.cluster import Manifest
-    from penstock_operator.reconcile.cache import Memory
-    from penstock_operator.reconcile.decide.actions import Decision
+    from penstock_operator.reconcile.cache import Cache
     from penstock_operator.reconcile.decide.context import Context
+    from penstock_operator.reconcile.decide.decision import Decision, Event
 
 
-def may_be_at_rest(memory: Memory, now: datetime, dependents_resync: timedelta) -> bool:
+def may_be_at_rest(cache: Cache, now: datetime, dependents_resync: timedelta) -> bool:
     """The last look was fresh and found nothing to do, or was one at the copy; and nothing is due that only fresh reads tell."""
-    compared = memory.dependents_at
-    return memory.rests and memory.last is None and (compared is None or now - compared < dependents_resync)
+    compared = cache.dependents_at
+    return cache.rests and cache.last is None and (compared is None or now - compared < dependents_resync)
 
 
 def looks_at_rest(manifest: Manifest) -> bool:
@@ -53,8 +53,8 @@ def looks_at_rest(manifest: Manifest) -> bool:
     return current and "operation" not in status and "deletionTimestamp" not in meta
 
 
-def is_at_rest(ctx: Context, decision: Decision, told: Mapping[str, str]) -> bool:
+def is_at_rest(ctx: Context, decision: Decision, is_told: Callable[[Event], bool]) -> bool:
     """There is nothing to do, nothing to tell, and nothing of weight to write."""
-    news = [event for event in decision.events if told.get(event.key) != event.reason]
+    news = not all(is_told(event) for event in decision.events)
     quiet = decision.action is None and decision.requeue is not None and not news
     return quiet and not ctx.unreadable and weighty(ctx.status) == weighty(decision.status)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Memory:
+class Cache:
     """One FlinkJob's."""
 
     last: ActionResult | None = None
@@ -47,12 +47,10 @@ class Memory:
     """What was found then."""
     written_at: datetime | None = None
     """When the status was last written."""
-    told: dict[str, str] = field(default_factory=dict)
-    """Events told by this process: key → text."""
     repairs: dict[Repaired, Repair] = field(default_factory=dict)
     """What was applied again, until it is found to have helped."""
 
-    def aside(self) -> Memory:
+    def aside(self) -> Cache:
         """A copy for a look at what may be old: of what that finds only the master's answers are kept."""
         return replace(self, repairs=dict(self.repairs))
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from penstock_operator.api.status import Ownership, parse_status, unreadable
 from penstock_operator.api.validation import check_own_identity, parse_deletion
 from penstock_operator.errors import (
-    AlreadyExists,
     Conflict,
     KubeError,
     NotLeader,
@@ -28,18 +27,18 @@ from penstock_operator.errors import (
 from penstock_operator.kube.cluster import FLINKJOB
 from penstock_operator.reconcile import at_rest
 from penstock_operator.reconcile.act.actor import Actor
-from penstock_operator.reconcile.cache import Memory
+from penstock_operator.reconcile.cache import Cache
+from penstock_operator.reconcile.core import decide
 from penstock_operator.reconcile.decide.actions import applied_again
 from penstock_operator.reconcile.decide.context import Context, Subject
-from penstock_operator.reconcile.decide.next_step import decide
+from penstock_operator.reconcile.loop import Loop
 from penstock_operator.reconcile.observation import Observation
 from penstock_operator.reconcile.observe.look import observe
 from penstock_operator.reconcile.observe.manifests import labels_of, parse_time
 from penstock_operator.reconcile.ownership import LINGER, Claim, claim
 from penstock_operator.reconcile.presets.defaults import held, spec_with_defaults
-from penstock_operator.reconcile.report.conditions import write_due
-from penstock_operator.resources.names import FINALIZER, Owner
-from penstock_operator.resources.records import kube_event
+from penstock_operator.reconcile.report.writes import write_due
+from penstock_operator.resources.names import FINALIZER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,14 +47,12 @@ if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.api.status import FlinkJobStatus
     from penstock_operator.kube.cluster import Manifest
-    from penstock_operator.reconcile.decide.actions import Action, Decision, Event
+    from penstock_operator.reconcile.decide.actions import Action
+    from penstock_operator.reconcile.decide.decision import Decision
     from penstock_operator.reconcile.ports import Ports
     from penstock_operator.reconcile.presets.defaults import Preset
 
 log = logging.getLogger(__name__)
-
-STEPS_PER_PASS = 20
-"""After so many steps another job gets its turn."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +68,10 @@ class Transition:
     seen: Observation
 
 
-class JobLoop:
-    """Reconciles one FlinkJob. Its passes never overlap."""
+class JobLoop(Loop):
+    """Reconciles one FlinkJob."""
+
+    kind = FLINKJOB
 
     def __init__(
         self,
@@ -82,9 +81,9 @@ class JobLoop:
         watch: Callable[[Transition], None] = lambda transition: None,
         complain: Callable[[Exception], None] = log_unexpected,
     ) -> None:
-        self.namespace, self.name = namespace, name
-        self._ports, self._watch, self._complain = ports, watch, complain
-        self.memory = Memory()
+        super().__init__(namespace, name, ports, complain)
+        self._watch = watch
+        self.cache = Cache()
         self._uid: str | None = None
 
     @property
@@ -93,63 +92,61 @@ class JobLoop:
         return self.name
 
     async def reconcile(self) -> timedelta | None:
-        """Take steps until there is nothing to do; the time until the next look, or None if the object is gone."""
+        """First it is seen whether there is anything to do at all; None: the FlinkJob is gone, or another operator's."""
         pause = await self._rest()
         if pause is not None:
             return pause
-        for _ in range(STEPS_PER_PASS):
-            try:
-                pause, again = await self._step()
-            except Conflict:
-                self.memory.last = None
-                continue
-            if not again:
-                return pause
-        log.warning("%s/%s: %d steps in one pass; going on later", self.namespace, self.name, STEPS_PER_PASS)
-        return self._ports.settings.progress
+        return await super().reconcile()
 
     def look_closer(self) -> None:
         """Compare Services, ConfigMap and so on at the next pass."""
-        self.memory.dependents_at, self.memory.rests = None, False
+        self.cache.dependents_at, self.cache.rests = None, False
 
     def is_echo(self, version: str) -> bool:
         """Whether an event tells of nothing but our own last write."""
-        return version == self.memory.wrote
+        return version == self.cache.wrote
 
     async def _rest(self) -> timedelta | None:
         """The time until the next look, if the copy shows that there is nothing to do; None: look at what is there."""
         ports, now = self._ports, self._ports.now()
-        if not at_rest.may_be_at_rest(self.memory, now, ports.settings.dependents_resync):
+        if not at_rest.may_be_at_rest(self.cache, now, ports.settings.dependents_resync):
             return None
-        self.memory.rests = False
+        self.cache.rests = False
         manifest = await ports.watched.get(FLINKJOB, self.namespace, self.name)
         if manifest is None or manifest["metadata"]["uid"] != self._uid or not at_rest.looks_at_rest(manifest):
             return None
         ctx = self._context(manifest, await ports.presets.of(self.namespace))
-        memory = self.memory.aside()
-        if ctx.status.operator != self.memory.owner or not ports.shard.selects(labels_of(manifest)):
+        aside = self.cache.aside()
+        if ctx.status.operator != self.cache.owner or not ports.shard.selects(labels_of(manifest)):
             return None
         try:
-            ctx = replace(ctx, seen=await observe(ctx, ports, memory, ports.watched))
+            ctx = replace(ctx, seen=await observe(ctx, ports, aside, ports.watched))
             decision = decide(ctx)
         except NotLeader:
             raise
         except Exception:  # the look that follows meets it again, and tells
             log.debug("%s/%s: a look at the copy failed", self.namespace, self.name, exc_info=True)
             return None
-        self.memory.token, self.memory.silent_since = memory.token, memory.silent_since
-        if not at_rest.is_at_rest(ctx, decision, self.memory.told):
+        self.cache.token, self.cache.silent_since = aside.token, aside.silent_since
+        if not at_rest.is_at_rest(ctx, decision, self._teller.is_told):
             return None
         try:
-            await self._write(manifest, ctx, decision)
+            await self._write_decided(manifest, ctx, decision)
         except Conflict:
             return None
-        self.memory.rests = True
+        self.cache.rests = True
         self._watch(Transition(self.namespace, self.name, ctx.status, decision.status, None, ctx.now, ctx.seen))
         return decision.requeue
 
     async def _step(self) -> tuple[timedelta | None, bool]:
-        self.memory.rests = False
+        try:
+            return await self._take_step()
+        except Conflict:
+            self.cache.last = None
+            raise
+
+    async def _take_step(self) -> tuple[timedelta | None, bool]:
+        self.cache.rests = False
         manifest = await self._ports.cluster.get(FLINKJOB, self.namespace, self.name)
         if manifest is None:
             return None, False
@@ -158,39 +155,39 @@ class JobLoop:
         if verdict is not Claim.OURS:
             return self._elsewhere(verdict)
         ctx = replace(ctx, seen=await self._observe(ctx))
-        self.memory.last = None
+        self.cache.last = None
         decision = self._decide(ctx)
-        await self._tell(ctx, decision.events)
-        await self._write(manifest, ctx, decision)
+        await self._tell(ctx.subject.uid, decision.events)
+        await self._write_decided(manifest, ctx, decision)
         after, action = decision.status, decision.action
         self._watch(Transition(self.namespace, self.name, ctx.status, after, action, ctx.now, ctx.seen))
         if decision.action is not None:
             try:
-                self.memory.last = await Actor(ctx, self._ports, self.memory, self._complain).act(decision.action)
+                self.cache.last = await Actor(ctx, self._ports, self.cache, self._complain).act(decision.action)
             finally:
-                self.memory.acted_at = self._ports.now()
-            if ctx.status.operation is None and self.memory.last.ok:
-                self.memory.repaired(applied_again(decision.action), ctx.seen, ctx.now)
+                self.cache.acted_at = self._ports.now()
+            if ctx.status.operation is None and self.cache.last.ok:
+                self.cache.repaired(applied_again(decision.action), ctx.seen, ctx.now)
             return decision.requeue, decision.requeue is None
-        self.memory.rests = decision.requeue is not None and not ctx.seen.failure
+        self.cache.rests = decision.requeue is not None and not ctx.seen.failure
         return decision.requeue, decision.requeue is None
 
     async def _own(self, manifest: Manifest, ctx: Context) -> Claim:
         """What is written about it is all that is done in this step."""
-        memory, shard, owner = self.memory, self._ports.shard, ctx.status.operator
-        if memory.owner_since is None or owner != memory.owner:
-            memory.owner, memory.owner_since = owner, ctx.now
+        cache, shard, owner = self.cache, self._ports.shard, ctx.status.operator
+        if cache.owner_since is None or owner != cache.owner:
+            cache.owner, cache.owner_since = owner, ctx.now
         verdict = claim(
             shard,
             labels_of(manifest),
             owner,
-            waited=ctx.now - memory.owner_since,
-            quiet=ctx.now - memory.acted_at if memory.acted_at else LINGER,
-            lost=memory.owned,
+            waited=ctx.now - cache.owner_since,
+            quiet=ctx.now - cache.acted_at if cache.acted_at else LINGER,
+            lost=cache.owned,
         )
-        memory.owned = (memory.owned or verdict is Claim.OURS) and verdict not in (Claim.RELEASE, Claim.LEAVE)
+        cache.owned = (cache.owned or verdict is Claim.OURS) and verdict not in (Claim.RELEASE, Claim.LEAVE)
         if verdict is Claim.LEAVE:
-            memory.owner_since = None
+            cache.owner_since = None
         former = owner.name if owner is not None and verdict is Claim.TAKE_FROM else None
         if verdict is Claim.RELEASE:
             await self._write_owner(manifest, None)
@@ -203,7 +200,7 @@ class JobLoop:
         if owner is not None:
             status["operator"] = owner.to_manifest()
         log.info("%s/%s is looked after by %s", self.namespace, self.name, owner.name if owner else "another operator")
-        await self._ports.cluster.replace({**manifest, "status": status}, subresource="status")
+        await self._write(manifest, status)
 
     def _elsewhere(self, verdict: Claim) -> tuple[timedelta | None, bool]:
         """How the pass ends over a job that is not ours, or not yet."""
@@ -213,7 +210,7 @@ class JobLoop:
 
     async def _observe(self, ctx: Context) -> Observation:
         try:
-            return await observe(ctx, self._ports, self.memory)
+            return await observe(ctx, self._ports, self.cache)
         except (KubeError, NotLeader):
             raise  # without the API nothing can be written either; the controller comes back
         except Exception as error:
@@ -230,7 +227,7 @@ class JobLoop:
     def _context(self, manifest: Manifest, current: Preset) -> Context:
         meta = manifest["metadata"]
         if self._uid != meta["uid"]:
-            self._uid, self.memory = meta["uid"], Memory()
+            self._uid, self.cache, self._teller = meta["uid"], Cache(), self._new_teller()
         now = self._ports.now()
         subject = Subject(
             namespace=meta["namespace"],
@@ -270,32 +267,15 @@ class JobLoop:
             settings=self._ports.settings,
         )
 
-    async def _write(self, manifest: Manifest, ctx: Context, decision: Decision) -> None:
+    async def _write_decided(self, manifest: Manifest, ctx: Context, decision: Decision) -> None:
+        """If it is worth a write now, or something is done next; what cannot be read stays."""
         pause, now = self._ports.settings.volatile_write, self._ports.now()
         urgent = decision.action is not None and manifest.get("status") != decision.status.to_manifest()
-        due = write_due(ctx.status, decision.status, since=self.memory.written_at, now=now, pause=pause)
+        due = write_due(ctx.status, decision.status, since=self.cache.written_at, now=now, pause=pause)
         if not (due or urgent or not manifest.get("status")):
             return
         decided, kept = decision.status.to_manifest(), dict(ctx.unreadable)
         if "operation" in decided:  # of a deletion, which is begun whatever was going on
             kept.pop("operation", None)
-        body = {**manifest, "status": {**decided, **kept}}
-        stored = await self._ports.cluster.replace(body, subresource="status")
-        self.memory.written_at, self.memory.wrote = now, str(stored["metadata"].get("resourceVersion"))
-
-    async def _tell(self, ctx: Context, events: tuple[Event, ...]) -> None:
-        """Before the status is written: an event told twice is one event, an event never told is lost."""
-        owner = Owner(ctx.subject.namespace, ctx.subject.name, ctx.subject.uid)
-        for event in events:
-            if self.memory.told.get(event.key) == event.reason:
-                continue
-            manifest = kube_event("FlinkJob", owner, event, ctx.now, self._ports.instance)
-            try:
-                await self._ports.cluster.create(manifest)
-            except AlreadyExists:
-                pass
-            except KubeError as error:
-                log.info("event %s of %s/%s is not told: %s", event.reason, self.namespace, self.name, error)
-            self.memory.told[event.key] = event.reason
-            if len(self.memory.told) > 500:
-                self.memory.told.clear()
+        stored = await self._write(manifest, {**decided, **kept})
+        self.cache.written_at, self.cache.wrote = now, str(stored["metadata"].get("resourceVersion"))

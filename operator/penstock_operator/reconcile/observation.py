@@ -6,13 +6,22 @@ A fact that could not be had is never the same as a fact that is absent: `Storag
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import ValidationError
+
+from penstock_operator.api.flinkjob import FlinkJobSpec
+from penstock_operator.engine.account import Checkpoints
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
     from datetime import datetime
+
+    from penstock_operator.engine.account import Request, Rescaled
+    from penstock_operator.storage.snapshots import Left, StoredSnapshot, Verdict
 
 Role = Literal["master", "worker"]
 
@@ -44,6 +53,10 @@ class Deployment:
     drift: str = ""
     """Where it is not what the builders would make for the running incarnation."""
     trouble: Trouble | None = None
+
+
+CONTAINER_FAILED = "ContainerFailed"
+"""Reason of a container that ended by itself: often because of what ended another one."""
 
 
 @dataclass(frozen=True)
@@ -84,50 +97,6 @@ class Pod:
     """How its main container ended last, wanted or not."""
     terminations: tuple[Terminated, ...] = ()
     """What has ended in it, also if it runs again."""
-
-
-@dataclass(frozen=True)
-class Checkpoints:
-    """The engine's own account of its checkpoints."""
-
-    completed: int = 0
-    failed: int = 0
-    restored: int = 0
-    latest_id: int | None = None
-    latest_path: str | None = None
-    latest_at: datetime | None = None
-    failure: str = ""
-    """Why the last one that failed did."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """The state of a long action that the engine was asked for."""
-
-    id: str
-    state: Literal["Unknown", "InProgress", "Completed", "Failed"]
-    location: str | None = None
-    cause: str = ""
-
-
-@dataclass(frozen=True)
-class Rescaled:
-    """A rescale as the engine accounts for it."""
-
-    parallelism: int
-    """The one it led to."""
-    took: timedelta
-    """From when its checkpoint was asked for to RUNNING."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What the engine keeps a record of."""
-
-    restarts: int = 0
-    """Failovers; a rescale is none."""
-    rescaled: Rescaled | None = None
-    """The last rescale."""
 
 
 TERMINAL = frozenset({"FINISHED", "CANCELED", "FAILED"})
@@ -183,41 +152,6 @@ class Engine:
     def terminal(self) -> bool:
         """The job has ended and will not go on by itself."""
         return self.reachable and self.state in TERMINAL
-
-
-@dataclass(frozen=True)
-class StoredSnapshot:
-    """A complete checkpoint or savepoint on storage."""
-
-    path: str
-    checkpoint_id: int | None = None
-    job_id: str | None = None
-    time: datetime | None = None
-    torn: str = ""
-    """Why the newest one cannot be used, if that is so."""
-    older: str | None = None
-    """An older one that could be used in its place; sinks have committed what came after it."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a snapshot can be restored from."""
-
-    path: str
-    ok: bool
-    reason: str = ""
-    checkpoint_id: int | None = None
-    time: datetime | None = None
-
-
-@dataclass(frozen=True)
-class Left:
-    """What FlinkJobs of one name have in storage."""
-
-    incarnations: tuple[str, ...] = ()
-    """Job ids with a folder of checkpoints, whether there are any in it or not."""
-    snapshots: tuple[StoredSnapshot, ...] = ()
-    """The newest checkpoint of each incarnation, and all savepoints that were ever complete."""
 
 
 @dataclass(frozen=True)
@@ -284,6 +218,36 @@ class LeavingCheck:
     """When it should have been gone."""
 
 
+class Revisions(Mapping[str, Mapping[str, Any]]):
+    """Name of a ControllerRevision → the spec in it as it is stored, oldest first. Read once, when it is first asked for."""
+
+    def __init__(self, stored: Mapping[str, Mapping[str, Any]]) -> None:
+        self._stored = stored
+        self._specs: dict[str, FlinkJobSpec | None] = {}
+
+    def __getitem__(self, name: str) -> Mapping[str, Any]:
+        return self._stored[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stored)
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def spec(self, name: str) -> FlinkJobSpec | None:
+        """The spec of a revision; None if there is none of that name, or nobody can read it."""
+        if name in self._stored and name not in self._specs:
+            self._specs[name] = _spec(self._stored[name])
+        return self._specs.get(name)
+
+
+def _spec(stored: object) -> FlinkJobSpec | None:
+    try:
+        return FlinkJobSpec.model_validate(stored)
+    except ValidationError:
+        return None
+
+
 @dataclass(frozen=True)
 class SnapshotObject:
     """A FlinkSnapshot of this job."""
@@ -346,8 +310,7 @@ class Observation:
     check: CheckPod | None = None
     leaving: tuple[LeavingCheck, ...] = ()
     """Check pods that are being deleted."""
-    revisions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Name of a ControllerRevision → the spec in it, oldest first."""
+    revisions: Revisions = field(default_factory=lambda: Revisions({}))
     snapshots: tuple[SnapshotObject, ...] = ()
     late: Mapping[str, StoredSnapshot | None] = field(default_factory=dict)
     """Folders in which a savepoint may have become complete late, as far as storage has answered."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from penstock_operator.engine.client import EngineClient
     from penstock_operator.kube.cluster import Cluster
-    from penstock_operator.storage.penstock import StorageFactory
+    from penstock_operator.storage.protocol import StorageFactory
 
 
 class EngineDirectory(Protocol):

@@ -19,7 +19,7 @@ from penstock_operator.resources.names import (
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.reconcile.decide.actions import Incarnation
+    from penstock_operator.resources.incarnation import Incarnation
 
 CONFIG_ROLE = "config"
 CONFIG_FILE = "penstock.yaml"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.api.status import Restore
-    from penstock_operator.reconcile.decide.actions import Incarnation
+    from penstock_operator.resources.incarnation import Incarnation
 
 CHECK_SECONDS = 600
 

@@ -1,19 +1,14 @@
-"""Objects that record something: revisions, snapshots, events."""
+"""Objects that record something: revisions and snapshots."""
 
 from __future__ import annotations
 
-import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from penstock_operator.api.types import format_time
 from penstock_operator.api.version import API_VERSION
 from penstock_operator.resources.names import FINALIZER, JOB, MANAGER, REVISION, SNAPSHOT_TYPE, TRIGGER, Owner
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.reconcile.decide.actions import CreateSnapshot, Event
 
 
 def controller_revision(owner: Owner, name: str, spec: FlinkJobSpec, generation: int) -> dict[str, Any]:
@@ -27,60 +22,45 @@ def controller_revision(owner: Owner, name: str, spec: FlinkJobSpec, generation:
     }
 
 
-def flink_snapshot(owner: Owner, wish: CreateSnapshot) -> dict[str, Any]:
+def flink_snapshot(
+    owner: Owner,
+    name: str,
+    *,
+    trigger: Literal["nonce", "periodic", "upgrade"],
+    kind: Literal["savepoint", "checkpoint"],
+    path: str | None = None,
+    revision: str | None = None,
+) -> dict[str, Any]:
     """A FlinkSnapshot asked for by nonce or clock, or standing for a savepoint that an upgrade has made.
 
     It has no owner: savepoints outlive their job. The finalizer is there from the first moment, so that nobody's deletion
     comes before the question whether a restore needs the files.
+
+    Args:
+        path: of a savepoint that exists already.
+        revision: the one that made it.
     """
     spec: dict[str, Any] = {"jobRef": {"name": owner.name}}
-    if wish.kind == "checkpoint":
+    if kind == "checkpoint":
         spec["checkpoint"] = {}
-    elif wish.path is None:
+    elif path is None:
         spec["savepoint"] = {}
     else:
-        spec["savepoint"] = {"path": wish.path}
+        spec["savepoint"] = {"path": path}
     return {
         "apiVersion": API_VERSION,
         "kind": "FlinkSnapshot",
         "metadata": {
-            "name": wish.name,
-            **({"annotations": {REVISION: wish.revision}} if wish.revision else {}),
+            "name": name,
+            **({"annotations": {REVISION: revision}} if revision else {}),
             "namespace": owner.namespace,
             "finalizers": [FINALIZER],
             "labels": {
                 JOB: owner.name,
-                TRIGGER: wish.trigger,
-                SNAPSHOT_TYPE: wish.kind,
+                TRIGGER: trigger,
+                SNAPSHOT_TYPE: kind,
                 "app.kubernetes.io/managed-by": MANAGER,
             },
         },
         "spec": spec,
-    }
-
-
-def kube_event(kind: str, owner: Owner, event: Event, now: datetime, instance: str) -> dict[str, Any]:
-    """A Kubernetes Event. Its name follows from what it tells, so that telling it again makes no second one."""
-    digest = hashlib.sha256(f"{owner.uid}|{event.key}|{event.reason}".encode()).hexdigest()[:16]
-    time = format_time(now)
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": f"{owner.name}.{digest}", "namespace": owner.namespace},
-        "involvedObject": {
-            "apiVersion": API_VERSION,
-            "kind": kind,
-            "name": owner.name,
-            "namespace": owner.namespace,
-            "uid": owner.uid,
-        },
-        "type": event.type,
-        "reason": event.reason,
-        "message": event.message[:1024],
-        "source": {"component": MANAGER},
-        "reportingComponent": MANAGER,
-        "reportingInstance": instance,
-        "firstTimestamp": time,
-        "lastTimestamp": time,
-        "count": 1,
     }

@@ -12,7 +12,7 @@ from penstock_operator.api.flinksnapshot import StorageAccess
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.snapshot.decide import SnapshotContext
+    from penstock_operator.snapshot.context import SnapshotContext
 
 
 def accesses(ctx: SnapshotContext) -> tuple[StorageAccess, ...]:

@@ -19,26 +19,24 @@ Completed, Failed, Abandoned                               final
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec, FlinkSnapshotStatus
+from penstock_operator.api.flinksnapshot import FlinkSnapshotStatus
 from penstock_operator.api.status import Condition
-from penstock_operator.reconcile.decide.actions import Event
-from penstock_operator.reconcile.observation import Engine, Storage
+from penstock_operator.reconcile.decide.decision import Event
 from penstock_operator.resources.names import FINALIZER, JOB, savepoint_folder
-from penstock_operator.settings import Settings
 from penstock_operator.snapshot.access import accesses, has_known_maker, own_access
+from penstock_operator.snapshot.actions import Dispose, Protect, Release, SnapshotDecision, TakeSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
     from typing import Literal
 
-    from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.api.flinksnapshot import StorageAccess
-    from penstock_operator.api.status import FlinkJobStatus
+    from penstock_operator.snapshot.context import SnapshotContext
+
 
 ATTEMPTS_KEPT = 100
 """Folders of so many attempts are remembered; more there are only without a backoffLimit."""
@@ -46,109 +44,6 @@ DISPOSAL_TIMEOUT = timedelta(minutes=30)
 FINAL = frozenset({"Completed", "Failed", "Abandoned"})
 QUIET_OPERATIONS = frozenset({"Rescale", "Deploy", "Resume", "Upgrade", "Redeploy", "Rollback", "Recover"})
 """Operations during whose last step (watching) a snapshot does no harm."""
-
-
-@dataclass(frozen=True)
-class Protect:
-    """Set finalizer and labels."""
-
-
-@dataclass(frozen=True)
-class TakeSnapshot:
-    """Ask the engine."""
-
-    kind: Literal["savepoint", "checkpoint"]
-    job_id: str
-    directory: str
-    trigger_id: str
-
-
-@dataclass(frozen=True)
-class Dispose:
-    """Delete the files."""
-
-    path: str
-
-
-@dataclass(frozen=True)
-class Release:
-    """Let the object go."""
-
-
-SnapshotAction = Protect | TakeSnapshot | Dispose | Release
-
-
-@dataclass(frozen=True)
-class JobFacts:
-    """The FlinkJob that the snapshot is of."""
-
-    uid: str
-    spec: FlinkJobSpec | None
-    status: FlinkJobStatus
-    deleting: bool = False
-    revisions: Mapping[str, FlinkJobSpec] = field(default_factory=dict)
-    """Name of a ControllerRevision → the spec in it, where that can be read."""
-
-
-@dataclass(frozen=True)
-class SnapshotContext:
-    """All that the decision may know."""
-
-    namespace: str
-    name: str
-    uid: str
-    generation: int
-    spec: FlinkSnapshotSpec
-    status: FlinkSnapshotStatus
-    now: datetime
-    trigger: str = "manual"
-    revision: str | None = None
-    """The revision of the FlinkJob that made what is registered, if the operator has noted it."""
-    protected: bool = False
-    """Finalizer and labels are set."""
-    deleting_since: datetime | None = None
-    job: JobFacts | None = None
-    needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """FlinkJobs of the namespace → paths that they may still be started from; known while it is being deleted."""
-    engine: Engine = field(default_factory=Engine)
-    storage: Storage = field(default_factory=Storage)
-    opened: StorageAccess | None = None
-    """The settings with which storage answered."""
-    failure: str = ""
-    """Why the last action was refused."""
-    disposed: frozenset[str] = frozenset()
-    """Paths of files that were deleted."""
-    settings: Settings = field(default_factory=Settings)
-    events: tuple[Event, ...] = ()
-
-    @property
-    def kind(self) -> Literal["savepoint", "checkpoint"]:
-        """What is asked for."""
-        return "checkpoint" if self.spec.checkpoint is not None else "savepoint"
-
-    @property
-    def ours(self) -> bool:
-        """The operator made the files (and did not only register them)."""
-        savepoint = self.spec.savepoint
-        return savepoint is not None and (savepoint.path is None or self.trigger == "upgrade")
-
-    @property
-    def folders(self) -> tuple[str, ...]:
-        """What its attempts have written to, the last one first, if that is to go with it."""
-        savepoint, status = self.spec.savepoint, self.status
-        if savepoint is None or savepoint.path is not None or not savepoint.dispose_on_delete:
-            return ()
-        return tuple(folder for folder in (status.target_directory, *reversed(status.former_directories)) if folder)
-
-
-@dataclass(frozen=True)
-class SnapshotDecision:
-    """Write the status, tell, act, come back; `requeue` None: at once."""
-
-    status: FlinkSnapshotStatus
-    action: SnapshotAction | None = None
-    events: tuple[Event, ...] = ()
-    requeue: timedelta | None = None
 
 
 def is_settled(manifest: Mapping[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from penstock_operator.snapshot.access import accesses, has_known_maker, same_st
 if TYPE_CHECKING:
     from penstock_operator.api.flinksnapshot import StorageAccess
     from penstock_operator.reconcile.ports import Ports
-    from penstock_operator.snapshot.decide import SnapshotContext
+    from penstock_operator.snapshot.context import SnapshotContext
 
 
 async def read_files(ctx: SnapshotContext, ports: Ports) -> tuple[Storage, StorageAccess | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import ValidationError
@@ -13,7 +13,6 @@ from penstock_operator.api.flinkjob import FlinkJobSpec
 from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec, parse_snapshot_status
 from penstock_operator.api.status import parse_status
 from penstock_operator.errors import (
-    AlreadyExists,
     Conflict,
     EngineUnreachable,
     KubeError,
@@ -24,8 +23,9 @@ from penstock_operator.errors import (
     unexpected,
 )
 from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, REVISION
-from penstock_operator.reconcile.decide.actions import Event
+from penstock_operator.reconcile.decide.decision import Event
 from penstock_operator.reconcile.decide.savepoints.retention import awaited_paths, protected_paths
+from penstock_operator.reconcile.loop import Loop
 from penstock_operator.reconcile.observation import Engine
 from penstock_operator.reconcile.observe.look import read_secret
 from penstock_operator.reconcile.observe.manifests import annotations_of, labels_of, parse_time
@@ -33,20 +33,9 @@ from penstock_operator.reconcile.ownership import is_ours
 from penstock_operator.reconcile.presets.defaults import laid_under
 from penstock_operator.resources.names import FINALIZER, JOB, SNAPSHOT_TYPE, TRIGGER, Owner
 from penstock_operator.resources.names import REVISION as REVISION_NAME
-from penstock_operator.resources.records import kube_event
-from penstock_operator.snapshot.decide import (
-    DISPOSAL_TIMEOUT,
-    Dispose,
-    JobFacts,
-    Protect,
-    Release,
-    SnapshotAction,
-    SnapshotContext,
-    TakeSnapshot,
-    decide,
-    is_settled,
-    unreadable,
-)
+from penstock_operator.snapshot.actions import Dispose, Protect, Release, SnapshotAction, TakeSnapshot
+from penstock_operator.snapshot.context import OwnJob, SnapshotContext
+from penstock_operator.snapshot.decide import DISPOSAL_TIMEOUT, decide, is_settled, unreadable
 from penstock_operator.snapshot.files import dispose_files, read_files
 
 if TYPE_CHECKING:
@@ -61,8 +50,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STEPS_PER_PASS = 10
-
 
 @dataclass(frozen=True)
 class SnapshotTransition:
@@ -75,12 +62,6 @@ class SnapshotTransition:
     now: datetime
 
 
-@dataclass
-class _Memory:
-    failure: str = ""
-    disposed: set[str] = field(default_factory=set)
-
-
 class _Elsewhere(Exception):
     """The FlinkJob is another operator's, and so is this; or nobody's yet. Of a job that is gone the files may be disposed of by all."""
 
@@ -88,8 +69,10 @@ class _Elsewhere(Exception):
         self.owner = owner
 
 
-class SnapshotLoop:
-    """Reconciles one FlinkSnapshot. Its passes never overlap."""
+class SnapshotLoop(Loop):
+    """Reconciles one FlinkSnapshot."""
+
+    kind = FLINKSNAPSHOT
 
     def __init__(
         self,
@@ -99,35 +82,27 @@ class SnapshotLoop:
         watch: Callable[[SnapshotTransition], None] = lambda transition: None,
         complain: Callable[[Exception], None] = log_unexpected,
     ) -> None:
-        self.namespace, self.name = namespace, name
-        self._ports, self._watch, self._complain = ports, watch, complain
-        self._memory = _Memory()
-        self.job: str | None = None
-        """The FlinkJob it is of, once that was read."""
+        super().__init__(namespace, name, ports, complain)
+        self._watch = watch
+        self._job_name: str | None = None
+        self._failure = ""
+        """Why the last action was refused."""
+        self._disposed: set[str] = set()
+        """Paths of its files that are deleted."""
 
-    async def reconcile(self) -> timedelta | None:
-        """Take steps until there is nothing to do; the time until the next look, or None if the object is gone or settled."""
-        for _ in range(STEPS_PER_PASS):
-            try:
-                pause, again = await self._step()
-            except Conflict:
-                continue
-            if not again:
-                return pause
-        return self._ports.settings.progress
+    @property
+    def job(self) -> str | None:
+        """The FlinkJob it is of, once that was read."""
+        return self._job_name
 
     def look_closer(self) -> None:
         """There is nothing that is not looked at in every pass."""
-
-    def is_echo(self, version: str) -> bool:
-        """Nothing is kept of what it wrote."""
-        return False
 
     async def _step(self) -> tuple[timedelta | None, bool]:
         manifest = await self._ports.cluster.get(FLINKSNAPSHOT, self.namespace, self.name)
         if manifest is None or is_settled(manifest):
             return None, False
-        self.job = str(((manifest.get("spec") or {}).get("jobRef") or {}).get("name"))
+        self._job_name = str(((manifest.get("spec") or {}).get("jobRef") or {}).get("name"))
         try:
             ctx = await self._context(manifest)
             decision = decide(ctx)
@@ -137,12 +112,10 @@ class SnapshotLoop:
             raise
         except Exception as error:
             return await self._unreadable(manifest, error), False
-        self._memory.failure = ""
+        self._failure = ""
         await self._tell(ctx.uid, decision.events)
         if decision.status.to_manifest() != (manifest.get("status") or {}):
-            await self._ports.cluster.replace(
-                {**manifest, "status": decision.status.to_manifest()}, subresource="status"
-            )
+            await self._write(manifest, decision.status.to_manifest())
         self._watch(SnapshotTransition(ctx.kind, ctx.trigger, ctx.status, decision.status, ctx.now))
         if decision.action is not None:
             await self._act(ctx, decision.action)
@@ -160,7 +133,7 @@ class SnapshotLoop:
         before = parse_snapshot_status(manifest.get("status"))
         status = unreadable(before, generation, now, "InvalidSpec" if invalid else reason, text).to_manifest()
         if status != (manifest.get("status") or {}):
-            await self._ports.cluster.replace({**manifest, "status": status}, subresource="status")
+            await self._write(manifest, status)
         since = parse_time(meta.get("deletionTimestamp"))
         if since is not None and now - since > DISPOSAL_TIMEOUT and FINALIZER in (meta.get("finalizers") or ()):
             kept = Event("FilesKept", f"{text}; its files stay", "Warning", key=f"{meta['uid']}/kept")
@@ -185,8 +158,8 @@ class SnapshotLoop:
             revision=annotations_of(manifest).get(REVISION_NAME),
             protected=FINALIZER in (meta.get("finalizers") or ()) and (JOB in labels or "deletionTimestamp" in meta),
             deleting_since=parse_time(meta.get("deletionTimestamp")),
-            failure=self._memory.failure,
-            disposed=frozenset(self._memory.disposed),
+            failure=self._failure,
+            disposed=frozenset(self._disposed),
             settings=self._ports.settings,
         )
         ctx = replace(ctx, job=await self._job(spec.job_ref.name))
@@ -196,7 +169,7 @@ class SnapshotLoop:
         storage, opened = await read_files(ctx, self._ports)
         return replace(ctx, storage=storage, opened=opened)
 
-    async def _job(self, name: str) -> JobFacts | None:
+    async def _job(self, name: str) -> OwnJob | None:
         manifest = await self._ports.cluster.get(FLINKJOB, self.namespace, name)
         if manifest is None:
             return None
@@ -209,7 +182,7 @@ class SnapshotLoop:
         except ValidationError:
             spec = None
         meta, stored = manifest["metadata"], await self._revisions(name)
-        return JobFacts(meta["uid"], spec, status, "deletionTimestamp" in meta, stored)
+        return OwnJob(meta["uid"], spec, status, "deletionTimestamp" in meta, stored)
 
     async def _revisions(self, name: str) -> dict[str, FlinkJobSpec]:
         found: dict[str, FlinkJobSpec] = {}
@@ -259,7 +232,7 @@ class SnapshotLoop:
                 await self._finalizers([])
             elif isinstance(action, Dispose):
                 await dispose_files(ctx, self._ports, action.path)
-                self._memory.disposed.add(action.path)
+                self._disposed.add(action.path)
             else:
                 await self._take(ctx, action)
         except EngineUnreachable as error:
@@ -269,7 +242,7 @@ class SnapshotLoop:
         except Exception as error:
             if not isinstance(error, OperatorError):
                 self._complain(error)
-            self._memory.failure = in_words(error)
+            self._failure = in_words(error)
 
     async def _take(self, ctx: SnapshotContext, action: TakeSnapshot) -> None:
         client = await self._client(ctx)
@@ -291,16 +264,6 @@ class SnapshotLoop:
         patch = {"finalizers": [*others, *wanted], "resourceVersion": meta["resourceVersion"]}
         body = {"metadata": patch | ({"labels": labels} if labels else {})}
         await self._ports.cluster.merge(FLINKSNAPSHOT, self.namespace, self.name, body)
-
-    async def _tell(self, uid: str, events: tuple[Event, ...]) -> None:
-        owner, now = Owner(self.namespace, self.name, uid), self._ports.now()
-        for event in events:
-            try:
-                await self._ports.cluster.create(kube_event("FlinkSnapshot", owner, event, now, self._ports.instance))
-            except AlreadyExists:
-                pass
-            except KubeError as error:
-                log.info("event %s is not told: %s", event.reason, error)
 
 
 def _paths_of(manifest: Manifest, *, own: bool) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Checkpoint storage as the operator needs it: one protocol, and one implementation on `penstock.checkpoint`.
+"""Checkpoint storage, read and changed by the engine's own code (`penstock.checkpoint`).
 
 This is the only module that imports the engine's code, and it does so when storage is first used: an operator that
 cannot read a storage must still be able to say so. Calls block for as long as an object store takes; they run in a
@@ -13,20 +13,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.errors import StorageError, StorageMissing
 from penstock_operator.fence import no_fence
-from penstock_operator.reconcile.observation import Left, StoredSnapshot, Verdict
 from penstock_operator.resources.names import UID_SHOWN
 from penstock_operator.storage.concurrency import together
+from penstock_operator.storage.snapshots import Left, StoredSnapshot, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.fence import Fence
+    from penstock_operator.storage.protocol import Storage
 
 T = TypeVar("T")
 
@@ -39,39 +40,6 @@ IDLE = 600.0
 """Seconds after which one that was not asked for is given up: of keys that have changed, say."""
 RETRY_FOR = 10.0
 """Seconds for which the driver retries by itself."""
-
-
-class Storage(Protocol):
-    """The checkpoints and savepoints of one job. Every method raises `StorageError` if storage does not answer."""
-
-    async def newest_complete(self, root: str, job_id: str) -> StoredSnapshot | None:
-        """The newest checkpoint of an incarnation that a restore can use, or None if there is none at all."""
-
-    async def verify(self, path: str) -> Verdict:
-        """Whether a checkpoint or savepoint is whole."""
-
-    async def savepoints(self, directory: str) -> list[StoredSnapshot]:
-        """Complete savepoints directly in a folder, newest first."""
-
-    async def left_by(self, root: str, prefix: str, savepoints: str, folder: str) -> Left:
-        """What FlinkJobs of one name have left: incarnations below `root` whose id has the prefix, and savepoints below the
-        folders of `savepoints` that begin with `folder` and go on with a uid."""
-
-    async def fence(self, root: str, job_id: str) -> None:
-        """Make sure that no master of an incarnation can complete a checkpoint any more."""
-
-    async def dispose(self, path: str) -> None:
-        """Delete a savepoint; one that is gone is fine."""
-
-    async def dispose_job(self, root: str, job_id: str) -> None:
-        """Delete all checkpoints of an incarnation."""
-
-
-class StorageFactory(Protocol):
-    """Opens the storage of a job."""
-
-    def __call__(self, spec: FlinkJobSpec, secret: Mapping[str, str]) -> Storage:
-        """`secret`: the content of `storage.secretName`."""
 
 
 def driver_options(spec: FlinkJobSpec, secret: Mapping[str, str]) -> dict[str, Any]:
@@ -110,7 +78,7 @@ class PenstockStorages:
         """The one that was asked for last at the end, each with when that was."""
 
     def __call__(self, spec: FlinkJobSpec, secret: Mapping[str, str]) -> Storage:
-        """See `StorageFactory`."""
+        """See `storage.protocol.StorageFactory`."""
         options = driver_options(spec, secret)
         key = repr(sorted(options.items(), key=str))
         storage, _ = self._open.pop(key, (None, 0.0))

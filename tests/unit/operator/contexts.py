@@ -8,17 +8,11 @@ from typing import Any
 
 from penstock_operator.api.flinkjob import FlinkJobSpec
 from penstock_operator.api.status import FlinkJobStatus, Operation, Restore, Running
+from penstock_operator.engine.account import Checkpoints
 from penstock_operator.reconcile.decide.context import Context, Subject
 from penstock_operator.reconcile.decide.spec_diff import revision_hash
-from penstock_operator.reconcile.observation import (
-    Checkpoints,
-    Deployment,
-    Engine,
-    Observation,
-    Pod,
-    Storage,
-    StoredSnapshot,
-)
+from penstock_operator.reconcile.observation import Deployment, Engine, Observation, Pod, Revisions, Storage
+from penstock_operator.storage.snapshots import StoredSnapshot
 from tests.unit.operator.world import flinkjob
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -112,7 +106,7 @@ def up(**changes: Any) -> Observation:
         pods=(pod("master"), pod("worker"), pod("worker", name="weather-worker-2")),
         engine=engine(),
         storage=stored(chk()),
-        revisions={revision(): make_spec().to_manifest()},
+        revisions=Revisions({revision(): make_spec().to_manifest()}),
     )
     return replace(seen, **changes)
 

@@ -6,18 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock_operator.reconcile.decide.context import Context
-from penstock_operator.reconcile.observation import Observation
+from penstock_operator.reconcile.observation import Observation, Revisions
 from tests.unit.operator.contexts import make_context, make_op, make_spec, revision, up
 
 if TYPE_CHECKING:
-    from penstock_operator.reconcile.decide.actions import Decision
+    from penstock_operator.reconcile.decide.decision import Decision
 
 
 OTHER = make_spec(image="job:2")
 
 
-def knows(*specs: Any) -> dict[str, Any]:
-    return {revision(s): s.to_manifest() for s in (make_spec(), *specs)}
+def knows(*specs: Any) -> Revisions:
+    return Revisions({revision(s): s.to_manifest() for s in (make_spec(), *specs)})
 
 
 def action(decision: Decision) -> str:

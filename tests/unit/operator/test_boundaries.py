@@ -17,9 +17,10 @@ PURE = [
     name
     for name in MODULES
     if name.startswith(("api/", "resources/", "reconcile/decide/", "reconcile/report/"))
-    or name in {f"reconcile/{m}" for m in ("at_rest", "observation", "ownership", "presets/defaults")}
+    or name in {f"reconcile/{m}" for m in ("at_rest", "core", "observation", "ownership", "presets/defaults")}
     or name in {f"reconcile/observe/{m}" for m in ("difference", "manifests", "scope", "terminations", "troubles")}
-    or name in ("snapshot/access", "snapshot/decide", "settings", "errors")
+    or name in {f"snapshot/{m}" for m in ("access", "actions", "context", "decide")}
+    or name in ("engine/account", "storage/snapshots", "settings", "errors")
 ]
 IMPURE = {
     "asyncio",

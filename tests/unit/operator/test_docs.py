@@ -22,14 +22,11 @@ CODE = "\n".join(p.read_text() for p in (ROOT / "operator/penstock_operator").rg
 
 def reasons_of_stalled() -> set[str]:
     found = set(re.findall(r'blocked="(\w+)"', CODE))
-    found |= set(re.findall(r'reject\(ctx, "(\w+)"', CODE))
+    found |= set(re.findall(r'ctx\.(?:reject|rejection)\("(\w+)"', CODE))
     found |= set(re.findall(r'ctx\.retry\("(\w+)"', CODE))
     found |= set(re.findall(r'Trouble\(\s*"(\w+)"', CODE))
-    found |= set(re.findall(r'_Finding\("True", "(\w+)",', CODE))
+    found |= set(re.findall(r'\bFinding\("True", "(\w+)",', CODE))
     found |= set(re.findall(r'Blocked\("(\w+)"', CODE))
-    found |= set(
-        re.findall(r'reason="(\w+)"', (ROOT / "operator/penstock_operator/reconcile/decide/steps/start.py").read_text())
-    )
     return found - {"Suspended", "Finished", "Running"}
 
 

@@ -26,7 +26,7 @@ from penstock_operator.errors import (
 )
 from penstock_operator.kube.cluster import CONFIG_MAP, DEPLOYMENT, FLINKJOB, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET
 from penstock_operator.reconcile.decide import actions
-from penstock_operator.reconcile.decide.steps.shared import deletion_policy, disposal_specs, storage_specs
+from penstock_operator.reconcile.decide.storage_settings import disposal_specs, storage_specs
 from penstock_operator.reconcile.observation import ActionResult
 from penstock_operator.reconcile.observe import manifests
 from penstock_operator.reconcile.observe.dependents import spare_configs
@@ -52,10 +52,11 @@ if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.engine.client import EngineClient
     from penstock_operator.kube.cluster import Kind, Manifest
-    from penstock_operator.reconcile.cache import Memory
+    from penstock_operator.reconcile.cache import Cache
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.ports import Ports
-    from penstock_operator.storage.penstock import Storage
+    from penstock_operator.resources.incarnation import Incarnation
+    from penstock_operator.storage.protocol import Storage
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +67,8 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 class Actor:
     """Does the actions of one FlinkJob."""
 
-    def __init__(self, ctx: Context, ports: Ports, memory: Memory, complain: Callable[[Exception], None]) -> None:
-        self._ctx, self._ports, self._memory, self._complain = ctx, ports, memory, complain
+    def __init__(self, ctx: Context, ports: Ports, cache: Cache, complain: Callable[[Exception], None]) -> None:
+        self._ctx, self._ports, self._cache, self._complain = ctx, ports, cache, complain
         self._owner = owner_of(ctx)
 
     async def act(self, action: actions.Action) -> ActionResult:
@@ -175,7 +176,7 @@ class Actor:
             await self._delete_hold()
         else:
             await self._hold_beside(configs)
-        self._memory.dependents_at, self._memory.applied_for = None, self._ctx.subject.generation
+        self._cache.dependents_at, self._cache.applied_for = None, self._ctx.subject.generation
 
     async def apply_pods(self, action: actions.ApplyPods) -> None:
         """First what the pods need, then the workers, and the master last: it is what makes a job."""
@@ -190,7 +191,7 @@ class Actor:
         if {"master", "worker"} <= set(action.roles):
             await self._drop_configs(frozenset({own}))
 
-    async def _configure(self, incarnation: actions.Incarnation, names: frozenset[str]) -> None:
+    async def _configure(self, incarnation: Incarnation, names: frozenset[str]) -> None:
         """An incarnation's configuration is made once: what is there stays as it is, whatever this version would write."""
         owner, cluster = self._owner, self._ports.cluster
         for name in sorted(names):
@@ -282,7 +283,7 @@ class Actor:
 
     async def _hold(self) -> None:
         """Where a savepoint is to be taken on deletion: what is made from here on has the hold as an owner, too."""
-        if not deletion_policy(self._ctx).savepoint:
+        if not self._ctx.deletion_policy.savepoint:
             return
         wanted = hold(self._owner)
         live = await self._ports.cluster.get(CONFIG_MAP, self._owner.namespace, self._owner.hold)
@@ -329,7 +330,7 @@ class Actor:
         absent = {key: value for key, value in wanted["data"].items() if not (live.get("data") or {}).get(key)}
         if absent:
             await self._ports.cluster.merge(SECRET, self._owner.namespace, self._owner.secrets, {"data": absent})
-            self._memory.token = None
+            self._cache.token = None
 
     async def _apply(self, manifest: Manifest) -> None:
         await self._claim(manifest)
@@ -375,13 +376,22 @@ class Actor:
         return await self._engine().rescale(action.job_id, action.parallelism, action.trigger_id)
 
     def _engine(self) -> EngineClient:
-        return self._ports.engines(self._owner.namespace, self._owner.name, self._memory.token)
+        return self._ports.engines(self._owner.namespace, self._owner.name, self._cache.token)
 
     # --- snapshots and storage ---------------------------------------------------------------------------------------
 
     async def create_snapshot(self, action: actions.CreateSnapshot) -> None:
         """The name makes it one."""
-        await self._create(flink_snapshot(self._owner, action))
+        await self._create(
+            flink_snapshot(
+                self._owner,
+                action.name,
+                trigger=action.trigger,
+                kind=action.kind,
+                path=action.path,
+                revision=action.revision,
+            )
+        )
 
     async def delete_snapshot(self, action: actions.DeleteSnapshot) -> None:
         """Its own loop removes the files, then the object."""

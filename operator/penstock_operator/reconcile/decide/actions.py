@@ -1,4 +1,4 @@
-"""What a decision consists of: the status to write first, then at most one action, and what to tell people.
+"""Everything that can be done for a FlinkJob; `act` does it.
 
 Actions are idempotent. Each says what it wants to be true, and carries everything it needs, so that doing it twice,
 or once more after a crash, changes nothing.
@@ -10,22 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.api.status import FlinkJobStatus, Restore
     from penstock_operator.reconcile.observation import Repaired, Role
-
-
-@dataclass(frozen=True)
-class Event:
-    """One line for `kubectl describe`: what happened and what comes next, or what a person should do."""
-
-    reason: str
-    message: str
-    type: Literal["Normal", "Warning"] = "Normal"
-    key: str = ""
-    """Makes it one event, however often it is told."""
+    from penstock_operator.resources.incarnation import Incarnation
 
 
 @dataclass(frozen=True)
@@ -78,18 +65,6 @@ class DeleteCheck:
 
     name: str
     force: bool = False
-
-
-@dataclass(frozen=True)
-class Incarnation:
-    """What pods are made from: a revision, a job id, and where its state comes from."""
-
-    revision: str
-    spec: FlinkJobSpec
-    job_id: str
-    restore: Restore
-    parallelism: int
-    allow_non_restored_state: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -253,34 +228,3 @@ def applied_again(action: Action) -> tuple[Repaired, ...]:
     if isinstance(action, ApplyChildren):
         return ("children",)
     return action.roles if isinstance(action, ApplyPods) else ()
-
-
-@dataclass(frozen=True)
-class Decision:
-    """Write `status` (if it differs), tell `events`, do `action`, and come back after `requeue`."""
-
-    status: FlinkJobStatus
-    action: Action | None = None
-    events: tuple[Event, ...] = ()
-    requeue: timedelta | None = None
-    """None: as soon as the action is done, or when something happens."""
-
-
-@dataclass(frozen=True)
-class Questions:
-    """What `observe` must ask storage, engine and cluster for this decision; the rest is not worth the cost."""
-
-    newest: bool = False
-    """The newest complete checkpoint of the running incarnation, verified."""
-    newest_of: str | None = None
-    """Its job id."""
-    left: bool = False
-    """What earlier FlinkJobs of the name have left."""
-    seal: str | None = None
-    verify: tuple[str, ...] = ()
-    request: str | None = None
-    request_kind: Literal["stop", "rescale"] = "stop"
-    restarts: int | None = None
-    """Of more than these the cause is asked, also of a job that is RUNNING again."""
-    check: bool = False
-    workers: bool = False

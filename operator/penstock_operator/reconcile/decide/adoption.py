@@ -24,7 +24,7 @@ status is found lost count as acted on: else the job would be started again from
 
 What was being done when the status was lost is not known, and the engine may be at it: it may be taking the savepoint with which it
 stops. A job that is adopted and then stops with input left has been stopped by that, and not by a person; it goes on as the spec
-says, from where it has stopped (`ending`).
+says, from where it has stopped (`restore.stopping`).
 """
 
 from __future__ import annotations
@@ -33,14 +33,13 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Nonces, Restore, Running
 from penstock_operator.reconcile.decide.begin import redeploy_wanted
-from penstock_operator.reconcile.decide.context import FLOWS
+from penstock_operator.reconcile.decide.operations import FLOWS
 from penstock_operator.reconcile.decide.spec_diff import args_hash
-from penstock_operator.reconcile.decide.steps.shared import revision_spec
 from penstock_operator.resources.names import savepoint_folder
 
 if TYPE_CHECKING:
-    from penstock_operator.reconcile.decide.actions import Decision
     from penstock_operator.reconcile.decide.context import Context
+    from penstock_operator.reconcile.decide.decision import Decision
     from penstock_operator.reconcile.observation import Deployment
 
 REASON = "StatusLost"
@@ -102,11 +101,11 @@ def _runs(ctx: Context, master: Deployment, worker: Deployment) -> bool:
     both = (master, worker)
     one = len({(d.job_id, d.revision) for d in both}) == 1 and bool(master.job_id)
     alive = all(d.replicas > 0 and not d.deleting for d in both)
-    return one and alive and revision_spec(ctx, master.revision) is not None
+    return one and alive and ctx.revision_spec(master.revision) is not None
 
 
 def _adopt(ctx: Context, master: Deployment) -> Decision:
-    spec = revision_spec(ctx, master.revision)
+    spec = ctx.revision_spec(master.revision)
     if spec is None:
         msg = "only what has a revision is adopted"
         raise AssertionError(msg)

@@ -11,7 +11,7 @@
                             it is CANCELLING or FAILING and
                             does not end                        Recover
                             it was adopted and has been stopped
-                            by what was lost with its status    Recover (`ending`)
+                            by what was lost with its status    Recover (`restore.stopping`)
                             it gets nowhere, and health.restart
                             is set                              Recover, after a pause that grows (`health.rules`),
                                                                 whatever `health.recovery` says of failed jobs
@@ -38,10 +38,9 @@ from penstock_operator.reconcile.decide.restore.committed_end import (
     from_savepoint,
     incarnation_restore,
 )
-from penstock_operator.reconcile.decide.restore.ending import end_overdue, is_down, stopped_unasked
 from penstock_operator.reconcile.decide.restore.predecessor import source_of
+from penstock_operator.reconcile.decide.restore.stopping import end_overdue, is_down, stopped_unasked
 from penstock_operator.reconcile.decide.spec_diff import Effect, diff
-from penstock_operator.reconcile.decide.steps.shared import effective_spec, is_rejected, revision_spec, running_workers
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -71,7 +70,7 @@ def redeploy_wanted(ctx: Context) -> bool:
 
 def changes(ctx: Context, running: Running) -> str:
     """What differs between the running revision and the spec, for people."""
-    before = revision_spec(ctx, running.revision)
+    before = ctx.revision_spec(running.revision)
     if before is None or ctx.spec is None:
         return "the spec has changed"
     found = [str(c) for c in diff(before, ctx.spec) if c.effect >= Effect.RESTART]
@@ -80,7 +79,7 @@ def changes(ctx: Context, running: Running) -> str:
 
 def _from_nothing(ctx: Context) -> Context | None:
     spec, status = ctx.spec, ctx.status
-    if spec is None or spec.job.state == "suspended" or is_rejected(ctx):
+    if spec is None or spec.job.state == "suspended" or ctx.is_rejected:
         return None
     target = ctx.desired_revision
     if status.next_restore is None:
@@ -128,7 +127,7 @@ def _from_spec(ctx: Context, running: Running) -> Context | None:
         return None
     if spec.job.state == "suspended":
         return ctx.begin("Suspend", "job.state is suspended", target_revision=running.revision)
-    if is_rejected(ctx):
+    if ctx.is_rejected:
         return None
     if redeploy_wanted(ctx):
         return _redeploy(ctx, spec)
@@ -149,7 +148,7 @@ def _upgrade(ctx: Context, running: Running) -> Context:
 
 
 def _after_finish(ctx: Context, running: Running) -> Context | None:
-    if ctx.spec is None or ctx.spec.job.state == "suspended" or is_rejected(ctx):
+    if ctx.spec is None or ctx.spec.job.state == "suspended" or ctx.is_rejected:
         return None
     if redeploy_wanted(ctx):
         return _redeploy(ctx, ctx.spec)
@@ -157,7 +156,7 @@ def _after_finish(ctx: Context, running: Running) -> Context | None:
 
 
 def _recover(ctx: Context, running: Running) -> Context | None:
-    spec, seen = effective_spec(ctx), ctx.seen
+    spec, seen = ctx.effective_spec, ctx.seen
     if spec is None:
         return None
     gone = seen.master is None or seen.master.replicas == 0
@@ -217,12 +216,12 @@ def _rescale(ctx: Context, running: Running) -> Context | None:
     spec, seen = ctx.spec, ctx.seen
     if spec is None or seen.worker is None or seen.worker.deleting or is_down(ctx):
         return None
-    base = revision_spec(ctx, running.revision)
+    base = ctx.revision_spec(running.revision)
     target = min(spec.job.parallelism, base.job.max_parallelism if base else spec.job.parallelism)
     if target != running.parallelism:
         reason = f"job.parallelism: {running.parallelism} → {target}"
         return ctx.begin("Rescale", reason, target_revision=running.revision, target_parallelism=target)
-    if seen.worker.replicas != running_workers(ctx, target):
-        reason = f"workers: {seen.worker.replicas} → {running_workers(ctx, target)}"
+    if seen.worker.replicas != ctx.running_workers(target):
+        reason = f"workers: {seen.worker.replicas} → {ctx.running_workers(target)}"
         return ctx.begin("Rescale", reason, target_revision=running.revision, target_parallelism=target)
     return None

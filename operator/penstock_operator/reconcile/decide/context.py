@@ -1,4 +1,4 @@
-"""What one decision is made from, and the few ways in which it can end.
+"""What one decision is made from, what follows from that, and the few ways in which it can end.
 
 Every step function takes a `Context` and returns a `Decision` by one of: `wait` (nothing to do yet), `act` (do this
 now), `advance` (the step is done), `finish` (the operation is done). None of them changes anything: they build the
@@ -12,10 +12,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.api.status import ErrorInfo, HistoryEntry, Operation, Superseded
-from penstock_operator.reconcile.decide.actions import Action, Decision, Event
-from penstock_operator.reconcile.decide.spec_diff import revision_hash
+from penstock_operator.api.flinkjob import Deletion
+from penstock_operator.api.status import ErrorInfo, HistoryEntry, Operation, Rejected, Superseded
+from penstock_operator.reconcile.decide.actions import Action
+from penstock_operator.reconcile.decide.decision import Decision, Event
+from penstock_operator.reconcile.decide.operations import FLOWS
+from penstock_operator.reconcile.decide.spec_diff import fingerprint, revision_hash
 from penstock_operator.reconcile.observation import Observation
+from penstock_operator.resources.incarnation import Incarnation, worker_count
 from penstock_operator.resources.names import incarnation_prefix
 from penstock_operator.settings import Settings
 
@@ -23,22 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
 
-    from penstock_operator.api.flinkjob import Deletion, FlinkJobSpec
+    from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.api.status import FlinkJobStatus, OperationKind, StepName
     from penstock_operator.errors import Problem
-
-FLOWS: dict[str, tuple[StepName, ...]] = {
-    "Deploy": ("Verify", "Check", "Start", "Watch"),
-    "Upgrade": ("Check", "Stop", "Seal", "Teardown", "Start", "Watch"),
-    "Redeploy": ("Verify", "Check", "Teardown", "Start", "Watch"),
-    "Suspend": ("Stop", "Seal", "Teardown"),
-    "Resume": ("Verify", "Check", "Start", "Watch"),
-    "Rollback": ("Teardown", "Check", "Start", "Watch"),
-    "Recover": ("Seal", "Teardown", "Start", "Watch"),
-    "Rescale": ("AddWorkers", "Rescale", "RemoveWorkers"),
-    "Delete": ("Stop", "Seal", "Teardown", "Dispose"),
-}
-"""The steps of every operation, in order."""
+    from penstock_operator.reconcile.observation import ActionResult
 
 ATTEMPT_FAILED = frozenset({"SavepointFailed", "SavepointTimeout", "RescaleFailed", "RescaleTimeout"})
 """Reasons why an attempt failed that is made again; told until one succeeds, also while the next one is under way."""
@@ -96,6 +88,59 @@ class Context:
     def desired_revision(self) -> str | None:
         """The revision the spec asks for, if the spec is valid."""
         return self.subject.revision_name(self.spec) if self.spec else None
+
+    def revision_spec(self, name: str | None) -> FlinkJobSpec | None:
+        """The spec that a revision was made from; the current one if it is that revision."""
+        if name is None:
+            return None
+        if self.spec is not None and name == self.desired_revision:
+            return self.spec
+        return self.seen.revisions.spec(name)
+
+    @cached_property
+    def running_spec(self) -> FlinkJobSpec | None:
+        """What the running revision was made from."""
+        running = self.status.running
+        return self.revision_spec(running.revision if running else None)
+
+    @cached_property
+    def effective_spec(self) -> FlinkJobSpec | None:
+        """The current spec, or while that is invalid the running revision's; the last valid one's if nothing runs."""
+        if self.spec is not None or self.status.running is not None:
+            return self.spec or self.running_spec
+        stored = (self.revision_spec(name) for name in reversed(list(self.seen.revisions)))
+        return next((spec for spec in stored if spec is not None), None)
+
+    @property
+    def deletion_policy(self) -> Deletion:
+        """What is to become of job and storage."""
+        spec = self.effective_spec
+        return self.deletion or (spec.deletion if spec is not None else Deletion())
+
+    @cached_property
+    def running_incarnation(self) -> Incarnation | None:
+        """What the running pods were made from; None if nothing runs, or nobody can read its revision."""
+        running, spec = self.status.running, self.running_spec
+        if running is None or spec is None:
+            return None
+        allowed = (self.spec or spec).job.allow_non_restored_state
+        return Incarnation(running.revision, spec, running.job_id, running.restored_from, running.parallelism, allowed)
+
+    def running_workers(self, parallelism: int) -> int:
+        """Worker pods that the running incarnation needs for a parallelism."""
+        base = self.running_spec or self.spec
+        return worker_count(base, self.spec or base, parallelism) if base is not None else parallelism
+
+    @cached_property
+    def is_rejected(self) -> bool:
+        """The spec as it is has been tried and given up."""
+        rejected = self.status.rejected
+        return rejected is not None and self.spec is not None and rejected.fingerprint == fingerprint(self.spec)
+
+    def failed_action(self, *names: str) -> ActionResult | None:
+        """The result of the action just tried, if it was one of these and failed."""
+        last = self.seen.last
+        return last if last is not None and not last.ok and last.action in names else None
 
     @property
     def past_deadline(self) -> bool:
@@ -164,6 +209,14 @@ class Context:
         if blocked and op.blocked != blocked:
             ctx = ctx.failed(blocked, message).tell(blocked, message, warning=True)
         return ctx.done(after=after or self.settings.progress)
+
+    def wait_for_storage(self, doing: str) -> Decision:
+        """Storage has not answered: wait, and say so when it lasts."""
+        error = self.seen.storage.error
+        if not error:
+            return self.wait(doing)
+        remedy = "Look at the operator's access to it (storage.secretName or workload identity) and at s3.endpoint"
+        return self.wait(f"{doing}: {error}. {remedy}", blocked="StorageUnavailable", after=self.settings.backoff_first)
 
     @property
     def lasting(self) -> str | None:
@@ -247,3 +300,25 @@ class Context:
         text = f"{self.clip(message)}. Attempt {attempt + 1} at {upcoming:%H:%M:%S} UTC"
         ctx = ctx.with_op(retry_at=upcoming, message=text, blocked=blocked, attempt=attempt, **changes)
         return ctx.done(after=pause)
+
+    def rejection(self, reason: str, message: str) -> Rejected | None:
+        """The current spec as one that was given up with the operation; None if it is not valid."""
+        if self.spec is None:
+            return None
+        return Rejected(
+            fingerprint=fingerprint(self.spec),
+            revision=self.op.target_revision or "",
+            generation=self.op.target_generation,
+            reason=reason,
+            message=self.clip(message),
+            time=self.now,
+        )
+
+    def reject(self, reason: str, message: str) -> Decision:
+        """Give this spec up until something in it changes; whatever runs is left alone."""
+        rejected = self.rejection(reason, message)
+        text = self.clip(message)
+        ctx = self.failed(reason, text)
+        ctx = ctx.tell(reason, f"{text}. The spec is not tried again until it changes", warning=True)
+        ctx = ctx.end("Failed", text)
+        return (ctx.with_status(rejected=rejected) if rejected is not None else ctx).done()

@@ -20,7 +20,7 @@ but time, because the answer does not depend on memory, and because each action 
     5  objects of an earlier FlinkJob       wait until they are gone
     5b what is remembered is lost           adopt what runs, or touch nothing (`adoption`)
     5c a savepoint without a FlinkSnapshot  make one (`savepoints.asked`)
-    6  an operation that is out of date     abandon it, if it has not come to the point of no return
+    6  an operation that is out of date     abandon it, if it has not come to the point of no return (`abandon`)
     7  an operation                         its step (`steps`)
     8  the desired revision is not stored   store it (ControllerRevision)
     9  something to start                   the operation (`begin`): its intent is written before it is carried out
@@ -35,31 +35,24 @@ stays until the new one has a chance), and the Kubernetes rule that controllers 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock_operator.reconcile.decide.actions import AddFinalizer, Decision, RecordRevision, RemoveFinalizer
+from penstock_operator.reconcile.decide.abandon import out_of_date
+from penstock_operator.reconcile.decide.actions import AddFinalizer, RecordRevision, RemoveFinalizer
 from penstock_operator.reconcile.decide.adoption import recall
-from penstock_operator.reconcile.decide.begin import next_operation, redeploy_wanted
+from penstock_operator.reconcile.decide.begin import next_operation
+from penstock_operator.reconcile.decide.decision import Decision
 from penstock_operator.reconcile.decide.health.causes import noted
 from penstock_operator.reconcile.decide.health.recovery import remembered
 from penstock_operator.reconcile.decide.health.rules import watched
-from penstock_operator.reconcile.decide.restore.predecessor import source_of
+from penstock_operator.reconcile.decide.refusals import explain
+from penstock_operator.reconcile.decide.restore.stopping import FENCED
 from penstock_operator.reconcile.decide.savepoints.asked import account, pending, told_of_the_rest
 from penstock_operator.reconcile.decide.savepoints.retention import disposable
+from penstock_operator.reconcile.decide.savepoints.schedule import next_due
 from penstock_operator.reconcile.decide.steps import STEPS
 from penstock_operator.reconcile.decide.steps.dispose import delete
-from penstock_operator.reconcile.decide.steps.shared import (
-    REFUSALS,
-    deletion_policy,
-    explain,
-    failed_action,
-    is_rejected,
-    revision_spec,
-)
-from penstock_operator.reconcile.decide.upkeep import next_due, stray_check, upkeep
-from penstock_operator.reconcile.presets.defaults import recorded
-from penstock_operator.reconcile.report.conditions import FENCED, report, unseen
+from penstock_operator.reconcile.decide.upkeep import stray_check, upkeep
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -67,14 +60,8 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.decide.context import Context
 
 
-def decide(ctx: Context) -> Decision:
-    """The next step, with phase, conditions and everything people read brought up to date."""
-    decision = _next_step(ctx)
-    reported = report(ctx, decision)
-    return replace(decision, status=recorded(ctx.status, reported, ctx.desired_revision, ctx.defaults))
-
-
-def _next_step(ctx: Context) -> Decision:
+def next_step(ctx: Context) -> Decision:
+    """First match wins."""
     if ctx.seen.failure:
         return _unseen(ctx)
     ctx = noted(ctx)
@@ -83,7 +70,7 @@ def _next_step(ctx: Context) -> Decision:
     if not ctx.subject.finalizer:
         return ctx.done(AddFinalizer(), after=_after_failure(ctx, "AddFinalizer"))
     stray = stray_check(ctx)
-    if stray is not None and failed_action(ctx, "DeleteCheck") is None:
+    if stray is not None and ctx.failed_action("DeleteCheck") is None:
         return ctx.done(stray)
     if ctx.seen.foreign:
         return ctx.done(after=ctx.settings.progress)
@@ -94,7 +81,7 @@ def _next_step(ctx: Context) -> Decision:
     if isinstance(accounted, Decision):
         return accounted
     ctx = accounted
-    if ctx.status.operation is not None and _out_of_date(ctx):
+    if ctx.status.operation is not None and out_of_date(ctx):
         ctx = ctx.tell("Abandoned", f"{ctx.op.kind} is given up in step {ctx.op.step}: the spec has changed")
         ctx = ctx.end("Abandoned", "the spec has changed")
     if ctx.status.operation is not None:
@@ -108,13 +95,21 @@ def _unseen(ctx: Context) -> Decision:
     ctx = ctx.failed("OperatorError", failure)
     ctx = ctx.tell("OperatorError", failure, warning=True, key=f"{ctx.subject.generation}/{ctx.digest(failure)}")
     since = ctx.subject.deleting_since
-    if since is not None and ctx.subject.finalizer and ctx.now - since >= deletion_policy(ctx).timeout:
+    if since is not None and ctx.subject.finalizer and ctx.now - since >= ctx.deletion_policy.timeout:
         text = (
             "nothing could be looked at until the timeout of the deletion; the FlinkJob goes, Kubernetes removes what it "
             "owned, and what it has on storage stays"
         )
         return ctx.tell("DeletedUnseen", text, warning=True).done(RemoveFinalizer())
     return ctx.done(after=ctx.settings.backoff_first)
+
+
+def unseen(ctx: Context) -> str:
+    """Why nothing is known of the job, and what that means."""
+    return (
+        f"the operator failed while it looked at the job ({ctx.seen.failure}). What runs is left alone; it looks again. "
+        "Its log says more"
+    )
 
 
 def _deleting(ctx: Context) -> Decision:
@@ -125,7 +120,7 @@ def _deleting(ctx: Context) -> Decision:
         return accounted
     ctx = accounted
     if ctx.status.operation is None or ctx.op.kind != "Delete":
-        policy = deletion_policy(ctx)
+        policy = ctx.deletion_policy
         running = ctx.status.running
         wanted = policy.savepoint and running is not None and running.finished_at is None
         reason = "the FlinkJob is being deleted"
@@ -141,7 +136,7 @@ def _deleting(ctx: Context) -> Decision:
 def _idle(ctx: Context) -> Decision:
     desired = ctx.desired_revision
     if ctx.spec is not None and desired is not None and desired not in ctx.seen.revisions:
-        failure = failed_action(ctx, "RecordRevision")
+        failure = ctx.failed_action("RecordRevision")
         if failure is not None:
             return ctx.failed(failure.code, explain(failure)).done(after=ctx.settings.backoff_first)
         return ctx.done(RecordRevision(desired, ctx.spec))
@@ -182,61 +177,12 @@ def _quiet(ctx: Context) -> timedelta:
     return pause
 
 
-_PERSON_DECIDES = frozenset({("Teardown", "StateLost"), ("Seal", "SnapshotTorn")})
-"""Where an operation waits for a person although the job was stopped: what is decided then is another operation."""
-
-
-def _out_of_date(ctx: Context) -> bool:
-    """The operation is not what the spec asks for now, and can still be given up without harm."""
-    op, spec = ctx.op, ctx.spec
-    early = op.step in ("Verify", "Check", "AddWorkers") or (op.step in ("Stop", "Rescale") and op.trigger_id is None)
-    early = early or (op.step == "Start" and op.kind in ("Deploy", "Resume", "Redeploy") and op.blocked in REFUSALS)
-    if spec is None:
-        return op.step in ("Verify", "Check") and op.kind not in ("Recover", "Rollback")
-    if (op.step, op.blocked) in _PERSON_DECIDES and op.kind != "Delete":
-        return not is_rejected(ctx) and (redeploy_wanted(ctx) or spec.job.upgrade_mode == "stateless")
-    if op.kind == "Rescale":
-        return early and (spec.job.state == "suspended" or _restart_wanted(ctx))
-    if op.kind == "Suspend":
-        return early and spec.job.state == "running"
-    if op.kind in ("Recover", "Rollback", "Delete"):
-        moved = spec.job.state == "suspended" or _restart_wanted(ctx)
-        return moved and (op.step == "Check" or (op.step == "Watch" and not is_rejected(ctx)))
-    if not (early or op.step == "Watch"):
-        return False
-    return spec.job.state == "suspended" or _target_moved(ctx)
-
-
-def _target_moved(ctx: Context) -> bool:
-    op, spec = ctx.op, ctx.spec
-    if spec is None:
-        return False
-    if op.target_revision != ctx.desired_revision:
-        return True
-    if op.kind in ("Upgrade", "Resume"):
-        return redeploy_wanted(ctx)
-    if op.source is not None:
-        return op.step in ("Verify", "Check") and op.source != source_of(spec)
-    other_source = op.restore is not None and spec.job.initial_savepoint_path != op.restore.path
-    withdrawn = op.kind == "Redeploy" and not redeploy_wanted(ctx)
-    return op.step in ("Verify", "Check") and (other_source or withdrawn)
-
-
-def _restart_wanted(ctx: Context) -> bool:
-    running = ctx.status.running
-    return (
-        running is not None
-        and not is_rejected(ctx)
-        and (ctx.desired_revision != running.revision or redeploy_wanted(ctx))
-    )
-
-
 def _retargeted(ctx: Context) -> Context:
     """A rescale goes to the newest parallelism, as long as the engine has not been asked for another one."""
     op, spec, running = ctx.op, ctx.spec, ctx.status.running
     if op.kind != "Rescale" or spec is None or running is None or op.step == "RemoveWorkers":
         return ctx
-    base = revision_spec(ctx, running.revision)
+    base = ctx.revision_spec(running.revision)
     target = min(spec.job.parallelism, base.job.max_parallelism if base else spec.job.parallelism)
     if target == op.target_parallelism or (op.step == "Rescale" and op.trigger_id is not None):
         return ctx
@@ -246,4 +192,4 @@ def _retargeted(ctx: Context) -> Context:
 
 
 def _after_failure(ctx: Context, action: str) -> timedelta | None:
-    return ctx.settings.backoff_first if failed_action(ctx, action) is not None else None
+    return ctx.settings.backoff_first if ctx.failed_action(action) is not None else None

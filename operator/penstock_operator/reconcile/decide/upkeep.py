@@ -5,41 +5,30 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from penstock_operator.api.cron import due, upcoming
 from penstock_operator.api.types import format_duration
 from penstock_operator.reconcile.decide.actions import (
     ApplyChildren,
     ApplyPods,
-    CreateSnapshot,
     DeleteCheck,
     DeleteJob,
-    DeleteSnapshot,
     DisposeJobStorage,
     PruneRevisions,
     ScaleDown,
 )
 from penstock_operator.reconcile.decide.health.recovery import runs_anew, stays_failed
-from penstock_operator.reconcile.decide.restore.ending import restart_master, stopped_unasked, suspended_overdue
-from penstock_operator.reconcile.decide.savepoints.retention import expired, protected_paths
-from penstock_operator.reconcile.decide.steps.shared import (
-    REFUSALS,
-    effective_spec,
-    explain,
-    failed_action,
-    is_rejected,
-    running_incarnation,
-    running_workers,
-)
+from penstock_operator.reconcile.decide.refusals import REFUSALS, explain
+from penstock_operator.reconcile.decide.restore.stopping import restart_master, stopped_unasked, suspended_overdue
+from penstock_operator.reconcile.decide.savepoints.retention import protected_paths
+from penstock_operator.reconcile.decide.savepoints.schedule import keep_up
 
 if TYPE_CHECKING:
-    from datetime import datetime
-    from typing import Literal
-
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.api.status import Superseded
-    from penstock_operator.reconcile.decide.actions import Action, Decision, Incarnation
+    from penstock_operator.reconcile.decide.actions import Action
     from penstock_operator.reconcile.decide.context import Context
+    from penstock_operator.reconcile.decide.decision import Decision
     from penstock_operator.reconcile.observation import ActionResult, Repair, Repaired
+    from penstock_operator.resources.incarnation import Incarnation
 
 REVISIONS_KEPT = 10
 SWEEP_ATTEMPTS = 5
@@ -58,10 +47,7 @@ def _most_urgent(ctx: Context) -> Decision | None:
         or _prove(ctx)
         or _suspended(ctx)
         or _repair(ctx)
-        or _nonces(ctx)
-        or _clock(ctx)
-        or _record_savepoint(ctx)
-        or _retention(ctx)
+        or keep_up(ctx)
         or _sweep(ctx)
         or _revisions(ctx)
         or _expire(ctx)
@@ -70,7 +56,7 @@ def _most_urgent(ctx: Context) -> Decision | None:
 
 def _tell_refusal(ctx: Context) -> Context:
     """Note that the API server refuses what is to be mended, and when that is over; the rest goes on meanwhile."""
-    failure, error, seen = failed_action(ctx, "ApplyPods", "ApplyChildren"), ctx.status.error, ctx.seen
+    failure, error, seen = ctx.failed_action("ApplyPods", "ApplyChildren"), ctx.status.error, ctx.seen
     if failure is not None and failure.code in REFUSALS:
         text = explain(failure)
         if error is not None and (error.reason, error.message) == (failure.code, ctx.clip(text)):
@@ -98,10 +84,10 @@ def _expire(ctx: Context) -> Decision | None:
     running, spec = ctx.status.running, ctx.spec
     if running is None or running.finished_at is None or spec is None or ctx.seen.replicas > 0:
         return None
-    if not running.end_of_input or is_rejected(ctx) or spec.job.state == "suspended":
+    if not running.end_of_input or ctx.is_rejected or spec.job.state == "suspended":
         return None
     ttl = spec.deletion.ttl_after_finished
-    if ttl is None or ctx.now - running.finished_at < ttl or failed_action(ctx, "DeleteJob") is not None:
+    if ttl is None or ctx.now - running.finished_at < ttl or ctx.failed_action("DeleteJob") is not None:
         return None
     text = f"the job has ended {format_duration(ttl)} ago (deletion.ttlAfterFinished); the FlinkJob is deleted"
     return ctx.tell("Expired", text).done(DeleteJob())
@@ -111,7 +97,7 @@ def _stay_failed(ctx: Context) -> Decision | None:
     """A master that is started again would run again what is to stay Failed; the engine keeps no record of it."""
     if not stays_failed(ctx) or not runs_anew(ctx) or ctx.seen.replicas == 0:
         return None
-    if failed_action(ctx, "ScaleDown") is not None:
+    if ctx.failed_action("ScaleDown") is not None:
         return None
     text = "the job is to stay Failed, and its master has ended or runs it again: its pods are removed"
     return ctx.tell("PodsRemoved", text).done(ScaleDown())
@@ -135,7 +121,7 @@ def _prove(ctx: Context) -> Decision | None:
 
 
 def _suspended(ctx: Context) -> Decision | None:
-    if not suspended_overdue(ctx) or failed_action(ctx, "RestartMaster") is not None:
+    if not suspended_overdue(ctx) or ctx.failed_action("RestartMaster") is not None:
         return None
     return restart_master(ctx)
 
@@ -143,11 +129,11 @@ def _suspended(ctx: Context) -> Decision | None:
 def _repair(ctx: Context) -> Decision | None:
     running, seen = ctx.status.running, ctx.seen
     if running is None or running.finished_at is not None:
-        return ctx.done(ScaleDown()) if seen.replicas > 0 and failed_action(ctx, "ScaleDown") is None else None
-    if failed_action(ctx, "ApplyPods", "ApplyChildren") is not None or (stays_failed(ctx) and runs_anew(ctx)):
+        return ctx.done(ScaleDown()) if seen.replicas > 0 and ctx.failed_action("ScaleDown") is None else None
+    if ctx.failed_action("ApplyPods", "ApplyChildren") is not None or (stays_failed(ctx) and runs_anew(ctx)):
         return None
-    incarnation = running_incarnation(ctx, running)
-    desired = ctx.spec or effective_spec(ctx)
+    incarnation = ctx.running_incarnation
+    desired = ctx.spec or ctx.effective_spec
     if incarnation is None or desired is None:
         return None
     for thing in ("children", "worker", "master"):
@@ -176,7 +162,7 @@ def _apply_again(ctx: Context, thing: Repaired, incarnation: Incarnation, desire
         ctx = ctx.tell("Repaired", f"{what} was missing or changed, and is applied again")
     if thing == "children":
         return ctx.done(ApplyChildren(incarnation, desired))
-    count = running_workers(ctx, incarnation.parallelism)
+    count = ctx.running_workers(incarnation.parallelism)
     return ctx.done(ApplyPods(incarnation, desired, count, roles=(thing,)))
 
 
@@ -184,73 +170,10 @@ def _is_refused(ctx: Context) -> bool:
     return ctx.status.error is not None and ctx.status.error.reason in REFUSALS
 
 
-def _nonces(ctx: Context) -> Decision | None:
-    if ctx.spec is None or ctx.status.running is None:
-        return None
-    job, seen = ctx.spec.job, ctx.status.nonces
-    wanted: tuple[tuple[Literal["savepoint", "checkpoint"], int | None, int | None], ...] = (
-        ("savepoint", job.savepoint_trigger_nonce, seen.savepoint_trigger),
-        ("checkpoint", job.checkpoint_trigger_nonce, seen.checkpoint_trigger),
-    )
-    for kind, nonce, done in wanted:
-        if nonce is None or nonce == done:
-            continue
-        name = f"{ctx.subject.name}-{kind}-{nonce}-{ctx.digest(kind, nonce, length=5)}"
-        if any(s.name == name for s in ctx.seen.snapshots):
-            nonces = seen.model_copy(update={f"{kind}_trigger": nonce})
-            return ctx.with_status(nonces=nonces).done(after=ctx.settings.progress)
-        if failed_action(ctx, "CreateSnapshot") is None:
-            return ctx.done(CreateSnapshot(name, "nonce", kind))
-    return None
-
-
-def _clock(ctx: Context) -> Decision | None:
-    spec = ctx.spec
-    if spec is None or spec.snapshots.periodic is None or not ctx.seen.engine.running:
-        return None
-    periodic = spec.snapshots.periodic
-    last = ctx.status.last_periodic_at or ctx.subject.created
-    moment = due(ctx.now, last, interval=periodic.interval, cron=periodic.cron)
-    if moment is None or failed_action(ctx, "CreateSnapshot") is not None:
-        return None
-    name = f"{ctx.subject.name}-periodic-{moment:%Y%m%d%H%M%S}"
-    if any(s.name == name for s in ctx.seen.snapshots):
-        return ctx.with_status(last_periodic_at=moment).done(after=ctx.settings.progress)
-    if _one_is_pending(ctx):
-        return None
-    return ctx.done(CreateSnapshot(name, "periodic", periodic.type))
-
-
-def _one_is_pending(ctx: Context) -> bool:
-    return any(s.trigger == "periodic" and s.state in ("Pending", "InProgress") for s in ctx.seen.snapshots)
-
-
-def _record_savepoint(ctx: Context) -> Decision | None:
-    made = ctx.status.last_savepoint
-    accounted = made is not None and made.path in {entry.path for entry in ctx.status.asked_savepoints}
-    if made is None or accounted or made.snapshot is not None or failed_action(ctx, "CreateSnapshot") is not None:
-        return None
-    name = f"{ctx.subject.name}-upgrade-{ctx.digest(made.path, length=10)}"
-    if any(s.name == name for s in ctx.seen.snapshots):
-        return ctx.with_status(last_savepoint=made.model_copy(update={"snapshot": name})).done(
-            after=ctx.settings.progress
-        )
-    return ctx.done(CreateSnapshot(name, "upgrade", "savepoint", made.path, made.revision))
-
-
-def _retention(ctx: Context) -> Decision | None:
-    spec = effective_spec(ctx)
-    if spec is None or failed_action(ctx, "DeleteSnapshot") is not None:
-        return None
-    protected = protected_paths(ctx.status, spec.job.initial_savepoint_path)
-    surplus = expired(ctx.seen.snapshots, spec.snapshots.retention, protected, ctx.now)
-    return ctx.done(DeleteSnapshot(surplus[0])) if surplus else None
-
-
 def _sweep(ctx: Context) -> Decision | None:
     """Remove the checkpoints of former incarnations, once the one that runs has its own and nothing goes back."""
     running, waiting = ctx.status.running, ctx.status.superseded
-    spec = effective_spec(ctx)
+    spec = ctx.effective_spec
     if running is None or not (running.stable and running.had_checkpoint) or not waiting or spec is None:
         return None
     first, last = waiting[0], ctx.seen.last
@@ -290,15 +213,6 @@ def _revisions(ctx: Context) -> Decision | None:
     recent = [h.revision for h in status.history if h.revision]
     spare = [name for name in ctx.seen.revisions if name not in used and name not in recent]
     over = len(ctx.seen.revisions) - REVISIONS_KEPT
-    if over <= 0 or not spare or failed_action(ctx, "PruneRevisions") is not None:
+    if over <= 0 or not spare or ctx.failed_action("PruneRevisions") is not None:
         return None
     return ctx.done(PruneRevisions(tuple(sorted(spare)[:over])))
-
-
-def next_due(ctx: Context) -> datetime | None:
-    """When the clock wants the next snapshot; so that the loop wakes up for it."""
-    periodic = ctx.spec.snapshots.periodic if ctx.spec is not None else None
-    if periodic is None:
-        return None
-    last = ctx.status.last_periodic_at or ctx.subject.created
-    return upcoming(ctx.now, last, interval=periodic.interval, cron=periodic.cron)

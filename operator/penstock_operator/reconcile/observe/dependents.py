@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock_operator.kube.cluster import CONFIG_MAP, KINDS, SECRET, kind_of
-from penstock_operator.reconcile.decide.steps.shared import deletion_policy, running_incarnation
 from penstock_operator.reconcile.observe import manifests
 from penstock_operator.reconcile.observe.difference import difference
 from penstock_operator.resources.children import children, optional_children
@@ -18,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from penstock_operator.kube.cluster import Manifest
-    from penstock_operator.reconcile.cache import Memory
+    from penstock_operator.reconcile.cache import Cache
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.ports import Ports
 
 
 async def flaws_around(
-    ctx: Context, owner: Owner, beside: Sequence[Manifest], ports: Ports, memory: Memory
+    ctx: Context, owner: Owner, beside: Sequence[Manifest], ports: Ports, cache: Cache
 ) -> tuple[str, ...]:
     """Names of what is missing, changed, or no longer wanted, each with where.
 
@@ -32,13 +31,13 @@ async def flaws_around(
         beside: the job's Deployments, which are looked at anyway; of them only the owners count here.
     """
     running = ctx.status.running
-    incarnation = running_incarnation(ctx, running) if running is not None else None
+    incarnation = ctx.running_incarnation if running is not None else None
     if running is None or incarnation is None or ctx.status.operation is not None or running.finished_at is not None:
-        memory.dependents_at = None
+        cache.dependents_at = None
         return ()
     now, key = ports.now(), (running.job_id, ctx.subject.generation)
-    fresh = memory.dependents_at is not None and now - memory.dependents_at < ports.settings.dependents_resync
-    if fresh and memory.dependents_for == key and not memory.missing:
+    fresh = cache.dependents_at is not None and now - cache.dependents_at < ports.settings.dependents_resync
+    if fresh and cache.dependents_for == key and not cache.missing:
         return ()
     listed = await ports.cluster.list(CONFIG_MAP, owner.namespace, {JOB: owner.name})
     maps = {m["metadata"]["name"]: m for m in listed if manifests.is_made_for(owner, m)}
@@ -58,12 +57,12 @@ async def flaws_around(
     if owner.hold_uid is not None:
         held = [*beside, *(maps[name] for name in configs if name in maps), *([secret] if secret else ())]
         found += [_owners(owner, live) for live in held]
-    memory.missing = tuple(n for n in found if n)
-    memory.dependents_at = now if memory.dependents_for[0] else now - _share(ctx) * ports.settings.dependents_resync
-    memory.dependents_for = key
-    if not memory.missing:
-        memory.applied_for = ctx.subject.generation
-    return memory.missing
+    cache.missing = tuple(n for n in found if n)
+    cache.dependents_at = now if cache.dependents_for[0] else now - _share(ctx) * ports.settings.dependents_resync
+    cache.dependents_for = key
+    if not cache.missing:
+        cache.applied_for = ctx.subject.generation
+    return cache.missing
 
 
 def _share(ctx: Context) -> float:
@@ -73,7 +72,7 @@ def _share(ctx: Context) -> float:
 
 def _hold(ctx: Context, owner: Owner, live: Manifest | None) -> tuple[Owner, list[str]]:
     """The owner as it is to be in references, and what is wrong with its hold."""
-    if not deletion_policy(ctx).savepoint:
+    if not ctx.deletion_policy.savepoint:
         return owner, [f"ConfigMap {owner.hold} (no longer wanted)"] if live is not None else []
     if live is None:
         return owner, [f"ConfigMap {owner.hold} (missing)"]

@@ -15,33 +15,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock_operator.api.pod_template import MAIN_CONTAINER
+from penstock_operator.engine.account import Progress
 from penstock_operator.engine.client import Glance
 from penstock_operator.errors import EngineError, EngineUnreachable, KubeError, NotLeader, StorageError, in_words
 from penstock_operator.kube.cluster import DEPLOYMENT, FLINKSNAPSHOT, POD, REVISION, SECRET, Manifest
 from penstock_operator.reconcile.decide.health.rules import restart_due
 from penstock_operator.reconcile.decide.savepoints.asked import late_folders
 from penstock_operator.reconcile.decide.steps.dispose import time_left
-from penstock_operator.reconcile.decide.steps.shared import (
-    disposal_specs,
-    effective_spec,
-    running_incarnation,
-    running_workers,
-    storage_specs,
-)
-from penstock_operator.reconcile.observation import (
-    CheckPod,
-    Deployment,
-    Engine,
-    Left,
-    Observation,
-    Progress,
-    Storage,
-    StoredSnapshot,
-    Verdict,
-)
+from penstock_operator.reconcile.decide.storage_settings import disposal_specs, storage_specs
+from penstock_operator.reconcile.observation import CheckPod, Deployment, Engine, Observation, Storage
 from penstock_operator.reconcile.observe import manifests
 from penstock_operator.reconcile.observe.dependents import flaws_around
-from penstock_operator.reconcile.observe.scope import engine_questions, storage_questions
+from penstock_operator.reconcile.observe.scope import engine_scope, storage_scope
 from penstock_operator.resources.deployments import master_deployment, worker_deployment
 from penstock_operator.resources.names import (
     INCARNATION,
@@ -51,6 +36,7 @@ from penstock_operator.resources.names import (
     incarnation_prefix,
     savepoint_folder,
 )
+from penstock_operator.storage.snapshots import Left, StoredSnapshot, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -59,11 +45,11 @@ if TYPE_CHECKING:
     from penstock_operator.engine.client import EngineClient
     from penstock_operator.kube.cluster import Cluster
     from penstock_operator.kube.watched import WatchedObjects
-    from penstock_operator.reconcile.cache import Memory
-    from penstock_operator.reconcile.decide.actions import Questions
+    from penstock_operator.reconcile.cache import Cache
     from penstock_operator.reconcile.decide.context import Context
+    from penstock_operator.reconcile.observe.scope import Scope
     from penstock_operator.reconcile.ports import Ports
-    from penstock_operator.storage.penstock import Storage as StoragePort
+    from penstock_operator.storage.protocol import Storage as StoragePort
 
 _T = TypeVar("_T")
 
@@ -71,7 +57,7 @@ LOG_BYTES = 256 * 1024
 OTHER_SETTINGS = "; and with the settings of another revision: "
 
 
-async def observe(ctx: Context, ports: Ports, memory: Memory, copy: WatchedObjects | None = None) -> Observation:
+async def observe(ctx: Context, ports: Ports, cache: Cache, copy: WatchedObjects | None = None) -> Observation:
     """Everything that one decision is based on; with `copy` what is watched comes from there: see `reconcile.at_rest`."""
     owner, source = owner_of(ctx), copy or ports.cluster
     mine = {JOB: owner.name}
@@ -90,22 +76,22 @@ async def observe(ctx: Context, ports: Ports, memory: Memory, copy: WatchedObjec
         leaving=manifests.leaving_checks(own_pods),
         revisions=manifests.revisions([r for r in revisions if manifests.is_made_for(owner, r)]),
         snapshots=tuple(manifests.snapshot(s) for s in snapshots),
-        last=memory.last,
+        last=cache.last,
     )
     seen = _deployments(replace(ctx, seen=seen), ours, ports)
-    engine = await _engine(replace(ctx, seen=seen), ports, memory)
+    engine = await _engine(replace(ctx, seen=seen), ports, cache)
     seen = replace(seen, engine=engine)
     seen = replace(seen, storage=await _storage(replace(ctx, seen=seen), ports))
     if ctx.status.asked_savepoints:
         seen = replace(seen, late=await _late(replace(ctx, seen=seen), ports))
     around = replace(ctx, seen=seen)
-    missing = memory.missing if copy is not None else await flaws_around(around, owner, ours, ports, memory)
+    missing = cache.missing if copy is not None else await flaws_around(around, owner, ours, ports, cache)
     seen = replace(seen, missing=missing)
     generation = ctx.subject.generation
     seen = replace(
-        seen, edited=generation != ctx.status.observed_generation or memory.applied_for not in (None, generation)
+        seen, edited=generation != ctx.status.observed_generation or cache.applied_for not in (None, generation)
     )
-    return replace(seen, repairs=memory.still_due(seen))
+    return replace(seen, repairs=cache.still_due(seen))
 
 
 def owner_of(ctx: Context) -> Owner:
@@ -117,13 +103,13 @@ def _deployments(ctx: Context, live: list[Manifest], ports: Ports) -> Observatio
     found = {manifests.labels_of(m).get(ROLE): m for m in live}
     master, worker = found.get("master"), found.get("worker")
     running, owner, lost = ctx.status.running, owner_of(ctx), ports.settings.lost_node_toleration
-    incarnation = running_incarnation(ctx, running) if running is not None else None
+    incarnation = ctx.running_incarnation if running is not None else None
     seen = ctx.seen
     if master is not None:
         wanted = master_deployment(owner, incarnation, lost) if incarnation else None
         seen = replace(seen, master=_judged(master, wanted))
     if worker is not None:
-        count = running_workers(ctx, incarnation.parallelism) if incarnation else 0
+        count = ctx.running_workers(incarnation.parallelism) if incarnation else 0
         wanted = worker_deployment(owner, incarnation, count, lost) if incarnation else None
         seen = replace(seen, worker=_judged(worker, wanted))
     return seen
@@ -149,29 +135,29 @@ async def _check(pods: list[Manifest], owner: Owner, source: Cluster | WatchedOb
     return manifests.check_pod(newest, log)
 
 
-async def _engine(ctx: Context, ports: Ports, memory: Memory) -> Engine:
+async def _engine(ctx: Context, ports: Ports, cache: Cache) -> Engine:
     running, seen = ctx.status.running, ctx.seen
     alive = any(p.ip and not p.terminating for p in seen.pods_of("master"))
     if running is None or seen.master is None or not alive:
-        memory.silent_since = None
+        cache.silent_since = None
         return Engine(error="there is no master", absent=True)
     try:
-        if memory.token is None:
-            memory.token = await _token(owner_of(ctx), ports)
-        client = ports.engines(ctx.subject.namespace, ctx.subject.name, memory.token)
+        if cache.token is None:
+            cache.token = await _token(owner_of(ctx), ports)
+        client = ports.engines(ctx.subject.namespace, ctx.subject.name, cache.token)
         async with asyncio.timeout(_limit(ctx)):
-            engine = await _ask(client, running.job_id, engine_questions(ctx.status))
+            engine = await _ask(client, running.job_id, engine_scope(ctx.status))
     except Exception as error:  # a master that says what nobody understands is no reason to leave its job alone
         if isinstance(error, EngineError) and error.status == 401:
-            memory.token = None
+            cache.token = None
         now = ports.now()
-        memory.silent_since = memory.silent_since or now
-        return Engine(error=in_words(error), silent_for=now - memory.silent_since)
-    memory.silent_since = None
+        cache.silent_since = cache.silent_since or now
+        return Engine(error=in_words(error), silent_for=now - cache.silent_since)
+    cache.silent_since = None
     return engine
 
 
-async def _ask(client: EngineClient, job_id: str, questions: Questions) -> Engine:
+async def _ask(client: EngineClient, job_id: str, scope: Scope) -> Engine:
     glance = await client.glance(job_id) or await _pieces(client, job_id)
     if isinstance(glance, str):
         return Engine(reachable=True, error=glance)
@@ -186,17 +172,17 @@ async def _ask(client: EngineClient, job_id: str, questions: Questions) -> Engin
         exception=glance.exception,
         end_of_input=glance.end_of_input,
     )
-    if questions.restarts is not None and engine.restarts > questions.restarts and not engine.exception:
+    if scope.restarts is not None and engine.restarts > scope.restarts and not engine.exception:
         engine = replace(engine, exception=await _told(client.exception(job_id), ""))
-    if questions.workers:
+    if scope.workers:
         engine = replace(
             engine,
             slots_total=await client.slots(),
             parallelism=await client.parallelism(job_id),
             busy_workers=await _told(client.busy_workers(), frozenset()),
         )
-    if questions.request:
-        request = await client.request(job_id, questions.request_kind, questions.request)
+    if scope.request:
+        request = await client.request(job_id, scope.request_kind, scope.request)
         engine = replace(engine, request=request)
     return engine
 
@@ -274,21 +260,21 @@ async def ask_storage(
 
 
 async def _storage(ctx: Context, ports: Ports) -> Storage:
-    questions = storage_questions(ctx.status, ctx.seen.engine, ctx.seen.master, restart=restart_due(ctx))
-    if not (questions.newest or questions.left or questions.seal or questions.verify):
+    scope = storage_scope(ctx.status, ctx.seen.engine, ctx.seen.master, restart=restart_due(ctx))
+    if not (scope.newest or scope.left or scope.seal or scope.verify):
         return Storage()
     specs = storage_specs(ctx)
     if ctx.status.operation is not None and ctx.status.operation.step == "Verify":
-        specs = tuple(s for s in (effective_spec(ctx),) if s is not None)
+        specs = tuple(s for s in (ctx.effective_spec,) if s is not None)
     if not specs:
         return Storage(error="no valid spec says where the storage is")
     own = specs[0]
 
     async def read(storage: StoragePort, spec: FlinkJobSpec) -> Storage:
-        found = await _read(storage, own.storage.checkpoints, questions)
-        if questions.left:
+        found = await _read(storage, own.storage.checkpoints, scope)
+        if scope.left:
             found = replace(found, left=await _left(ctx, storage, spec))
-        if spec is not own and not _has_it(found, questions):
+        if spec is not own and not _has_it(found, scope):
             raise StorageError(f"{spec.storage.checkpoints} answers, but has nothing of the job that runs")
         return found
 
@@ -324,14 +310,14 @@ def _limit(ctx: Context) -> float | None:
     return None if left is None else max(left.total_seconds(), 1.0)
 
 
-async def _read(storage: StoragePort, root: str, questions: Questions) -> Storage:
+async def _read(storage: StoragePort, root: str, scope: Scope) -> Storage:
     newest: StoredSnapshot | None = None
     verdicts: dict[str, Verdict] = {}
-    if questions.newest_of:
-        newest = await storage.newest_complete(root, questions.newest_of)
-    for path in questions.verify:
+    if scope.newest_of:
+        newest = await storage.newest_complete(root, scope.newest_of)
+    for path in scope.verify:
         verdicts[path] = await storage.verify(path)
-    sealed = (await storage.savepoints(questions.seal))[:1] if questions.seal else []
+    sealed = (await storage.savepoints(scope.seal))[:1] if scope.seal else []
     return Storage(asked=True, newest=newest, sealed=sealed[0] if sealed else None, verdicts=verdicts)
 
 
@@ -364,12 +350,12 @@ async def _left(ctx: Context, storage: StoragePort, spec: FlinkJobSpec) -> Left:
     )
 
 
-def _has_it(found: Storage, questions: Questions) -> bool:
+def _has_it(found: Storage, scope: Scope) -> bool:
     """What may be another store proves something by what it has, and nothing by what it has not.
 
     Other settings than the job's own may open another one although they name the same endpoint, or none: a Secret may name
     one, and if the job's own Secret is gone nobody knows which.
     """
-    newest = found.newest is not None or not questions.newest_of
-    sealed = found.sealed is not None or not questions.seal
+    newest = found.newest is not None or not scope.newest_of
+    sealed = found.sealed is not None or not scope.seal
     return newest and sealed and all(v.ok for v in found.verdicts.values())

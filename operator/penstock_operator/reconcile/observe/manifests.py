@@ -14,6 +14,7 @@ from penstock_operator.reconcile.observation import (
     Deployment,
     LeavingCheck,
     Pod,
+    Revisions,
     Role,
     SnapshotObject,
 )
@@ -245,10 +246,10 @@ def snapshot(manifest: Manifest) -> SnapshotObject:
     )
 
 
-def revisions(manifests: Iterable[Manifest]) -> dict[str, Any]:
-    """Name of a ControllerRevision → the spec in it, oldest first."""
+def revisions(manifests: Iterable[Manifest]) -> Revisions:
+    """What they store."""
     ordered = sorted(manifests, key=lambda m: (int(m.get("revision") or 0), m["metadata"]["name"]))
-    return {m["metadata"]["name"]: (m.get("data") or {}).get("spec", {}) for m in ordered}
+    return Revisions({m["metadata"]["name"]: (m.get("data") or {}).get("spec", {}) for m in ordered})
 
 
 def foreign(manifests: Iterable[Manifest], uid: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock_operator.api.pod_template import MAIN_CONTAINER
-from penstock_operator.reconcile.observation import Terminated, Trouble
+from penstock_operator.reconcile.observation import CONTAINER_FAILED, Terminated, Trouble
 from penstock_operator.resources.names import ROLE
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ EXIT_FENCED = 75
 """Exit code of a master that another one has taken over from (`penstock.jobmanager.process.master_process`)."""
 _MESSAGE = 500
 _OOM = "OOMKilled"
-FAILED = "ContainerFailed"
-"""It ended by itself: often because of what ended another one."""
 _DISRUPTED = "DisruptionTarget"
 
 
@@ -56,7 +54,7 @@ def _is_wanted(ended: Mapping[str, Any]) -> bool:
 def _of_container(pod: Mapping[str, Any], container: Mapping[str, Any], ended: Mapping[str, Any]) -> Terminated:
     name, role = str(container.get("name", "")), _role(pod)
     limit = memory_limit(pod, name)
-    reason = _OOM if ended.get("reason") == _OOM else FAILED
+    reason = _OOM if ended.get("reason") == _OOM else CONTAINER_FAILED
     said = str(ended.get("message", "")).strip()[-_MESSAGE:]
     text = f"container {name} of {role} {pod.get('metadata', {}).get('name', '')} ended: {how(ended, limit)}"
     remedy = memory_remedy(role, name, limit) if reason == _OOM else _look(pod, name)

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from penstock_operator.api.pod_template import MAIN_CONTAINER
+from penstock_operator.reconcile.decide.refusals import QUOTA_REMEDY
 from penstock_operator.reconcile.observation import Trouble
 from penstock_operator.reconcile.observe.terminations import EXIT_FENCED, how, memory_limit, memory_remedy, terminations
 
@@ -25,7 +26,6 @@ _KILLED = frozenset({137, 143})
 """Exit codes after SIGKILL and SIGTERM."""
 _FAIR = timedelta(minutes=5)
 """A check that was given less than this before its pod's deadline had no fair chance: its image came late."""
-QUOTA_REMEDY = "Raise the quota of the namespace, or lower the resources or the parallelism"
 _RANGE_REMEDY = (
     "Set spec.master.resources and spec.worker.resources to what the namespace's LimitRange and the containers' limits allow; "
     "what they leave out is requested by default"

@@ -20,9 +20,9 @@ from penstock.jobmanager.process.launch import run_script_on
 from penstock.jobmanager.process.master_process import run_master_process
 from penstock.jobmanager.process.session import Session, SubmitOptions
 from penstock_operator.api.own_identity import OwnIdentity
+from penstock_operator.engine.account import Progress
 from penstock_operator.engine.client import HttpEngine
 from penstock_operator.errors import EngineError
-from penstock_operator.reconcile.observation import Progress
 from penstock_operator.storage.penstock import PenstockStorages
 from tests.in_process import InProcess
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from penstock_operator.reconcile.observation import Request
+    from penstock_operator.engine.account import Request
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from tests.unit.operator.world.scenario import gone, running
 from tests.unit.operator.world.world import MEANT, START
 
 if TYPE_CHECKING:
-    from penstock_operator.reconcile.observation import StoredSnapshot
+    from penstock_operator.storage.snapshots import StoredSnapshot
 
 
 def doomed(**deletion: Any) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock_operator.engine.account import Progress
 from penstock_operator.errors import EngineError
 from penstock_operator.process.metrics import Histogram, Metrics
-from penstock_operator.reconcile.observation import Progress
 from tests.unit.operator.world import Image, World, flinkjob, flinksnapshot
 from tests.unit.operator.world.engine import ACTION_TIME, RESCALE_TOOK, FakeEngineClient
 from tests.unit.operator.world.scenario import FOREIGN, rejected, running, suspended, with_foreign_savepoint

@@ -341,7 +341,7 @@ def test_an_event_that_tells_of_our_own_write_wakes_nobody() -> None:
         assert not runner.wake.is_set()
         before = world.polls
         mine = {**world.job(), "metadata": {**world.job()["metadata"], "resourceVersion": "99999"}}
-        runner.loop.memory.wrote = "99999"
+        runner.loop.cache.wrote = "99999"
         controller.hear(FLINKJOB, mine)
         await asyncio.sleep(0.4)
         assert world.polls == before

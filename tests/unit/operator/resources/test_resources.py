@@ -15,16 +15,18 @@ from hypothesis import strategies as st
 
 from penstock_operator.api.pod_template import check_pod_template
 from penstock_operator.api.status import Restore
-from penstock_operator.reconcile.decide.actions import CreateSnapshot, Event, Incarnation
+from penstock_operator.reconcile.decide.decision import Event
 from penstock_operator.reconcile.observe.difference import difference
 from penstock_operator.reconcile.observe.manifests import drift
+from penstock_operator.reconcile.report.events import kube_event
 from penstock_operator.resources.children import Monitors, OperatorIdentity, children, secret
 from penstock_operator.resources.configuration import config_map, configuration, parallelism_map
 from penstock_operator.resources.deployments import check_pod, master_deployment, restore_option, worker_deployment
+from penstock_operator.resources.incarnation import Incarnation
 from penstock_operator.resources.names import Owner
 from penstock_operator.resources.pods import merge
 from penstock_operator.resources.probes import ask_worker
-from penstock_operator.resources.records import controller_revision, flink_snapshot, kube_event
+from penstock_operator.resources.records import controller_revision, flink_snapshot
 from tests.unit.operator.contexts import NOW, SAVEPOINT, make_spec
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ def everything(spec: FlinkJobSpec) -> list[dict[str, Any]]:
         worker_deployment(OWNER, one, 2, LOST),
         check_pod(OWNER, spec, "weather-0123456789", "op12345678", SAVEPOINT, LOST),
         controller_revision(OWNER, "weather-0123456789", spec, 3),
-        flink_snapshot(OWNER, CreateSnapshot("weather-upgrade-1", "upgrade", "savepoint", SAVEPOINT)),
+        flink_snapshot(OWNER, "weather-upgrade-1", trigger="upgrade", kind="savepoint", path=SAVEPOINT),
         kube_event("FlinkJob", OWNER, Event("Suspended", "set job.state to running", key="k"), NOW, "operator-0"),
     ]
 

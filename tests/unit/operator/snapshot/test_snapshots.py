@@ -384,11 +384,10 @@ def test_the_operator_may_die_or_fail_at_any_call(mode: Any) -> None:
 
 def test_a_snapshot_is_protected_from_the_moment_it_is_made() -> None:
     """Deleted before the operator has looked at it once, its savepoint would be nobody's."""
-    from penstock_operator.reconcile.decide.actions import CreateSnapshot
     from penstock_operator.resources.names import FINALIZER, Owner
     from penstock_operator.resources.records import flink_snapshot
 
     manifest = flink_snapshot(
-        Owner("default", "weather", "u"), CreateSnapshot("s", "upgrade", "savepoint", "s3://b/sp")
+        Owner("default", "weather", "u"), "s", trigger="upgrade", kind="savepoint", path="s3://b/sp"
     )
     assert manifest["metadata"]["finalizers"] == [FINALIZER]

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from penstock_operator.engine.account import Checkpoints, Progress, Request, Rescaled
 from penstock_operator.engine.client import Glance, JobView, RequestKind
 from penstock_operator.errors import EngineError, EngineUnreachable
-from penstock_operator.reconcile.observation import Checkpoints, Progress, Request, Rescaled
 from tests.unit.operator.world.storage import Stored
 
 if TYPE_CHECKING:

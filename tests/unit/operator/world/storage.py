@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock_operator.errors import StorageError
-from penstock_operator.reconcile.observation import Left, StoredSnapshot, Verdict
+from penstock_operator.storage.snapshots import Left, StoredSnapshot, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Ends, EndSeries, Termination
-from penstock_operator.reconcile.observe.terminations import FAILED
+from penstock_operator.reconcile.observation import CONTAINER_FAILED
 
 if TYPE_CHECKING:
     from penstock_operator.api.status import FlinkJobStatus, Running
@@ -173,7 +173,7 @@ def _shown(last: Termination | None, note: Termination) -> Termination:
 
 
 def _is_cause(one: Termination, other: Termination) -> bool:
-    killed = one.reason != FAILED and other.reason == FAILED
+    killed = one.reason != CONTAINER_FAILED and other.reason == CONTAINER_FAILED
     return killed and one.pod != other.pod and abs(one.time - other.time) <= FOLLOWS
 
 

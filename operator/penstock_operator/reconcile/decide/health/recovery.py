@@ -15,8 +15,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from penstock_operator.reconcile.decide.steps.shared import effective_spec
-
 if TYPE_CHECKING:
     from penstock_operator.api.status import Running
     from penstock_operator.reconcile.decide.context import Context
@@ -62,7 +60,7 @@ def runs_anew(ctx: Context) -> bool:
 
 def why_not_recovered(ctx: Context, running: Running) -> tuple[str, str] | None:
     """Reason and words, if a job stays as it is once it has failed."""
-    spec = effective_spec(ctx)
+    spec = ctx.effective_spec
     if spec is None:
         return None
     if not spec.recovery.restart_failed:

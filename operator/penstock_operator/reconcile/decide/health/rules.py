@@ -25,7 +25,6 @@ from penstock_operator.api.status import HealthStatus
 from penstock_operator.api.types import format_duration
 from penstock_operator.reconcile.decide.health.causes import restarts_of
 from penstock_operator.reconcile.decide.health.pace import checkpoint_interval, checkpoint_window
-from penstock_operator.reconcile.decide.steps.shared import effective_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,7 +40,7 @@ WELL = timedelta(hours=1)
 
 def watched(ctx: Context) -> Context:
     """The same context with what is known of the job's health brought up to date, and with events of what has changed."""
-    running, spec, before = ctx.status.running, effective_spec(ctx), ctx.status.health
+    running, spec, before = ctx.status.running, ctx.effective_spec, ctx.status.health
     if running is None or spec is None or running.finished_at is not None or not spec.health.enabled:
         return ctx if before is None else ctx.with_status(health=None)
     health = _counted(ctx, running, before, spec.health)
@@ -63,7 +62,7 @@ def watched(ctx: Context) -> Context:
 
 def restart_due(ctx: Context) -> bool:
     """The pods are to be restarted from the newest checkpoint now."""
-    spec, health, running = effective_spec(ctx), ctx.status.health, ctx.status.running
+    spec, health, running = ctx.effective_spec, ctx.status.health, ctx.status.running
     if spec is None or health is None or running is None or not (spec.health.enabled and spec.health.restart):
         return False
     if health.broken is None or health.job_id != running.job_id or ctx.status.operation is not None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.reconcile.observation import StoredSnapshot
+    from penstock_operator.storage.snapshots import StoredSnapshot
 
 LATEST = "latest-of-name"
 EMPTY = "empty"

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import AskedSavepoint
 from penstock_operator.reconcile.decide.actions import CreateSnapshot
-from penstock_operator.reconcile.decide.steps.shared import disposal_specs, failed_action
+from penstock_operator.reconcile.decide.storage_settings import disposal_specs
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from penstock_operator.api.status import FlinkJobStatus, Running
-    from penstock_operator.reconcile.decide.actions import Decision
     from penstock_operator.reconcile.decide.context import Context
+    from penstock_operator.reconcile.decide.decision import Decision
 
 KEPT = 20
 LOOK_AGAIN = timedelta(minutes=1)
@@ -84,7 +84,7 @@ def account(ctx: Context) -> Context | Decision:
         name = snapshot_name(ctx, entry)
         if any(s.name == name for s in ctx.seen.snapshots):
             ctx = _recorded(ctx, entry, name)
-        elif failed_action(ctx, "CreateSnapshot") is not None:
+        elif ctx.failed_action("CreateSnapshot") is not None:
             ctx = _changed(ctx, entry, retry_at=ctx.now + ctx.settings.backoff_first)
         elif entry.retry_at is None or ctx.now >= entry.retry_at:
             return ctx.done(CreateSnapshot(name, "upgrade", "savepoint", entry.path, entry.revision))

@@ -17,8 +17,8 @@ from penstock_operator.reconcile.decide.steps.stop import seal, stop, teardown
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock_operator.reconcile.decide.actions import Decision
     from penstock_operator.reconcile.decide.context import Context
+    from penstock_operator.reconcile.decide.decision import Decision
 
 STEPS: Mapping[str, Callable[[Context], Decision]] = {
     "Verify": verify,

@@ -16,15 +16,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.decide.actions import DisposeJobStorage, RemoveFinalizer
+from penstock_operator.reconcile.decide.refusals import explain
 from penstock_operator.reconcile.decide.savepoints.asked import is_made, pending, told_of_the_rest
 from penstock_operator.reconcile.decide.savepoints.retention import disposable
-from penstock_operator.reconcile.decide.steps.shared import deletion_policy, disposal_specs, explain, failed_action
 from penstock_operator.reconcile.decide.steps.stop import ask_for_savepoint, seal, stop, teardown
+from penstock_operator.reconcile.decide.storage_settings import disposal_specs
 
 if TYPE_CHECKING:
     from penstock_operator.api.status import Superseded
-    from penstock_operator.reconcile.decide.actions import Decision
     from penstock_operator.reconcile.decide.context import Context
+    from penstock_operator.reconcile.decide.decision import Decision
 
 RECORD_TIMEOUT = timedelta(seconds=30)
 """For the FlinkSnapshot of a savepoint, also when the time of the deletion is over."""
@@ -39,7 +40,7 @@ def time_left(ctx: Context) -> timedelta | None:
     if op is None or op.kind != "Delete":
         return None
     until = op.deadline if op.step == "Dispose" else None
-    return max((until or op.started_at + deletion_policy(ctx).timeout) - ctx.now, timedelta(0))
+    return max((until or op.started_at + ctx.deletion_policy.timeout) - ctx.now, timedelta(0))
 
 
 def delete(ctx: Context) -> Decision:
@@ -52,7 +53,7 @@ def delete(ctx: Context) -> Decision:
 
 def _delete(ctx: Context) -> Decision:
     op = ctx.op
-    overdue = ctx.now - op.started_at >= deletion_policy(ctx).timeout
+    overdue = ctx.now - op.started_at >= ctx.deletion_policy.timeout
     if op.step in ("Stop", "Seal") and overdue:
         ctx = ctx.tell("DeletedWithoutSavepoint", f"no savepoint in time: {op.message}; deletion goes on", warning=True)
         return ctx.advance("Teardown")
@@ -63,7 +64,7 @@ def _delete(ctx: Context) -> Decision:
             return ctx.advance("Teardown")
         ctx = ctx.tell("DeletedWithoutSavepoint", "the job is not RUNNING, so no savepoint can be taken", warning=True)
         return ctx.advance("Teardown")
-    refused = failed_action(ctx, "ScaleDown")
+    refused = ctx.failed_action("ScaleDown")
     if op.step == "Teardown" and overdue and (ctx.seen.replicas == 0 or refused is not None):
         if refused is not None:
             text = f"the pods could not be stopped: {explain(refused)}. Kubernetes removes them with the FlinkJob"
@@ -79,7 +80,7 @@ def _delete(ctx: Context) -> Decision:
 
 def dispose(ctx: Context) -> Decision:
     """Delete the checkpoints if that is wished; then let the object go, whatever happened."""
-    if deletion_policy(ctx).storage != "Delete":
+    if ctx.deletion_policy.storage != "Delete":
         return _let_go(ctx)
     if ctx.op.deadline is None:
         ctx = _begun(ctx)
@@ -102,7 +103,7 @@ def _let_go(ctx: Context) -> Decision:
     """Once its savepoints are accounted for, or the time for that is over."""
     waiting = pending(ctx)
     if waiting and ctx.op.deadline is None:
-        until = max(ctx.op.started_at + deletion_policy(ctx).timeout, ctx.now)
+        until = max(ctx.op.started_at + ctx.deletion_policy.timeout, ctx.now)
         longest = ctx.now + RECORD_TIMEOUT
         ctx = ctx.with_op(deadline=longest if is_made(ctx) else min(until, longest))
     if waiting and not ctx.past_deadline:

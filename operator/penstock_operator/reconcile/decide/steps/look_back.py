@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from penstock_operator.reconcile.decide.actions import FencePredecessors
 from penstock_operator.reconcile.decide.restore.committed_end import Lost, Unknown, origin
 from penstock_operator.reconcile.decide.restore.predecessor import EMPTY, LATEST, Words, newest_left, passed_over
-from penstock_operator.reconcile.decide.steps.shared import storage_silent
 
 if TYPE_CHECKING:
     from penstock_operator.api.status import Restore
-    from penstock_operator.reconcile.decide.actions import Decision
     from penstock_operator.reconcile.decide.context import Context
-    from penstock_operator.reconcile.observation import Left, StoredSnapshot
+    from penstock_operator.reconcile.decide.decision import Decision
+    from penstock_operator.storage.snapshots import Left, StoredSnapshot
 
 _LOOKING = "looking for the state of earlier FlinkJobs of this name"
 
@@ -24,7 +23,7 @@ def look_back(ctx: Context) -> Context | Decision:
     if op.kind != "Deploy" or op.looked_back:
         return ctx
     if op.source == LATEST:
-        return _take_newest(ctx)
+        return _from_latest(ctx)
     if op.source == EMPTY:
         return ctx.with_op(looked_back=True)
     if left is None or op.restore is None:
@@ -50,11 +49,11 @@ def _is_newer(ctx: Context, found: StoredSnapshot, start: Restore) -> bool:
     return found.path != start.path and (named is None or found.time is None or found.time > named)
 
 
-def _take_newest(ctx: Context) -> Context | Decision:
+def _from_latest(ctx: Context) -> Context | Decision:
     """Fence off whatever may still write, then look again and start from the newest."""
     op, storage, last = ctx.op, ctx.seen.storage, ctx.seen.last
     if storage.left is None:
-        return storage_silent(ctx, _LOOKING)
+        return ctx.wait_for_storage(_LOOKING)
     if storage.left.incarnations and not op.fenced:
         if last is None or last.action != "FencePredecessors":
             return ctx.act(
@@ -66,7 +65,7 @@ def _take_newest(ctx: Context) -> Context | Decision:
         return ctx.wait(text, blocked="StorageUnavailable", after=ctx.settings.backoff_first)
     start = origin(op.restore, named=False, own=False, running=None, storage=storage, of_name=True)
     if isinstance(start, Unknown):
-        return storage_silent(ctx, _LOOKING)
+        return ctx.wait_for_storage(_LOOKING)
     if isinstance(start, Lost):
         return ctx.wait(start.message, blocked="StateLost", after=ctx.settings.backoff_first)
     found = newest_left(storage.left.snapshots)

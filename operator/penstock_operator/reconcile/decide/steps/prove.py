@@ -6,18 +6,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Restore
-from penstock_operator.reconcile.decide.actions import Decision, DeleteCheck, Incarnation, RunCheck, TryObjects
+from penstock_operator.reconcile.decide.actions import DeleteCheck, RunCheck, TryObjects
+from penstock_operator.reconcile.decide.decision import Decision
+from penstock_operator.reconcile.decide.refusals import REFUSALS, explain
 from penstock_operator.reconcile.decide.restore.predecessor import LATEST
 from penstock_operator.reconcile.decide.steps.look_back import look_back
-from penstock_operator.reconcile.decide.steps.shared import (
-    REFUSALS,
-    explain,
-    failed_action,
-    reject,
-    revision_spec,
-    storage_silent,
-    worker_count,
-)
+from penstock_operator.resources.incarnation import Incarnation, worker_count
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
@@ -50,7 +44,7 @@ def verify(ctx: Context) -> Decision:
         return ctx.advance()
     verdict = ctx.seen.storage.verdict(restore.path)
     if verdict is None:
-        return storage_silent(ctx, f"verifying {restore.path}")
+        return ctx.wait_for_storage(f"verifying {restore.path}")
     if verdict.ok:
         return ctx.advance()
     message = f"{restore.path} cannot be restored from: {verdict.reason}"
@@ -60,13 +54,13 @@ def verify(ctx: Context) -> Decision:
     if ctx.op.kind == "Resume":
         remedy = "Restore the files, or set job.initialSavepointPath to another savepoint and change job.savepointRedeployNonce"
         return ctx.wait(f"{message}. {remedy}", blocked="SavepointInvalid", after=ctx.settings.backoff_limit)
-    return reject(ctx, "SavepointInvalid", f"{message}. Correct spec.job.initialSavepointPath")
+    return ctx.reject("SavepointInvalid", f"{message}. Correct spec.job.initialSavepointPath")
 
 
 def check(ctx: Context) -> Decision:
     """Prove the new revision in a pod of its own."""
     op = ctx.op
-    spec = revision_spec(ctx, op.target_revision)
+    spec = ctx.revision_spec(op.target_revision)
     if spec is None:
         return ctx.wait(f"revision {op.target_revision} is not stored yet")
     proven = op.kind != "Redeploy" and op.target_revision == ctx.status.stable_revision
@@ -125,7 +119,7 @@ def _try_objects(ctx: Context, spec: FlinkJobSpec) -> Decision:
     if last.ok:
         return ctx.with_op(accepted=True, blocked=None, message="").done()
     if last.code == "InvalidObject":
-        return reject(ctx, last.code, explain(last))
+        return ctx.reject(last.code, explain(last))
     blocked = last.code if last.code in REFUSALS else None
     return ctx.wait(explain(last), blocked=blocked, after=ctx.settings.backoff_first)
 
@@ -135,8 +129,8 @@ def _launch(ctx: Context) -> Decision:
     former = next((p for p in ctx.seen.leaving if p.operation == op.id), None)
     if former is not None:
         return _make_way(ctx, former)
-    spec = revision_spec(ctx, op.target_revision)
-    failure = failed_action(ctx, "RunCheck")
+    spec = ctx.revision_spec(op.target_revision)
+    failure = ctx.failed_action("RunCheck")
     if spec is None or failure is not None:
         message = explain(failure) if failure else ""
         return ctx.wait(message, blocked=failure.code if failure else None, after=ctx.settings.backoff_first)
@@ -145,7 +139,7 @@ def _launch(ctx: Context) -> Decision:
     if op.restore is None and ctx.status.running is not None and not stateless:
         storage = ctx.seen.storage
         if not storage.asked or storage.error:
-            return storage_silent(ctx, "looking for the newest checkpoint to check against")
+            return ctx.wait_for_storage("looking for the newest checkpoint to check against")
         against = storage.newest.path if storage.newest else None
     action = RunCheck(op.id, op.target_revision or "", spec, against)
     message = op.message if op.attempt else CHECKING
@@ -186,12 +180,12 @@ def _judge(ctx: Context, pod: CheckPod) -> Decision:
         found = "; ".join(str(p) for p in pod.problems) or "penstock check gave no reason"
         named = _state_was_named(ctx) and any(p.code in _OF_THE_STATE for p in pod.problems)
         field = "spec.job.startFrom" if ctx.op.source == LATEST else "spec.job.initialSavepointPath"
-        return reject(ctx, "CheckFailed", f"{field}: {found}" if named else found)
+        return ctx.reject("CheckFailed", f"{field}: {found}" if named else found)
     if pod.state == "Crashed":
-        return reject(ctx, "CheckCrashed", f"penstock check ended without a verdict: {pod.output}")
+        return ctx.reject("CheckCrashed", f"penstock check ended without a verdict: {pod.output}")
     begun = max(ctx.op.step_since, pod.started or ctx.op.step_since)
     if pod.state == "Overdue" or (pod.state == "Running" and ctx.now - begun > CHECK_TIMEOUT):
-        return reject(ctx, "CheckTimeout", f"penstock check did not end within {CHECK_TIMEOUT}: {pod.output}")
+        return ctx.reject("CheckTimeout", f"penstock check did not end within {CHECK_TIMEOUT}: {pod.output}")
     if pod.trouble is not None:
         return ctx.wait(f"the check pod: {pod.trouble}", blocked=pod.trouble.reason)
     known = _UNTIL_JUDGED if pod.state == "Running" else _UNTIL_JUDGED | _UNTIL_STARTED

@@ -10,12 +10,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.decide.actions import ApplyParallelism, Rescale, ScaleWorkers
-from penstock_operator.reconcile.decide.restore.ending import is_down
-from penstock_operator.reconcile.decide.steps.shared import explain, failed_action, running_incarnation, running_workers
+from penstock_operator.reconcile.decide.refusals import explain
+from penstock_operator.reconcile.decide.restore.stopping import is_down
 
 if TYPE_CHECKING:
-    from penstock_operator.reconcile.decide.actions import Decision
     from penstock_operator.reconcile.decide.context import Context
+    from penstock_operator.reconcile.decide.decision import Decision
 
 BLIND_AFTER = timedelta(minutes=2)
 """Spare workers of a job that does not run are let go after that, whichever they are."""
@@ -28,9 +28,9 @@ def add_workers(ctx: Context) -> Decision:
     op, running, worker = ctx.op, ctx.status.running, ctx.seen.worker
     if running is None or worker is None or op.target_parallelism is None:
         return ctx.end("Abandoned", "there is nothing to rescale").done()
-    needed = max(running_workers(ctx, running.parallelism), running_workers(ctx, op.target_parallelism))
+    needed = max(ctx.running_workers(running.parallelism), ctx.running_workers(op.target_parallelism))
     if worker.replicas < needed:
-        failure = failed_action(ctx, "ScaleWorkers")
+        failure = ctx.failed_action("ScaleWorkers")
         if failure is not None:
             return ctx.wait(explain(failure), blocked=failure.code, after=ctx.settings.backoff_first)
         return ctx.act(ScaleWorkers(needed), f"adding workers: {worker.replicas} → {needed}")
@@ -88,7 +88,7 @@ def _await(ctx: Context, target: int) -> Decision:
     op, engine, last = ctx.op, ctx.seen.engine, ctx.seen.last
     if last is not None and last.ok and last.request_id and last.request_id != op.request_id:
         return ctx.with_op(request_id=last.request_id).done()
-    failure = failed_action(ctx, "Rescale")
+    failure = ctx.failed_action("Rescale")
     if failure is not None and failure.code != "EngineUnreachable":
         return ctx.retry("RescaleFailed", _remedy(failure.message), trigger_id=None)
     request = engine.request
@@ -123,17 +123,17 @@ def remove_workers(ctx: Context) -> Decision:
     running, worker = ctx.status.running, ctx.seen.worker
     if running is None or worker is None:
         return ctx.end("Abandoned", "the job is gone").done()
-    incarnation = running_incarnation(ctx, running)
+    incarnation = ctx.running_incarnation
     if incarnation is None:
         return ctx.wait(f"revision {running.revision} cannot be read", blocked="RevisionLost")
-    needed = running_workers(ctx, running.parallelism)
+    needed = ctx.running_workers(running.parallelism)
     last = ctx.seen.last
     applied = last is not None and last.ok and last.action == "ApplyParallelism"
     if worker.replicas == needed and applied:
         return ctx.end("Succeeded", f"parallelism {running.parallelism}").done()
     if worker.replicas > needed and not ctx.seen.engine.running and ctx.now - ctx.op.step_since < BLIND_AFTER:
         return ctx.wait("waiting for the job to run: only then it is known which workers are idle")
-    failure = failed_action(ctx, "ApplyParallelism")
+    failure = ctx.failed_action("ApplyParallelism")
     if failure is not None:
         return ctx.wait(explain(failure), blocked=failure.code, after=ctx.settings.backoff_first)
     return ctx.act(

@@ -11,31 +11,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock_operator.api.status import Rejected, Running, Superseded
-from penstock_operator.reconcile.decide.actions import (
-    ApplyPods,
-    Incarnation,
-    RecordRevision,
-    ScaleDown,
-    TriggerCheckpoint,
-)
+from penstock_operator.api.status import Running, Superseded
+from penstock_operator.reconcile.decide.actions import ApplyPods, RecordRevision, ScaleDown, TriggerCheckpoint
 from penstock_operator.reconcile.decide.health.causes import cause
-from penstock_operator.reconcile.decide.restore.ending import restart_master, stopped_unasked, suspended_overdue
-from penstock_operator.reconcile.decide.spec_diff import args_hash, fingerprint
+from penstock_operator.reconcile.decide.refusals import REFUSALS, explain
+from penstock_operator.reconcile.decide.restore.stopping import restart_master, stopped_unasked, suspended_overdue
+from penstock_operator.reconcile.decide.spec_diff import args_hash
 from penstock_operator.reconcile.decide.steps.look_back import look_again, told_of_silence
-from penstock_operator.reconcile.decide.steps.shared import (
-    REFUSALS,
-    explain,
-    failed_action,
-    is_rejected,
-    revision_spec,
-    worker_count,
-)
+from penstock_operator.resources.incarnation import Incarnation, worker_count
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.reconcile.decide.actions import Decision
     from penstock_operator.reconcile.decide.context import Context
+    from penstock_operator.reconcile.decide.decision import Decision
     from penstock_operator.reconcile.observation import ActionResult
 
 
@@ -48,7 +36,7 @@ def start(ctx: Context) -> Decision:
         return ctx.act(unrecorded)
     ctx = _retarget(ctx)
     op = ctx.op
-    spec = revision_spec(ctx, op.target_revision)
+    spec = ctx.revision_spec(op.target_revision)
     if spec is None or op.restore is None:
         return ctx.wait(f"revision {op.target_revision} cannot be read", blocked="RevisionLost")
     if op.job_id is None:
@@ -64,7 +52,7 @@ def start(ctx: Context) -> Decision:
     incarnation = _incarnation(ctx, spec)
     if _deployed(ctx):
         return _started(ctx, incarnation)
-    failure = failed_action(ctx, "ApplyPods")
+    failure = ctx.failed_action("ApplyPods")
     if failure is not None:
         return _refused(ctx, failure)
     desired = ctx.spec or spec
@@ -99,16 +87,16 @@ def _suspend_instead(ctx: Context) -> Decision:
 def _unrecorded_target(ctx: Context) -> RecordRevision | None:
     """A revision that is not stored could not be told any more after another edit."""
     desired = ctx.desired_revision
-    if not _stuck(ctx) or ctx.spec is None or desired is None or desired in ctx.seen.revisions or is_rejected(ctx):
+    if not _stuck(ctx) or ctx.spec is None or desired is None or desired in ctx.seen.revisions or ctx.is_rejected:
         return None
-    return RecordRevision(desired, ctx.spec) if failed_action(ctx, "RecordRevision") is None else None
+    return RecordRevision(desired, ctx.spec) if ctx.failed_action("RecordRevision") is None else None
 
 
 def _left_behind(ctx: Context) -> bool:
     """Deployments of an earlier Deploy or Resume, which was given up when only one of them could be made."""
     found = (ctx.seen.master, ctx.seen.worker)
     given_up = any(d is not None and d.replicas > 0 and d.job_id != ctx.op.job_id for d in found)
-    return given_up and ctx.op.kind in ("Deploy", "Resume") and failed_action(ctx, "ScaleDown") is None
+    return given_up and ctx.op.kind in ("Deploy", "Resume") and ctx.failed_action("ScaleDown") is None
 
 
 def _retarget(ctx: Context) -> Context:
@@ -117,7 +105,7 @@ def _retarget(ctx: Context) -> Context:
     op, desired, running = ctx.op, ctx.desired_revision, ctx.status.running
     if desired == op.target_revision:
         return ctx
-    if _stuck(ctx) and desired in ctx.seen.revisions and not is_rejected(ctx):
+    if _stuck(ctx) and desired in ctx.seen.revisions and not ctx.is_rejected:
         ctx = ctx.with_op(target_revision=desired, target_generation=ctx.subject.generation, blocked=None)
         return ctx.tell("Retargeted", f"{op.target_revision} cannot be started; the spec has changed to {desired}")
     if op.kind != "Upgrade" or op.job_id is not None:
@@ -225,7 +213,7 @@ def watch(ctx: Context) -> Decision:
             else f"its container was restarted {crash.restarts} times{crash.last_end and f' (last: {crash.last_end})'}"
         )
         return _unstable(ctx, _because(ctx, f"the master does not stay up: {why}"))
-    if suspended_overdue(ctx) and failed_action(ctx, "RestartMaster") is None:
+    if suspended_overdue(ctx) and ctx.failed_action("RestartMaster") is None:
         return restart_master(ctx)
     if ctx.past_deadline:
         state = engine.state if ours else "without an answer from its master"
@@ -302,7 +290,7 @@ def _unstable(ctx: Context, why: str) -> Decision:
 
 def _may_go_back(ctx: Context) -> bool:
     op = ctx.op
-    spec = ctx.spec or revision_spec(ctx, op.target_revision)
+    spec = ctx.spec or ctx.revision_spec(op.target_revision)
     known = op.kind in ("Upgrade", "Redeploy", "Resume") and op.fallback_revision and op.fallback_restore
     return bool(known) and spec is not None and spec.rollback.enabled
 
@@ -319,14 +307,7 @@ def _roll_back(ctx: Context, why: str) -> Decision:
     op = ctx.op
     rejected = None
     if ctx.spec is not None and ctx.desired_revision == op.target_revision:
-        rejected = Rejected(
-            fingerprint=fingerprint(ctx.spec),
-            revision=op.target_revision or "",
-            generation=op.target_generation,
-            reason="NotStable",
-            message=ctx.clip(why),
-            time=ctx.now,
-        )
+        rejected = ctx.rejection("NotStable", why)
     ctx = ctx.failed("NotStable", why).end("Failed", why).with_status(rejected=rejected)
     source = op.fallback_restore.path if op.fallback_restore and op.fallback_restore.path else "empty state"
     where = f"{source}, or from a checkpoint that {op.target_revision} may have completed"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Checkpoint, Restore
 from penstock_operator.reconcile.decide.actions import FenceIncarnation, ForceDelete, ScaleDown, StopWithSavepoint
+from penstock_operator.reconcile.decide.refusals import explain
 from penstock_operator.reconcile.decide.restore.committed_end import (
     Lost,
     Unknown,
@@ -19,22 +20,27 @@ from penstock_operator.reconcile.decide.restore.committed_end import (
     incarnation_restore,
     origin,
 )
-from penstock_operator.reconcile.decide.restore.ending import end_deadline, end_overdue
-from penstock_operator.reconcile.decide.restore.stopping import AtOnce, Blocked, Wait, choose_stop
+from penstock_operator.reconcile.decide.restore.stopping import (
+    AtOnce,
+    Blocked,
+    Wait,
+    choose_stop,
+    end_deadline,
+    end_overdue,
+)
 from penstock_operator.reconcile.decide.savepoints.asked import asked, completed
-from penstock_operator.reconcile.decide.steps.shared import effective_spec, explain, failed_action, storage_silent
 from penstock_operator.resources.names import savepoint_folder
 
 if TYPE_CHECKING:
     from penstock_operator.api.status import Operation
-    from penstock_operator.reconcile.decide.actions import Decision
     from penstock_operator.reconcile.decide.context import Context
-    from penstock_operator.reconcile.observation import StoredSnapshot
+    from penstock_operator.reconcile.decide.decision import Decision
+    from penstock_operator.storage.snapshots import StoredSnapshot
 
 
 def stop(ctx: Context) -> Decision:
     """End the running incarnation with a savepoint, or find out what its successor goes on from."""
-    op, running, spec = ctx.op, ctx.status.running, effective_spec(ctx)
+    op, running, spec = ctx.op, ctx.status.running, ctx.effective_spec
     if running is None:
         return ctx.advance(restore=ctx.status.next_restore)
     if spec is None:
@@ -68,7 +74,7 @@ def _told_of_end(ctx: Context) -> Context:
 
 def ask_for_savepoint(ctx: Context) -> Decision:
     """Fix folder and trigger id of a new attempt, then ask the engine under them."""
-    op, running, spec = ctx.op, ctx.status.running, effective_spec(ctx)
+    op, running, spec = ctx.op, ctx.status.running, ctx.effective_spec
     if running is None or spec is None:
         return ctx.wait("the job is gone")
     attempt = op.attempt + 1
@@ -115,11 +121,11 @@ def _await_savepoint(ctx: Context) -> Decision:
 def _unanswered(ctx: Context) -> Decision:
     """Neither storage nor the engine know of the savepoint (yet, or any more)."""
     op, engine, storage = ctx.op, ctx.seen.engine, ctx.seen.storage
-    failure = failed_action(ctx, "StopWithSavepoint")
+    failure = ctx.failed_action("StopWithSavepoint")
     if failure is not None and failure.code != "EngineUnreachable":
         return ctx.retry("SavepointFailed", _savepoint_remedy(failure.message), trigger_id=None)
     if not storage.asked or storage.error:
-        return ctx.pending("") if ctx.lasting else storage_silent(ctx, "looking for the savepoint")
+        return ctx.pending("") if ctx.lasting else ctx.wait_for_storage("looking for the savepoint")
     if engine.running and failure is None:
         action = StopWithSavepoint(op.stop_job_id or "", op.target_directory or "", op.trigger_id or "")
         return ctx.act(action, "stopping with a savepoint")
@@ -157,7 +163,7 @@ def seal(ctx: Context) -> Decision:
         return ctx.advance(restore=restore, take_newest=op.take_newest)
     verdict = ctx.seen.storage.verdict(restore.path)
     if verdict is None:
-        return storage_silent(ctx, f"verifying {restore.path}")
+        return ctx.wait_for_storage(f"verifying {restore.path}")
     if not verdict.ok:
         return _torn(ctx, restore, verdict.reason)
     sealed = restore.model_copy(
@@ -194,7 +200,7 @@ def teardown(ctx: Context) -> Decision:
     """Take the pods away and wait until they are gone; then settle what the successor starts from."""
     seen, op = ctx.seen, ctx.op
     if seen.replicas > 0:
-        failure = failed_action(ctx, "ScaleDown")
+        failure = ctx.failed_action("ScaleDown")
         if failure is not None:
             return ctx.wait(explain(failure), blocked=failure.code, after=ctx.settings.backoff_first)
         return ctx.act(ScaleDown(), "stopping the pods")
@@ -243,7 +249,7 @@ def _settle(ctx: Context) -> Decision:
     end = incarnation_restore(running, storage) if running is not None else None
     nothing_to_know = isinstance(end, Unknown) and op.kind == "Rollback" and op.never_started
     if isinstance(end, Unknown) and not nothing_to_know:
-        return storage_silent(ctx, "reading the newest checkpoint")
+        return ctx.wait_for_storage("reading the newest checkpoint")
     named = not op.take_newest or nothing_to_know
     start = origin(op.restore, named=named, own=_made_by_this_stop(op), running=running, storage=storage)
     if isinstance(start, Unknown | Lost):

@@ -11,9 +11,9 @@ import pytest
 
 from penstock_operator.api.status import HealthStatus, Nonces, Rejected, Restore
 from penstock_operator.errors import Problem
+from penstock_operator.reconcile.core import decide
 from penstock_operator.reconcile.decide import actions
-from penstock_operator.reconcile.decide.context import FLOWS
-from penstock_operator.reconcile.decide.next_step import decide
+from penstock_operator.reconcile.decide.operations import FLOWS
 from penstock_operator.reconcile.decide.spec_diff import fingerprint
 from penstock_operator.reconcile.decide.steps import STEPS
 from penstock_operator.reconcile.observation import ActionResult, Observation

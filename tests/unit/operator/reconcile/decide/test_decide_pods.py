@@ -9,10 +9,10 @@ import pytest
 
 from penstock_operator.api.flinkjob import Deletion
 from penstock_operator.api.status import Restore, Superseded
+from penstock_operator.reconcile.core import decide
 from penstock_operator.reconcile.decide import actions
-from penstock_operator.reconcile.decide.next_step import decide
 from penstock_operator.reconcile.decide.spec_diff import fingerprint
-from penstock_operator.reconcile.observation import ActionResult, Observation, Trouble
+from penstock_operator.reconcile.observation import ActionResult, Observation, Revisions, Trouble
 from penstock_operator.settings import Settings
 from tests.unit.operator.contexts import (
     NOW,
@@ -32,7 +32,7 @@ from tests.unit.operator.contexts import (
 from tests.unit.operator.decisions import OTHER, action, in_step, reasons, step
 
 if TYPE_CHECKING:
-    from penstock_operator.reconcile.decide.actions import Decision
+    from penstock_operator.reconcile.decide.decision import Decision
 
 
 def test_pods_go_and_are_waited_for() -> None:
@@ -352,7 +352,9 @@ def test_deletion_of_a_job_whose_spec_is_not_valid(
     spec = make_spec(deletion=stored)
     waiting = (Superseded(job_id="b" * 32, revision=revision(spec)),)
     op = make_op("Delete", "Dispose")
-    seen = Observation(revisions={"weather-0": {"image": 7}, revision(spec): spec.to_manifest(), "weather-1": {}})
+    seen = Observation(
+        revisions=Revisions({"weather-0": {"image": 7}, revision(spec): spec.to_manifest(), "weather-1": {}})
+    )
     ctx = make_context(seen=seen, subject={"deleting": True}, running=running, superseded=waiting, operation=op)
     assert action(decide(replace(ctx, spec=None, deletion=said))) == expected
 

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from penstock_operator.api.status import Restore
+from penstock_operator.engine.account import Request
+from penstock_operator.reconcile.core import decide
 from penstock_operator.reconcile.decide import actions
-from penstock_operator.reconcile.decide.next_step import decide
-from penstock_operator.reconcile.observation import CheckPod, CheckProblem, Observation, Request, Trouble, Verdict
+from penstock_operator.reconcile.observation import CheckPod, CheckProblem, Observation, Trouble
+from penstock_operator.storage.snapshots import Verdict
 from tests.unit.operator.contexts import CHK, NOW, SAVEPOINT, ago, chk, engine, make_spec, stored, up
 from tests.unit.operator.decisions import action, in_step, reasons, step
 

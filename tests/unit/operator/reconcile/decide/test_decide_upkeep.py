@@ -9,9 +9,16 @@ from typing import Any
 import pytest
 
 from penstock_operator.api.status import Nonces, Restore, Superseded
+from penstock_operator.reconcile.core import decide
 from penstock_operator.reconcile.decide import actions
-from penstock_operator.reconcile.decide.next_step import decide
-from penstock_operator.reconcile.observation import ActionResult, CheckPod, Engine, Observation, SnapshotObject
+from penstock_operator.reconcile.observation import (
+    ActionResult,
+    CheckPod,
+    Engine,
+    Observation,
+    Revisions,
+    SnapshotObject,
+)
 from tests.unit.operator.contexts import (
     NOW,
     ago,
@@ -143,7 +150,7 @@ def test_a_checkpoint_seen_on_storage_is_remembered() -> None:
 
 def test_old_revisions_are_pruned_but_never_those_in_use() -> None:
     many = {f"weather-{i:010d}": make_spec().to_manifest() for i in range(14)}
-    decision = decide(make_context(seen=up(revisions={**many, **knows()})))
+    decision = decide(make_context(seen=up(revisions=Revisions({**many, **knows()}))))
     assert isinstance(decision.action, actions.PruneRevisions)
     assert len(decision.action.names) == 5
     assert revision() not in decision.action.names

@@ -153,7 +153,7 @@ def test_a_repair_that_helps_after_all_is_forgotten() -> None:
         service = world.cluster.one("Service", "weather-rest")
         assert service is not None
         assert service["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "penstock-operator"
-        assert not world.loops["FlinkJob", "weather"].memory.repairs  # type: ignore[union-attr]
+        assert not world.loops["FlinkJob", "weather"].cache.repairs  # type: ignore[union-attr]
 
     asyncio.run(scenario())
 

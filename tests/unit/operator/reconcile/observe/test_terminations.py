@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from penstock_operator.api.types import format_time
+from penstock_operator.reconcile.core import decide
 from penstock_operator.reconcile.decide.context import Context
 from penstock_operator.reconcile.decide.health.causes import PODS_GONE, noted, restarts_of
-from penstock_operator.reconcile.decide.next_step import decide
 from penstock_operator.reconcile.observation import Pod, Terminated, Trouble
 from penstock_operator.reconcile.observe.manifests import pod as read_pod
-from penstock_operator.reconcile.report.conditions import weighty
+from penstock_operator.reconcile.report.writes import weighty
 from tests.unit.operator.contexts import (
     ago,
     engine,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock_operator.api.status import HealthStatus
+from penstock_operator.engine.account import Checkpoints
 from penstock_operator.reconcile.decide.health.rules import LONGEST_PAUSE, restart_due, watched
-from penstock_operator.reconcile.observation import Checkpoints, Engine
+from penstock_operator.reconcile.observation import Engine
 from tests.unit.operator.contexts import JOB_ID, NOW, ago, engine, make_context, make_running, make_spec, up
 from tests.unit.operator.reconcile.decide.health.test_recovery import deployed, operations, play, stalled
 from tests.unit.operator.world import Image, World, flinkjob

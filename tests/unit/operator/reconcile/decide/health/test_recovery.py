@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock_operator.engine.account import Request
 from penstock_operator.errors import EngineError
-from penstock_operator.reconcile.observation import Request
 from tests.unit.operator.world import Image, World, flinkjob
 from tests.unit.operator.world.engine import FakeEngineClient, FakeJob
 from tests.unit.operator.world.scenario import FOREIGN, gone, running, with_foreign_savepoint

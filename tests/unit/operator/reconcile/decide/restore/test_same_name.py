@@ -9,8 +9,8 @@ import pytest
 
 from penstock_operator.api.validation import parse_spec
 from penstock_operator.reconcile.decide.restore.predecessor import newest_left
-from penstock_operator.reconcile.observation import StoredSnapshot
 from penstock_operator.storage.concurrency import AT_ONCE
+from penstock_operator.storage.snapshots import StoredSnapshot
 from tests.unit.operator.contexts import ago
 from tests.unit.operator.world import Image, World, flinkjob
 from tests.unit.operator.world.scenario import gone, running

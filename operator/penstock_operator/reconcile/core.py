@@ -1,0 +1,21 @@
+"""The pure core of a pass: the next step, and what people read of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock_operator.reconcile.decide.next_step import next_step
+from penstock_operator.reconcile.presets.defaults import recorded
+from penstock_operator.reconcile.report.status import report
+
+if TYPE_CHECKING:
+    from penstock_operator.reconcile.decide.context import Context
+    from penstock_operator.reconcile.decide.decision import Decision
+
+
+def decide(ctx: Context) -> Decision:
+    """The next step, with phase, conditions and everything people read brought up to date."""
+    decision = next_step(ctx)
+    reported = report(ctx, decision)
+    return replace(decision, status=recorded(ctx.status, reported, ctx.desired_revision, ctx.defaults))

@@ -1,0 +1,48 @@
+"""Whose settings open the storage of an incarnation. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.reconcile.decide.context import Context
+
+
+def storage_specs(ctx: Context) -> tuple[FlinkJobSpec, ...]:
+    """Whose settings open the storage of the running incarnation, in the order to try them.
+
+    Its own come first: they work whatever is wrong with an edit. If they do not any more, because its Secret has been
+    replaced by one of another name, the edit may say what does.
+    """
+    own = ctx.running_spec
+    if own is None or ctx.spec is None:
+        return tuple(s for s in (own, ctx.spec) if s is not None)
+    same = own.storage.secret_name == ctx.spec.storage.secret_name and same_store(own, ctx.spec)
+    return (own,) if same else (own, ctx.spec)
+
+
+def disposal_specs(ctx: Context, revision: str | None) -> tuple[FlinkJobSpec, ...]:
+    """Whose settings delete the checkpoints of an incarnation of `revision`, in the order to try them.
+
+    Its own come first, then what else opens the same store. Another store has nothing to delete, and says so as if it
+    had been deleted.
+    """
+    found = (
+        ctx.revision_spec(revision),
+        ctx.running_spec,
+        ctx.revision_spec(ctx.status.stable_revision),
+        ctx.effective_spec,
+    )
+    specs = [spec for spec in found if spec is not None]
+    distinct = {spec.storage.secret_name: spec for spec in reversed(specs) if same_store(specs[0], spec)}
+    return tuple(sorted(distinct.values(), key=specs.index))
+
+
+def same_store(one: FlinkJobSpec, other: FlinkJobSpec) -> bool:
+    """Whether two specs mean the same object store: only the keys to it may differ."""
+    return _store(one) == _store(other)
+
+
+def _store(spec: FlinkJobSpec) -> dict[str, object]:
+    return {key: value for key, value in spec.configuration.items() if key.startswith("s3.")}

@@ -1,0 +1,34 @@
+"""When a status is worth a write to the API server. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from penstock_operator.api.status import FlinkJobStatus
+
+
+def weighty(status: FlinkJobStatus) -> dict[str, Any]:
+    """The status without what changes all the time: if this is equal, a write can wait."""
+    manifest = status.to_manifest()
+    for key in ("lastCheckpoint", "restarts"):
+        manifest.pop(key, None)
+    for part, counters in (("health", ("restarts", "restartsAt")), ("ends", ("restarts", "told"))):
+        for key in counters:
+            manifest.get(part, {}).pop(key, None)
+    if not (status.ends and status.ends.counted):
+        manifest.pop("ends", None)
+    if status.operation is None and status.running is not None:
+        manifest.pop("nextRestore", None)
+    return manifest
+
+
+def write_due(
+    before: FlinkJobStatus, after: FlinkJobStatus, *, since: datetime | None, now: datetime, pause: timedelta
+) -> bool:
+    """Whether the new status is worth a write to the API server now."""
+    if before.to_manifest() == after.to_manifest():
+        return False
+    return weighty(before) != weighty(after) or since is None or now - since >= pause

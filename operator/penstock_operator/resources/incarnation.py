@@ -1,0 +1,30 @@
+"""What pods are made from, and how many of them there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock_operator.api.flinkjob import workers_for
+
+if TYPE_CHECKING:
+    from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.api.status import Restore
+
+
+@dataclass(frozen=True)
+class Incarnation:
+    """What pods are made from: a revision, a job id, and where its state comes from."""
+
+    revision: str
+    spec: FlinkJobSpec
+    job_id: str
+    restore: Restore
+    parallelism: int
+    allow_non_restored_state: tuple[str, ...] = ()
+
+
+def worker_count(base: FlinkJobSpec, desired: FlinkJobSpec, parallelism: int) -> int:
+    """Worker pods for a parallelism: slots from what runs, spares from the current spec."""
+    worker = desired.worker.model_copy(update={"slots": base.worker.slots})
+    return workers_for(desired.model_copy(update={"worker": worker}), parallelism)
