@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from penstock_operator.api.flinkjob import FlinkJobSpec
 from penstock_operator.errors import in_words
 from penstock_operator.reconcile.observation import Storage
-from penstock_operator.reconcile.observe.look import OTHER_SETTINGS, ask_storage, open_storage
+from penstock_operator.reconcile.observe.storage import OTHER_SETTINGS, ask_storage, open_storage
 from penstock_operator.snapshot.access import accesses, has_known_maker, same_store
 
 if TYPE_CHECKING:

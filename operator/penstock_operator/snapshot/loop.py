@@ -27,8 +27,8 @@ from penstock_operator.reconcile.decide.decision import Event
 from penstock_operator.reconcile.decide.savepoints.retention import awaited_paths, protected_paths
 from penstock_operator.reconcile.loop import Loop
 from penstock_operator.reconcile.observation import Engine
-from penstock_operator.reconcile.observe.look import read_secret
 from penstock_operator.reconcile.observe.manifests import annotations_of, labels_of, parse_time
+from penstock_operator.reconcile.observe.secrets import read_secret
 from penstock_operator.reconcile.ownership import is_ours
 from penstock_operator.reconcile.presets.defaults import laid_under
 from penstock_operator.resources.names import FINALIZER, JOB, SNAPSHOT_TYPE, TRIGGER, Owner
@@ -215,7 +215,7 @@ class SnapshotLoop(Loop):
             if ctx.status.state == "InProgress" and request and ctx.status.job_id == job.id:
                 found = await client.request(job.id, ctx.kind, request)
                 engine = replace(engine, request=found, checkpoints=await client.checkpoints(job.id))
-        except Exception as error:  # see `reconcile.observe.look`: what nobody understands is an answer like none
+        except Exception as error:  # see `reconcile.observe.engine`: what nobody understands is an answer like none
             return Engine(error=in_words(error))
         return engine
 

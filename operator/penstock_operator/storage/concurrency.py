@@ -14,12 +14,12 @@ AT_ONCE = 4
 """Half of the threads that all jobs share to speak to storage."""
 
 
-async def together(calls: Iterable[Callable[[], Awaitable[T]]], at_once: int = AT_ONCE) -> list[T]:
+async def few_at_a_time(calls: Iterable[Callable[[], Awaitable[T]]], at_once: int = AT_ONCE) -> list[T]:
     """What each of them gives, in their order; the first error ends them all.
 
     >>> async def square(n: int) -> int:
     ...     return n * n
-    >>> asyncio.run(together((lambda n=n: square(n) for n in (1, 2, 3)), at_once=2))
+    >>> asyncio.run(few_at_a_time((lambda n=n: square(n) for n in (1, 2, 3)), at_once=2))
     [1, 4, 9]
     """
     gate = asyncio.Semaphore(at_once)

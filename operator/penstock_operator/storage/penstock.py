@@ -19,7 +19,7 @@ from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.errors import StorageError, StorageMissing
 from penstock_operator.fence import no_fence
 from penstock_operator.resources.names import UID_SHOWN
-from penstock_operator.storage.concurrency import together
+from penstock_operator.storage.concurrency import few_at_a_time
 from penstock_operator.storage.snapshots import Left, StoredSnapshot, Verdict
 
 if TYPE_CHECKING:
@@ -127,12 +127,12 @@ class PenstockStorage:
     async def left_by(self, root: str, prefix: str, savepoints: str, folder: str) -> Left:
         """See `Storage`. A name may have been used hundreds of times: each incarnation has the time of a call to itself."""
         owners = await self._run(root, lambda: self._owners(savepoints, folder))
-        found = await together(partial(self._run, root, partial(self._savepoints_of, owner)) for owner in owners)
+        found = await few_at_a_time(partial(self._run, root, partial(self._savepoints_of, owner)) for owner in owners)
         made = [snapshot for of_owner in found for snapshot in of_owner]
         makers = {snapshot.job_id for snapshot in made}
         folders = await self._run(root, lambda: self._shared().for_url(root).list_folders(root))
         ids = tuple(name for name in folders if name.startswith(prefix) or name in makers)
-        newest = await together(partial(self._run, root, partial(self._newest, root, job_id)) for job_id in ids)
+        newest = await few_at_a_time(partial(self._run, root, partial(self._newest, root, job_id)) for job_id in ids)
         return Left(ids, (*(last for last in newest if last is not None), *made))
 
     async def fence(self, root: str, job_id: str) -> None:

@@ -6,57 +6,31 @@ handed back is whether the call was refused, and why.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
-import secrets
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.errors import (
-    AlreadyExists,
-    Conflict,
-    Denied,
-    NameTaken,
-    NotLeader,
-    OperatorError,
-    StorageError,
-    unexpected,
-)
-from penstock_operator.kube.cluster import CONFIG_MAP, DEPLOYMENT, FLINKJOB, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET
+from penstock_operator.errors import Conflict, Denied, NotLeader, OperatorError, unexpected
+from penstock_operator.kube.cluster import CONFIG_MAP, FLINKJOB, FLINKSNAPSHOT, KINDS, POD, REVISION
+from penstock_operator.reconcile.act import storage
+from penstock_operator.reconcile.act.objects import Objects
 from penstock_operator.reconcile.decide import actions
-from penstock_operator.reconcile.decide.storage_settings import disposal_specs, storage_specs
 from penstock_operator.reconcile.observation import ActionResult
 from penstock_operator.reconcile.observe import manifests
-from penstock_operator.reconcile.observe.dependents import spare_configs
-from penstock_operator.reconcile.observe.difference import difference
-from penstock_operator.reconcile.observe.look import ask_storage, owner_of
 from penstock_operator.resources import children as parts
-from penstock_operator.resources.configuration import (
-    CONFIG_FILE,
-    config_map,
-    former_config_map,
-    parallelism_map,
-    with_parallelism,
-)
+from penstock_operator.resources.configuration import CONFIG_FILE, config_map, parallelism_map, with_parallelism
 from penstock_operator.resources.deployments import check_pod, master_deployment, worker_deployment
-from penstock_operator.resources.hold import hold
 from penstock_operator.resources.names import FINALIZER, JOB, ROLE
 from penstock_operator.resources.records import controller_revision, flink_snapshot
-from penstock_operator.storage.concurrency import together
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.engine.client import EngineClient
-    from penstock_operator.kube.cluster import Kind, Manifest
     from penstock_operator.reconcile.cache import Cache
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.ports import Ports
-    from penstock_operator.resources.incarnation import Incarnation
-    from penstock_operator.storage.protocol import Storage
+    from penstock_operator.resources.names import Owner
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +43,11 @@ class Actor:
 
     def __init__(self, ctx: Context, ports: Ports, cache: Cache, complain: Callable[[Exception], None]) -> None:
         self._ctx, self._ports, self._cache, self._complain = ctx, ports, cache, complain
-        self._owner = owner_of(ctx)
+        self._objects = Objects(ctx, ports, cache)
+
+    @property
+    def _owner(self) -> Owner:
+        return self._objects.owner
 
     async def act(self, action: actions.Action) -> ActionResult:
         """Do it; a refusal is a result, not an exception."""
@@ -95,7 +73,7 @@ class Actor:
     async def remove_finalizer(self, _: actions.RemoveFinalizer) -> None:
         """Ours only; first what holds the job's objects goes."""
         try:
-            await self._delete_hold()
+            await self._objects.delete_hold()
         except Denied as error:  # a deletion ends; the hold goes when the operator may delete it (`process.orphans`)
             log.warning("%s/%s stays: %s", self._owner.namespace, self._owner.hold, error)
         await self._finalizers(lambda present: [f for f in present if f != FINALIZER])
@@ -116,7 +94,7 @@ class Actor:
     async def record_revision(self, action: actions.RecordRevision) -> None:
         """Revisions never change: one that is there is the same one."""
         generation = self._ctx.subject.generation
-        await self._create(controller_revision(self._owner, action.name, action.spec, generation))
+        await self._objects.create(controller_revision(self._owner, action.name, action.spec, generation))
 
     async def prune_revisions(self, action: actions.PruneRevisions) -> None:
         """Delete old ones."""
@@ -130,18 +108,20 @@ class Actor:
         children = parts.children(owner, action.desired, ports.identity)
         config = [config_map(owner, new), parallelism_map(owner, new.parallelism)]
         pods = [worker_deployment(owner, new, action.workers, lost), master_deployment(owner, new, lost)]
-        await self._claim(*children, *config, *pods, parts.secret(owner, "", ""))
+        await self._objects.claim(*children, *config, *pods, parts.secret(owner, "", ""))
         for manifest in [*(m for m in children if m["kind"] in _SHAPED_BY_USERS), *pods]:
             await ports.cluster.apply(manifest, dry_run=True)
 
     async def run_check(self, action: actions.RunCheck) -> None:
         """The pod needs the workers' ServiceAccount and the Secret, which do not exist before the first start."""
-        await self._hold()
+        await self._objects.ensure_hold()
         for account in parts.service_accounts(self._owner, action.spec):
-            await self._apply(account)
-        await self._secret()
+            await self._objects.apply(account)
+        await self._objects.ensure_secret()
         lost = self._ports.settings.lost_node_toleration
-        await self._create(check_pod(self._owner, action.spec, action.revision, action.operation, action.against, lost))
+        await self._objects.create(
+            check_pod(self._owner, action.spec, action.revision, action.operation, action.against, lost)
+        )
 
     async def delete_check(self, action: actions.DeleteCheck) -> None:
         """Gone with its log."""
@@ -154,15 +134,15 @@ class Actor:
         configs = self._ctx.seen.configs(action.incarnation.job_id)
         await self._surround(action, configs)
         if self._ctx.seen.master is not None and self._ctx.seen.worker is not None and configs:
-            await self._drop_configs(configs)
+            await self._objects.drop_configs(configs)
 
     async def _surround(self, action: actions.ApplyChildren | actions.ApplyPods, configs: frozenset[str]) -> None:
-        await self._hold()
+        await self._objects.ensure_hold()
         owner, cluster = self._owner, self._ports.cluster
-        await self._secret()
-        await self._configure(action.incarnation, configs)
+        await self._objects.ensure_secret()
+        await self._objects.configure(action.incarnation, configs)
         wanted = parts.children(owner, action.desired, self._ports.identity)
-        await self._claim(*wanted)
+        await self._objects.claim(*wanted)
         for manifest in wanted:
             await cluster.apply(manifest)
         kept = {(m["kind"], m["metadata"]["name"]) for m in wanted}
@@ -173,9 +153,9 @@ class Actor:
             if live is not None and manifests.is_made_for(owner, live):
                 await cluster.delete(KINDS[kind], owner.namespace, name)
         if owner.hold_uid is None:
-            await self._delete_hold()
+            await self._objects.delete_hold()
         else:
-            await self._hold_beside(configs)
+            await self._objects.hold_beside(configs)
         self._cache.dependents_at, self._cache.applied_for = None, self._ctx.subject.generation
 
     async def apply_pods(self, action: actions.ApplyPods) -> None:
@@ -185,31 +165,11 @@ class Actor:
         await self._surround(action, self._ctx.seen.configs(new.job_id) | {own})
         lost = self._ports.settings.lost_node_toleration
         if "worker" in action.roles:
-            await self._apply(worker_deployment(self._owner, action.incarnation, action.workers, lost))
+            await self._objects.apply(worker_deployment(self._owner, action.incarnation, action.workers, lost))
         if "master" in action.roles:
-            await self._apply(master_deployment(self._owner, action.incarnation, lost))
+            await self._objects.apply(master_deployment(self._owner, action.incarnation, lost))
         if {"master", "worker"} <= set(action.roles):
-            await self._drop_configs(frozenset({own}))
-
-    async def _configure(self, incarnation: Incarnation, names: frozenset[str]) -> None:
-        """An incarnation's configuration is made once: what is there stays as it is, whatever this version would write."""
-        owner, cluster = self._owner, self._ports.cluster
-        for name in sorted(names):
-            former = name == owner.former_config
-            wanted = former_config_map(owner, incarnation) if former else config_map(owner, incarnation)
-            wanted["metadata"]["name"] = name
-            live = await cluster.get(CONFIG_MAP, owner.namespace, name)
-            if live is None:
-                await self._create(wanted)
-            else:
-                self._refuse_stranger(wanted, live)
-        if names - {owner.former_config}:
-            await self._apply(parallelism_map(owner, incarnation.parallelism))
-
-    async def _drop_configs(self, kept: frozenset[str]) -> None:
-        owner, cluster = self._owner, self._ports.cluster
-        for name in spare_configs(owner, kept, await cluster.list(CONFIG_MAP, owner.namespace, {JOB: owner.name})):
-            await cluster.delete(CONFIG_MAP, owner.namespace, name)
+            await self._objects.drop_configs(frozenset({own}))
 
     async def delete_job(self, _: actions.DeleteJob) -> None:
         """Not one that has taken its name in the meantime, and not one that somebody has changed: that is looked at first."""
@@ -224,7 +184,7 @@ class Actor:
     async def scale_down(self, _: actions.ScaleDown) -> None:
         """The master first: nothing may commit any more."""
         for name in (self._owner.master, self._owner.worker):
-            await self._scale(name, 0)
+            await self._objects.scale(name, 0)
 
     async def force_delete(self, action: actions.ForceDelete) -> None:
         """A Deployment that recreates would wait for them for ever."""
@@ -239,18 +199,18 @@ class Actor:
     async def scale_workers(self, action: actions.ScaleWorkers) -> None:
         """Only the number changes, never the template: a new version of the operator must not restart pods."""
         await self._mark_busy(action.busy)
-        await self._scale(self._owner.worker, action.replicas)
+        await self._objects.scale(self._owner.worker, action.replicas)
 
     async def apply_parallelism(self, action: actions.ApplyParallelism) -> None:
         """For a master that restarts; then let spare workers go."""
         incarnation = action.incarnation
-        await self._hold()
+        await self._objects.ensure_hold()
         configs = self._ctx.seen.configs(incarnation.job_id)
-        await self._configure(incarnation, configs)
+        await self._objects.configure(incarnation, configs)
         if self._owner.former_config in configs:
             await self._rewrite_former(incarnation.parallelism)
         await self._mark_busy(action.busy)
-        await self._scale(self._owner.worker, action.replicas)
+        await self._objects.scale(self._owner.worker, action.replicas)
 
     async def _rewrite_former(self, parallelism: int) -> None:
         name = self._owner.former_config
@@ -259,13 +219,6 @@ class Actor:
         after = with_parallelism(before, parallelism)
         if after != before:
             await self._ports.cluster.merge(CONFIG_MAP, self._owner.namespace, name, {"data": {CONFIG_FILE: after}})
-
-    async def _scale(self, name: str, replicas: int) -> None:
-        live = await self._ports.cluster.get(DEPLOYMENT, self._owner.namespace, name)
-        if live is None or not manifests.is_made_for(self._owner, live):
-            return
-        if live.get("spec", {}).get("replicas") != replicas:
-            await self._ports.cluster.merge(DEPLOYMENT, self._owner.namespace, name, {"spec": {"replicas": replicas}})
 
     async def _mark_busy(self, busy: frozenset[str]) -> None:
         """Tell the ReplicaSet which pods hold part of the job, so that it takes the others."""
@@ -280,86 +233,6 @@ class Actor:
             if manifests.annotations_of(pod).get(DELETION_COST) != cost:
                 patch = {"metadata": {"annotations": {DELETION_COST: cost}}}
                 await self._ports.cluster.merge(POD, self._owner.namespace, name, patch)
-
-    async def _hold(self) -> None:
-        """Where a savepoint is to be taken on deletion: what is made from here on has the hold as an owner, too."""
-        if not self._ctx.deletion_policy.savepoint:
-            return
-        wanted = hold(self._owner)
-        live = await self._ports.cluster.get(CONFIG_MAP, self._owner.namespace, self._owner.hold)
-        if live is None:
-            await self._create(wanted)
-            live = await self._ports.cluster.get(CONFIG_MAP, self._owner.namespace, self._owner.hold)
-        if live is not None:
-            self._refuse_stranger(wanted, live)
-            self._owner = replace(self._owner, hold_uid=live["metadata"]["uid"])
-
-    async def _hold_beside(self, configs: frozenset[str]) -> None:
-        """What is not applied again: only its owners change, and no pod."""
-        owner = self._owner
-        await self._own(SECRET, owner.secrets)
-        for name in configs:
-            await self._own(CONFIG_MAP, name)
-        for name in (owner.master, owner.worker):
-            await self._own(DEPLOYMENT, name)
-
-    async def _own(self, kind: Kind, name: str) -> None:
-        live = await self._ports.cluster.get(kind, self._owner.namespace, name)
-        if live is None or not manifests.is_made_for(self._owner, live):
-            return
-        meta, ours = live["metadata"], self._owner.references()
-        if difference({"ownerReferences": ours}, meta) is None:
-            return
-        theirs = [r for r in meta.get("ownerReferences") or () if r["uid"] not in {o["uid"] for o in ours}]
-        patch = {"metadata": {"ownerReferences": [*ours, *theirs], "resourceVersion": meta["resourceVersion"]}}
-        await self._ports.cluster.merge(kind, self._owner.namespace, name, patch)
-
-    async def _delete_hold(self) -> None:
-        live = await self._ports.cluster.get(CONFIG_MAP, self._owner.namespace, self._owner.hold)
-        if live is not None and manifests.is_made_for(self._owner, live):
-            await self._ports.cluster.delete(CONFIG_MAP, self._owner.namespace, self._owner.hold)
-
-    async def _secret(self) -> None:
-        """Made once with random values; a value is never changed, one that is missing is added."""
-        wanted = parts.secret(self._owner, secrets.token_urlsafe(32), secrets.token_urlsafe(48))
-        live = await self._ports.cluster.get(SECRET, self._owner.namespace, self._owner.secrets)
-        if live is None:
-            await self._create(wanted)
-            return
-        self._refuse_stranger(wanted, live)
-        absent = {key: value for key, value in wanted["data"].items() if not (live.get("data") or {}).get(key)}
-        if absent:
-            await self._ports.cluster.merge(SECRET, self._owner.namespace, self._owner.secrets, {"data": absent})
-            self._cache.token = None
-
-    async def _apply(self, manifest: Manifest) -> None:
-        await self._claim(manifest)
-        await self._ports.cluster.apply(manifest)
-
-    async def _claim(self, *manifests: Manifest) -> None:
-        """None of them takes the name of something that was not made for this FlinkJob."""
-        for manifest in manifests:
-            live = await self._ports.cluster.get(
-                KINDS[manifest["kind"]], self._owner.namespace, manifest["metadata"]["name"]
-            )
-            if live is not None:
-                self._refuse_stranger(manifest, live)
-
-    def _refuse_stranger(self, wanted: Manifest, live: Manifest) -> None:
-        if manifests.is_made_for(self._owner, live):
-            return
-        what = f"{wanted['kind']} {wanted['metadata']['name']}"
-        if manifests.labels_of(live).get(JOB) == self._owner.name:
-            msg = f"{what} belongs to an earlier FlinkJob {self._owner.name}"
-            raise NameTaken(msg)
-        msg = f"{what} exists and was not made for this FlinkJob; it is not touched"
-        raise NameTaken(msg)
-
-    async def _create(self, manifest: Manifest) -> None:
-        try:
-            await self._ports.cluster.create(manifest)
-        except AlreadyExists:
-            await self._claim(manifest)
 
     # --- the engine --------------------------------------------------------------------------------------------------
 
@@ -382,7 +255,7 @@ class Actor:
 
     async def create_snapshot(self, action: actions.CreateSnapshot) -> None:
         """The name makes it one."""
-        await self._create(
+        await self._objects.create(
             flink_snapshot(
                 self._owner,
                 action.name,
@@ -398,52 +271,16 @@ class Actor:
         await self._ports.cluster.delete(FLINKSNAPSHOT, self._owner.namespace, action.name)
 
     async def fence_incarnation(self, action: actions.FenceIncarnation) -> None:
-        """Taking a further number does no harm. It is taken where the incarnation writes, wherever an edit points.
-
-        Other settings than its own may open another store, in which a number fences nobody off: there it must be found.
-        """
-        specs = storage_specs(self._ctx)
-        if not specs:
-            return
-        own, root = specs[0], specs[0].storage.checkpoints
-
-        async def fence(storage: Storage, spec: FlinkJobSpec) -> None:
-            if spec is not own and await storage.newest_complete(root, action.job_id) is None:
-                raise StorageError(f"{root} answers, but has nothing of the incarnation to fence off")
-            await storage.fence(root, action.job_id)
-
-        await ask_storage(self._ports, self._owner.namespace, specs, fence)
+        """See `act.storage`."""
+        await storage.fence_incarnation(self._ctx, self._ports, action)
 
     async def fence_predecessors(self, action: actions.FencePredecessors) -> None:
-        """They were found with the settings of the spec as it is, and there they write."""
-        specs = storage_specs(self._ctx)
-
-        async def fence(job_id: str) -> None:
-            await ask_storage(
-                self._ports,
-                self._owner.namespace,
-                specs,
-                lambda storage, spec: storage.fence(spec.storage.checkpoints, job_id),
-            )
-
-        await together(partial(fence, job_id) for job_id in action.job_ids)
+        """See `act.storage`."""
+        await storage.fence_predecessors(self._ctx, self._ports, action)
 
     async def dispose_job_storage(self, action: actions.DisposeJobStorage) -> None:
-        """All checkpoints of an incarnation, where it wrote them."""
-        specs = disposal_specs(self._ctx, action.revision)
-        if not specs:
-            msg = "no valid revision says where the storage is"
-            raise StorageError(msg)
-        root, namespace = specs[0].storage.checkpoints, self._owner.namespace
-        op = self._ctx.status.operation
-        disposing = op is not None and op.kind == "Delete"
-        left = op.deadline - self._ctx.now if op is not None and op.deadline else self._ctx.settings.dispose_timeout
-        try:
-            async with asyncio.timeout(max(left.total_seconds(), 1.0) if disposing else None):
-                await ask_storage(self._ports, namespace, specs, lambda s, _: s.dispose_job(root, action.job_id))
-        except TimeoutError as error:
-            msg = "checkpoint storage did not answer in the time that the deletion has"
-            raise StorageError(msg) from error
+        """See `act.storage`."""
+        await storage.dispose_job_storage(self._ctx, self._ports, action)
 
 
 def _is_at(worker: str, name: str, ip: str | None) -> bool:

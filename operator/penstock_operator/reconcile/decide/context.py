@@ -20,7 +20,7 @@ from penstock_operator.reconcile.decide.operations import FLOWS
 from penstock_operator.reconcile.decide.spec_diff import fingerprint, revision_hash
 from penstock_operator.reconcile.observation import Observation
 from penstock_operator.resources.incarnation import Incarnation, worker_count
-from penstock_operator.resources.names import incarnation_prefix
+from penstock_operator.resources.names import Owner, incarnation_prefix
 from penstock_operator.settings import Settings
 
 if TYPE_CHECKING:
@@ -51,6 +51,11 @@ class Subject:
     deleting: bool = False
     deleting_since: datetime | None = None
     finalizer: bool = False
+
+    @property
+    def owner(self) -> Owner:
+        """The FlinkJob as the owner of objects."""
+        return Owner(self.namespace, self.name, self.uid)
 
     def revision_name(self, spec: FlinkJobSpec) -> str:
         """Name of the ControllerRevision of a spec."""

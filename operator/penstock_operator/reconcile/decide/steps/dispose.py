@@ -43,6 +43,12 @@ def time_left(ctx: Context) -> timedelta | None:
     return max((until or op.started_at + ctx.deletion_policy.timeout) - ctx.now, timedelta(0))
 
 
+def longest_answer(ctx: Context) -> float | None:
+    """Seconds that an answer may take: what deletion has left, but so much that there can be one."""
+    left = time_left(ctx)
+    return None if left is None else max(left.total_seconds(), 1.0)
+
+
 def delete(ctx: Context) -> Decision:
     """One pass over a FlinkJob that is being deleted; the next one is not after the time there is."""
     decision, left = _delete(ctx), time_left(ctx)
