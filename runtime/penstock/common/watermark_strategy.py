@@ -14,14 +14,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from penstock.common.errors import InvalidJob
 from penstock.common.program.user_location import refusal
 from penstock.common.time import TimeLike, as_millis
-
-if TYPE_CHECKING:
-    from penstock.taskmanager.operators.event_time.watermark_generator import BatchWatermarkGenerator
 
 DEFAULT_AUTO_WATERMARK_INTERVAL_MS = 200
 DEFAULT_ALIGNMENT_INTERVAL_MS = 1000
@@ -74,10 +70,8 @@ class WatermarkStrategy:
     """How timestamps are assigned and watermarks made; start from one of the static methods.
 
     >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(10_000).with_timestamp_assigner("ts")
-    >>> generator = strategy.create_generator()
-    >>> from penstock.records.batch import RowBatch
-    >>> [(part.timestamps, mark) for part, mark in generator.process(RowBatch([{"ts": 10_000}, {"ts": 25_000}]))]
-    [([10000, 25000], 14999)]
+    >>> strategy.max_out_of_orderness_ms
+    10000
     """
 
     kind: Literal["bounded", "none", "custom"]
@@ -145,15 +139,3 @@ class WatermarkStrategy:
         interval = DEFAULT_ALIGNMENT_INTERVAL_MS if update_interval is None else as_millis(update_interval)
         drift = as_millis(max_allowed_watermark_drift, "max_allowed_watermark_drift")
         return replace(self, alignment=WatermarkAlignment(watermark_group, drift, interval))
-
-    def create_generator(
-        self, auto_watermark_interval_ms: int = DEFAULT_AUTO_WATERMARK_INTERVAL_MS
-    ) -> BatchWatermarkGenerator:
-        """The engine's side of the strategy, for one split or one subtask."""
-        from penstock.taskmanager.operators.event_time.timestamps import Stamper
-        from penstock.taskmanager.operators.event_time.watermark_generator import BatchWatermarkGenerator
-
-        custom = None if self.generator_factory is None else self.generator_factory()
-        if custom is not None and not callable(getattr(custom, "on_event", None)):
-            raise InvalidJob(f"{self.generator_factory!r} made {custom!r}, which has no on_event(value, timestamp)")
-        return BatchWatermarkGenerator(self, Stamper(self.timestamp_assigner), custom, auto_watermark_interval_ms)

@@ -20,7 +20,7 @@ from penstock.common.errors import PenstockError, SinkError
 from penstock.common.program.user_frames import user_line
 from penstock.connectors.function import RecordContext, clock_of
 from penstock.connectors.sink import Committer, Sink, SinkWriter, WriterContext
-from penstock.functions.function import close_function, open_function
+from penstock.functions.runtime_context import close_function, open_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,11 +14,8 @@ from penstock.common.time import TimeLike, as_millis
 from penstock.common.type_info.type_inference import element_type, to_type_info
 from penstock.datastream.streams.checks import checked_function
 from penstock.datastream.streams.data_stream import DataStream
-from penstock.functions.async_functions import (
-    AsyncFunction,
-    AsyncFunctionDescriptor,
-    AsyncRetryStrategy,
-)
+from penstock.functions.async_functions import AsyncFunction, AsyncFunctionDescriptor
+from penstock.functions.async_retry_strategies import AsyncRetryStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

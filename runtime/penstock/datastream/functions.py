@@ -5,19 +5,9 @@ What they are is told where they are defined, in `penstock.functions`.
 
 from __future__ import annotations
 
-from penstock.functions.async_functions import (
-    AsyncFunction,
-    AsyncFunctionDescriptor,
-    AsyncRetryPredicate,
-    AsyncRetryStrategy,
-)
-from penstock.functions.function import (
-    Function,
-    KeyedStateStore,
-    RuntimeContext,
-    close_function,
-    open_function,
-)
+from penstock.functions.async_functions import AsyncFunction, AsyncFunctionDescriptor
+from penstock.functions.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
+from penstock.functions.function import Function, KeyedStateStore, RuntimeContext
 from penstock.functions.join_functions import (
     CoGroupFunction,
     FlatJoinFunction,
@@ -48,6 +38,7 @@ from penstock.functions.record_functions import (
     SinkFunction,
     SourceFunction,
 )
+from penstock.functions.runtime_context import close_function, open_function
 from penstock.functions.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,

@@ -1,15 +1,68 @@
-"""The retry strategies of async functions. Attempts count the first one."""
+"""When async functions are tried again. Attempts count the first one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 from penstock.common.program.user_location import refusal
 from penstock.common.time import TimeLike, as_millis
-from penstock.functions.async_functions import AsyncRetryPredicate, AsyncRetryStrategy
 
-if TYPE_CHECKING:
-    from penstock.functions.async_functions import ExceptionPredicate, ResultPredicate
+ResultPredicate = Callable[[list[Any]], bool]
+"""True: these results are not good, try again."""
+ExceptionPredicate = Callable[[BaseException], bool]
+"""True: this failure may pass, try again."""
+
+
+class AsyncRetryPredicate(ABC):
+    """When an attempt counts as failed."""
+
+    @abstractmethod
+    def result_predicate(self) -> ResultPredicate | None: ...
+
+    @abstractmethod
+    def exception_predicate(self) -> ExceptionPredicate | None: ...
+
+
+class AsyncRetryStrategy(ABC):
+    """How often and after what pause a request is tried again."""
+
+    @abstractmethod
+    def can_retry(self, current_attempts: int) -> bool:
+        """`current_attempts`: how many were made so far, from 1."""
+
+    @abstractmethod
+    def get_backoff_time_millis(self, current_attempts: int) -> int: ...
+
+    @abstractmethod
+    def get_retry_predicate(self) -> AsyncRetryPredicate: ...
+
+    @staticmethod
+    def no_restart() -> AsyncRetryStrategy:
+        return NoRetryStrategy()
+
+    @staticmethod
+    def fixed_delay(
+        max_attempts: int,
+        backoff_time_millis: TimeLike,
+        result_predicate: ResultPredicate | None = None,
+        exception_predicate: ExceptionPredicate | None = None,
+    ) -> AsyncRetryStrategy:
+        return FixedDelayRetryStrategy(max_attempts, backoff_time_millis, result_predicate, exception_predicate)
+
+    @staticmethod
+    def exponential_backoff(
+        max_attempts: int,
+        initial_delay: TimeLike,
+        max_retry_delay: TimeLike,
+        multiplier: float,
+        result_predicate: ResultPredicate | None = None,
+        exception_predicate: ExceptionPredicate | None = None,
+    ) -> AsyncRetryStrategy:
+        return ExponentialBackoffDelayRetryStrategy(
+            max_attempts, initial_delay, max_retry_delay, multiplier, result_predicate, exception_predicate
+        )
 
 
 class RetryPredicate(AsyncRetryPredicate):

@@ -9,12 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from penstock.common.errors import PenstockError, UserFunctionError
-from penstock.common.program.user_frames import user_line
-
 if TYPE_CHECKING:
     from penstock.functions.accumulators import Accumulator
-    from penstock.functions.operator_context import MetricSink, OperatorContext
+    from penstock.functions.operator_context import MetricSink
     from penstock.state.backend import OperatorStateBackend
     from penstock.state.descriptors import (
         AggregatingState,
@@ -114,34 +111,6 @@ class Function(ABC):  # noqa: B024 - its subclasses have the abstract methods
 
     def close(self) -> None:  # noqa: B027 - optional
         """Called once after the last record, also after a failure."""
-
-
-def open_function(function: object, context: OperatorContext) -> None:
-    """Calls `open` of a function object with its runtime context; a plain callable has nothing to open.
-
-    Raises:
-        UserFunctionError: `open` raised; names the function, the operator and the user's line.
-    """
-    if not has_life_cycle(function):
-        return
-    from penstock.functions.runtime_context import RuntimeContextImpl
-
-    try:
-        function.open(RuntimeContextImpl(context))  # type: ignore[attr-defined]
-    except PenstockError:
-        raise
-    except Exception as error:
-        raise UserFunctionError(
-            f"{type(function).__qualname__}.open raised {type(error).__name__}: {error}{user_line(error)}",
-            operator=context.name,
-            location=context.user_location,
-        ) from error
-
-
-def close_function(function: object) -> None:
-    """Calls `close` of a function object; a plain callable has nothing to close."""
-    if has_life_cycle(function):
-        function.close()  # type: ignore[attr-defined]
 
 
 def has_life_cycle(function: object) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.common.errors import InvalidJob, KeyedStateNotAvailable
+from penstock.common.errors import InvalidJob, KeyedStateNotAvailable, PenstockError, UserFunctionError
+from penstock.common.program.user_frames import user_line
 from penstock.functions.accumulators import Accumulator, is_known
-from penstock.functions.function import RuntimeContext
+from penstock.functions.function import RuntimeContext, has_life_cycle
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -129,3 +130,29 @@ class RuntimeContextImpl(RuntimeContext):
                 location=context.user_location,
             )
         return context.keyed_state.get_state(descriptor)
+
+
+def open_function(function: object, context: OperatorContext) -> None:
+    """Calls `open` of a function object with its runtime context; a plain callable has nothing to open.
+
+    Raises:
+        UserFunctionError: `open` raised; names the function, the operator and the user's line.
+    """
+    if not has_life_cycle(function):
+        return
+    try:
+        function.open(RuntimeContextImpl(context))  # type: ignore[attr-defined]
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise UserFunctionError(
+            f"{type(function).__qualname__}.open raised {type(error).__name__}: {error}{user_line(error)}",
+            operator=context.name,
+            location=context.user_location,
+        ) from error
+
+
+def close_function(function: object) -> None:
+    """Calls `close` of a function object; a plain callable has nothing to close."""
+    if has_life_cycle(function):
+        function.close()  # type: ignore[attr-defined]

@@ -14,13 +14,13 @@ from penstock.state.backend import KeyGroupRange
 from penstock.state.encoding.any_codec import AnyCodec
 from penstock.state.encoding.keys import UNTYPED_KEYS
 from penstock.state.encoding.tagged import StructKey
-from penstock.state.hashmap.backend import TIMER_TABLES
 from penstock.state.hashmap.collection_tables import ListTable, MapTable
+from penstock.state.hashmap.reading import apply_block, check_format, handles_for_range
 from penstock.state.hashmap.table import Table
 from penstock.state.hashmap.tables import ValueTable
-from penstock.state.restoring import apply_block, check_format, handles_for_range, stored_blocks
+from penstock.state.restoring import stored_blocks
 from penstock.state.snapshot_format.segment import StateInfo
-from penstock.state.timers.timer_table import TimerTable
+from penstock.state.timers.timer_table import TIMER_TABLES, TimerTable
 from penstock.state.ttl.expiry import TtlCodec
 
 if TYPE_CHECKING:

@@ -32,8 +32,9 @@ from penstock.checkpoint.savepoint.savepoints import (
     write_savepoint,
 )
 from penstock.checkpoint.store.faults import FaultyStore
-from penstock.checkpoint.store.object_store import open_store, scheme_of
+from penstock.checkpoint.store.object_store import scheme_of
 from penstock.checkpoint.store.retrying_store import RetryingStore, Stores
+from penstock.checkpoint.store.schemes import open_store
 from penstock.common.errors import Fenced, SnapshotNotFound
 from penstock.state.backend import FileRef
 from tests.integration.checkpoint.conftest import QUICK, REQUEST_TIMEOUT

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from penstock.common.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
 
 DELETES_AT_ONCE = 1000
@@ -183,23 +183,3 @@ def relative_url(url: str, root_url: str) -> str:
     if not url.startswith(root):
         raise ValueError(f"{url} does not lie under {root_url}")
     return url[len(root) :]
-
-
-def open_store(url: str, options: Mapping[str, Any] | None = None) -> ObjectStore:
-    """The store that serves this URL. `options`: what fsspec's driver for the scheme takes (keys, endpoint, …).
-
-    Raises:
-        StorageError: no driver for the scheme, or the driver does not take the options.
-    """
-    scheme = scheme_of(normalize_url(url))
-    if scheme == "file":
-        from penstock.checkpoint.store.local_store import LocalStore
-
-        return LocalStore(fsync=bool((options or {}).get("fsync", True)))
-    if scheme == "s3":
-        from penstock.checkpoint.store.s3_store import S3Store
-
-        return S3Store(options)
-    from penstock.checkpoint.store.fsspec_store import FsspecStore
-
-    return FsspecStore(scheme, options)

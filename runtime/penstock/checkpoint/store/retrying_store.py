@@ -26,9 +26,9 @@ from penstock.checkpoint.store.object_store import (
     Refused,
     StoreFailure,
     TransientFailure,
-    open_store,
     scheme_of,
 )
+from penstock.checkpoint.store.schemes import open_store
 from penstock.common.errors import StorageError, StorageRefused
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ The names belong to `penstock.common.typeinfo`, where programs import them from;
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import GenericAlias
 from typing import Any
 
@@ -370,12 +370,19 @@ def _is_sequence(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
+_reader: list[Callable[[Any], TypeInformation | None]] = []
+"""What reads annotations. It makes types of this module, so it is handed in from above."""
+
+
+def read_annotations_with(reader: Callable[[Any], TypeInformation | None]) -> None:
+    """Let elements be given as annotations: `ListTypeInfo(str)`. Called once, by `penstock.common.typeinfo`."""
+    _reader[:] = [reader]
+
+
 def _checked(candidate: Any, owner: str) -> TypeInformation:
     if isinstance(candidate, TypeInformation):
         return candidate
-    from penstock.common.type_info.type_inference import to_type_info
-
-    type_info = to_type_info(candidate)
+    type_info = _reader[0](candidate) if _reader else None
     if type_info is None:
         raise InvalidJob(
             f"{owner} needs the type of its elements, got {candidate!r}",

@@ -20,15 +20,9 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from penstock.common.program.user_location import refusal
 from penstock.common.time import Instant
-from penstock.common.typeinfo import (
-    ListTypeInfo,
-    MapTypeInfo,
-    PickledBytesTypeInfo,
-    RowTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-    Types,
-)
+from penstock.common.type_info.composite_types import ListTypeInfo, MapTypeInfo, RowTypeInfo, TupleTypeInfo
+from penstock.common.type_info.type_factories import Types
+from penstock.common.type_info.type_information import PickledBytesTypeInfo, TypeInformation
 from penstock.common.types import Row
 
 _BASIC: dict[Any, Callable[[], TypeInformation]] = {

@@ -19,7 +19,8 @@ from penstock.datastream.streams.key_selectors import SelectedKey, selected_key
 from penstock.datastream.streams.keyed_stream import KeyedStream
 from penstock.datastream.streams.row_results import with_row_results
 from penstock.datastream.streams.windowed_stream import WindowedStream
-from penstock.functions.function import close_function, has_life_cycle, name_of
+from penstock.functions.function import has_life_cycle, name_of
+from penstock.functions.runtime_context import close_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -19,6 +19,7 @@ from penstock.state.folding_handles import FoldingAggregatingState, FoldingReduc
 from penstock.state.hashmap.accumulator_table import AccumulatorTable
 from penstock.state.hashmap.collection_tables import ListTable, MapTable
 from penstock.state.hashmap.handles import HashMapListState, HashMapMapState, HashMapRawTable, HashMapValueState
+from penstock.state.hashmap.reading import apply_block, chain_files, handles_for_range, without_collection
 from penstock.state.hashmap.segment_chain import Chain, StateFile, plan
 from penstock.state.hashmap.slices import Round
 from penstock.state.hashmap.snapshot import BACKEND, Attempt, FrozenState, Ownership
@@ -26,9 +27,9 @@ from penstock.state.hashmap.sweeper import TableSweeper
 from penstock.state.hashmap.table import Table
 from penstock.state.hashmap.tables import CellTable, ValueTable
 from penstock.state.registry import Registration, key_schema
-from penstock.state.restoring import apply_block, chain_files, handles_for_range, stored_blocks, without_collection
+from penstock.state.restoring import stored_blocks
 from penstock.state.snapshot_format.segment import StateInfo
-from penstock.state.timers.timer_table import TimerTable
+from penstock.state.timers.timer_table import TIMER_INFO, TIMER_TABLES, TimerTable
 from penstock.state.ttl.handles import TtlListState, TtlMapState, TtlValueState
 
 if TYPE_CHECKING:
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
     from penstock.state.ttl.expiry import Clock
 
 _TABLES: dict[str, type[CellTable]] = {"list": ListTable, "map": MapTable}
-TIMER_INFO = StateInfo("timer", "timer", {"type": "int"})
-TIMER_TABLES = ("event-time", "processing-time")
-"""Names under which snapshots hold timers."""
 
 
 class HashMapStateBackend:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.state.backend import FileRef, KeyContext, KeyGroupRange
 from penstock.state.encoding.codec import EXPIRY
 from penstock.state.encoding.keys import KeyCodec
-from penstock.state.hashmap.backend import TIMER_TABLES, check_key_schema, folded
+from penstock.state.hashmap.backend import check_key_schema, folded
 from penstock.state.registry import Registration, key_schema
 from penstock.state.rocksdb.database import Database, scan, scan_prefix
 from penstock.state.rocksdb.handles import RocksDBListState, RocksDBMapState, RocksDBRawTable, RocksDBValueState
@@ -35,7 +35,7 @@ from penstock.state.rocksdb.rows import (
 )
 from penstock.state.rocksdb.snapshot import RocksDBUpload, SnapshotFacts
 from penstock.state.rocksdb.timers import read_timers, write_timers
-from penstock.state.timers.timer_table import TimerTable
+from penstock.state.timers.timer_table import TIMER_TABLES, TimerTable
 from penstock.state.ttl.handles import TtlListState, TtlMapState, TtlValueState
 
 if TYPE_CHECKING:

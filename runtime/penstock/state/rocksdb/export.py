@@ -13,8 +13,7 @@ from penstock.state.backend import KeyGroupRange
 from penstock.state.encoding.any_codec import ScalarCodec
 from penstock.state.encoding.codec import Codec, EncodedCodec
 from penstock.state.encoding.keys import UNTYPED_KEYS
-from penstock.state.hashmap.backend import TIMER_INFO, TIMER_TABLES
-from penstock.state.restoring import overlap
+from penstock.state.hashmap.reading import overlap
 from penstock.state.rocksdb.database import Database, scan
 from penstock.state.rocksdb.options import read_options
 from penstock.state.rocksdb.restore import download
@@ -22,6 +21,7 @@ from penstock.state.rocksdb.rows import address_size, decode_namespace, family_n
 from penstock.state.rocksdb.timers import FAMILY, stored_timers
 from penstock.state.snapshot_format.rows import PUT, Rows
 from penstock.state.snapshot_format.segment import SegmentWriter, StateInfo, read_segment
+from penstock.state.timers.timer_table import TIMER_INFO, TIMER_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

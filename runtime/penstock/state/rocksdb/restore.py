@@ -13,11 +13,19 @@ from penstock.state.backend import FileRef, KeyGroupRange
 from penstock.state.encoding.codec import EncodedCodec
 from penstock.state.encoding.keys import UNTYPED_KEYS, KeyCodec
 from penstock.state.hashmap.collection_tables import ListTable, MapTable
+from penstock.state.hashmap.reading import (
+    READ_THREADS,
+    apply_block,
+    chain_files,
+    check_format,
+    handles_for_range,
+    overlap,
+    read_chain,
+)
 from penstock.state.hashmap.snapshot import BACKEND as HASHMAP
 from penstock.state.hashmap.table import Table
 from penstock.state.hashmap.tables import ValueTable
 from penstock.state.key_groups import keys_key_groups
-from penstock.state.restoring import READ_THREADS, apply_block, check_format, handles_for_range, overlap, stored_blocks
 from penstock.state.rocksdb.database import Database, scan
 from penstock.state.rocksdb.rows import NUMBER, family_name, group_prefix, sized, space_prefix, split_row, split_timer
 from penstock.state.rocksdb.snapshot import BACKEND, PACK
@@ -89,7 +97,7 @@ class Restore:
         for index, handle in enumerate(handles):
             within = overlap(KeyGroupRange(*handle["key_groups"]), self._groups)
             if handle["backend"] == HASHMAP:
-                self._import_blocks(stored_blocks(handle, self._groups, self._reader), into)
+                self._import_blocks(read_chain(chain_files(handle, self._groups), self._reader), into)
                 continue
             directory = self._work_dir / f"restore-{index}"
             self.download(handle, directory)

@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Any
 from penstock.state.encoding.any_codec import ScalarCodec
 from penstock.state.hashmap.table import Changes, Table
 from penstock.state.snapshot_format.rows import DELETE, DROP, PUT, Rows
+from penstock.state.snapshot_format.segment import StateInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+TIMER_INFO = StateInfo("timer", "timer", {"type": "int"})
+TIMER_TABLES = ("event-time", "processing-time")
+"""Names under which snapshots hold timers."""
 
 Pair = tuple[Any, Any]
-
-
 Timer = tuple[int, Pair]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from penstock.common.errors import InvalidJob, PenstockError, StateTypeError, UserFunctionError
 from penstock.common.program.user_frames import user_line
-from penstock.functions.function import close_function, open_function
+from penstock.functions.runtime_context import close_function, open_function
 from penstock.graph.operator import Operator
 from penstock.records.fields import shortened
 from penstock.state.encoding.key_hash import stable_hash

@@ -20,10 +20,10 @@ from penstock.checkpoint.store.object_store import (
     TransientFailure,
     join_url,
     normalize_url,
-    open_store,
 )
 from penstock.checkpoint.store.retrying_store import RetryingStore
 from penstock.checkpoint.store.s3_store import S3Store
+from penstock.checkpoint.store.schemes import open_store
 from penstock.common.errors import StorageError
 from tests.unit.checkpoint.store.store_contract import ObjectStoreContract
 from tests.unit.checkpoint.support import DictStore

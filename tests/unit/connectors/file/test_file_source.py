@@ -21,8 +21,7 @@ from penstock.connectors.file.source.file_source import FileEnumeratorProvider, 
 from penstock.connectors.formats.csv import CsvDialect, CsvFormat
 from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.connectors.formats.parquet import ParquetFormat
-from penstock.connectors.formats.record_format import RecordFormat, RejectedRecord, StreamFormat
-from penstock.connectors.formats.text import TextLineFormat
+from penstock.connectors.formats.record_format import RecordFormat, RejectedRecord, StreamFormat, TextLineFormat
 from penstock.connectors.source import ReadBounds, ReaderContext
 from tests.unit.connectors.support import open_split, read_all, read_source, read_with_restarts, splits_of
 

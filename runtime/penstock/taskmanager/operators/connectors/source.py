@@ -21,12 +21,12 @@ from penstock.functions.operator_context import OperatorContext
 from penstock.graph.operator import Operator, Output
 from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch, RowBatch
 from penstock.taskmanager.operators.connectors.split_order import LowestWatermark, ReadOrder
+from penstock.taskmanager.operators.event_time.watermark_generator import BatchWatermarkGenerator, create_generator
 from penstock.taskmanager.pace import Pace
 from penstock.taskmanager.protocol import SourceProgress, SplitAssignment
 
 if TYPE_CHECKING:
     from penstock.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
-    from penstock.taskmanager.operators.event_time.watermark_generator import BatchWatermarkGenerator
 
 READ_RECORDS = 10_000
 READ_BYTES = 4 * 1024 * 1024
@@ -117,7 +117,7 @@ class SourceOperator(Operator):
         self._open[owned.id] = owned
         self._count_unread(owned, -1)
         if self.strategy is not None:
-            owned.generator = self.strategy.create_generator(self.context.auto_watermark_interval_ms)
+            owned.generator = create_generator(self.strategy, self.context.auto_watermark_interval_ms)
             if assignment.generator is not None:
                 owned.generator.restore(assignment.generator)
         return owned.reader

@@ -9,15 +9,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.common.errors import UserFunctionError
+from penstock.common.errors import InvalidJob, UserFunctionError
+from penstock.common.watermark_strategy import DEFAULT_AUTO_WATERMARK_INTERVAL_MS
 from penstock.records.batch import MIN_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.records.fields import shortened
+from penstock.taskmanager.operators.event_time.timestamps import Stamper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
-    from penstock.taskmanager.operators.event_time.timestamps import Stamper
+
+
+def create_generator(
+    strategy: WatermarkStrategy, auto_watermark_interval_ms: int = DEFAULT_AUTO_WATERMARK_INTERVAL_MS
+) -> BatchWatermarkGenerator:
+    """The engine's side of a strategy, for one split or one subtask.
+
+    Raises:
+        InvalidJob: the program's generator is none.
+
+    >>> from penstock.common.watermark_strategy import WatermarkStrategy
+    >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(10_000).with_timestamp_assigner("ts")
+    >>> parts = create_generator(strategy).process(RowBatch([{"ts": 10_000}, {"ts": 25_000}]))
+    >>> [(part.timestamps, mark) for part, mark in parts]
+    [([10000, 25000], 14999)]
+    """
+    custom = None if strategy.generator_factory is None else strategy.generator_factory()
+    if custom is not None and not callable(getattr(custom, "on_event", None)):
+        raise InvalidJob(f"{strategy.generator_factory!r} made {custom!r}, which has no on_event(value, timestamp)")
+    return BatchWatermarkGenerator(strategy, Stamper(strategy.timestamp_assigner), custom, auto_watermark_interval_ms)
 
 
 class BatchWatermarkGenerator:

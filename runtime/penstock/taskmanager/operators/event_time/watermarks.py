@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.common.errors import PenstockError
 from penstock.graph.operator import Operator, OperatorSnapshot
 from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch
+from penstock.taskmanager.operators.event_time.watermark_generator import create_generator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +29,7 @@ class TimestampsAndWatermarksOperator(Operator):
 
     def open(self) -> None:
         context = self.context
-        self._generator = self.strategy.create_generator(context.auto_watermark_interval_ms)
+        self._generator = create_generator(self.strategy, context.auto_watermark_interval_ms)
         self._saved: list[Any] = context.operator_state.get_union_list_state(GENERATOR_STATE)
         self._restore()
         self._emitted = MIN_TIMESTAMP

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob
 from penstock.common.time import TimeLike, as_millis
-from penstock.functions.function import close_function, open_function
 from penstock.functions.operator_context import OperatorContext
+from penstock.functions.runtime_context import close_function, open_function
 from penstock.graph.operator import Operator, OperatorSnapshot, Output
 from penstock.records.batch import MIN_TIMESTAMP, Batch, ColumnBatch
 from penstock.records.fields import field_of, shortened

@@ -16,6 +16,7 @@ from penstock.common.types import Row
 from penstock.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
 from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, ColumnBatch, RowBatch
 from penstock.records.columns import rows_as_dicts
+from penstock.taskmanager.operators.event_time.watermark_generator import create_generator
 from penstock.taskmanager.operators.event_time.watermarks import TimestampsAndWatermarksOperator
 from penstock.testing.operator_run import IDLE, WATERMARK, OperatorRun
 
@@ -184,7 +185,7 @@ def test_timestamps_of_columns_touch_no_record(column: Any) -> None:
 
     batch = ColumnBatch(pa.RecordBatch.from_arrays([column], ["ts"]), None, never)
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("ts")
-    ((stamped, watermark),) = strategy.create_generator().process(batch)
+    ((stamped, watermark),) = create_generator(strategy).process(batch)
     assert isinstance(stamped, ColumnBatch)
     assert stamped.timestamps is not None
     assert stamped.timestamps.tolist() == [1000, 2000]
@@ -276,12 +277,12 @@ def test_after_rescaling_the_slowest_subtask_sets_the_time() -> None:
 
 
 def test_generators_snapshot_as_json_able_values() -> None:
-    generator = BOUNDED.create_generator()
+    generator = create_generator(BOUNDED)
     list(generator.process(RowBatch([reading(50_000)])))
-    other = BOUNDED.create_generator()
+    other = create_generator(BOUNDED)
     other.restore(generator.snapshot())
     assert other.current() == generator.current() == 39_999
-    assert BOUNDED.create_generator().current() is None
+    assert create_generator(BOUNDED).current() is None
 
 
 def test_an_interval_of_zero_switches_periodic_watermarks_off() -> None:
@@ -307,7 +308,7 @@ def test_strategies_are_values() -> None:
         lambda: BOUNDED.with_timestamp_assigner(5),  # type: ignore[arg-type]
         lambda: WatermarkStrategy.for_generator(5),  # type: ignore[arg-type]
         lambda: WatermarkStrategy.for_bounded_out_of_orderness("10 s"),  # type: ignore[arg-type]
-        lambda: WatermarkStrategy.for_generator(dict).create_generator(),  # type: ignore[arg-type]
+        lambda: create_generator(WatermarkStrategy.for_generator(dict)),  # type: ignore[arg-type]
     ],
 )
 def test_impossible_strategies_are_refused(make: Any) -> None:
