@@ -10,11 +10,7 @@ import httpx
 import pytest
 
 from penstock.jobmanager.cluster.worker_health import PATIENCE_S, WorkerHealth
-
-
-class Told:
-    alive = True
-    ready = False
+from tests.unit.worker_answers import Told, answering
 
 
 @pytest.fixture
@@ -24,9 +20,8 @@ def told() -> Told:
 
 @pytest.fixture
 def health(told: Told) -> Iterator[WorkerHealth]:
-    server = WorkerHealth(0, lambda: told.alive, lambda: told.ready).start()
-    yield server
-    server.stop()
+    with answering(told) as server:
+        yield server
 
 
 def ask(health: WorkerHealth, path: str) -> int:

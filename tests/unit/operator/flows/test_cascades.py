@@ -12,12 +12,10 @@ from penstock_operator.process import main as program
 from penstock_operator.process.orphans import sweep
 from tests.unit.operator.world import World, flinkjob
 from tests.unit.operator.world.garbage_collector import FOREGROUND
-from tests.unit.operator.world.scenario import gone, running, suspended
+from tests.unit.operator.world.scenario import deployed, gone, played, running, suspended
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
     from penstock_operator.kube.cluster import Manifest
 
 HOLD = f"{NAME}-hold"
@@ -31,25 +29,6 @@ def job(**deletion: Any) -> Manifest:
 
 def left(world: World) -> list[Any]:
     return [key for key in world.cluster.objects if key[0] not in ("Event", "FlinkSnapshot")]
-
-
-def play(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> World:
-    async def main() -> World:
-        world = World()
-        await scenario(world)
-        return world
-
-    world = asyncio.run(main())
-    assert not world.sink.lost, world.describe()
-    assert not world.sink.repeated, world.describe()
-    assert not world.two_masters, world.describe()
-    return world
-
-
-async def deployed(world: World, manifest: Manifest) -> None:
-    world.apply(manifest)
-    await world.until(lambda: running(world))
-    await world.run(25)
 
 
 def test_the_worlds_collector_deletes_in_the_foreground_as_kubernetes_does() -> None:
@@ -103,7 +82,7 @@ def test_a_savepoint_is_taken_however_the_flinkjob_is_deleted(foreground: bool) 
         assert world.storage.found[world.savepoints[0]].position == world.sink.ends[NAME]
         assert "DeletedWithoutSavepoint" not in dict(world.events())
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_foreground_deletion_waits_for_an_operator_that_is_away() -> None:
@@ -134,7 +113,7 @@ def test_a_foreground_deletion_waits_for_an_operator_that_is_away() -> None:
         assert not left(world), world.describe()
         assert len(world.savepoints) == 1
 
-    play(scenario)
+    played(scenario)
 
 
 def test_foreground_deletion_without_a_savepoint_leaves_nothing_but_what_is_retained() -> None:
@@ -148,7 +127,7 @@ def test_foreground_deletion_without_a_savepoint_leaves_nothing_but_what_is_reta
         assert not left(world), world.describe()
         assert world.storage.disposed == [job_id]
 
-    play(scenario)
+    played(scenario)
 
 
 def test_what_a_job_of_an_earlier_version_has_is_held_without_touching_its_pods() -> None:
@@ -177,7 +156,7 @@ def test_what_a_job_of_an_earlier_version_has_is_held_without_touching_its_pods(
         assert not left(world), world.describe()
         assert not world.savepoints
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_hold_that_somebody_deletes_is_made_again() -> None:
@@ -190,7 +169,7 @@ def test_a_hold_that_somebody_deletes_is_made_again() -> None:
         await world.until(lambda: gone(world))
         assert len(world.savepoints) == 1
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_suspended_job_goes_at_once_with_all_it_has() -> None:
@@ -204,7 +183,7 @@ def test_a_suspended_job_goes_at_once_with_all_it_has() -> None:
         assert not left(world), world.describe()
         assert len(world.savepoints) == 1
 
-    play(scenario)
+    played(scenario)
 
 
 def test_without_its_flinkjob_a_hold_is_swept_and_everything_with_it() -> None:
@@ -252,7 +231,7 @@ def test_a_right_that_is_missing_does_not_keep_the_flinkjob() -> None:
         await world.run(5)
         assert not left(world), world.describe()
 
-    play(scenario)
+    played(scenario)
 
 
 def test_uninstalling_releases_what_is_held(monkeypatch: pytest.MonkeyPatch) -> None:

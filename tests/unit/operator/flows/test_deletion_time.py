@@ -10,7 +10,7 @@ import pytest
 
 from penstock_operator.settings import Settings
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import gone, running
+from tests.unit.operator.world.scenario import deployed, gone
 from tests.unit.operator.world.world import MEANT, START
 
 if TYPE_CHECKING:
@@ -29,12 +29,6 @@ async def deleted(world: World, *, within: float = 900) -> float:
     world.delete()
     await world.until(lambda: gone(world), within=within)
     return (world.now() - began).total_seconds()
-
-
-async def deployed(world: World, manifest: dict[str, Any]) -> None:
-    world.apply(manifest)
-    await world.until(lambda: running(world))
-    await world.run(25)
 
 
 @pytest.mark.parametrize("timeout", [45, 100])

@@ -20,7 +20,7 @@ from penstock_operator.reconcile.ownership import LET_GO, LINGER, TAKE_OVER, Cla
 from penstock_operator.resources.names import JOB
 from penstock_operator.storage.penstock import CALL_TIMEOUT
 from tests.unit.operator.world import World, flinkjob, flinksnapshot
-from tests.unit.operator.world.scenario import begin, go_on, running
+from tests.unit.operator.world.scenario import begin, go_on, played, running
 from tests.unit.operator.world.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
@@ -161,15 +161,8 @@ def labelled(manifest: Manifest, value: str = "a") -> Manifest:
 
 
 def play(story: Callable[[Shards], Awaitable[None]]) -> None:
-    async def main() -> None:
-        world = Shards()
-        await story(world)
-        assert not world.wrong, "\n".join(world.wrong[:5])
-        assert not world.two_masters
-        assert not world.sink.lost
-        assert not world.sink.repeated
-
-    asyncio.run(main())
+    world = played(story, Shards())
+    assert not world.wrong, "\n".join(world.wrong[:5])
 
 
 async def deployed(world: Shards, shard: str = "a") -> None:

@@ -13,26 +13,14 @@ from penstock_operator.kube.cluster import DEPLOYMENT, FLINKJOB, POD, Kind, Mani
 from penstock_operator.kube.watched import WATCHED, WatchedObjects
 from penstock_operator.resources.names import JOB, ROLE
 from tests.unit.operator.world import World, flinkjob
-from tests.unit.operator.world.scenario import begin, go_on, gone, judge, running
+from tests.unit.operator.world.scenario import begin, deployed, go_on, gone, judge, played, running
 from tests.unit.operator.world.scenarios import SCENARIOS
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from tests.unit.operator.world.scenario import Scenario
 
 LAG = timedelta(seconds=5)
-
-
-def play(story: Callable[[World], Awaitable[None]]) -> None:
-    asyncio.run(story(World()))
-
-
-async def deployed(world: World, manifest: Manifest | None = None) -> None:
-    world.apply(manifest or flinkjob())
-    await world.until(lambda: running(world))
-    await world.run(30)
 
 
 # --- what a job at rest costs ------------------------------------------------------------------------------------------
@@ -51,7 +39,7 @@ def test_a_job_at_rest_is_looked_at_in_the_copy() -> None:
         newest = world.storage.of_job(world.status()["jobId"])[-1]
         assert newest.id - 8 <= world.status()["lastCheckpoint"]["id"] <= newest.id, "of the last 75 s"
 
-    play(story)
+    played(story)
 
 
 def test_a_suspended_job_is_looked_at_in_the_copy() -> None:
@@ -64,7 +52,7 @@ def test_a_suspended_job_is_looked_at_in_the_copy() -> None:
         await world.run(1200)
         assert (world.cluster.reads - reads) / 20 <= 1
 
-    play(story)
+    played(story)
 
 
 async def copied(world: World) -> set[str]:
@@ -88,7 +76,7 @@ def test_every_flow_with_a_copy_that_is_late_and_behind(scenario: Scenario) -> N
         world.watching.lag, world.watching.behind = LAG, 1
         await go_on(scenario, world)
 
-    play(story)
+    played(story)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
@@ -112,7 +100,7 @@ def test_every_flow_with_a_watch_that_breaks_and_begins_anew(scenario: Scenario)
         await world.run(60, also=mend)
         judge(scenario, world)
 
-    play(story)
+    played(story)
 
 
 def test_a_flinkjob_that_was_deleted_and_made_again_meanwhile_is_another_one() -> None:
@@ -135,7 +123,7 @@ def test_a_flinkjob_that_was_deleted_and_made_again_meanwhile_is_another_one() -
         assert owners == {"another"} != {first}
         assert not world.two_masters
 
-    play(story)
+    played(story)
 
 
 def test_a_master_that_vanished_unseen_is_noticed_by_asking_it() -> None:
@@ -147,7 +135,7 @@ def test_a_master_that_vanished_unseen_is_noticed_by_asking_it() -> None:
         await world.until(lambda: world.cluster.one("Deployment", "weather-master") is not None, within=60)
         await world.until(lambda: running(world), within=120)
 
-    play(story)
+    played(story)
 
 
 def test_nothing_is_changed_because_of_what_stands_in_the_copy() -> None:
@@ -164,7 +152,7 @@ def test_nothing_is_changed_because_of_what_stands_in_the_copy() -> None:
         assert [w for w in world.cluster.writes[writes:] if not w.startswith("replace status")] == []
         assert ("Repaired") not in {reason for reason, _ in world.events()}
 
-    play(story)
+    played(story)
 
 
 def test_the_newest_checkpoint_is_not_written_over_what_somebody_wrote_meanwhile() -> None:
@@ -191,7 +179,7 @@ def test_the_newest_checkpoint_is_not_written_over_what_somebody_wrote_meanwhile
         assert refused >= 1
         assert world.status()["nonces"] == {"checkpointTrigger": 7}
 
-    play(story)
+    played(story)
 
 
 # --- the copy itself ----------------------------------------------------------------------------------------------------

@@ -10,9 +10,8 @@ import yaml
 
 from penstock_operator.errors import Invalid
 from penstock_operator.resources import configuration
-from tests.unit.operator.reconcile.decide.health.test_recovery import deployed, play
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import rejected, running
+from tests.unit.operator.world.scenario import deployed, played, rejected, running
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ def test_a_new_version_of_the_operator_changes_nothing_of_a_running_job_until_it
         assert after["immutable"] is True
         assert "Repaired" not in told(world)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_job_of_the_version_before_is_neither_restarted_nor_changed() -> None:
@@ -126,7 +125,7 @@ def test_a_job_of_the_version_before_is_neither_restarted_nor_changed() -> None:
         assert [w for w in world.cluster.writes if "status" not in w] == []
         assert world.status()["jobId"] == job_id
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_live_rescale_of_such_a_job_changes_one_number_that_a_restarted_master_finds() -> None:
@@ -145,7 +144,7 @@ def test_a_live_rescale_of_such_a_job_changes_one_number_that_a_restarted_master
         assert job is not None
         assert (job.parallelism, job.job_id) == (4, job_id)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_such_a_job_gets_a_configuration_of_its_own_with_its_next_start() -> None:
@@ -161,7 +160,7 @@ def test_such_a_job_gets_a_configuration_of_its_own_with_its_next_start() -> Non
         assert list(configs(world)) == [name]
         assert "Repaired" not in told(world)
 
-    play(scenario)
+    played(scenario)
 
 
 @pytest.mark.parametrize("role", ["master", "worker"])
@@ -179,7 +178,7 @@ def test_what_is_made_again_of_such_a_job_finds_what_it_needs(role: str) -> None
         await world.run(60)
         await world.until(lambda: running(world, parallelism=4))
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_live_rescale_leaves_the_configuration_and_a_restarted_master_finds_the_number() -> None:
@@ -195,7 +194,7 @@ def test_a_live_rescale_leaves_the_configuration_and_a_restarted_master_finds_th
         assert job is not None
         assert job.parallelism == 4
 
-    play(scenario)
+    played(scenario)
 
 
 def test_nobody_changes_a_configuration_and_one_that_is_deleted_is_made_again() -> None:
@@ -211,7 +210,7 @@ def test_nobody_changes_a_configuration_and_one_that_is_deleted_is_made_again() 
         world.crash_master()
         await world.until(lambda: running(world) and len(world.sink.restores) == 1)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_rollback_starts_with_the_configuration_of_the_revision_it_goes_back_to() -> None:
@@ -223,7 +222,7 @@ def test_a_rollback_starts_with_the_configuration_of_the_revision_it_goes_back_t
         (config,) = configs(world).values()
         assert "state.backend.type" not in keys(config)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_an_edit_that_is_for_the_operator_alone_waits_for_the_next_start_as_well() -> None:
@@ -237,7 +236,7 @@ def test_an_edit_that_is_for_the_operator_alone_waits_for_the_next_start_as_well
         assert running(world, generation=1)
         assert configs(world) == before
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_start_that_dies_half_way_leaves_no_configuration_behind() -> None:
@@ -249,4 +248,4 @@ def test_a_start_that_dies_half_way_leaves_no_configuration_behind() -> None:
         await world.run(11 * 60)
         assert list(configs(world)) == [stray["metadata"]["name"]]
 
-    play(scenario)
+    played(scenario)

@@ -19,6 +19,7 @@ from penstock_operator.resources.deployments import check_pod, master_args
 from penstock_operator.resources.probes import HEALTH_VARIABLE, KNOWN_VARIABLE, ask_worker
 from tests.unit.operator.contexts import make_spec
 from tests.unit.operator.resources.test_resources import LOST, OWNER, incarnation, main_container, pods
+from tests.unit.worker_answers import Told, answering
 
 MEMORY = {"resources": {"limits": {"memory": "2Gi"}}}
 ARGUMENTS = {
@@ -29,21 +30,15 @@ ARGUMENTS = {
 """Those that the engine of version 0.1.0 has."""
 
 
-class Answers:
-    alive = True
-    ready = False
+@pytest.fixture
+def told() -> Told:
+    return Told()
 
 
 @pytest.fixture
-def answers() -> Answers:
-    return Answers()
-
-
-@pytest.fixture
-def port(answers: Answers) -> Iterator[int]:
-    server = WorkerHealth(0, lambda: answers.alive, lambda: answers.ready).start()
-    yield server.port
-    server.stop()
+def port(told: Told) -> Iterator[int]:
+    with answering(told) as server:
+        yield server.port
 
 
 def probe(port: int, path: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -77,11 +72,11 @@ def test_a_worker_of_an_image_that_answers_no_probes_is_left_alone() -> None:
         assert (done.returncode, done.stderr) == (1, "nobody answers\n")
 
 
-def test_a_worker_that_answers_is_judged_by_what_it_says(port: int, answers: Answers) -> None:
+def test_a_worker_that_answers_is_judged_by_what_it_says(port: int, told: Told) -> None:
     assert (probe(port, "/healthz").returncode, probe(port, "/readyz").returncode) == (0, 1)
-    answers.ready = True
+    told.ready = True
     assert probe(port, "/readyz").returncode == 0
-    answers.alive = False
+    told.alive = False
     done = probe(port, "/healthz")
     assert done.returncode == 1
     assert "503" in done.stderr
@@ -102,9 +97,9 @@ def test_the_image_says_that_its_workers_answer() -> None:
 
 def test_a_worker_is_told_by_its_environment_where_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     _, worker = pods(make_spec())[:2]
-    (told,) = [entry["value"] for entry in main_container(worker)["env"] if entry["name"] == HEALTH_VARIABLE]
+    (given,) = [entry["value"] for entry in main_container(worker)["env"] if entry["name"] == HEALTH_VARIABLE]
     assert health_port(Configuration()) == -1
-    monkeypatch.setenv(PORT_VARIABLE, told)
+    monkeypatch.setenv(PORT_VARIABLE, given)
     assert HEALTH_VARIABLE == PORT_VARIABLE
     assert health_port(Configuration()) == 8082
     assert health_port(Configuration({WORKER_HEALTH_PORT.key: 9000})) == 9000

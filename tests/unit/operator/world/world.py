@@ -1,4 +1,4 @@
-"""Everything together: the clock, Deployments, pods, check pods, jobs."""
+"""Everything together: the clock, the user, Deployments, pods, check pods, jobs."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from tests.unit.operator.world.cluster import FakeCluster
 from tests.unit.operator.world.engine import FakeEngineClient, FakeJob
 from tests.unit.operator.world.faults import Fault, Killed
 from tests.unit.operator.world.images import Image
+from tests.unit.operator.world.mishaps import NAME, Mishaps
+from tests.unit.operator.world.pods import drops, is_up, role_of, running_status, waiting_status
 from tests.unit.operator.world.sink import Sink
 from tests.unit.operator.world.storage import FakeStorage
 from tests.unit.operator.world.watch import Hearing, Watch
@@ -37,10 +39,7 @@ if TYPE_CHECKING:
 
 MEANT = OwnIdentity(locations=("s3://bucket", "s3://elsewhere"), endpoints=("http://elsewhere:9000",))
 """Jobs need no Secret, where that is not what a test is about."""
-RESTART_PAUSE = timedelta(seconds=3)
-"""After that the kubelet starts a container again."""
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
-NAME = "weather"
 FENCED_STAY = 60
 """Seconds that a master that was fenced off answers."""
 
@@ -71,7 +70,7 @@ def flinksnapshot(name: str, *, job: str = NAME, **spec: Any) -> Manifest:
     }
 
 
-class World:
+class World(Mishaps):
     """One cluster, one store, one clock, one operator that can be killed and started again."""
 
     def __init__(self, fault: Fault | None = None, settings: Settings | None = None) -> None:
@@ -332,12 +331,12 @@ class World:
         if self._overdue(pod):
             self.end_pod("check", "DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
         elif not image.pulls:
-            self._set(pod, _waiting("ImagePullBackOff", "Back-off pulling image", container["image"]))
+            self._set(pod, waiting_status("ImagePullBackOff", "Back-off pulling image", container["image"]))
         elif image.waits is not None:
-            self._set(pod, _waiting(*image.waits, container["image"]))
+            self._set(pod, waiting_status(*image.waits, container["image"]))
         elif pod["status"].get("phase") == "Pending" and (absent := self._absent_secret(container)):
             why = f'secret "{absent}" not found'
-            self._set(pod, _waiting("CreateContainerConfigError", why, container["image"]))
+            self._set(pod, waiting_status("CreateContainerConfigError", why, container["image"]))
         elif role == "check":
             self._check(pod, image)
         elif role == "worker":
@@ -363,12 +362,12 @@ class World:
         if not running and len(others) >= self.node_capacity:
             unschedulable = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes: Insufficient cpu"}
             self._set(pod, {"phase": "Pending", "conditions": [unschedulable]})
-        elif not running or (not _is_up(pod) and self.time >= datetime.fromisoformat(pod["status"]["x-up-at"])):
-            self._set(pod, _running(pod, ready=True))
+        elif not running or (not is_up(pod) and self.time >= datetime.fromisoformat(pod["status"]["x-up-at"])):
+            self._set(pod, running_status(pod, ready=True))
 
     def _check(self, pod: Manifest, image: Image) -> None:
         if pod["status"].get("phase") == "Pending":
-            self._set(pod, _running(pod, ready=True))
+            self._set(pod, running_status(pod, ready=True))
         elif pod["status"].get("phase") == "Running":
             if image.check_hangs:
                 return
@@ -413,7 +412,7 @@ class World:
             )
             return
         self.jobs[uid] = job
-        self._set(pod, _running(pod, ready=True))
+        self._set(pod, running_status(pod, ready=True))
 
     def _leave_when_fenced(self, pod: Manifest, job: FakeJob) -> None:
         """It answers SUSPENDED for a minute and ends; its container is started again."""
@@ -459,64 +458,6 @@ class World:
         assert variable is not None, "the pod is there before what its environment comes from"
         return int(variable["data"][source["key"]])
 
-    def crash_master(self, name: str = NAME) -> None:
-        """The master's process ends; its container is started again."""
-        for pod in self.cluster.select("Pod", None, {JOB: name, ROLE: "master"}):
-            self.jobs.pop(pod["metadata"]["uid"], None)
-
-    def lose_node(self, role: str = "master", name: str = NAME) -> None:
-        """The node of a pod does not answer any more; what runs on it goes on, unseen."""
-        for pod in self.cluster.select("Pod", None, {JOB: name, ROLE: role}):
-            unknown = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
-            lost = {**pod["status"], "conditions": [unknown]}
-            self.cluster.edit(
-                "Pod", "default", pod["metadata"]["name"], lambda m, s=lost: m.update({"x-lost": True, "status": s})
-            )
-
-    def kill_pod(self, role: str, name: str = NAME) -> None:
-        """The pod is gone at once."""
-        pod = self.cluster.select("Pod", None, {JOB: name, ROLE: role})[0]
-        self.jobs.pop(pod["metadata"]["uid"], None)
-        self.cluster.drop("Pod", "default", pod["metadata"]["name"])
-
-    def kill_container(self, role: str, reason: str = "OOMKilled", name: str = NAME) -> bool:
-        """The kernel kills the container of a pod, and the kubelet starts it again a moment later; False: none is up."""
-        pods = [p for p in self.cluster.select("Pod", None, {JOB: name, ROLE: role}) if _is_up(p)]
-        if not pods or "deletionTimestamp" in pods[0]["metadata"]:
-            return False
-        pod, restarts = pods[0], pods[0]["status"].get("x-restarts", 0) + 1
-        ended = {"exitCode": 137, "reason": reason, "finishedAt": format_time(self.time)}
-        own = {
-            "name": MAIN_CONTAINER,
-            "restartCount": restarts,
-            "state": {"waiting": {"reason": "PodInitializing"}},
-            "lastState": {"terminated": ended},
-        }
-        self.jobs.pop(pod["metadata"]["uid"], None)
-        status = {**pod["status"], "conditions": [], "containerStatuses": [own], "x-restarts": restarts}
-        self._set(pod, {**status, "x-up-at": (self.time + RESTART_PAUSE).isoformat()})
-        return True
-
-    def evict(self, role: str, name: str = NAME) -> None:
-        """The kubelet ends a pod, which stays as a record of that."""
-        pod = self.cluster.select("Pod", None, {JOB: name, ROLE: role})[0]
-        self.jobs.pop(pod["metadata"]["uid"], None)
-        ended = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": format_time(self.time)}}
-        own = {"name": MAIN_CONTAINER, "restartCount": 0, "state": ended}
-        text = f"The node was low on resource: memory. Container {MAIN_CONTAINER} was using 700Mi, request is 0."
-        failed = {"phase": "Failed", "reason": "Evicted", "message": text, "podIP": "10.0.0.1"}
-        self._set(pod, {**failed, "containerStatuses": [own]})
-
-    def end_pod(self, role: str, reason: str, message: str, name: str = NAME) -> None:
-        """The kubelet ends a pod for a reason of its own; of a container that it never started it knows nothing."""
-        for pod in self.cluster.select("Pod", None, {JOB: name, ROLE: role}):
-            ended = {"exitCode": 137, "reason": "ContainerStatusUnknown"}
-            if pod["status"].get("phase") == "Running":
-                ended = {"exitCode": 137, "reason": "Error"}
-            statuses = [{"name": MAIN_CONTAINER, "restartCount": 0, "state": {"terminated": ended}}]
-            failed = {"phase": "Failed", "reason": reason, "message": message, "containerStatuses": statuses}
-            self._set(pod, failed)
-
     def _master_alive(self, uid: str) -> bool:
         return uid in self.zombies or any(
             p["metadata"]["uid"] == uid for p in self.cluster.select("Pod", None, {ROLE: "master"})
@@ -532,7 +473,7 @@ class World:
 
     def slots(self, name: str, job_id: str) -> int:
         pods = self.cluster.select("Pod", None, {JOB: name, ROLE: "worker", INCARNATION: job_id})
-        return sum(_is_up(p) and "deletionTimestamp" not in p["metadata"] for p in pods)
+        return sum(is_up(p) and "deletionTimestamp" not in p["metadata"] for p in pods)
 
     def _watch_masters(self) -> None:
         """Two jobs of one FlinkJob that both process records are the worst that can happen."""
@@ -541,47 +482,6 @@ class World:
             if job.state == "RUNNING" and self._master_alive(uid):
                 active.setdefault(job.name, []).append(job.job_id)
         self.two_masters += [f"{name}: {ids}" for name, ids in active.items() if len(ids) > 1]
-
-    def _set(self, pod: Manifest, status: dict[str, Any]) -> None:
-        if pod["status"] != status:
-            self.cluster.edit("Pod", "default", pod["metadata"]["name"], lambda m: m.update(status=status))
-
-
-def drops(pod: Manifest, image: Image) -> bool:
-    """The engine refuses: it would drop state that nobody said may be dropped."""
-    args = pod["spec"]["containers"][0]["args"]
-    restores = "--restore" in args or "--against" in args
-    return bool(image.without) and restores and image.without not in args
-
-
-def _is_up(pod: Manifest) -> bool:
-    """Its container runs."""
-    states = [c["state"] for c in pod["status"].get("containerStatuses", ())]
-    return pod["status"].get("phase") == "Running" and all("running" in state for state in states)
-
-
-def role_of(manifest: Manifest) -> str:
-    """Master or worker."""
-    return str(labels_of(manifest)[ROLE])
-
-
-def _running(pod: Manifest, *, ready: bool) -> dict[str, Any]:
-    own = {"name": MAIN_CONTAINER, "restartCount": pod["status"].get("x-restarts", 0), "state": {"running": {}}}
-    for before in pod["status"].get("containerStatuses", ()):
-        own |= {"lastState": before.get("lastState", {})}
-    return {
-        "phase": "Running",
-        "podIP": "10.0.0.1",
-        "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
-        "containerStatuses": [own],
-        "x-restarts": pod["status"].get("x-restarts", 0),
-    }
-
-
-def _waiting(reason: str, message: str, image: str) -> dict[str, Any]:
-    waiting = {"waiting": {"reason": reason, "message": message}}
-    own = {"name": MAIN_CONTAINER, "image": image, "restartCount": 0, "state": waiting}
-    return {"phase": "Pending", "containerStatuses": [own]}
 
 
 __all__ = ["Image", "World", "flinkjob", "flinksnapshot"]

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.operator.reconcile.decide.health.test_recovery import deployed, play, stalled
 from tests.unit.operator.world import Image, World, flinkjob
 from tests.unit.operator.world.cluster import FakeCluster
 from tests.unit.operator.world.engine import FakeEngineClient
-from tests.unit.operator.world.scenario import gone, running
+from tests.unit.operator.world.scenario import deployed, gone, played, running, stalled
 from tests.unit.operator.world.world import NAME
 
 
@@ -36,7 +35,7 @@ def test_a_finished_job_is_deleted_when_its_time_is_over() -> None:
         assert "ended 10m ago" in text
         assert list(world.sink.ends.values()) == [300], "all of it was committed"
 
-    play(scenario)
+    played(scenario)
 
 
 @pytest.mark.parametrize("ttl", [None, "1h"])
@@ -48,7 +47,7 @@ def test_a_finished_job_stays_until_then(ttl: str | None) -> None:
         await world.run(1800)
         assert finished(world)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_job_that_has_failed_or_is_suspended_or_runs_has_not_finished() -> None:
@@ -68,7 +67,7 @@ def test_a_job_that_has_failed_or_is_suspended_or_runs_has_not_finished() -> Non
         await world.run(120)
         assert not gone(world)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_finished_job_that_is_edited_runs_again() -> None:
@@ -82,7 +81,7 @@ def test_a_finished_job_that_is_edited_runs_again() -> None:
         await world.run(900)
         assert running(world)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_job_that_a_person_stopped_with_a_savepoint_stays() -> None:
@@ -98,7 +97,7 @@ def test_a_job_that_a_person_stopped_with_a_savepoint_stays() -> None:
         assert finished(world)
         assert "it was stopped" in dict(world.events())["Finished"]
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_job_whose_engine_does_not_say_why_it_has_finished_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +115,7 @@ def test_a_job_whose_engine_does_not_say_why_it_has_finished_stays(monkeypatch: 
         await world.run(1200)
         assert finished(world)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_an_edit_that_meets_the_end_of_its_time_wins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +136,7 @@ def test_an_edit_that_meets_the_end_of_its_time_wins(monkeypatch: pytest.MonkeyP
         await world.until(lambda: bool(done), within=900)
         await world.until(lambda: running(world))
 
-    play(scenario)
+    played(scenario)
 
 
 def test_an_edit_between_the_last_look_and_the_deletion_wins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +157,7 @@ def test_an_edit_between_the_last_look_and_the_deletion_wins(monkeypatch: pytest
         await world.until(lambda: bool(done), within=900)
         await world.until(lambda: running(world))
 
-    play(scenario)
+    played(scenario)
 
 
 def test_an_edit_that_was_rejected_is_not_deleted_with_its_error() -> None:
@@ -171,7 +170,7 @@ def test_an_edit_that_was_rejected_is_not_deleted_with_its_error() -> None:
         await world.run(900)
         assert stalled(world, "CheckCrashed", "")
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_finished_job_that_is_to_be_suspended_stays() -> None:
@@ -183,7 +182,7 @@ def test_a_finished_job_that_is_to_be_suspended_stays() -> None:
         await world.run(1200)
         assert not gone(world)
 
-    play(scenario)
+    played(scenario)
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
@@ -199,4 +198,4 @@ def test_nothing_is_said_of_a_savepoint_of_a_finished_job(by_hand: bool) -> None
         await world.until(lambda: gone(world), within=900)
         assert "DeletedWithoutSavepoint" not in dict(world.events())
 
-    play(scenario)
+    played(scenario)

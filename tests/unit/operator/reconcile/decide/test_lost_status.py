@@ -10,7 +10,7 @@ import pytest
 from tests.unit.operator.flows.test_meanwhile import by_name
 from tests.unit.operator.world import World, flinkjob, flinksnapshot
 from tests.unit.operator.world.branches import each
-from tests.unit.operator.world.scenario import at, begin, gone, running
+from tests.unit.operator.world.scenario import at, begin, exactly_once, gone, running
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:
@@ -34,13 +34,6 @@ def change_status(world: World, change: Callable[[dict[str, Any]], Any]) -> None
 
 def lost(world: World) -> bool:
     return world.condition("Stalled").get("reason") == "StatusLost"
-
-
-def nothing_was_begun_anew(world: World) -> None:
-    assert not world.sink.lost, world.describe()
-    assert not world.sink.repeated, world.describe()
-    assert len(world.sink.empty_starts) == 1, world.describe()
-    assert not world.two_masters
 
 
 def masters(world: World) -> list[str]:
@@ -69,7 +62,7 @@ def test_a_running_job_without_a_status_is_adopted_as_it_is(nonce: int | None) -
         assert "Adopted" in [reason for reason, _ in world.events()]
         world.edit(image="job:2")
         await world.until(lambda: running(world, image="job:2"))
-        nothing_was_begun_anew(world)
+        exactly_once(world)
 
     asyncio.run(scenario())
 
@@ -86,7 +79,7 @@ def test_an_adopted_job_is_looked_after_like_any_other() -> None:
         world.cluster.drop("Deployment", "default", "weather-master")
         await world.run(90)
         await world.until(lambda: running(world, parallelism=4))
-        nothing_was_begun_anew(world)
+        exactly_once(world)
 
     asyncio.run(scenario())
 
@@ -156,7 +149,7 @@ def test_an_operation_of_a_later_version_is_not_touched() -> None:
         assert world.status()["operation"]["kind"] == "BlueGreen"
         change_status(world, lambda s: s["operation"].update(kind=operation["kind"], step=operation["step"]))
         await world.until(lambda: running(world, image="job:2"))
-        nothing_was_begun_anew(world)
+        exactly_once(world)
 
     asyncio.run(scenario())
 
@@ -179,7 +172,7 @@ def test_memory_that_cannot_be_read_stays_as_it_is(field: str) -> None:
         assert [reason for reason, _ in world.events()].count("StatusLost") == 1
         change_status(world, lambda s: s.update({field: before}) if before else s.pop(field))
         await world.until(lambda: running(world, image="job:2"))
-        nothing_was_begun_anew(world)
+        exactly_once(world)
 
     asyncio.run(scenario())
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.unit.operator.reconcile.decide.test_lost_status import masters, nothing_was_begun_anew, wipe
+from tests.unit.operator.reconcile.decide.test_lost_status import masters, wipe
 from tests.unit.operator.world import Image, World, engine, flinkjob
-from tests.unit.operator.world.scenario import at, running, suspended
+from tests.unit.operator.world.scenario import at, played, running, suspended
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    pass
 
 SUSPEND: dict[str, Any] = {"job": {"state": "suspended"}}
 UPGRADE: dict[str, Any] = {"image": "job:2"}
@@ -43,12 +42,6 @@ def pending(world: World) -> dict[str, Any]:
 
 def has_ended(world: World) -> bool:
     return bool(world.storage.ended)
-
-
-def played(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> None:
-    world = World()
-    asyncio.run(scenario(world))
-    nothing_was_begun_anew(world)
 
 
 @pytest.mark.parametrize("edit", [SUSPEND, UPGRADE], ids=["suspend", "upgrade"])

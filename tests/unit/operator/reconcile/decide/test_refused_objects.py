@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.unit.operator.world import World
-from tests.unit.operator.world.scenario import edit, running, suspended
+from tests.unit.operator.world.scenario import edit, played, running, suspended
 from tests.unit.operator.world.world import flinkjob
 
 Refusal = Callable[[str, dict[str, Any]], str | None]
@@ -26,15 +25,6 @@ def worker_of(image: str, *verbs: str) -> Refusal:
         return WHY if verb in verbs and image in images else None
 
     return refuse
-
-
-def play(scenario: Callable[[World], Any]) -> World:
-    world = World()
-    asyncio.run(scenario(world))
-    assert not world.sink.lost, world.describe()
-    assert not world.sink.repeated, world.describe()
-    assert not world.two_masters
-    return world
 
 
 @pytest.mark.parametrize("check", [True, False], ids=["with-check-pod", "without"])
@@ -58,7 +48,7 @@ def test_a_worker_that_is_refused_leaves_the_old_job_alone(check: bool) -> None:
         world.edit(image="job:2")
         await world.until(lambda: running(world, image="job:2"))
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_first_deployment_that_is_refused_takes_the_next_edit() -> None:
@@ -69,7 +59,7 @@ def test_a_first_deployment_that_is_refused_takes_the_next_edit() -> None:
         world.edit(image="job:2")
         await world.until(lambda: running(world, image="job:2"))
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_refusal_that_nobody_foresaw_is_rolled_back() -> None:
@@ -83,7 +73,7 @@ def test_a_refusal_that_nobody_foresaw_is_rolled_back() -> None:
         assert world.status()["rejected"]["message"].count("resources.requests[mem]") == 1
         assert len(world.savepoints) == 1
 
-    play(scenario)
+    played(scenario)
 
 
 @pytest.mark.parametrize("image", ["job:1", "job:2"], ids=["reverted", "another"])
@@ -95,7 +85,7 @@ def test_without_a_way_back_the_next_edit_is_taken(image: str) -> None:
         assert len(world.savepoints) == 1
         assert len(world.sink.empty_starts) == 1
 
-    play(scenario)
+    played(scenario)
 
 
 def test_without_a_way_back_it_can_be_suspended() -> None:
@@ -108,7 +98,7 @@ def test_without_a_way_back_it_can_be_suspended() -> None:
         assert len(world.savepoints) == 1
         assert len(world.sink.empty_starts) == 1
 
-    play(scenario)
+    played(scenario)
 
 
 async def stuck(world: World) -> None:
@@ -139,7 +129,7 @@ def test_a_half_made_deployment_is_cleared_away_for_the_next_edit() -> None:
         world.edit(image="job:2")
         await world.until(lambda: running(world, image="job:2"))
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_policy_that_forbids_the_pods_is_waited_for() -> None:
@@ -155,7 +145,7 @@ def test_a_policy_that_forbids_the_pods_is_waited_for() -> None:
         world.cluster.denied.clear()
         await world.until(lambda: running(world, image="job:2"))
 
-    play(scenario)
+    played(scenario)
 
 
 def test_an_ingress_that_is_refused_is_told_while_the_job_runs() -> None:
@@ -184,4 +174,4 @@ def test_an_ingress_that_is_refused_is_told_while_the_job_runs() -> None:
         edit(ingress={"host": "good.example.org"})(world)
         await world.until(lambda: running(world, image="job:2") and not world.stalled())
 
-    play(scenario)
+    played(scenario)

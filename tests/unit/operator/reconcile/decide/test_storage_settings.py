@@ -6,9 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.unit.operator.reconcile.decide.health.test_recovery import deployed, operations, play, stalled
 from tests.unit.operator.world import Image, World, flinkjob, flinksnapshot
-from tests.unit.operator.world.scenario import FOREIGN, gone, rejected, running, suspended, with_foreign_savepoint
+from tests.unit.operator.world.scenario import (
+    FOREIGN,
+    deployed,
+    gone,
+    operations,
+    played,
+    rejected,
+    running,
+    stalled,
+    suspended,
+    with_foreign_savepoint,
+)
 from tests.unit.operator.world.storage import FakeStorage, Stored
 
 if TYPE_CHECKING:
@@ -51,7 +61,7 @@ def recovered(wrong: Callable[[World], dict[str, Any]]) -> None:
         assert world.sink.restores[0].startswith(f"s3://bucket/checkpoints/{job_id}/")
         assert world.storage.leaders[job_id] == 2, "it was fenced off where it wrote"
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_failed_job_is_recovered_whatever_endpoint_an_edit_names() -> None:
@@ -72,7 +82,7 @@ def test_a_secret_that_was_replaced_by_one_of_another_name() -> None:
         await world.until(lambda: running(world, generation=2))
         assert operations(world) == ["Upgrade", "Deploy"]
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_store_that_has_nothing_of_the_job_proves_nothing() -> None:
@@ -87,7 +97,7 @@ def test_a_store_that_has_nothing_of_the_job_proves_nothing() -> None:
         world.storage.opened = lambda spec, secret: None
         await world.until(lambda: running(world, generation=2))
 
-    play(scenario)
+    played(scenario)
 
 
 @pytest.mark.parametrize("found", [True, False], ids=["has-it", "has-nothing"])
@@ -112,7 +122,7 @@ def test_a_secret_that_is_gone_does_not_say_which_store_it_opened(found: bool) -
             assert world.condition("Running")["status"] == "True"
             assert job_id not in other.leaders
 
-    play(scenario)
+    played(scenario)
 
 
 def test_what_a_new_spec_names_is_looked_for_where_it_says() -> None:
@@ -124,7 +134,7 @@ def test_what_a_new_spec_names_is_looked_for_where_it_says() -> None:
         await world.until(lambda: stalled(world, "SavepointInvalid", f"{FOREIGN} cannot be restored from"))
         assert world.condition("Running")["status"] == "True"
 
-    play(scenario)
+    played(scenario)
 
 
 def wrong_endpoint(world: World) -> dict[str, Any]:
@@ -174,7 +184,7 @@ def test_snapshots_are_taken_and_disposed_of_whatever_an_edit_names(wrong: Calla
         await world.until(lambda: gone(world))
         await disposed_of(world, "after")
 
-    play(scenario)
+    played(scenario)
 
 
 @WRONG
@@ -190,7 +200,7 @@ def test_the_savepoint_of_an_upgrade_is_registered_whatever_an_edit_names(
         (name,) = world.snapshots(trigger="upgrade")
         await disposed_of(world, name)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_the_savepoint_of_an_upgrade_is_disposed_of_although_it_was_never_verified() -> None:
@@ -207,7 +217,7 @@ def test_the_savepoint_of_an_upgrade_is_disposed_of_although_it_was_never_verifi
         await world.until(lambda: name not in world.snapshots())
         assert world.savepoints[0] not in world.storage.found
 
-    play(scenario)
+    played(scenario)
 
 
 @pytest.mark.parametrize("works", [True, False], ids=["the-edit-works", "the-edit-does-not"])
@@ -227,7 +237,7 @@ def test_a_savepoint_that_a_person_registers_is_looked_for_wherever_the_flinkjob
         await world.until(lambda: completed(world, "known"))
         assert world.snapshots()["known"]["storage"]["configuration"] == ELSEWHERE
 
-    play(scenario)
+    played(scenario)
 
 
 @WRONG
@@ -245,7 +255,7 @@ def test_checkpoints_are_deleted_with_their_job_whatever_an_edit_names(
         assert not world.storage.of_job(job_id)
         assert "StorageKept" not in [reason for reason, _ in world.events()]
 
-    play(scenario)
+    played(scenario)
 
 
 @pytest.mark.parametrize("suspended_first", [True, False], ids=["suspended", "running"])
@@ -267,7 +277,7 @@ def test_what_could_not_be_deleted_of_a_job_that_is_not_valid_is_told(suspended_
             f"checkpoints in s3://bucket/checkpoints/{job_id} could not be deleted and stay: connection refused"
         )
 
-    play(scenario)
+    played(scenario)
 
 
 def test_checkpoints_of_a_former_incarnation_are_removed_where_it_wrote_them() -> None:
@@ -282,4 +292,4 @@ def test_checkpoints_of_a_former_incarnation_are_removed_where_it_wrote_them() -
         await world.until(lambda: not world.storage.of_job(job_id))
         assert job_id in world.storage.disposed
 
-    play(scenario)
+    played(scenario)

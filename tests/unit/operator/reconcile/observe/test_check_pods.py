@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.operator.reconcile.decide.health.test_recovery import deployed, play, stalled
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import gone, running
+from tests.unit.operator.world.scenario import deployed, gone, played, running, stalled
 
 if TYPE_CHECKING:
     pass
@@ -22,7 +21,7 @@ def test_an_image_that_arrives_later() -> None:
         world.images["job:1"] = Image()
         await world.until(lambda: running(world))
 
-    play(scenario)
+    played(scenario)
 
 
 def test_an_image_that_arrives_after_the_deadline_of_its_check_pod() -> None:
@@ -39,7 +38,7 @@ def test_an_image_that_arrives_after_the_deadline_of_its_check_pod() -> None:
         world.images["job:2"] = Image()
         await world.until(lambda: running(world, image="job:2"))
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_check_pod_that_is_evicted_says_nothing_of_the_image() -> None:
@@ -58,7 +57,7 @@ def test_a_check_pod_that_is_evicted_says_nothing_of_the_image() -> None:
         world.images["job:2"] = Image()
         await world.until(lambda: running(world, image="job:2"))
 
-    play(scenario)
+    played(scenario)
 
 
 def lose_check(world: World) -> None:
@@ -83,7 +82,7 @@ def test_a_check_pod_on_a_lost_node_is_replaced() -> None:
         await world.until(lambda: running(world, image="job:2"), within=90)
         assert [reason for reason, _ in world.events()].count("CheckPodAbandoned") == 1
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_check_pod_of_an_earlier_flinkjob_on_a_lost_node_is_nobodys_business() -> None:
@@ -99,7 +98,7 @@ def test_a_check_pod_of_an_earlier_flinkjob_on_a_lost_node_is_nobodys_business()
         world.apply(flinkjob())
         await world.until(lambda: running(world), within=60)
 
-    play(scenario)
+    played(scenario)
 
 
 @pytest.mark.parametrize("refused", [False, True], ids=["passes", "refused"])
@@ -116,7 +115,7 @@ def test_a_container_beside_the_check_does_not_keep_it_from_its_verdict(refused:
         await world.run(5)
         assert not world.cluster.select("Pod", None, {"penstock.dev/role": "check"})
 
-    play(scenario)
+    played(scenario)
 
 
 def test_memory_that_is_too_little_is_told_with_numbers_and_the_field() -> None:
@@ -133,7 +132,7 @@ def test_memory_that_is_too_little_is_told_with_numbers_and_the_field() -> None:
         assert "2 slots need 1042Mi, and spec.worker.resources.limits.memory is 1024Mi" in text
         assert "raise spec.worker.resources.limits.memory to 1088Mi, or lower spec.worker.slots to 1" in text
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_check_that_does_not_end_is_given_up_once() -> None:
@@ -144,4 +143,4 @@ def test_a_check_that_does_not_end_is_given_up_once() -> None:
         await world.until(lambda: stalled(world, "CheckTimeout", "did not end within"))
         assert "rejected" in world.status()
 
-    play(scenario)
+    played(scenario)

@@ -12,9 +12,8 @@ import yaml
 from penstock_operator.errors import Denied
 from penstock_operator.reconcile.presets.config_maps import KEPT_FOR, ClusterPresets
 from penstock_operator.reconcile.presets.defaults import laid_under, preset
-from tests.unit.operator.reconcile.decide.health.test_recovery import play, stalled
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import rejected, running
+from tests.unit.operator.world.scenario import played, rejected, running, stalled
 
 if TYPE_CHECKING:
     from penstock_operator.kube.cluster import Manifest
@@ -69,7 +68,7 @@ def test_the_namespace_is_stronger_than_the_cluster_and_the_job_than_both() -> N
         assert [setting(world, key) for key in "abc"] == [1, 2, 3]
         assert setting(world, "taskmanager.memory.process.size") == f"{2**30}b"
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_changed_default_waits_for_the_next_start() -> None:
@@ -92,7 +91,7 @@ def test_a_changed_default_waits_for_the_next_start() -> None:
         (begun,) = [text for reason, text in world.events() if reason == "UpgradeStarted"]
         assert "configuration.a: 1 → 2" in begun
 
-    play(scenario)
+    played(scenario)
 
 
 async def with_a_changed_default(world: World) -> str:
@@ -126,7 +125,7 @@ def test_taking_a_rejected_edit_back_restarts_nothing_although_a_default_has_cha
         await world.until(lambda: rejected(world))
         await restarts_nothing(world, job_id)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_taking_an_edit_back_that_was_rolled_back_restarts_nothing_although_a_default_has_changed() -> None:
@@ -140,7 +139,7 @@ def test_taking_an_edit_back_that_was_rolled_back_restarts_nothing_although_a_de
         assert world.status()["jobId"] != former
         await restarts_nothing(world, world.status()["jobId"])
 
-    play(scenario)
+    played(scenario)
 
 
 def test_an_upgrade_goes_on_with_the_defaults_that_it_was_begun_with() -> None:
@@ -156,7 +155,7 @@ def test_an_upgrade_goes_on_with_the_defaults_that_it_was_begun_with() -> None:
         assert world.status()["defaults"] == {"configuration": {"a": 2}}
         assert len([reason for reason, _ in world.events() if reason == "UpgradeStarted"]) == 1
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_default_that_is_taken_away_also_waits() -> None:
@@ -174,7 +173,7 @@ def test_a_default_that_is_taken_away_also_waits() -> None:
         await world.until(lambda: running(world))
         assert setting(world, "a") is None
 
-    play(scenario)
+    played(scenario)
 
 
 def test_jobs_from_before_there_were_any_are_not_restarted() -> None:
@@ -190,7 +189,7 @@ def test_jobs_from_before_there_were_any_are_not_restarted() -> None:
         assert world.status()["jobId"] == job_id
         assert running(world)
 
-    play(scenario)
+    played(scenario)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +219,7 @@ def test_what_makes_no_sense_is_told_where_it_would_be_taken_and_nowhere_else(te
         put(world, "{}")
         await world.until(lambda: running(world) and world.status()["jobId"] != job_id)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_an_ingress_is_a_template() -> None:

@@ -14,9 +14,8 @@ from penstock_operator.engine.account import Checkpoints
 from penstock_operator.reconcile.decide.health.rules import LONGEST_PAUSE, restart_due, watched
 from penstock_operator.reconcile.observation import Engine
 from tests.unit.operator.contexts import JOB_ID, NOW, ago, engine, make_context, make_running, make_spec, up
-from tests.unit.operator.reconcile.decide.health.test_recovery import deployed, operations, play, stalled
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import running
+from tests.unit.operator.world.scenario import deployed, operations, played, running, stalled
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def test_a_job_that_restarts_again_and_again_is_told_once_and_once_more_when_it_
         await world.run(600)
         assert told(world) == ["RestartLoop", "HealthRecovered"]
 
-    play(scenario)
+    played(scenario)
 
 
 def test_endless_restarting_that_the_engine_does_not_count_shows_by_its_checkpoints() -> None:
@@ -82,7 +81,7 @@ def test_endless_restarting_that_the_engine_does_not_count_shows_by_its_checkpoi
         await world.until(lambda: running(world), within=120)
         assert told(world) == ["NoCheckpoint", "HealthRecovered"]
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_job_that_runs_without_completing_checkpoints_is_stalled_although_it_runs() -> None:
@@ -95,7 +94,7 @@ def test_a_job_that_runs_without_completing_checkpoints_is_stalled_although_it_r
         behaves(world, checkpoints=True)
         await world.until(lambda: running(world), within=120)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_master_that_does_not_answer_is_told() -> None:
@@ -110,7 +109,7 @@ def test_a_master_that_does_not_answer_is_told() -> None:
         await world.until(lambda: running(world), within=60)
         assert told(world) == ["MasterSilent", "HealthRecovered"]
 
-    play(scenario)
+    played(scenario)
 
 
 def test_it_can_be_switched_off_also_while_a_rule_is_broken() -> None:
@@ -125,7 +124,7 @@ def test_it_can_be_switched_off_also_while_a_rule_is_broken() -> None:
         world.edit(health={"enabled": False})
         await world.until(lambda: running(world), within=60)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_pods_are_restarted_from_the_newest_checkpoint_where_that_is_wished() -> None:
@@ -141,7 +140,7 @@ def test_pods_are_restarted_from_the_newest_checkpoint_where_that_is_wished() ->
         assert "MasterSilent" in reason
         assert world.status()["running"]["restoredFrom"]["kind"] == "Checkpoint"
 
-    play(scenario)
+    played(scenario)
 
 
 def test_restarts_of_pods_that_do_not_help_come_at_pauses_that_double() -> None:
@@ -170,7 +169,7 @@ def test_restarts_of_pods_that_do_not_help_come_at_pauses_that_double() -> None:
         assert all(p >= 600 * 2**i for i, p in enumerate(pauses)), pauses
         assert told(world).count("NoCheckpoint") in (len(begun), len(begun) + 1)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_an_image_whose_jobs_are_well_for_long_begins_anew() -> None:
@@ -185,7 +184,7 @@ def test_an_image_whose_jobs_are_well_for_long_begins_anew() -> None:
             first = world.status()["jobId"]
             await world.run(3700)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_without_storage_pods_are_not_restarted() -> None:
@@ -206,7 +205,7 @@ def test_without_storage_pods_are_not_restarted() -> None:
         leading.image = behaves_again
         await world.until(lambda: running(world))
 
-    play(scenario)
+    played(scenario)
 
 
 def test_counting_costs_no_writes() -> None:
@@ -224,7 +223,7 @@ def test_counting_costs_no_writes() -> None:
         assert len(world.cluster.writes) <= 11
         assert len(world.status()["health"]["restartsAt"]) >= 8
 
-    play(scenario)
+    played(scenario)
 
 
 # --- the rules, one by one ------------------------------------------------------------------------------------------

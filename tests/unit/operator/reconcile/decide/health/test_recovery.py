@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -12,45 +11,20 @@ from penstock_operator.engine.account import Request
 from penstock_operator.errors import EngineError
 from tests.unit.operator.world import Image, World, flinkjob
 from tests.unit.operator.world.engine import FakeEngineClient, FakeJob
-from tests.unit.operator.world.scenario import FOREIGN, gone, running, with_foreign_savepoint
+from tests.unit.operator.world.scenario import (
+    FOREIGN,
+    deployed,
+    gone,
+    operations,
+    played,
+    running,
+    stalled,
+    with_foreign_savepoint,
+)
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
     from penstock_operator.reconcile.job_loop import Transition
-
-
-def play(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> None:
-    """Run it; however it went, no record may be missing or come again, and nothing may have been started empty."""
-
-    async def main() -> World:
-        world = World()
-        await scenario(world)
-        return world
-
-    world = asyncio.run(main())
-    story = world.describe()
-    assert not world.sink.lost, f"{world.sink.lost}\n{story}"
-    assert not world.sink.repeated, f"{world.sink.repeated}\n{story}"
-    assert len(world.sink.empty_starts) <= 1, story
-    assert not world.two_masters, story
-
-
-async def deployed(world: World, manifest: dict[str, Any] | None = None) -> str:
-    world.apply(manifest or flinkjob())
-    await world.until(lambda: running(world))
-    await world.run(25)
-    return str(world.status()["jobId"])
-
-
-def stalled(world: World, reason: str, words: str) -> bool:
-    found = world.condition("Stalled")
-    return found.get("status") == "True" and found["reason"] == reason and words in found["message"]
-
-
-def operations(world: World) -> list[str]:
-    return [entry["kind"] for entry in world.status().get("history", ())]
 
 
 def test_a_lost_worker_is_the_engines_business() -> None:
@@ -72,7 +46,7 @@ def test_a_lost_worker_is_the_engines_business() -> None:
         world.node_capacity = 2
         await world.until(lambda: running(world))
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_job_whose_master_cannot_be_made_is_not_taken_for_running() -> None:
@@ -87,7 +61,7 @@ def test_a_job_whose_master_cannot_be_made_is_not_taken_for_running() -> None:
         await world.until(lambda: running(world))
         assert (world.status()["jobId"], operations(world)) == (job_id, ["Deploy"])
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_lost_node_is_named_with_what_to_do() -> None:
@@ -100,7 +74,7 @@ def test_a_lost_node_is_named_with_what_to_do() -> None:
         await world.until(lambda: "NodeLost" in dict(world.events()), within=10)
         assert world.status()["jobId"] == job_id
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_lost_master_goes_on_from_its_newest_checkpoint() -> None:
@@ -110,7 +84,7 @@ def test_a_lost_master_goes_on_from_its_newest_checkpoint() -> None:
         await world.until(lambda: len(world.sink.restores) == 1 and running(world))
         assert (world.status()["jobId"], operations(world)) == (job_id, ["Deploy"])
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_master_on_a_node_that_comes_back_writes_no_more() -> None:
@@ -125,7 +99,7 @@ def test_a_master_on_a_node_that_comes_back_writes_no_more() -> None:
         world.two_masters.clear()  # in the moment before the first checkpoint of the new one neither commits
         await world.run(60)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_crash_loop_says_what_the_container_said() -> None:
@@ -140,7 +114,7 @@ def test_a_crash_loop_says_what_the_container_said() -> None:
         await world.until(lambda: running(world))
         assert world.status()["jobId"] == job_id
 
-    play(scenario)
+    played(scenario)
 
 
 def test_no_room_for_more_workers() -> None:
@@ -157,7 +131,7 @@ def test_no_room_for_more_workers() -> None:
         world.node_capacity = 4
         await world.until(lambda: running(world, parallelism=4))
 
-    play(scenario)
+    played(scenario)
 
 
 @pytest.mark.parametrize("storage", ["", "503 SlowDown"], ids=["savepoints-fail", "storage-does-not-answer-either"])
@@ -191,7 +165,7 @@ def test_a_stop_that_fails_again_and_again_is_told_once_and_steadily(storage: st
         await world.until(lambda: running(world, image="job:2"))
         assert len(world.savepoints) == 1
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_rescale_that_fails_again_and_again_is_told_once_and_steadily(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +191,7 @@ def test_a_rescale_that_fails_again_and_again_is_told_once_and_steadily(monkeypa
         await world.until(lambda: running(world, parallelism=3))
 
     monkeypatch.setattr(FakeJob, "_rescale", refuses)
-    play(scenario)
+    played(scenario)
 
 
 def test_a_quota_is_named_and_raising_it_is_enough() -> None:
@@ -234,6 +208,8 @@ def test_a_quota_is_named_and_raising_it_is_enough() -> None:
         world.quota = None
         await world.until(lambda: running(world))
 
+    played(scenario)
+
 
 def test_a_quota_that_is_raised_in_time_leaves_nothing_behind() -> None:
     async def scenario(world: World) -> None:
@@ -245,7 +221,7 @@ def test_a_quota_that_is_raised_in_time_leaves_nothing_behind() -> None:
         await world.until(lambda: running(world))
         assert operations(world) == ["Deploy"]
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_quota_without_room_for_an_upgrade_is_named_before_it_is_rolled_back() -> None:
@@ -261,7 +237,7 @@ def test_a_quota_without_room_for_an_upgrade_is_named_before_it_is_rolled_back()
         await world.until(lambda: world.status().get("running", {}).get("stable") is True)
         assert world.status()["running"]["image"] == "job:1"
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_cluster_that_refuses_objects_is_asked_again() -> None:
@@ -272,7 +248,7 @@ def test_a_cluster_that_refuses_objects_is_asked_again() -> None:
         del world.cluster.denied["Deployment"]
         await world.until(lambda: running(world))
 
-    play(scenario)
+    played(scenario)
 
 
 def test_pods_that_were_evicted_are_not_waited_for() -> None:
@@ -290,7 +266,7 @@ def test_pods_that_were_evicted_are_not_waited_for() -> None:
         world.delete()
         await world.until(lambda: gone(world), within=60)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_master_that_does_not_answer_is_left_alone() -> None:
@@ -304,7 +280,7 @@ def test_a_master_that_does_not_answer_is_left_alone() -> None:
         await world.until(lambda: running(world))
         assert (world.status()["jobId"], operations(world)) == (job_id, ["Deploy"])
 
-    play(scenario)
+    played(scenario)
 
 
 def test_storage_that_does_not_answer_stops_no_running_job() -> None:
@@ -319,7 +295,7 @@ def test_storage_that_does_not_answer_stops_no_running_job() -> None:
         world.storage.down = ""
         await world.until(lambda: running(world, image="job:2"))
 
-    play(scenario)
+    played(scenario)
 
 
 def test_storage_that_fails_in_the_middle_of_an_upgrade_is_waited_for() -> None:
@@ -335,7 +311,7 @@ def test_storage_that_fails_in_the_middle_of_an_upgrade_is_waited_for() -> None:
         await world.until(lambda: running(world, image="job:2"))
         assert len(world.savepoints) == 1
 
-    play(scenario)
+    played(scenario)
 
 
 def test_lost_state_waits_for_a_person_who_can_choose_another_snapshot() -> None:
@@ -355,7 +331,7 @@ def test_lost_state_waits_for_a_person_who_can_choose_another_snapshot() -> None
         await world.until(lambda: running(world))
         assert world.status()["running"]["restoredFrom"]["path"] == FOREIGN
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_torn_newest_checkpoint_is_not_passed_over() -> None:
@@ -369,7 +345,7 @@ def test_a_torn_newest_checkpoint_is_not_passed_over() -> None:
         await world.until(lambda: running(world))
         assert world.status()["jobId"] == job_id
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_job_that_fails_again_and_again_is_started_with_growing_pauses() -> None:
@@ -385,7 +361,7 @@ def test_a_job_that_fails_again_and_again_is_started_with_growing_pauses() -> No
         world.images["job:1"] = Image()
         await world.until(lambda: running(world))
 
-    play(scenario)
+    played(scenario)
 
 
 def test_what_is_deleted_or_changed_by_hand_comes_back() -> None:
@@ -400,7 +376,7 @@ def test_what_is_deleted_or_changed_by_hand_comes_back() -> None:
         assert world.status()["jobId"] == job_id
         assert "Repaired" in [reason for reason, _ in world.events()]
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_master_of_an_older_version_does_not_know_every_question(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -418,7 +394,7 @@ def test_a_master_of_an_older_version_does_not_know_every_question(monkeypatch: 
         await world.run(30)
         assert world.condition("Ready")["status"] == "True"
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_job_that_fails_again_and_again_stays_failed_at_the_limit() -> None:
@@ -438,7 +414,7 @@ def test_a_job_that_fails_again_and_again_stays_failed_at_the_limit() -> None:
         world.edit(job={"restartNonce": 1})
         await world.until(lambda: running(world))
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_job_that_holds_out_begins_to_count_anew() -> None:
@@ -451,4 +427,4 @@ def test_a_job_that_holds_out_begins_to_count_anew() -> None:
         assert operations(world).count("Recover") >= 3
         assert not world.stalled()
 
-    play(scenario)
+    played(scenario)

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.operator.reconcile.decide.health.test_recovery import operations, play, stalled
 from tests.unit.operator.world import Image, World, flinkjob
 from tests.unit.operator.world.engine import FakeJob
-from tests.unit.operator.world.scenario import running
+from tests.unit.operator.world.scenario import operations, played, running, stalled
 from tests.unit.operator.world.world import NAME
 
 
@@ -21,6 +20,14 @@ def recovering(**recovery: Any) -> dict[str, Any]:
     manifest = flinkjob()
     manifest["spec"]["recovery"] = recovery
     return manifest
+
+
+async def failed_for_good(world: World, manifest: dict[str, Any], reason: str) -> None:
+    """It fails whenever it runs, and has stayed as it is for a while."""
+    world.images["job:1"] = Image(fails_after=15)
+    world.apply(manifest)
+    await world.until(lambda: stalled(world, reason, ""), within=900)
+    await world.run(900)
 
 
 KEPT_FAILED = pytest.mark.parametrize(
@@ -35,10 +42,7 @@ def test_a_failed_job_whose_master_is_silent_for_a_while_stays_failed(
     recovery: dict[str, Any], reason: str, recoveries: int
 ) -> None:
     async def scenario(world: World) -> None:
-        world.images["job:1"] = Image(fails_after=15)
-        world.apply(recovering(**recovery))
-        await world.until(lambda: stalled(world, reason, ""), within=900)
-        await world.run(900)
+        await failed_for_good(world, recovering(**recovery), reason)
         assert operations(world).count("Recover") == recoveries
         world.rest_down = True
         await world.run(180)
@@ -46,7 +50,7 @@ def test_a_failed_job_whose_master_is_silent_for_a_while_stays_failed(
         await world.run(300)
         assert operations(world).count("Recover") == recoveries, world.describe()
 
-    play(scenario)
+    played(scenario)
 
 
 @KEPT_FAILED
@@ -54,10 +58,7 @@ def test_a_failed_job_whose_master_moves_to_another_node_stays_failed(
     recovery: dict[str, Any], reason: str, recoveries: int
 ) -> None:
     async def scenario(world: World) -> None:
-        world.images["job:1"] = Image(fails_after=15)
-        world.apply(recovering(**recovery))
-        await world.until(lambda: stalled(world, reason, ""), within=900)
-        await world.run(900)
+        await failed_for_good(world, recovering(**recovery), reason)
         world.kill_pod("master")
         await world.run(600)
         assert operations(world).count("Recover") == recoveries, world.describe()
@@ -67,7 +68,7 @@ def test_a_failed_job_whose_master_moves_to_another_node_stays_failed(
         world.edit(job={"restartNonce": 1})
         await world.until(lambda: running(world))
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_masters_deployment_that_is_made_again_does_not_begin_to_count_anew() -> None:
@@ -82,7 +83,7 @@ def test_a_masters_deployment_that_is_made_again_does_not_begin_to_count_anew() 
         await world.until(lambda: stalled(world, "RestartsExhausted", "started again 2 times"), within=900)
         assert operations(world).count("Recover") == 3, "one of them for the Deployment"
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_job_that_never_runs_again_has_not_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +110,7 @@ def test_a_job_that_never_runs_again_has_not_held_out(monkeypatch: pytest.Monkey
         await world.until(lambda: stalled(world, "RestartsExhausted", ""), within=3600)
         assert operations(world).count("Recover") == 2, world.describe()
 
-    play(scenario)
+    played(scenario)
 
 
 @pytest.mark.parametrize("recovery", [{"maxRestarts": 1}, {"maxRestarts": 0}, {"restartFailed": False}])
@@ -129,20 +130,17 @@ def test_restarts_for_health_are_no_failures_and_do_not_need_recovery(recovery: 
         assert "Its pods are restarted from the newest checkpoint" in dict(world.events())["NoCheckpoint"]
         assert world.status()["running"].get("failures", 0) == 0
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_job_that_stays_failed_is_not_judged_by_its_health() -> None:
     async def scenario(world: World) -> None:
-        world.images["job:1"] = Image(fails_after=15)
         manifest = limited(0)
         manifest["spec"]["health"] = {"restart": True, "window": "1m", "checkpointIntervals": 3}
-        world.apply(manifest)
-        await world.until(lambda: stalled(world, "RestartsExhausted", ""), within=900)
-        await world.run(900)
+        await failed_for_good(world, manifest, "RestartsExhausted")
         told = dict(world.events())
         assert "NoCheckpoint" not in told
         assert "HealthRecovered" not in told
         assert operations(world).count("Recover") == 0
 
-    play(scenario)
+    played(scenario)

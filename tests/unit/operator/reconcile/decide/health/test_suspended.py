@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.operator.reconcile.decide.health.test_recovery import deployed, operations, play, stalled
 from tests.unit.operator.world import World, flinkjob
-from tests.unit.operator.world.scenario import running
+from tests.unit.operator.world.scenario import deployed, operations, played, running, stalled
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def test_a_master_that_was_fenced_off_ends_and_takes_over_again() -> None:
         assert told(world, "Fenced") == 1
         assert told(world, "MasterRestarted") == 0
 
-    play(scenario)
+    played(scenario)
 
 
 def test_one_that_does_not_end_is_ended_and_the_incarnation_stays() -> None:
@@ -64,7 +63,7 @@ def test_one_that_does_not_end_is_ended_and_the_incarnation_stays() -> None:
         assert masters(world) != before
         assert told(world, "MasterRestarted") == 1
 
-    play(scenario)
+    played(scenario)
 
 
 def test_two_that_take_turns_cost_one_pod_in_two_minutes_at_most() -> None:
@@ -83,7 +82,7 @@ def test_two_that_take_turns_cost_one_pod_in_two_minutes_at_most() -> None:
         assert 4 <= len(made) <= 11
         await world.until(lambda: running(world))
 
-    play(scenario)
+    played(scenario)
 
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["ends", "hangs"])
@@ -102,7 +101,7 @@ def test_it_comes_back_by_itself_when_storage_does(first: Callable[[World], None
         world.storage.lost = ""
         await world.until(lambda: running(world), within=600)
 
-    play(scenario)
+    played(scenario)
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stays", "crashes"])
@@ -119,7 +118,7 @@ def test_a_master_that_loses_storage_comes_back_with_it(crash: bool) -> None:
         world.storage.lost = ""
         await world.until(lambda: running(world), within=600)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_rescale_that_meets_it_is_taken_up_again() -> None:
@@ -134,7 +133,7 @@ def test_a_rescale_that_meets_it_is_taken_up_again() -> None:
         await world.until(lambda: running(world, parallelism=4), within=600)
         assert world.status()["jobId"] == job_id
 
-    play(scenario)
+    played(scenario)
 
 
 def test_an_incarnation_that_is_only_being_watched_is_mended_as_well() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import at, running
+from tests.unit.operator.world.scenario import at, played, running
 from tests.unit.operator.world.storage import Stored
 from tests.unit.operator.world.world import NAME
 
@@ -30,13 +29,6 @@ async def upgraded(world: World, image: Image) -> None:
     await world.until(lambda: running(world))
     await world.run(30)
     world.edit(image=NEW)
-
-
-def exactly_once(world: World) -> None:
-    assert not world.sink.lost, world.describe()
-    assert not world.sink.repeated, world.describe()
-    assert len(world.sink.empty_starts) == 1
-    assert not world.two_masters
 
 
 def checkpoints_of_the_failed(world: World) -> list[Stored]:
@@ -70,34 +62,29 @@ def rolled_back(world: World) -> bool:
 
 
 def test_a_first_checkpoint_two_seconds_before_the_failure_is_where_the_rollback_goes_on() -> None:
-    async def scenario() -> None:
-        world = World()
+    async def scenario(world: World) -> None:
         await upgraded(world, Image(fails_after=12))
         await fails_unseen(world)
         await world.until(lambda: rolled_back(world))
         assert world.status()["running"]["restoredFrom"]["kind"] == "Checkpoint"
-        exactly_once(world)
 
-    asyncio.run(scenario())
+    played(scenario)
 
 
 def test_with_rest_away_storage_is_asked() -> None:
-    async def scenario() -> None:
-        world = World()
+    async def scenario(world: World) -> None:
         await upgraded(world, Image())
         await world.until(lambda: at("Watch")(world))
         rest_away(world)
         await world.until(lambda: at("Teardown")(world), within=200)
         all_is_back(world)
         await world.until(lambda: rolled_back(world))
-        exactly_once(world)
 
-    asyncio.run(scenario())
+    played(scenario)
 
 
 def test_with_everything_silent_it_is_waited_for() -> None:
-    async def scenario() -> None:
-        world = World()
+    async def scenario(world: World) -> None:
         await upgraded(world, Image())
         await world.until(lambda: at("Watch")(world))
         nothing_answers(world)
@@ -107,16 +94,14 @@ def test_with_everything_silent_it_is_waited_for() -> None:
         assert not world.cluster.select("Pod", None, {"penstock.dev/role": "master"})
         all_is_back(world)
         await world.until(lambda: rolled_back(world))
-        exactly_once(world)
 
-    asyncio.run(scenario())
+    played(scenario)
 
 
 def test_a_first_checkpoint_while_the_pods_go_counts() -> None:
     """Decided without one; the node of the master is cut off, and it completes one where nobody sees it."""
 
-    async def scenario() -> None:
-        world = World()
+    async def scenario(world: World) -> None:
         await upgraded(world, Image(checkpoints=False))
         await world.until(lambda: at("Watch")(world))
         await world.until(lambda: at("Teardown")(world), within=200)
@@ -127,26 +112,22 @@ def test_a_first_checkpoint_while_the_pods_go_counts() -> None:
         world.sink.commit(NAME, position, position + 50)
         await world.until(lambda: rolled_back(world))
         assert world.status()["running"]["restoredFrom"]["path"] == path
-        exactly_once(world)
 
-    asyncio.run(scenario())
+    played(scenario)
 
 
 def test_without_a_checkpoint_of_the_failed_revision_the_savepoint_it_is() -> None:
-    async def scenario() -> None:
-        world = World()
+    async def scenario(world: World) -> None:
         await upgraded(world, Image(checkpoints=False))
         await world.until(lambda: rolled_back(world))
         assert world.status()["running"]["restoredFrom"]["path"] == world.savepoints[0]
-        exactly_once(world)
 
-    asyncio.run(scenario())
+    played(scenario)
 
 
 @pytest.mark.parametrize("check", [True, False], ids=["with-checks", "with-checks-switched-off"])
 def test_a_graph_that_does_not_take_the_state_blocks_the_rollback(check: bool) -> None:
-    async def scenario() -> None:
-        world = World()
+    async def scenario(world: World) -> None:
         await blocked(world, check=check)
         stalled = world.condition("Stalled")
         assert checkpoints_of_the_failed(world)[-1].path in stalled["message"]
@@ -154,9 +135,8 @@ def test_a_graph_that_does_not_take_the_state_blocks_the_rollback(check: bool) -
         assert world.savepoints[0] in stalled["message"]
         assert "job.savepointRedeployNonce" in stalled["message"]
         assert [reason for reason, _ in world.events()].count("RollbackBlocked") == 1
-        exactly_once(world)
 
-    asyncio.run(scenario())
+    played(scenario)
 
 
 async def blocked(world: World, *, check: bool = True) -> None:
@@ -171,19 +151,16 @@ async def blocked(world: World, *, check: bool = True) -> None:
 
 
 def test_then_a_person_may_mend_the_program_and_nothing_is_repeated() -> None:
-    async def scenario() -> None:
-        world = World()
+    async def scenario(world: World) -> None:
         await blocked(world)
         world.edit(image="job:3")
         await world.until(lambda: running(world, image="job:3"))
-        exactly_once(world)
 
-    asyncio.run(scenario())
+    played(scenario)
 
 
 def test_or_go_back_to_the_savepoint_and_repeat() -> None:
-    async def scenario() -> None:
-        world = World()
+    async def scenario(world: World) -> None:
         await blocked(world)
         world.images["job:1"] = Image()
         world.edit(image="job:1", job={"initialSavepointPath": world.savepoints[0], "savepointRedeployNonce": 1})
@@ -192,25 +169,22 @@ def test_or_go_back_to_the_savepoint_and_repeat() -> None:
         assert not world.sink.lost
         assert world.status()["running"]["restoredFrom"]["path"] == world.savepoints[0]
 
-    asyncio.run(scenario())
+    played(scenario, begun_anew=True)
 
 
 def test_or_suspend_it_where_it_is() -> None:
-    async def scenario() -> None:
-        world = World()
+    async def scenario(world: World) -> None:
         await blocked(world)
         newest = checkpoints_of_the_failed(world)[-1].path
         world.edit(job={"state": "suspended"})
         await world.until(lambda: world.status().get("phase") == "Suspended")
         assert world.status()["nextRestore"]["path"] == newest
-        exactly_once(world)
 
-    asyncio.run(scenario())
+    played(scenario)
 
 
 def test_checkpoints_of_the_failed_revision_that_are_gone_block_the_rollback() -> None:
-    async def scenario() -> None:
-        world = World()
+    async def scenario(world: World) -> None:
         await upgraded(world, Image(fails_after=25))
         await world.until(lambda: at("Watch")(world))
         rest_away(world)
@@ -222,12 +196,11 @@ def test_checkpoints_of_the_failed_revision_that_are_gone_block_the_rollback() -
         await world.until(lambda: world.condition("Stalled").get("reason") == "StateLost", within=300)
         assert not world.sink.repeated
 
-    asyncio.run(scenario())
+    played(scenario, begun_anew=True)
 
 
 def test_a_torn_newest_checkpoint_is_never_replaced_by_an_older_one_without_a_word() -> None:
-    async def scenario() -> None:
-        world = World()
+    async def scenario(world: World) -> None:
         world.apply(flinkjob(upgradeMode="last-state"))
         await world.until(lambda: running(world))
         await world.run(30)
@@ -245,14 +218,12 @@ def test_a_torn_newest_checkpoint_is_never_replaced_by_an_older_one_without_a_wo
         assert "StateLost" in [reason for reason, _ in world.events()]
         world.storage.torn.clear()
         await world.until(lambda: running(world, image=NEW))
-        exactly_once(world)
 
-    asyncio.run(scenario())
+    played(scenario)
 
 
 def test_a_torn_checkpoint_older_than_the_savepoint_harms_nobody() -> None:
-    async def scenario() -> None:
-        world = World()
+    async def scenario(world: World) -> None:
         world.apply(flinkjob())
         await world.until(lambda: running(world))
         await world.run(30)
@@ -262,27 +233,23 @@ def test_a_torn_checkpoint_older_than_the_savepoint_harms_nobody() -> None:
             if stored.id < max(s.id for s in world.storage.found.values()):
                 world.storage.torn.add(stored.path)
         await world.until(lambda: running(world, image=NEW))
-        exactly_once(world)
 
-    asyncio.run(scenario())
+    played(scenario)
 
 
 def test_an_edit_that_is_not_valid_does_not_bring_the_failed_revision_back() -> None:
-    async def scenario() -> None:
-        world = World()
+    async def scenario(world: World) -> None:
         await blocked(world)
         world.edit(job={"parallelism": 100_000})
         await world.run(120)
         assert not world.cluster.select("Pod", None, {"penstock.dev/role": "master"})
         assert "RollbackAbandoned" not in [reason for reason, _ in world.events()]
-        exactly_once(world)
 
-    asyncio.run(scenario())
+    played(scenario)
 
 
 def test_a_person_can_go_on_from_another_snapshot_where_the_state_is_lost() -> None:
-    async def scenario() -> None:
-        world = World()
+    async def scenario(world: World) -> None:
         world.apply(flinkjob(upgradeMode="last-state"))
         await world.until(lambda: running(world))
         await world.run(30)
@@ -295,4 +262,4 @@ def test_a_person_can_go_on_from_another_snapshot_where_the_state_is_lost() -> N
         await world.until(lambda: running(world, image=NEW))
         assert world.status()["running"]["restoredFrom"]["path"] == found[0].path
 
-    asyncio.run(scenario())
+    played(scenario, begun_anew=True)

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.operator.reconcile.decide.health.test_recovery import deployed, operations, play
 from tests.unit.operator.world import World, flinkjob
-from tests.unit.operator.world.scenario import running, suspended
+from tests.unit.operator.world.scenario import deployed, operations, played, running, suspended
 from tests.unit.operator.world.world import NAME
 
 FOLDER = "s3://bucket/savepoints/by-hand"
@@ -42,7 +41,7 @@ def test_a_drained_job_has_ended_and_stays_so() -> None:
         assert not world.cluster.select("Pod", None, {})
         assert is_drained(world)
 
-    play(scenario)
+    played(scenario)
 
 
 @pytest.mark.parametrize("edit", [{"image": "job:2"}, {"job": {"restartNonce": 1}}], ids=["upgraded", "restarted"])
@@ -60,7 +59,7 @@ def test_a_drained_job_goes_on_from_its_end_when_a_person_says_so(edit: dict[str
         assert world.sink.restores == [end.path]
         assert len(world.sink.drained) == 1
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_suspension_that_meets_a_drain_ends_where_that_does() -> None:
@@ -75,4 +74,4 @@ def test_a_suspension_that_meets_a_drain_ends_where_that_does() -> None:
         world.edit(job={"state": "running"})
         await world.until(lambda: running(world))
 
-    play(scenario)
+    played(scenario)

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.operator.reconcile.decide.health.test_recovery import deployed, operations, play, stalled
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import running
+from tests.unit.operator.world.scenario import deployed, operations, played, running, stalled
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def test_a_job_that_goes_down_while_it_is_rescaled_is_recovered(happens: Callabl
         assert operations(world) == ["Recover", "Rescale", "Deploy"]
         assert [reason for reason, _ in world.events()].count("Abandoned") == 1
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_job_that_finishes_while_it_is_rescaled_has_finished() -> None:
@@ -50,7 +49,7 @@ def test_a_job_that_finishes_while_it_is_rescaled_has_finished() -> None:
         world.edit(job={"parallelism": 4})
         await world.until(lambda: world.settled() and world.status()["phase"] == "Finished")
 
-    play(scenario)
+    played(scenario)
 
 
 def hang(world: World, state: str) -> None:
@@ -75,7 +74,7 @@ def test_a_job_that_does_not_come_to_its_end_is_stopped_for_an_upgrade(state: st
         assert f"has been {state} for 0:03:00 and does not end" in dict(world.events())["EndTimeout"]
         assert not world.savepoints
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_job_that_ends_in_time_is_not_stopped() -> None:
@@ -88,7 +87,7 @@ def test_a_job_that_ends_in_time_is_not_stopped() -> None:
         assert operations(world) == ["Deploy"]
         assert running(world)
 
-    play(scenario)
+    played(scenario)
 
 
 @pytest.mark.parametrize("state", ["CANCELLING", "FAILING"])
@@ -108,4 +107,4 @@ def test_a_job_that_does_not_come_to_its_end_is_recovered(state: str, restart: b
         await world.until(lambda: len(world.sink.restores) == 1 and running(world))
         assert operations(world)[0] == ("Recover" if restart else "Upgrade")
 
-    play(scenario)
+    played(scenario)

@@ -13,25 +13,14 @@ from penstock_operator.storage.concurrency import AT_ONCE
 from penstock_operator.storage.snapshots import StoredSnapshot
 from tests.unit.operator.contexts import ago
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import gone, running
+from tests.unit.operator.world.scenario import gone, played, running
 from tests.unit.operator.world.storage import Stored
 from tests.unit.operator.world.world import NAME, START
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
 LATEST = "latest-of-name"
-
-
-def play(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> None:
-    async def main() -> World:
-        world = World()
-        await scenario(world)
-        return world
-
-    world = asyncio.run(main())
-    assert not world.sink.lost, world.describe()
-    assert not world.two_masters, world.describe()
 
 
 def job(start_from: str | None = None, *, savepoint: bool = False, **fields: Any) -> dict[str, Any]:
@@ -83,7 +72,7 @@ def test_state_that_is_left_is_named_in_event_and_condition(savepoint: bool) -> 
         await world.until(lambda: running(world) and started_from(world) == path)
         assert path not in world.condition("Ready")["message"]
 
-    play(scenario)
+    played(scenario, begun_anew=True)
 
 
 @pytest.mark.parametrize("said", [{"startFrom": "empty"}, {"upgradeMode": "stateless"}])
@@ -97,7 +86,7 @@ def test_an_empty_start_that_was_asked_for_is_no_reason_for_a_warning(said: dict
         assert world.storage.listings == before
         assert len(world.sink.empty_starts) == 2
 
-    play(scenario)
+    played(scenario, begun_anew=True)
 
 
 def test_a_name_that_has_left_nothing_starts_without_a_word() -> None:
@@ -111,7 +100,7 @@ def test_a_name_that_has_left_nothing_starts_without_a_word() -> None:
         assert not told(world, "StateLeft")
         assert len(world.sink.empty_starts) == 3
 
-    play(scenario)
+    played(scenario, begun_anew=True)
 
 
 def running_of(world: World, name: str) -> bool:
@@ -135,7 +124,7 @@ def test_latest_of_name_goes_on_exactly_once(savepoint: bool) -> None:
         assert len(world.sink.empty_starts) == 1
         assert not told(world, "StateLeft")
 
-    play(scenario)
+    played(scenario, begun_anew=True)
 
 
 def deleting_storage(*, savepoint: bool = False) -> dict[str, Any]:
@@ -176,7 +165,7 @@ def test_deletion_leaves_what_the_job_was_lent_and_has_got_no_further_than(
         await world.until(lambda: running(world))
         assert started_from(world) == path
 
-    play(scenario)
+    played(scenario, begun_anew=True)
 
 
 @pytest.mark.parametrize("savepoint", [False, True], ids=["checkpoint", "savepoint"])
@@ -201,7 +190,7 @@ def test_deletion_removes_what_the_job_was_lent_once_it_has_state_of_its_own(sav
         assert [s.path for s in world.storage.found.values() if "/savepoint-" not in s.path] == []
         assert bool(world.savepoints) == savepoint
 
-    play(scenario)
+    played(scenario, begun_anew=True)
 
 
 def test_latest_of_name_fences_off_a_master_that_nobody_sees_before_it_looks() -> None:
@@ -228,7 +217,7 @@ def test_latest_of_name_fences_off_a_master_that_nobody_sees_before_it_looks() -
         await world.run(60)
         assert not world.sink.repeated, world.describe()
 
-    play(scenario)
+    played(scenario, begun_anew=True)
 
 
 def test_latest_of_name_fences_off_many_at_once() -> None:
@@ -252,7 +241,7 @@ def test_latest_of_name_fences_off_many_at_once() -> None:
         assert all(world.storage.leaders[job_id] > 1 for job_id in older)
         assert 1 < most <= AT_ONCE
 
-    play(scenario)
+    played(scenario, begun_anew=True)
 
 
 def test_latest_of_name_waits_for_storage() -> None:
@@ -268,7 +257,7 @@ def test_latest_of_name_waits_for_storage() -> None:
         await world.until(lambda: running(world))
         assert started_from(world) == path
 
-    play(scenario)
+    played(scenario, begun_anew=True)
 
 
 def test_latest_of_name_never_takes_a_torn_one_and_says_so() -> None:
@@ -286,7 +275,7 @@ def test_latest_of_name_never_takes_a_torn_one_and_says_so() -> None:
         await world.until(lambda: running(world))
         assert started_from(world) == path
 
-    play(scenario)
+    played(scenario, begun_anew=True)
 
 
 @pytest.mark.parametrize("change", [{"startFrom": "empty"}, {"initialSavepointPath": "older"}])
@@ -301,7 +290,7 @@ def test_then_a_person_decides_by_an_edit(change: dict[str, str]) -> None:
         await world.until(lambda: running(world))
         assert started_from(world) == (older if "initialSavepointPath" in change else None)
 
-    play(scenario)
+    played(scenario, begun_anew=True)
 
 
 def test_with_storage_away_an_unsaid_start_is_warned_as_soon_as_it_answers() -> None:
@@ -318,7 +307,7 @@ def test_with_storage_away_an_unsaid_start_is_warned_as_soon_as_it_answers() -> 
         assert path in told(world, "StateLeft")[0]
         assert world.status()["running"]["restoredFrom"]["passedOver"]["path"] == path
 
-    play(scenario)
+    played(scenario, begun_anew=True)
 
 
 def test_with_storage_away_until_the_end_that_is_said() -> None:
@@ -329,7 +318,7 @@ def test_with_storage_away_until_the_end_that_is_said() -> None:
         await world.until(lambda: running(world))
         assert "connection refused" in told(world, "StateUnknown")[0]
 
-    play(scenario)
+    played(scenario, begun_anew=True)
 
 
 def test_a_named_savepoint_that_is_older_than_what_the_name_has_left_is_warned_of() -> None:
@@ -344,7 +333,7 @@ def test_a_named_savepoint_that_is_older_than_what_the_name_has_left_is_warned_o
         assert path in text
         assert "newer" in text
 
-    play(scenario)
+    played(scenario, begun_anew=True)
 
 
 def test_a_flinksnapshot_says_where_a_savepoint_lies_that_is_nowhere_else() -> None:
@@ -365,7 +354,7 @@ def test_a_flinksnapshot_says_where_a_savepoint_lies_that_is_nowhere_else() -> N
         await world.until(lambda: running(world))
         assert started_from(world) == path
 
-    play(scenario)
+    played(scenario, begun_anew=True)
 
 
 def test_a_program_that_does_not_take_the_state_names_the_field() -> None:
@@ -380,7 +369,7 @@ def test_a_program_that_does_not_take_the_state_names_the_field() -> None:
         world.edit(job={"startFrom": "empty"})
         await world.until(lambda: running(world))
 
-    play(scenario)
+    played(scenario, begun_anew=True)
 
 
 def stored(path: str, number: int | None, job_id: str | None, seconds: float | None, torn: str = "") -> StoredSnapshot:

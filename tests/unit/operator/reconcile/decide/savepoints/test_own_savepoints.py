@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.unit.operator.world import Image, World, engine, flinkjob, flinksnapshot
-from tests.unit.operator.world.scenario import gone, running, suspended
+from tests.unit.operator.world import Image, World, engine, flinksnapshot
+from tests.unit.operator.world.scenario import deployed, gone, played, running, spec, suspended
 from tests.unit.operator.world.storage import Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
     from penstock_operator.reconcile.job_loop import Transition
-
-
-def play(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> None:
-    async def main() -> World:
-        world = World()
-        await scenario(world)
-        return world
-
-    world = asyncio.run(main())
-    assert not world.sink.lost, world.describe()
-    assert not world.sink.repeated, world.describe()
-    assert not world.two_masters, world.describe()
-
-
-async def deployed(world: World, **parts: dict[str, Any]) -> None:
-    manifest = flinkjob()
-    for key, value in parts.items():
-        manifest["spec"].setdefault(key, {}).update(value)
-    world.apply(manifest)
-    await world.until(lambda: running(world))
-    await world.run(25)
 
 
 def recorded(world: World) -> set[str | None]:
@@ -53,7 +29,7 @@ def told(world: World, reason: str) -> list[str]:
 
 def test_the_savepoint_of_an_upgrade_is_recorded_before_the_upgrade_is_over() -> None:
     async def scenario(world: World) -> None:
-        await deployed(world, rollback={"after": "2m"})
+        await deployed(world, spec(rollback={"after": "2m"}))
         world.images["job:2"] = Image(checkpoints=False)
         world.edit(image="job:2")
         await world.until(lambda: step(world) == "Watch")
@@ -64,7 +40,7 @@ def test_the_savepoint_of_an_upgrade_is_recorded_before_the_upgrade_is_over() ->
         assert recorded(world) == set(world.savepoints), "rolled back"
         assert "askedSavepoints" not in {k for k, v in world.status().items() if v}
 
-    play(scenario)
+    played(scenario)
 
 
 def test_the_savepoint_of_a_suspension_has_its_name() -> None:
@@ -77,7 +53,7 @@ def test_the_savepoint_of_a_suspension_has_its_name() -> None:
         assert [name.rsplit("-", 1)[0] for name in world.snapshots()] == ["weather-suspend"]
         assert world.status()["lastSavepoint"]["snapshot"] in world.snapshots()
 
-    play(scenario)
+    played(scenario)
 
 
 def test_each_of_two_upgrades_that_follow_at_once_is_recorded() -> None:
@@ -91,12 +67,12 @@ def test_each_of_two_upgrades_that_follow_at_once_is_recorded() -> None:
         assert len(world.savepoints) == 2
         assert recorded(world) == set(world.savepoints)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_deletion_records_its_savepoint_and_says_what_is_left() -> None:
     async def scenario(world: World) -> None:
-        await deployed(world, deletion={"savepoint": True})
+        await deployed(world, spec(deletion={"savepoint": True}))
         job_id = world.status()["jobId"]
         world.delete()
         await world.until(lambda: gone(world))
@@ -110,13 +86,13 @@ def test_a_deletion_records_its_savepoint_and_says_what_is_left() -> None:
         await world.until(lambda: not world.snapshots())
         assert path not in world.storage.found, "with the settings that were noted"
 
-    play(scenario)
+    played(scenario)
 
 
 @pytest.mark.parametrize("storage", ["Retain", "Delete"])
 def test_a_deletion_without_a_savepoint_says_whether_checkpoints_are_left(storage: str) -> None:
     async def scenario(world: World) -> None:
-        await deployed(world, deletion={"storage": storage})
+        await deployed(world, spec(deletion={"storage": storage}))
         job_id = world.status()["jobId"]
         world.delete()
         await world.until(lambda: gone(world))
@@ -124,7 +100,7 @@ def test_a_deletion_without_a_savepoint_says_whether_checkpoints_are_left(storag
         assert (job_id in text) == (storage == "Retain")
         assert ("nothing of it is left" in text) == (storage == "Delete")
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_suspended_flinkjob_that_goes_names_its_savepoint() -> None:
@@ -137,12 +113,12 @@ def test_a_suspended_flinkjob_that_goes_names_its_savepoint() -> None:
         assert world.savepoints[0] in told(world, "Deleted")[0]
         assert recorded(world) == set(world.savepoints)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_savepoint_that_becomes_complete_after_its_time_out_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(world: World) -> None:
-        await deployed(world, upgrade={"savepointTimeout": "30s"})
+        await deployed(world, spec(upgrade={"savepointTimeout": "30s"}))
         monkeypatch.setattr(engine, "ACTION_TIME", 35.0)
         world.edit(image="job:2")
         await world.until(lambda: told(world, "SavepointTimeout") != [])
@@ -153,7 +129,7 @@ def test_a_savepoint_that_becomes_complete_after_its_time_out_is_recorded(monkey
         await world.run(120)
         assert not world.status().get("askedSavepoints")
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_savepoint_that_becomes_complete_while_the_job_runs_on_is_recorded() -> None:
@@ -170,13 +146,13 @@ def test_a_savepoint_that_becomes_complete_while_the_job_runs_on_is_recorded() -
         assert recorded(world) == {path}
         assert path in told(world, "SavepointLate")[0]
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_deletion_that_had_to_go_on_looks_once_more() -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(savepoints=False)
-        await deployed(world, deletion={"savepoint": True, "timeout": "40s"})
+        await deployed(world, spec(deletion={"savepoint": True, "timeout": "40s"}))
         newest = world.storage.of_job(world.status()["jobId"])[-1]
         late: set[str] = set()
 
@@ -196,12 +172,12 @@ def test_a_deletion_that_had_to_go_on_looks_once_more() -> None:
         assert recorded(world) == late
         assert all(path in told(world, "Deleted")[0] for path in late)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_flinksnapshots_that_cannot_be_made_hold_nothing_up_and_lose_no_name() -> None:
     async def scenario(world: World) -> None:
-        await deployed(world, deletion={"savepoint": True})
+        await deployed(world, spec(deletion={"savepoint": True}))
         world.cluster.denied["FlinkSnapshot"] = "the webhook does not answer"
         world.edit(image="job:2")
         await world.until(lambda: running(world, image="job:2"), within=120)
@@ -216,7 +192,7 @@ def test_flinksnapshots_that_cannot_be_made_hold_nothing_up_and_lose_no_name() -
         assert world.savepoints[-1] in text
         assert "no FlinkSnapshot could be made" in text
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_flinksnapshot_takes_what_its_last_attempt_has_made_late() -> None:
@@ -230,7 +206,7 @@ def test_a_flinksnapshot_takes_what_its_last_attempt_has_made_late() -> None:
         assert world.snapshots()["one"]["path"] == path
         assert world.savepoints == []
 
-    play(scenario)
+    played(scenario)
 
 
 def late(world: World, folder: str) -> str:
@@ -265,7 +241,7 @@ def test_what_two_attempts_of_a_flinksnapshot_have_completed_late_goes_with_it()
         assert paths.isdisjoint(world.storage.found)
         assert set(world.storage.disposed) == paths
 
-    play(scenario)
+    played(scenario)
 
 
 def test_a_failed_flinksnapshot_takes_what_came_late_with_it_unless_a_restore_needs_it() -> None:
@@ -282,7 +258,7 @@ def test_a_failed_flinksnapshot_takes_what_came_late_with_it_unless_a_restore_ne
         await world.until(lambda: not world.snapshots())
         assert {needed, spare}.isdisjoint(world.storage.found)
 
-    play(scenario)
+    played(scenario)
 
 
 def test_storage_that_is_silent_is_asked_again_what_a_flinksnapshot_has_left() -> None:
@@ -297,7 +273,7 @@ def test_storage_that_is_silent_is_asked_again_what_a_flinksnapshot_has_left() -
         await world.until(lambda: not world.snapshots())
         assert path not in world.storage.found
 
-    play(scenario)
+    played(scenario)
 
 
 def test_storage_that_stays_silent_does_not_keep_a_flinksnapshot_for_ever() -> None:
@@ -308,4 +284,4 @@ def test_storage_that_stays_silent_does_not_keep_a_flinksnapshot_for_ever() -> N
         await world.until(lambda: not world.snapshots(), within=2000)
         assert "503 SlowDown" in told(world, "FilesKept")[0]
 
-    play(scenario)
+    played(scenario)
