@@ -64,11 +64,11 @@ def restarts_of(ctx: Context, running: Running) -> int:
     return max(sums.get(_FAILOVER, 0), sums.get("worker", 0)) + sums.get("master", 0)
 
 
-def failovers_told(status: FlinkJobStatus) -> int | None:
-    """How many failovers of the master that leads are counted; None if nothing is known of the incarnation."""
+def failovers_told(status: FlinkJobStatus) -> int:
+    """How many failovers of the master that leads are counted."""
     ends, running = status.ends, status.running
     if ends is None or running is None or ends.job_id != running.job_id:
-        return None
+        return 0
     return next((count for key, count in ends.told.items() if _START in key), 0)
 
 

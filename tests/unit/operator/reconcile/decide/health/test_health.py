@@ -65,6 +65,17 @@ def test_a_job_that_restarts_again_and_again_is_told_once_and_once_more_when_it_
     played(scenario)
 
 
+def test_the_cause_of_a_failover_that_was_over_before_anybody_looked_is_asked_for() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world, job(restarts=1))
+        leading = world.leading(NAME)
+        assert leading is not None
+        leading.failovers, leading.failure = 1, "ConnectionError: the database is away"
+        await world.until(lambda: stalled(world, "RestartLoop", "the database is away"), within=60)
+
+    played(scenario)
+
+
 def test_endless_restarting_that_the_engine_does_not_count_shows_by_its_checkpoints() -> None:
     async def scenario(world: World) -> None:
         await deployed(world, job(checkpointIntervals=30))

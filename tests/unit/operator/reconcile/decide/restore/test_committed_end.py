@@ -12,7 +12,7 @@ from tests.unit.operator.world.storage import Stored
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Callable
 
 NEW = "job:2"
 REFUSES = Image(
@@ -48,6 +48,14 @@ def all_is_back(world: World) -> None:
     world.rest_down, world.storage.down = False, ""
 
 
+async def given_up(world: World, image: Image, silence: Callable[[World], None] = all_is_back) -> None:
+    """What it was upgraded to has not proved itself in time, and is stopped."""
+    await upgraded(world, image)
+    await world.until(lambda: at("Watch")(world))
+    silence(world)
+    await world.until(lambda: at("Teardown")(world), within=200)
+
+
 async def fails_unseen(world: World) -> None:
     """Its master does not answer from its start on until it has completed checkpoints and failed."""
     await world.until(lambda: at("Watch")(world))
@@ -73,10 +81,7 @@ def test_a_first_checkpoint_two_seconds_before_the_failure_is_where_the_rollback
 
 def test_with_rest_away_storage_is_asked() -> None:
     async def scenario(world: World) -> None:
-        await upgraded(world, Image())
-        await world.until(lambda: at("Watch")(world))
-        rest_away(world)
-        await world.until(lambda: at("Teardown")(world), within=200)
+        await given_up(world, Image(), rest_away)
         all_is_back(world)
         await world.until(lambda: rolled_back(world))
 
@@ -85,10 +90,7 @@ def test_with_rest_away_storage_is_asked() -> None:
 
 def test_with_everything_silent_it_is_waited_for() -> None:
     async def scenario(world: World) -> None:
-        await upgraded(world, Image())
-        await world.until(lambda: at("Watch")(world))
-        nothing_answers(world)
-        await world.until(lambda: at("Teardown")(world), within=200)
+        await given_up(world, Image(), nothing_answers)
         await world.run(300)
         assert world.condition("Stalled")["reason"] == "StorageUnavailable"
         assert not world.cluster.select("Pod", None, {"penstock.dev/role": "master"})
@@ -102,9 +104,7 @@ def test_a_first_checkpoint_while_the_pods_go_counts() -> None:
     """Decided without one; the node of the master is cut off, and it completes one where nobody sees it."""
 
     async def scenario(world: World) -> None:
-        await upgraded(world, Image(checkpoints=False))
-        await world.until(lambda: at("Watch")(world))
-        await world.until(lambda: at("Teardown")(world), within=200)
+        await given_up(world, Image(checkpoints=False))
         job_id = world.status()["operation"].get("jobId") or world.status()["running"]["jobId"]
         position = max(world.sink.ends[NAME], 1)
         path = f"{world.storage.root}/{job_id}/chk-1"
