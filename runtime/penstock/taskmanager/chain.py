@@ -7,7 +7,7 @@ from functools import partial
 
 from penstock.graph.operator import Operator
 from penstock.records.batch import Batch
-from penstock.taskmanager.exchange.writers import ExchangeWriter
+from penstock.taskmanager.exchange.writer import ExchangeWriter
 
 Consumer = Callable[[Batch], None]
 

@@ -35,7 +35,8 @@ from penstock.state.operator_state import OperatorStateStore
 from penstock.taskmanager.chain import ChainedOutput
 from penstock.taskmanager.exchange.input_gate import InputGate
 from penstock.taskmanager.exchange.rows import Buffer
-from penstock.taskmanager.exchange.writers import Emit, ExchangeWriter, create_writer
+from penstock.taskmanager.exchange.writer import Emit, ExchangeWriter
+from penstock.taskmanager.exchange.writers import create_writer
 from penstock.taskmanager.operators.connectors.sink import SinkOperator
 from penstock.taskmanager.operators.connectors.source import SourceOperator
 from penstock.taskmanager.pace import Pace

@@ -15,16 +15,11 @@ from hypothesis import strategies as st
 from penstock.common.errors import StateTypeError
 from penstock.graph.transformation import Exchange, Partitioning
 from penstock.records.batch import ColumnBatch, RowBatch
-from penstock.taskmanager.exchange import writers as exchange_module
+from penstock.taskmanager.exchange import writer as exchange_module
 from penstock.taskmanager.exchange.rows import MARKER, Buffer, decode_buffer
 from penstock.taskmanager.exchange.segments import SEGMENT_BYTES, in_segments, put_together
-from penstock.taskmanager.exchange.writers import (
-    BUFFER_BYTES,
-    BUFFER_RECORDS,
-    COLUMN_BUFFER_BYTES,
-    ExchangeWriter,
-    create_writer,
-)
+from penstock.taskmanager.exchange.writer import BUFFER_BYTES, BUFFER_RECORDS, COLUMN_BUFFER_BYTES, ExchangeWriter
+from penstock.taskmanager.exchange.writers import create_writer
 from tests.unit.taskmanager.support import exchange
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import pytest
 from penstock.graph.transformation import Exchange, Partitioning
 from penstock.records.batch import RowBatch
 from penstock.state.key_groups import KeyGroupCache, subtask_for_key_group
+from penstock.taskmanager.exchange.key_group import KeyGroupWriter, KeyTargets
 from penstock.taskmanager.exchange.rows import decode_buffer
-from penstock.taskmanager.exchange.writers import KeyGroupWriter, KeyTargets
 from tests.unit.taskmanager.support import MAX_PARALLELISM, exchange
 
 

@@ -1,0 +1,206 @@
+"""By key group: `key_by`. Keys of rows are hashed in batches, those of columns as a column."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from itertools import compress
+from typing import Any, NoReturn, cast
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.graph.job_graph import ExchangeSpec
+from penstock.records.batch import Batch, ColumnBatch, RowBatch
+from penstock.records.fields import Field
+from penstock.state.key_groups import column_key_groups, keys_key_groups, subtask_for_key_group
+from penstock.taskmanager.exchange.single_target import SingleTargetWriter
+from penstock.taskmanager.exchange.writer import Emit, ExchangeWriter
+from penstock.taskmanager.operators.user_code import raise_user_error, refuse_key, select_keys
+
+_TARGETS_BY_MASK = 8
+
+
+_KEYS_KNOWN = 1 << 17
+
+
+_LEAST_TO_HASH = 1000
+
+
+_BATCHES_TO_HASH = 64
+"""Batches whose keys are all hashed after one with mostly new keys."""
+
+
+class OneKeyedTargetWriter(SingleTargetWriter):
+    """Key groups that all belong to one subtask: every record goes there, whatever its key.
+
+    So no key is computed, but for the first of a batch: one of a type that is no key is refused as it would be with more
+    subtasks, also where no state is ever asked for it.
+    """
+
+    def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit) -> None:
+        super().__init__(spec, sender, emit, 0)
+        selector = spec.partitioning.key_selector
+        assert selector is not None
+        self._selector = selector
+        self._field = spec.partitioning.key_field
+        self._kinds: set[type] = set()
+
+    def write(self, batch: Batch) -> None:
+        if isinstance(batch, RowBatch):
+            self._look_at_rows(batch.values)
+        elif self._field is not None:
+            self._look_at_columns(batch, self._field)
+        super().write(batch)
+
+    def _look_at_rows(self, values: list[Any]) -> None:
+        first = values[:1]
+        for key in select_keys(self.spec, self._selector, first):
+            if type(key) not in self._kinds:
+                refuse_key(self.spec, key, first[0])
+                self._kinds.add(type(key))
+            if _may_hold_nan(key):
+                self._look_for_nan(values)
+
+    def _look_for_nan(self, values: list[Any]) -> None:
+        for key, value in zip(select_keys(self.spec, self._selector, values), values, strict=True):
+            if _holds_nan(key):
+                refuse_key(self.spec, key, value)
+
+    def _look_at_columns(self, batch: ColumnBatch, field: Field) -> None:
+        column = _column(batch.columns, field)
+        if column is None or not len(column):
+            return
+        if pa.types.is_nested(column.type):
+            refuse_key(self.spec, column[0].as_py(), batch.rows().values[0])
+        elif pa.types.is_floating(column.type):
+            self._look_for_nan(batch.rows().values)
+
+
+def _may_hold_nan(key: Any) -> bool:
+    return isinstance(key, float | Decimal | np.floating) or (isinstance(key, tuple) and any(map(_may_hold_nan, key)))
+
+
+def _holds_nan(key: Any) -> bool:
+    return bool(key != key) or (isinstance(key, tuple) and any(map(_holds_nan, key)))
+
+
+class KeyTargets:
+    """key -> target subtask, for many keys at once.
+
+    Keys that come again are looked up; what is new is hashed by column. Looking up in a large table costs more than hashing,
+    so while most keys of a batch are new, all of them are hashed and none is kept.
+
+    Args:
+        targets: the subtask of every key group.
+    """
+
+    def __init__(self, targets: list[int]) -> None:
+        self._max_parallelism = len(targets)
+        self._of_group = np.array(targets, np.int64)
+        self._known: dict[Any, int] = {}
+        self._batches_to_hash = 0
+
+    def of(self, keys: list[Any]) -> list[int]:
+        """The target of every key."""
+        if self._batches_to_hash:
+            self._batches_to_hash -= 1
+            return self._hashed(keys)
+        known = self._known
+        found = list(map(known.get, keys))
+        if None not in found:
+            return cast("list[int]", found)
+        fresh = list(dict.fromkeys(compress(keys, [target is None for target in found])))
+        if len(fresh) > len(keys) // 2 and len(keys) >= _LEAST_TO_HASH:
+            self._batches_to_hash = _BATCHES_TO_HASH
+            return self._hashed(keys)
+        if len(known) + len(fresh) > _KEYS_KNOWN:
+            known.clear()
+            fresh = list(dict.fromkeys(keys))
+        known.update(zip(fresh, self._hashed(fresh), strict=True))
+        return list(map(known.__getitem__, keys))
+
+    def _hashed(self, keys: list[Any]) -> list[int]:
+        targets: list[int] = self._of_group[keys_key_groups(keys, self._max_parallelism)].tolist()
+        return targets
+
+
+class KeyGroupWriter(ExchangeWriter):
+    """key -> key group -> subtask. A columnar key is hashed by column, once per distinct value."""
+
+    def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit) -> None:
+        super().__init__(spec, sender, emit)
+        selector = spec.partitioning.key_selector
+        assert selector is not None
+        self._selector = selector
+        self._field = spec.partitioning.key_field
+        groups = spec.max_parallelism
+        target_of = [subtask_for_key_group(group, self._targets, groups) for group in range(groups)]
+        self._target_array = np.array(target_of, np.int64)
+        self._key_targets = KeyTargets(target_of)
+        few = range(self._targets) if self._targets <= _TARGETS_BY_MASK else ()
+        self._masks = [bytes(int(n == target) for n in range(256)) for target in few]
+
+    def write(self, batch: Batch) -> None:
+        if isinstance(batch, ColumnBatch) and self._field is not None:
+            column = _column(batch.columns, self._field)
+            if column is not None:
+                self._write_columns(batch, column)
+                return
+        rows = batch.rows()
+        values, timestamps = rows.values, rows.timestamps
+        keys = select_keys(self.spec, self._selector, values)
+        try:
+            chosen = self._key_targets.of(keys)
+        except Exception as error:
+            self._fail(error, keys, values)
+        if self._masks:
+            self._split_by_mask(values, timestamps, bytes(chosen))
+            return
+        split: list[list[Any]] = [[] for _ in range(self._targets)]
+        for value, target in zip(values, chosen, strict=True):
+            split[target].append(value)
+        stamps: list[list[int]] | None = None
+        if timestamps is not None:
+            stamps = [[] for _ in range(self._targets)]
+            for timestamp, target in zip(timestamps, chosen, strict=True):
+                stamps[target].append(timestamp)
+        for target, part in enumerate(split):
+            if part:
+                self._append(target, part, None if stamps is None else stamps[target])
+
+    def _split_by_mask(self, values: list[Any], timestamps: list[int] | None, chosen: bytes) -> None:
+        """With few targets, going over the records once per target in C beats a loop of appends."""
+        for target, mask in enumerate(self._masks):
+            selected = chosen.translate(mask)
+            part = list(compress(values, selected))
+            if part:
+                self._append(target, part, None if timestamps is None else list(compress(timestamps, selected)))
+
+    def _write_columns(self, batch: ColumnBatch, column: pa.Array) -> None:
+        try:
+            targets = self._target_array[column_key_groups(column, self.spec.max_parallelism)]
+        except Exception as error:
+            self._fail(error, column.to_pylist(), batch.rows().values)
+        for target in range(self._targets):
+            indices = np.flatnonzero(targets == target)
+            if not len(indices):
+                continue
+            self._tell_watermark(target)
+            if self._rows[target]:
+                self._cut(target)
+            part = batch.columns.take(pa.array(indices))
+            timestamps = None if batch.timestamps is None else batch.timestamps[indices]
+            self._send(target, ColumnBatch(part, timestamps, batch.make_rows))
+
+    def _fail(self, error: Exception, keys: list[Any], values: list[Any]) -> NoReturn:
+        """One of the keys is none. All were hashed at once: which one it is, is looked for only now."""
+        for key, value in zip(keys, values, strict=True):
+            refuse_key(self.spec, key, value)
+        raise_user_error(self.spec, error, f"hashing the keys of a batch of {len(values)} records")
+
+
+def _column(columns: pa.RecordBatch, field: str | int) -> pa.Array | None:
+    if isinstance(field, int):
+        return columns.column(field) if field < columns.num_columns else None
+    index = columns.schema.get_field_index(field)
+    return columns.column(index) if index >= 0 else None
