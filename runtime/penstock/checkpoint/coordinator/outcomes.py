@@ -15,7 +15,6 @@ from penstock.checkpoint.coordinator.commits import CommitLedger
 from penstock.checkpoint.coordinator.publisher import ManifestPublisher
 from penstock.checkpoint.coordinator.schedule import Schedule
 from penstock.checkpoint.coordinator.statistics import CheckpointHistory
-from penstock.checkpoint.drain_notes import forget_note, settle_notes
 from penstock.checkpoint.events import (
     CheckpointAborted,
     CheckpointCompleted,
@@ -27,6 +26,7 @@ from penstock.checkpoint.events import (
 )
 from penstock.checkpoint.files.layout import checkpoint_folder
 from penstock.checkpoint.leadership.fencing import PublishOutcome
+from penstock.checkpoint.savepoint.drain_notes import forget_note, settle_notes
 from penstock.checkpoint.savepoint.exports import Copied, SavepointExports
 from penstock.checkpoint.savepoint.savepoints import dispose
 from penstock.common.errors import (

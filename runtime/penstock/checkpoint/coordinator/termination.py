@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.coordinator.cleaner import Cleaner
-from penstock.checkpoint.drain_notes import FOLDER
 from penstock.checkpoint.files.layout import LATEST, METADATA, SHARED, checkpoint_folder
 from penstock.checkpoint.leadership.lineage import Base
+from penstock.checkpoint.savepoint.drain_notes import FOLDER
 from penstock.checkpoint.store.object_store import relative_url
 from penstock.common.errors import PenstockError
 

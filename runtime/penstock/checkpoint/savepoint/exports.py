@@ -11,9 +11,9 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.checkpoint.drain_notes import keep_note
 from penstock.checkpoint.events import SavepointRequest, SavepointStatus
 from penstock.checkpoint.files.codec import objects_of
+from penstock.checkpoint.savepoint.drain_notes import keep_note
 from penstock.checkpoint.savepoint.savepoints import SavepointCancelled, check_target, write_savepoint
 from penstock.common.errors import PenstockError, StorageError
 
