@@ -39,29 +39,30 @@ def main(wheel: Path, root: Path) -> None:
         record.unlink()
     sys.path.insert(0, str(installed))
     if importlib.util.find_spec("pyspark"):
-        package_classes(installed / "penstock" / "jobmanager" / "jvm")
+        package_classes(installed / "penstock")
     write_byte_code(installed, str(root))
 
 
-def package_classes(folder: Path) -> None:
+def package_classes(package: Path) -> None:
     """Compile the engine's Java sources into a jar beside them."""
     from pyspark.java_gateway import launch_gateway
 
-    from penstock.jobmanager.cluster.jvm.classes import build_jar
+    from penstock.jobmanager.cluster.jvm import classes
 
     # a container that is built in may not know its own name
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
     gateway = launch_gateway()
     try:
-        built = build_jar(gateway)
+        built = classes.build_jar(gateway)
     finally:
         gateway.shutdown()
         gateway.proc.stdin.close()
-    with zipfile.ZipFile(built) as archive, zipfile.ZipFile(folder / built.name, "w", zipfile.ZIP_DEFLATED) as jar:
+    beside = Path(classes.__file__).parent / built.name
+    with zipfile.ZipFile(built) as archive, zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as jar:
         for name in sorted(archive.namelist()):
             jar.writestr(zipfile.ZipInfo(name, EARLIEST), archive.read(name))
     # of the import above; byte code is written in one go, for all modules
-    for cache in folder.parents[1].rglob("__pycache__"):
+    for cache in package.rglob("__pycache__"):
         shutil.rmtree(cache)
 
 
