@@ -16,6 +16,7 @@ from penstock.datastream.streams.checks import checked_function
 from penstock.datastream.streams.data_stream import DataStream
 from penstock.functions.async_functions import AsyncFunction, AsyncFunctionDescriptor
 from penstock.functions.async_retry_strategies import AsyncRetryStrategy
+from penstock.graph import operations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -98,24 +99,26 @@ def _wait(
 ) -> DataStream:
     import inspect
 
-    from penstock.taskmanager.operators.async_wait import AsyncWaitOperator
-
-    operation = f"{mode.name.lower()}_wait"
+    method = f"{mode.name.lower()}_wait"
     if not isinstance(stream, DataStream):
-        raise refusal(f"{operation} takes a stream, got {stream!r}")
+        raise refusal(f"{method} takes a stream, got {stream!r}")
     if not inspect.iscoroutinefunction(function):
-        checked_function(function, AsyncFunction, operation=operation, arguments=None, methods=("async_invoke",))
+        checked_function(function, AsyncFunction, operation=method, arguments=None, methods=("async_invoke",))
     timeout_ms = as_millis(timeout, "timeout")
     if timeout_ms <= 0:
-        raise refusal(f"the timeout of {operation} must be positive, got {timeout!r}")
+        raise refusal(f"the timeout of {method} must be positive, got {timeout!r}")
     if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
-        raise refusal(f"the capacity of {operation} is a number of requests, got {capacity!r}")
+        raise refusal(f"the capacity of {method} is a number of requests, got {capacity!r}")
     if strategy is not None and not isinstance(strategy, AsyncRetryStrategy):
-        raise refusal(f"{operation} takes an AsyncRetryStrategy, got {strategy!r}")
+        raise refusal(f"{method} takes an AsyncRetryStrategy, got {strategy!r}")
     declared = to_type_info(output_type)
-    descriptor = AsyncFunctionDescriptor(
-        function, timeout_ms, capacity, strategy or AsyncRetryStrategy.no_restart(), mode
+    operation = operations.AsyncWait(
+        function,
+        timeout_ms=timeout_ms,
+        capacity=capacity,
+        retry_strategy=strategy or AsyncRetryStrategy.no_restart(),
+        output_mode=mode,
+        declared=declared,
     )
-    operator = AsyncWaitOperator(descriptor, declared)
     name = f"Async Wait ({mode.name.lower()})"
-    return stream._transform(name, operator, declared or element_type(function, "async_invoke"), about=function)
+    return stream._transform(name, operation, declared or element_type(function, "async_invoke"), about=function)

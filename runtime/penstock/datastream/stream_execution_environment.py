@@ -23,6 +23,7 @@ from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.streams.checks import checked_function
 from penstock.datastream.streams.data_stream import DataStream, _checked_strategy
+from penstock.graph import operations
 from penstock.graph.execution_plan import execution_plan
 from penstock.graph.executor import current_executor
 from penstock.graph.program import Program, upstream_first
@@ -275,8 +276,7 @@ class StreamExecutionEnvironment:
         strategy = None if watermark_strategy is None else _checked_strategy(watermark_strategy)
         transformation = Transformation(
             source_name,
-            source=source,
-            watermark_strategy=strategy,
+            operations.Source(source, strategy),
             output_type=to_type_info(type_info) or to_type_info(source.produced_type()),
             description=f"Source: {source_name}",
             user_location=user_location(),

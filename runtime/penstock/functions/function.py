@@ -7,9 +7,13 @@ do not look which: they call `open_function` before the first record and `close_
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock.common.errors import InvalidJob
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.functions.accumulators import Accumulator
     from penstock.functions.operator_context import MetricSink
     from penstock.state.backend import OperatorStateBackend
@@ -118,6 +122,23 @@ def has_life_cycle(function: object) -> bool:
     if isinstance(function, Function):
         return True
     return not isinstance(function, type) and all(callable(getattr(function, name, None)) for name in ("open", "close"))
+
+
+def bind(function: Any, method: str) -> Callable[..., Any]:
+    """The object's method of that name, or the callable itself.
+
+    Raises:
+        InvalidJob: neither.
+    """
+    bound = getattr(function, method, None)
+    if callable(bound):
+        return cast("Callable[..., Any]", bound)
+    if callable(function):
+        return cast("Callable[..., Any]", function)
+    raise InvalidJob(
+        f"{function!r} is neither callable nor has it a method {method}",
+        remedy=f"pass a function, or an object with {method}(…)",
+    )
 
 
 def name_of(function: Any) -> str:

@@ -13,10 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from penstock.graph.operations import Operation, sink_of, source_of
+
 if TYPE_CHECKING:
     from penstock.connectors.sink import Sink
     from penstock.connectors.source import Source
-    from penstock.graph.operator import Operator
     from penstock.graph.transformation import Partitioning
 
 
@@ -38,15 +39,23 @@ class OperatorNode:
     index: int
     uid: str
     name: str
-    operator: Operator
+    operation: Operation
     parallelism: int
     max_parallelism: int
     user_location: str = ""
     is_stateful: bool = False
-    source: Source | None = None
-    sink: Sink | None = None
     outputs: list[OutputEdge] = field(default_factory=list)
     description: str = ""
+
+    @property
+    def source(self) -> Source | None:
+        """What it reads, if it is a source."""
+        return source_of(self.operation)
+
+    @property
+    def sink(self) -> Sink | None:
+        """What it writes to, if it is a sink."""
+        return sink_of(self.operation)
 
     @property
     def needs_spark(self) -> bool:
@@ -122,7 +131,7 @@ class JobGraph:
     @property
     def keyed_operators(self) -> int:
         """Those with a state backend; a slot has at most one subtask of each."""
-        return sum(node.operator is not None and node.operator.is_keyed for node in self.operators)
+        return sum(node.operation.is_keyed for node in self.operators)
 
     @property
     def bounded(self) -> bool:

@@ -1,7 +1,7 @@
 """The operator seam: what every runtime operator is. What it may ask of its task: `functions.operator_context`.
 
-An operator object is built by the DataStream API on the client, travels to each subtask as a copy of its own, and is
-driven by the task from one thread. The life of a copy:
+What an operator is to do is recorded by the program (`graph.operations`); each subtask makes an operator of its own from
+that, and drives it from one thread. The life of an operator:
 
     setup(context, output) -> restore happened before this: state handles already hold the restored values
     open()
@@ -19,7 +19,7 @@ everything it emits because of them (T6): the base class does that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -116,7 +116,3 @@ class Operator:
     def finish(self) -> None: ...
 
     def close(self) -> None: ...
-
-    def user_functions(self) -> Iterable[object]:
-        """The user's function objects, for type inference, `check` and error messages."""
-        return ()

@@ -14,8 +14,6 @@ from penstock.common.errors import InvalidJob, PenstockError
 from penstock.graph.job_graph import ExchangeSpec, ExchangeTarget, JobGraph, OperatorNode, OutputEdge, Stage
 from penstock.graph.program import upstream_first
 from penstock.graph.transformation import Exchange, Input, Partitioning, Transformation
-from penstock.taskmanager.operators.connectors.sink import SinkOperator
-from penstock.taskmanager.operators.connectors.source import SourceOperator
 
 if TYPE_CHECKING:
     from penstock.connectors.sink import Sink
@@ -141,9 +139,9 @@ class JobGraphBuilder:
             raise
 
     def _check_edge(self, t: Transformation, edge: Input) -> None:
-        operator = t.operator
-        if operator is not None and operator.is_keyed and edge.index < len(operator.key_selectors):
-            wants_key = operator.key_selectors[edge.index] is not None
+        selectors = t.operation.key_selectors
+        if edge.index < len(selectors):
+            wants_key = selectors[edge.index] is not None
             if wants_key and edge.partitioning.exchange is not Exchange.KEY_GROUP:
                 raise InvalidJob(
                     f"operator {t.name!r} uses keyed state, but its input is not keyed",
@@ -191,24 +189,15 @@ class JobGraphBuilder:
         return wanted if self._limit is None else min(wanted, self._limit)
 
     def _node(self, index: int, t: Transformation, uid: str, max_parallelism: int) -> OperatorNode:
-        operator = t.operator
-        if t.source is not None:
-            operator = SourceOperator(t.source, t.watermark_strategy)
-        elif t.sink is not None:
-            operator = SinkOperator(t.sink)
-        if operator is None:
-            raise InvalidJob(f"operator {t.name!r} has nothing to run", operator=t.name, location=t.user_location)
         return OperatorNode(
             index=index,
             uid=uid,
             name=t.name,
-            operator=operator,
+            operation=t.operation,
             parallelism=self._parallelism(t),
             max_parallelism=t.max_parallelism or max_parallelism,
             user_location=t.user_location,
-            is_stateful=t.is_stateful or operator.is_keyed,
-            source=t.source,
-            sink=t.sink,
+            is_stateful=t.is_stateful or t.operation.is_keyed,
             description=t.description,
         )
 

@@ -1,8 +1,8 @@
 """The logical program: what the DataStream API records before anything runs (A3).
 
 Every call on a stream adds a `Transformation`; `execute` turns those reachable from the sinks into a StreamGraph and
-that into a JobGraph (`graph.job_graph`). Nothing here knows Spark, tasks or storage; operators are opaque objects with
-the life cycle of `penstock.graph.operator.Operator`.
+that into a JobGraph (`graph.job_graph`). Nothing here knows Spark, tasks or storage; what an operator is to do is an
+`operations.Operation`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from enum import Enum
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from penstock.graph.operations import Operation, sink_of, source_of
+
 if TYPE_CHECKING:
     from penstock.connectors.sink import Sink
     from penstock.connectors.source import Source
-    from penstock.graph.operator import Operator
 
 
 class Exchange(Enum):
@@ -73,11 +74,7 @@ class Transformation:
     """One operator of the logical program. Mutable: `.name()`, `.uid()`, `.set_parallelism()` change it in place."""
 
     name: str
-    operator: Operator | None = None
-    source: Source | None = None
-    sink: Sink | None = None
-    watermark_strategy: Any = None
-    """With `source`: the WatermarkStrategy given to `from_source` (applied per split), or None."""
+    operation: Operation
     inputs: list[Input] = field(default_factory=list)
     output_type: Any = None
     """TypeInformation of the main output or None (unknown)."""
@@ -95,6 +92,16 @@ class Transformation:
     is_stateful: bool = False
     non_parallel: bool = False
     id: int = field(default_factory=lambda: next(_ids))
+
+    @property
+    def source(self) -> Source | None:
+        """What it reads, if it is a source."""
+        return source_of(self.operation)
+
+    @property
+    def sink(self) -> Sink | None:
+        """What it writes to, if it is a sink."""
+        return sink_of(self.operation)
 
     @property
     def is_sink(self) -> bool:

@@ -39,6 +39,7 @@ from penstock.taskmanager.exchange.writer import Emit, ExchangeWriter
 from penstock.taskmanager.exchange.writers import create_writer
 from penstock.taskmanager.operators.connectors.sink import SinkOperator
 from penstock.taskmanager.operators.connectors.source import SourceOperator
+from penstock.taskmanager.operators.factory import create_operator
 from penstock.taskmanager.pace import Pace
 from penstock.taskmanager.protocol import RestoreCommand, SnapshotAck, SnapshotCommand, VertexMetrics
 from penstock.taskmanager.uploads import SnapshotUploads
@@ -109,7 +110,7 @@ class Subtask:
         graph = self.graph
         outputs = {index: ChainedOutput() for index in self.stage.operators}
         for index in self.stage.operators:
-            self._operators[index] = graph.operators[index].operator
+            self._operators[index] = create_operator(graph.operators[index].operation)
         for index in self.stage.operators:
             for edge in graph.operators[index].outputs:
                 if edge.exchange is None:

@@ -121,7 +121,7 @@ def _not_sendable(graph: JobGraph, error: BaseException) -> InvalidJob:
     name = location = ""
     for node in graph.operators:
         try:
-            _pickled(node.operator)
+            _pickled(node.operation)
         except BaseException as of_node:
             name, location, error = node.name, node.user_location, of_node
             break

@@ -65,6 +65,18 @@ class MergingWindowAssigner(WindowAssigner[T, W]):
         """Calls `callback.merge` for every group of `windows` that becomes one."""
 
 
+def check_merging(assigner: WindowAssigner[Any, Any], trigger: Trigger[Any, Any]) -> None:
+    """
+    Raises:
+        InvalidJob: the windows merge, and the trigger cannot.
+    """
+    if isinstance(assigner, MergingWindowAssigner) and not trigger.can_merge():
+        raise InvalidJob(
+            f"the windows of {assigner!r} merge, but {type(trigger).__name__} cannot merge its state",
+            remedy="implement can_merge and on_merge in the trigger, or use windows that do not merge",
+        )
+
+
 def positive_millis(length: TimeLike, what: str) -> int:
     """Whole ms of a length of time that must be positive; `what` names it in the error."""
     millis = as_millis(length, what)

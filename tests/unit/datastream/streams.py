@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.graph.operator import Operator
 from penstock.graph.transformation import Transformation
+from penstock.taskmanager.operators.factory import create_operator
 from penstock.testing.operator_run import OperatorRun
 
 
@@ -13,8 +15,11 @@ def transformation(stream: Any) -> Transformation:
     return stream._transformation  # type: ignore[no-any-return]
 
 
+def operator_of(stream: Any) -> Operator:
+    """What carries out the stream's operation."""
+    return create_operator(transformation(stream).operation)
+
+
 def start(stream: Any) -> OperatorRun:
     """A subtask of the stream's operator."""
-    operator = transformation(stream).operator
-    assert operator is not None
-    return OperatorRun(operator)
+    return OperatorRun(operator_of(stream))

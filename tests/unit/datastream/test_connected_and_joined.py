@@ -28,8 +28,9 @@ from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.graph.program import upstream_first
 from penstock.graph.transformation import Exchange
 from penstock.state.key_groups import key_group, subtask_for_key_group
+from penstock.taskmanager.operators.factory import create_operator
 from penstock.testing.operator_run import OperatorRun
-from tests.unit.datastream.streams import start, transformation
+from tests.unit.datastream.streams import operator_of, start, transformation
 
 TENS = TumblingEventTimeWindows.of(Time.seconds(10))
 RULES = MapStateDescriptor("rules", str, int)
@@ -163,8 +164,7 @@ class TestWindowJoin:
         sides = [edge.upstream for edge in transformation(stream).inputs]
         run = start(stream)
         for side, values in zip(sides, (left, right), strict=True):
-            assert side.operator is not None
-            run.push(*OperatorRun(side.operator).push(*values).values, at=at)
+            run.push(*OperatorRun(create_operator(side.operation)).push(*values).values, at=at)
         return run.end().values
 
     def test_joins_pairs_of_one_key_and_window(self, left: DataStream, right: DataStream) -> None:
@@ -208,8 +208,8 @@ class TestWindowJoin:
 
     def test_the_window_knows_the_types_of_both_sides(self, left: DataStream, right: DataStream) -> None:
         stream = left.join(right).where(0).equal_to(0).window(TENS).apply(pair)
-        operator: Any = transformation(stream).operator
-        assert operator.function.state_type.python_type == tuple[int, tuple[str, int], tuple[str, str]]
+        operation: Any = transformation(stream).operation
+        assert operation.function.state_type.python_type == tuple[int, tuple[str, int], tuple[str, str]]
 
     def test_uid_and_name_belong_to_the_window(self, left: DataStream, right: DataStream) -> None:
         stream = left.join(right).where(0).equal_to(0).window(TENS).apply(pair).uid("join")
@@ -294,8 +294,7 @@ class TestIntervalJoin:
     @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
     def test_pairs_survive_rescaling(self, left: DataStream, right: DataStream, backend: str) -> None:
         keys = [f"k{n}" for n in range(20)]
-        operator = transformation(self.join(left, right, 0, 1000).process(Times())).operator
-        assert operator is not None
+        operator = operator_of(self.join(left, right, 0, 1000).process(Times()))
         one = OperatorRun(operator, backend=backend).push(*[(key, 1) for key in keys], at=5000).watermark(5100)
         runs = OperatorRun.rescale([one], 3)
         for key in keys:

@@ -25,16 +25,13 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.graph.transformation import Exchange
-from penstock.testing.operator_run import OperatorRun
 from tests.unit.common.readings import DictReading, NamedReading, Reading
-from tests.unit.datastream.streams import transformation
+from tests.unit.datastream.streams import start, transformation
 
 
 def run(stream: DataStream, *values: Any, at: int | None = None) -> list[Any]:
     """What the stream's operator makes of the values."""
-    operator = transformation(stream).operator
-    assert operator is not None
-    return OperatorRun(operator).push(*values, at=at).values
+    return start(stream).push(*values, at=at).values
 
 
 @pytest.fixture
@@ -91,9 +88,8 @@ class TestOperations:
 
     def test_assign_timestamps_sets_event_time(self, numbers: DataStream) -> None:
         strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v: v * 1000)
-        operator = transformation(numbers.assign_timestamps_and_watermarks(strategy)).operator
-        assert operator is not None
-        assert [(v, t) for v, t in OperatorRun(operator).push(1, 2).results] == [(1, 1000), (2, 2000)]
+        started = start(numbers.assign_timestamps_and_watermarks(strategy))
+        assert [(v, t) for v, t in started.push(1, 2).results] == [(1, 1000), (2, 2000)]
 
 
 class TestTypes:
@@ -166,9 +162,7 @@ class TestTypes:
                 yield OutputTag("side"), self.names
                 yield value, value
 
-        operator = transformation(numbers.process(Split(), named)).operator
-        assert operator is not None
-        done = OperatorRun(operator).push(3)
+        done = start(numbers.process(Split(), named)).push(3)
         assert (done.values, done.side("side")) == ([Row(n=3, square=3)], [["n"]])
 
     def test_a_result_that_does_not_fit_its_row_type_is_named(self, numbers: DataStream) -> None:

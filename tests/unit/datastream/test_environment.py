@@ -27,6 +27,7 @@ from penstock.datastream import (
     SourceFunction,
     StreamExecutionEnvironment,
 )
+from penstock.graph import operations
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.job.settings import JobSettings
 from tests.unit.datastream.conftest import RecordingExecutor
@@ -178,7 +179,7 @@ class TestSources:
         stream = env.from_source(source, strategy, "numbers").uid("numbers")
         t = stream._transformation
         assert t is not None
-        assert (t.source, t.watermark_strategy, t.name, t.uid) == (source, strategy, "numbers", "numbers")
+        assert (t.operation, t.name, t.uid) == (operations.Source(source, strategy), "numbers", "numbers")
         assert t.user_location.startswith(__file__)
         assert stream.get_type() == Types.LONG()
 

@@ -102,9 +102,7 @@ class TestKeyedOperations:
             (stream.key_by([0, 1]), None),
         ):
             for result in (keyed.reduce(max), keyed.window(TENS).reduce(max)):
-                operator = transformation(result).operator
-                assert operator is not None
-                known = operator.key_type
+                known = transformation(result).operation.key_type
                 assert (known and known.python_type) == expected
 
     def test_a_key_ends_with_the_operation(self, pairs: KeyedStream) -> None:
@@ -123,9 +121,8 @@ class TestKeyedOperations:
         from penstock.records.fields import field_of
 
         for value, field in ((("a", 1), 0), ({"k": "a"}, "k"), (Row(k="a"), "k"), (Day(3), "number")):
-            operator = transformation(env.from_collection([value]).key_by(field).window(TENS).reduce(max)).operator
-            assert operator is not None
-            selector = operator.key_selectors[0]
+            stream = env.from_collection([value]).key_by(field).window(TENS).reduce(max)
+            selector = transformation(stream).operation.key_selectors[0]
             assert field_of(selector) == field
             assert selector is not None
             assert selector(value) in ("a", 3)
@@ -227,8 +224,8 @@ class TestWindows:
         assert windows.reduce(max, Describe()).get_type() == Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()])
         assert windows.aggregate(Mean()).get_type() == Types.DOUBLE()
         assert windows.process(Describe(), Types.STRING()).get_type() == Types.STRING()
-        operator: Any = transformation(windows.aggregate(Mean())).operator
-        assert operator.function.state_type == Types.TUPLE([Types.LONG(), Types.LONG()])
+        operation: Any = transformation(windows.aggregate(Mean())).operation
+        assert operation.function.state_type == Types.TUPLE([Types.LONG(), Types.LONG()])
 
     def test_declared_rows_are_made(self, pairs: KeyedStream) -> None:
         from penstock.common import Row

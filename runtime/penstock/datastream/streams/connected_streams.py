@@ -12,6 +12,7 @@ from penstock.datastream.state import MapStateDescriptor
 from penstock.datastream.streams.checks import checked_function
 from penstock.datastream.streams.keyed_stream import KeyedStream
 from penstock.datastream.streams.row_results import with_row_results
+from penstock.graph import operations
 from penstock.graph.transformation import Exchange, Partitioning
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.datastream.streams.data_stream import DataStream
-    from penstock.taskmanager.operators.two_inputs.co import CoMapOperator, CoProcessOperator
 
 
 class ConnectedStreams:
@@ -54,21 +54,15 @@ class ConnectedStreams:
 
     def map(self, func: f.CoMapFunction | tuple[Any, Any] | Any, output_type: Any = None) -> DataStream:
         """`map1` for the first stream, `map2` for the second; a pair of plain functions does as well."""
-        from penstock.taskmanager.operators.two_inputs.co import CoMapOperator
-
-        return self._both("map", f.CoMapFunction, ("map1", "map2"), CoMapOperator, func, output_type)
+        return self._both("map", f.CoMapFunction, ("map1", "map2"), operations.CoMap, func, output_type)
 
     def flat_map(self, func: f.CoFlatMapFunction | tuple[Any, Any] | Any, output_type: Any = None) -> DataStream:
         """`flat_map1` for the first stream, `flat_map2` for the second; a pair of plain functions does as well."""
-        from penstock.taskmanager.operators.two_inputs.co import CoFlatMapOperator
-
         methods = ("flat_map1", "flat_map2")
-        return self._both("flat_map", f.CoFlatMapFunction, methods, CoFlatMapOperator, func, output_type)
+        return self._both("flat_map", f.CoFlatMapFunction, methods, operations.CoFlatMap, func, output_type)
 
     def process(self, func: f.CoProcessFunction | f.KeyedCoProcessFunction, output_type: Any = None) -> DataStream:
         """`process_element1` and `process_element2`, with timestamps and side outputs; by key also state and timers."""
-        from penstock.taskmanager.operators.two_inputs.co import CoProcessOperator
-
         if isinstance(func, f.KeyedCoProcessFunction) and not self._selectors("process"):
             raise KeyedStateNotAvailable(
                 f"{type(func).__name__} is a KeyedCoProcessFunction, and the connected streams have no key",
@@ -87,47 +81,46 @@ class ConnectedStreams:
         declared = to_type_info(output_type)
         inferred = shared_element_type(func, *methods)
         return self._connected(
-            "Co-Process", CoProcessOperator, with_row_results(func, declared, ""), declared or inferred, func
+            "Co-Process", operations.CoProcess, with_row_results(func, declared, ""), declared or inferred, func
         )
 
     def _both(
         self,
-        operation: str,
+        method: str,
         cls: type,
         methods: tuple[str, str],
-        operator: type[CoMapOperator],
+        operation: type[operations.TwoInputs],
         func: Any,
         output_type: Any,
     ) -> DataStream:
         declared = to_type_info(output_type)
-        infer = result_type if operation == "map" else element_type
+        infer = result_type if method == "map" else element_type
         functions: Sequence[Any]
         if isinstance(func, tuple) and len(func) == 2:
             functions = func
             for one in functions:
-                checked_function(one, operation=f"connect(…).{operation}", arguments=1)
+                checked_function(one, operation=f"connect(…).{method}", arguments=1)
             converted: Any = tuple(with_row_results(one, declared, m) for one, m in zip(func, methods, strict=True))
         else:
-            checked_function(func, cls, operation=f"connect(…).{operation}", arguments=None, methods=methods)
+            checked_function(func, cls, operation=f"connect(…).{method}", arguments=None, methods=methods)
             functions = (func, func)
             converted = with_row_results(func, declared, "")
-        first, second = (infer(one, method) for one, method in zip(functions, methods, strict=True))
+        first, second = (infer(one, m) for one, m in zip(functions, methods, strict=True))
         inferred = first if first == second else None
-        name = "Co-Map" if operation == "map" else "Co-Flat Map"
-        return self._connected(name, operator, converted, declared or inferred, functions[0])
+        name = "Co-Map" if method == "map" else "Co-Flat Map"
+        return self._connected(name, operation, converted, declared or inferred, functions[0])
 
     def _connected(
         self,
         name: str,
-        operator: type[CoMapOperator | CoProcessOperator],
+        operation: type[operations.TwoInputs],
         func: Any,
         output_type: TypeInformation | None,
         about: Any,
     ) -> DataStream:
-        selectors = self._selectors(name)
-        made = operator(func, *selectors)
+        recorded = operation(func, self._selectors(name))
         inputs = [*self.stream1._edges(0), *self.stream2._edges(1)]
-        return self.stream1._transform(name, made, output_type, inputs=inputs, about=about)
+        return self.stream1._transform(name, recorded, output_type, inputs=inputs, about=about)
 
     def _selectors(self, operation: str) -> tuple[Callable[[Any], Any], ...]:
         """Both key selectors, or none."""
@@ -182,11 +175,6 @@ class BroadcastConnectedStream:
 
         A keyed stream takes a `KeyedBroadcastProcessFunction`, with keyed state and timers.
         """
-        from penstock.taskmanager.operators.two_inputs.broadcast import (
-            BroadcastProcessOperator,
-            KeyedBroadcastProcessOperator,
-        )
-
         stream = self.non_broadcast_stream
         cls = f.KeyedBroadcastProcessFunction if isinstance(stream, KeyedStream) else f.BroadcastProcessFunction
         if isinstance(func, f.KeyedBroadcastProcessFunction) and cls is f.BroadcastProcessFunction:
@@ -199,17 +187,13 @@ class BroadcastConnectedStream:
         checked_function(func, cls, operation="connect(broadcast stream).process", arguments=None, methods=methods)
         declared = to_type_info(output_type)
         converted = with_row_results(func, declared, "")
-        descriptors = self.broadcast_state_descriptors
         broadcast = self.broadcast_stream.input_stream._without_key()
         inputs = [
             *stream._edges(0),
             *broadcast._partitioned(Partitioning(Exchange.BROADCAST), "broadcast")._edges(1),
         ]
-        operator = (
-            KeyedBroadcastProcessOperator(converted, descriptors, stream.key_selector)
-            if isinstance(stream, KeyedStream)
-            else BroadcastProcessOperator(converted, descriptors)
-        )
+        key_selector = stream.key_selector if isinstance(stream, KeyedStream) else None
+        operation = operations.BroadcastProcess(converted, key_selector, tuple(self.broadcast_state_descriptors))
         inferred = shared_element_type(func, *methods)
         name = "Keyed Co-Process-Broadcast" if isinstance(stream, KeyedStream) else "Co-Process-Broadcast"
-        return stream._transform(name, operator, declared or inferred, inputs=inputs, about=func)
+        return stream._transform(name, operation, declared or inferred, inputs=inputs, about=func)

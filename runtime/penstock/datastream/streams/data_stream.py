@@ -15,6 +15,7 @@ from penstock.datastream.streams.key_selectors import selected_key
 from penstock.datastream.streams.row_results import with_row_results
 from penstock.datastream.streams.stream_ends import StreamEnds
 from penstock.datastream.streams.stream_routing import StreamRouting
+from penstock.graph import operations
 from penstock.graph.transformation import FORWARD, Exchange, Input, Partitioning
 
 if TYPE_CHECKING:
@@ -82,12 +83,10 @@ class DataStream(StreamRouting, StreamEnds):
         Args:
             output_type: type information or a Python type; the function's annotation if it is not given.
         """
-        from penstock.taskmanager.operators.simple import MapOperator
-
         checked_function(func, f.MapFunction, operation="map", arguments=1, methods=("map",))
         declared = to_type_info(output_type)
-        operator = MapOperator(with_row_results(func, declared, "map"), self._state_key(func))
-        return self._transform("Map", operator, declared or result_type(func, "map"), about=func)
+        operation = operations.Map(with_row_results(func, declared, "map"), self._state_key(func))
+        return self._transform("Map", operation, declared or result_type(func, "map"), about=func)
 
     def flat_map(self, func: f.FlatMapFunction | Callable[[Any], Any], output_type: Any = None) -> DataStream:
         """Any number of values out for each value in: the function returns an iterable, yields, or returns None.
@@ -97,33 +96,27 @@ class DataStream(StreamRouting, StreamEnds):
         >>> env.from_collection(["to be or", "not to be"]).flat_map(str.split, output_type=str).get_type()
         Types.STRING()
         """
-        from penstock.taskmanager.operators.simple import FlatMapOperator
-
         checked_function(func, f.FlatMapFunction, operation="flat_map", arguments=1, methods=("flat_map",))
         declared = to_type_info(output_type)
-        operator = FlatMapOperator(with_row_results(func, declared, "flat_map"), self._state_key(func))
-        return self._transform("Flat Map", operator, declared or element_type(func, "flat_map"), about=func)
+        operation = operations.FlatMap(with_row_results(func, declared, "flat_map"), self._state_key(func))
+        return self._transform("Flat Map", operation, declared or element_type(func, "flat_map"), about=func)
 
     def filter(self, func: f.FilterFunction | Callable[[Any], bool] | Any) -> DataStream:
         """Keeps the values for which the function is true. A `pyarrow.compute` expression over the fields does as well
         and is evaluated on whole columns."""
-        from penstock.taskmanager.operators.simple import FilterOperator
-
         if not _is_expression(func):
             checked_function(func, f.FilterFunction, operation="filter", arguments=1, methods=("filter",))
-        operator = FilterOperator(func, self._state_key(func))
-        return self._transform("Filter", operator, self._type_info, about=func)
+        operation = operations.Filter(func, self._state_key(func))
+        return self._transform("Filter", operation, self._type_info, about=func)
 
     def process(self, func: f.ProcessFunction | Callable[..., Any], output_type: Any = None) -> DataStream:
         """Values with their timestamps, the watermark and side outputs. State and timers need `key_by` before."""
-        from penstock.taskmanager.operators.process import ProcessOperator
-
         if isinstance(func, f.KeyedProcessFunction):
             raise _not_keyed(f"{type(func).__name__} is a KeyedProcessFunction, and the stream has no key")
         checked_function(func, f.ProcessFunction, operation="process", arguments=2, methods=("process_element",))
         declared = to_type_info(output_type)
-        operator = ProcessOperator(with_row_results(func, declared, "process_element"))
-        return self._transform("Process", operator, declared or element_type(func, "process_element"), about=func)
+        operation = operations.Process(with_row_results(func, declared, "process_element"))
+        return self._transform("Process", operation, declared or element_type(func, "process_element"), about=func)
 
     def map_batches(
         self, func: Callable[[pa.RecordBatch], pa.RecordBatch | None], output_type: Any = None
@@ -133,19 +126,14 @@ class DataStream(StreamRouting, StreamEnds):
         The event times are the int64 column `_timestamp` (ms), if there are any. The result may have other records than
         the input only if it keeps that column or there are no event times.
         """
-        from penstock.taskmanager.operators.simple import MapBatchesOperator
-
         checked_function(func, operation="map_batches", arguments=1)
-        operator = MapBatchesOperator(func)
-        return self._transform("Map Batches", operator, to_type_info(output_type), about=func)
+        return self._transform("Map Batches", operations.MapBatches(func), to_type_info(output_type), about=func)
 
     def project(self, *field_indexes: int) -> DataStream:
         """Keeps the fields at these positions, in this order, of tuples, Rows and columns."""
-        from penstock.taskmanager.operators.simple import ProjectOperator
-
         if not field_indexes or not all(isinstance(index, int) and index >= 0 for index in field_indexes):
             raise refusal(f"project takes positions of fields, from 0, got {field_indexes!r}")
-        return self._transform("Projection", ProjectOperator(field_indexes), self._projected_type(field_indexes))
+        return self._transform("Projection", operations.Project(field_indexes), self._projected_type(field_indexes))
 
     def _projected_type(self, indexes: Sequence[int]) -> TypeInformation | None:
         known = self._type_info
@@ -163,16 +151,14 @@ class DataStream(StreamRouting, StreamEnds):
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Gives every value its event time and moves the event-time clock. Put it as near to the source as possible;
         given to `from_source` the strategy works for each split on its own, which is better still."""
-        from penstock.taskmanager.operators.event_time.watermarks import TimestampsAndWatermarksOperator
-
         strategy = _checked_strategy(watermark_strategy)
         if strategy.alignment is not None:
             raise refusal(
                 "watermark alignment makes sources wait, and assign_timestamps_and_watermarks is behind the source",
                 "give the strategy to from_source",
             )
-        operator = TimestampsAndWatermarksOperator(strategy)
-        return self._transform("Timestamps/Watermarks", operator, self._type_info)
+        operation = operations.TimestampsAndWatermarks(strategy)
+        return self._transform("Timestamps/Watermarks", operation, self._type_info)
 
     # --- which subtask a value goes to ------------------------------------------------------------------------
 

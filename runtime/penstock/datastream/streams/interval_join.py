@@ -14,6 +14,7 @@ from penstock.common.type_info.type_inference import element_type, to_type_info
 from penstock.datastream import functions as f
 from penstock.datastream.streams.checks import checked_function
 from penstock.datastream.streams.row_results import with_row_results
+from penstock.graph import operations
 
 if TYPE_CHECKING:
     from penstock.datastream.output_tag import OutputTag
@@ -88,8 +89,6 @@ class IntervalJoined:
         Args:
             process_join_function: a `ProcessJoinFunction`, or a callable (left, right, context) -> iterable of results.
         """
-        from penstock.taskmanager.operators.two_inputs.interval_join import IntervalJoinOperator
-
         checked_function(
             process_join_function,
             f.ProcessJoinFunction,
@@ -99,7 +98,7 @@ class IntervalJoined:
         )
         declared = to_type_info(output_type)
         left, right = self._left, self._right
-        operator = IntervalJoinOperator(
+        operation = operations.IntervalJoin(
             with_row_results(process_join_function, declared, "process_element"),
             (left.key_selector, right.key_selector),
             lower_ms=self._lower_ms,
@@ -109,7 +108,7 @@ class IntervalJoined:
         )
         result = left._transform(
             "Interval Join",
-            operator,
+            operation,
             declared or element_type(process_join_function, "process_element"),
             inputs=[*left._edges(0), *right._edges(1)],
             about=process_join_function,

@@ -21,6 +21,7 @@ from penstock.datastream.streams.row_results import with_row_results
 from penstock.datastream.streams.windowed_stream import WindowedStream
 from penstock.functions.function import has_life_cycle, name_of
 from penstock.functions.runtime_context import close_function
+from penstock.graph import operations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -176,15 +177,13 @@ class EqualTo:
         return WithWindow(self._sides.operation, self._tagged_windows(window_assigner), self._sides)
 
     def _tagged_windows(self, assigner: WindowAssigner[Any, Any]) -> WindowedStream:
-        from penstock.taskmanager.operators.simple import MapOperator
-
         operation, left, right = self._sides
         types = [left.get_type(), right.get_type()]
         known = [type_info or PickledBytesTypeInfo() for type_info in types]
         tagged_type = TupleTypeInfo([Types.LONG(), *known]) if any(types) else None
         name = operation.replace("_", "-").title()
         tagged = [
-            stream._without_key()._transform(f"{name} {side}", MapOperator(tag), tagged_type)
+            stream._without_key()._transform(f"{name} {side}", operations.Map(tag), tagged_type)
             for stream, tag, side in ((left, tag_left, "Left"), (right, tag_right, "Right"))
         ]
         key = SelectedKey(TaggedKey(self._keys[0].selector, self._keys[1].selector), None, self._key_type)

@@ -14,6 +14,7 @@ from penstock.datastream.streams.data_stream import DataStream
 from penstock.datastream.streams.key_selectors import Field, FieldOf
 from penstock.datastream.streams.row_results import with_row_results
 from penstock.functions.function import has_life_cycle
+from penstock.graph import operations
 from penstock.graph.transformation import Exchange, Partitioning
 from penstock.records.fields import field_of
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.datastream.streams.key_selectors import SelectedKey
     from penstock.datastream.streams.windowed_stream import WindowedStream
     from penstock.datastream.window import FieldAggregate, WindowAssigner
-    from penstock.taskmanager.operators.aggregate.reduce import AggregateKind
+    from penstock.functions.field_reduce import AggregateKind
 
 
 class KeyedStream(DataStream):
@@ -62,8 +63,6 @@ class KeyedStream(DataStream):
         self, func: f.KeyedProcessFunction | f.ProcessFunction | Callable[..., Any], output_type: Any = None
     ) -> DataStream:
         """Values with keyed state, timers and side outputs."""
-        from penstock.taskmanager.operators.process import KeyedProcessOperator
-
         checked_function(
             func,
             f.KeyedProcessFunction,
@@ -73,8 +72,10 @@ class KeyedStream(DataStream):
             methods=("process_element",),
         )
         declared = to_type_info(output_type)
-        operator = KeyedProcessOperator(with_row_results(func, declared, "process_element"), self.key_selector)
-        return self._transform("Keyed Process", operator, declared or element_type(func, "process_element"), about=func)
+        operation = operations.Process(with_row_results(func, declared, "process_element"), self.key_selector)
+        return self._transform(
+            "Keyed Process", operation, declared or element_type(func, "process_element"), about=func
+        )
 
     def reduce(self, func: f.ReduceFunction | Callable[[Any, Any], Any]) -> DataStream:
         """Combines each value with the key's result so far, and emits the new result for every value.
@@ -85,10 +86,8 @@ class KeyedStream(DataStream):
         checked_function(func, f.ReduceFunction, operation="reduce", arguments=2, methods=("reduce",))
         if self._env._gives_final_results(self._inputs):
             return self._at_end().reduce(func)
-        from penstock.taskmanager.operators.aggregate.reduce import ReduceOperator
-
-        operator = ReduceOperator(func, self.key_selector, self._type_info)
-        return self._transform("Keyed Reduce", operator, self._type_info, about=func)
+        operation = operations.Reduce(self.key_selector, func, self._type_info)
+        return self._transform("Keyed Reduce", operation, self._type_info, about=func)
 
     def sum(self, position_to_sum: Field = 0) -> DataStream:
         """The sum of a field so far, in the key's first record; emitted for every value.
@@ -120,10 +119,8 @@ class KeyedStream(DataStream):
         checked_field(kind, field)
         if self._env._gives_final_results(self._inputs):
             return self._at_end()._aggregate_field(kind, field)
-        from penstock.taskmanager.operators.aggregate.reduce import RollingAggregateOperator
-
-        operator = RollingAggregateOperator(kind, field, self.key_selector, self._type_info)
-        return self._transform(f"Keyed {kind.replace('_', ' ').title()}", operator, self._type_info)
+        operation = operations.RollingAggregate(self.key_selector, kind, field, self._type_info)
+        return self._transform(f"Keyed {kind.replace('_', ' ').title()}", operation, self._type_info)
 
     def aggregate(self, aggregate: FieldAggregate, output_type: Any = None) -> DataStream:
         """Aggregates of fields so far, several in one pass: `(key, *aggregates)` for every value.
@@ -139,7 +136,6 @@ class KeyedStream(DataStream):
         'Keyed Aggregate'
         """
         from penstock.datastream.window import FieldAggregate
-        from penstock.taskmanager.operators.aggregate.rolling import RollingFieldsOperator
 
         if not isinstance(aggregate, FieldAggregate):
             raise refusal(
@@ -149,8 +145,8 @@ class KeyedStream(DataStream):
         declared = to_type_info(output_type)
         if self._env._gives_final_results(self._inputs):
             return self._at_end().aggregate(aggregate, KeyAndAggregates(), output_type=declared)
-        operator = RollingFieldsOperator(aggregate, self._field_selector())
-        return self._transform("Keyed Aggregate", operator, declared)
+        operation = operations.RollingFields(self._field_selector(), aggregate)
+        return self._transform("Keyed Aggregate", operation, declared)
 
     def _at_end(self) -> WindowedStream:
         """One window that fires when the input ends: how batch mode gives final results."""

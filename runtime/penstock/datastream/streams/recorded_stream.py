@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.datastream.streams.data_stream import DataStream
-    from penstock.graph.operator import Operator
+    from penstock.graph.operations import Operation
 
 
 class RecordedStream(OperatorSettings):
@@ -52,7 +52,7 @@ class RecordedStream(OperatorSettings):
     def _transform(
         self,
         name: str,
-        operator: Operator,
+        operation: Operation,
         output_type: TypeInformation | None,
         *,
         inputs: Sequence[Input] | None = None,
@@ -60,16 +60,16 @@ class RecordedStream(OperatorSettings):
         about: Any = None,
     ) -> DataStream:
         """The stream of a new operator that reads this stream, or the inputs given."""
-        if operator.is_keyed:
-            operator.key_type = self._stored_key_type()
+        if operation.is_keyed:
+            operation = replace(operation, key_type=self._stored_key_type())
         transformation = Transformation(
             name,
-            operator,
+            operation,
             inputs=list(self._inputs if inputs is None else inputs),
             output_type=output_type,
             description=f"{name}: {name_of(about)}" if about is not None else name,
             user_location=user_location(),
-            is_stateful=operator.is_keyed,
+            is_stateful=operation.is_keyed,
             parallelism=1 if non_parallel else None,
             non_parallel=non_parallel,
         )

@@ -10,6 +10,7 @@ from penstock.datastream import functions as f
 from penstock.datastream.streams.checks import checked_function
 from penstock.datastream.streams.recorded_stream import RecordedStream
 from penstock.functions.function import name_of
+from penstock.graph import operations
 from penstock.graph.transformation import Transformation
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class StreamEnds(RecordedStream):
 
         transformation = Transformation(
             name,
-            sink=sink,
+            operations.Sink(sink),
             inputs=list(self._inputs),
             output_type=self._type_info,
             description=f"{name}: {name_of(about)}" if about is not None else name,

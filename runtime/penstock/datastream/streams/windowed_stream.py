@@ -12,6 +12,7 @@ from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.streams.checks import checked_function
 from penstock.datastream.streams.keyed_stream import checked_field
 from penstock.datastream.streams.row_results import with_row_results
+from penstock.graph import operations
 from penstock.graph.transformation import Exchange, Partitioning
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from penstock.datastream.streams.key_selectors import Field
     from penstock.datastream.streams.keyed_stream import KeyedStream
     from penstock.datastream.window import Evictor, Trigger, WindowAssigner
-    from penstock.taskmanager.operators.aggregate.reduce import AggregateKind
-    from penstock.taskmanager.operators.window.function import WindowFunctionSpec
+    from penstock.functions.field_reduce import AggregateKind
+    from penstock.windowing.window_function import WindowFunctionSpec
 
 
 class _Windows:
@@ -111,7 +112,7 @@ class _Windows:
             window_function: gets the one value when the window fires, with the key and the window.
             output_type: of the window function's results.
         """
-        from penstock.taskmanager.operators.window.function import WindowFunctionSpec
+        from penstock.windowing.window_function import WindowFunctionSpec
 
         checked_function(reduce_function, f.ReduceFunction, operation="reduce", arguments=2, methods=("reduce",))
         known = self.get_input_type()
@@ -135,7 +136,7 @@ class _Windows:
             accumulator_type: of what the windows keep; the annotation of `create_accumulator` if it is not given.
             output_type: of the results.
         """
-        from penstock.taskmanager.operators.window.function import WindowFunctionSpec
+        from penstock.windowing.window_function import WindowFunctionSpec
 
         checked_function(
             aggregate_function,
@@ -178,7 +179,7 @@ class _Windows:
         return self._full("process", self._window_functions[1], process_window_function, output_type)
 
     def _full(self, method: str, cls: type, function: Any, output_type: Any) -> DataStream:
-        from penstock.taskmanager.operators.window.function import WindowFunctionSpec
+        from penstock.windowing.window_function import WindowFunctionSpec
 
         keyed = self._key_selector is not None
         checked_function(function, cls, operation=method, arguments=3 if keyed else 2, methods=(method,))
@@ -208,7 +209,7 @@ class _Windows:
         return self._aggregate_field("max_by", position_to_max_by)
 
     def _aggregate_field(self, kind: AggregateKind, field: Field) -> DataStream:
-        from penstock.taskmanager.operators.window.function import WindowFunctionSpec
+        from penstock.windowing.window_function import WindowFunctionSpec
 
         known = self.get_input_type()
         spec = WindowFunctionSpec.field(kind, checked_field(kind, field), known)
@@ -230,19 +231,21 @@ class _Windows:
     def _windowed(
         self, name: str, spec: WindowFunctionSpec, output_type: TypeInformation | None, about: Any = None
     ) -> DataStream:
-        from penstock.taskmanager.operators.window.operator import WindowOperator
+        from penstock.windowing.assigner import check_merging
 
-        operator = WindowOperator(
+        trigger = self._assigner.get_default_trigger(None) if self._trigger is None else self._trigger
+        check_merging(self._assigner, trigger)
+        operation = operations.Window(
             self._assigner,
             spec,
             key_selector=self._key_selector,
-            trigger=self._trigger,
+            trigger=trigger,
             evictor=self._evictor,
-            allowed_lateness=self._allowed_lateness_ms,
+            allowed_lateness_ms=self._allowed_lateness_ms,
             late_tag=self._late_tag,
         )
         result = self._stream._transform(
-            f"{self._name} {name}", operator, output_type, non_parallel=self._key_selector is None, about=about
+            f"{self._name} {name}", operation, output_type, non_parallel=self._key_selector is None, about=about
         )
         if self._late_tag is not None:
             late_type = self._late_tag.type_info or self.get_input_type()
@@ -282,9 +285,7 @@ class AllWindowedStream(_Windows):
     _name = "Window All"
 
     def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
-        from penstock.taskmanager.operators.window.operator import constant_key
-
-        whole = Partitioning(Exchange.KEY_GROUP, constant_key)
+        whole = Partitioning(Exchange.KEY_GROUP, operations.constant_key)
         super().__init__(data_stream._without_key()._partitioned(whole, "window_all"), window_assigner)
 
 

@@ -108,7 +108,7 @@ def frames_of(dump: str) -> list[traceback.FrameSummary]:
 def operators_at(graph: JobGraph, level: int, frames: list[traceback.FrameSummary]) -> list[OperatorNode]:
     """Operators of the level that these frames belong to, by the frame that belongs to the fewest, the innermost of those."""
     here = [graph.operators[index] for stage in graph.stages_on(level) for index in stage.operators]
-    codes = [(node, list(_codes(node.operator, _DEPTH, set()))) for node in here]
+    codes = [(node, list(_codes(node.operation, _DEPTH, set()))) for node in here]
     found = [[node for node, own in codes if any(_contains(code, frame) for code in own)] for frame in reversed(frames)]
     return min(filter(None, found), key=len, default=[])
 

@@ -25,6 +25,7 @@ from penstock.common.job_status import JobStatus
 from penstock.connectors.sink import CommitEnvironment
 from penstock.connectors.source import EnumeratorContext
 from penstock.functions.operator_context import Clock
+from penstock.graph import operations
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.jobmanager.coordinators.sink_commits import SinkCommits
@@ -470,16 +471,16 @@ class JobMaster:
 
     def _begin_sources(self, graph: JobGraph, states: dict[str, SourceState], restored_root: str) -> None:
         for node in graph.operators:
-            if node.source is not None:
+            if isinstance(node.operation, operations.Source):
                 coordinator = self.parts.sources.get(node.uid)
                 if coordinator is None:
                     coordinator = self.parts.sources[node.uid] = SourceCoordinator(
                         node.uid,
-                        node.source,
+                        node.operation.source,
                         self.settings.object_store_options,
                         name=node.name,
                         location=node.user_location,
-                        alignment=getattr(node.operator, "alignment", None),
+                        alignment=node.operation.alignment,
                         call_limit_s=self.settings.enumerator_timeout_s,
                     )
                 storage, holds = self.checkpoints.storage, self.checkpoints.coordinator

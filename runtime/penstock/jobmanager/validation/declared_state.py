@@ -30,6 +30,7 @@ from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import OperatorStateStore
 from penstock.state.registry import Registration
 from penstock.state.snapshot_format.segment import StateInfo
+from penstock.taskmanager.operators.factory import create_operator
 from penstock.taskmanager.worker import SystemClock
 
 logger = logging.getLogger(__name__)
@@ -46,8 +47,8 @@ def check_declared_states(graph: JobGraph) -> None:
     for node in graph.operators:
         context = _context(node)
         with context.named_in_errors():
-            context.keyed_state = _keyed_state(node) if node.operator.is_keyed else None
-            node.operator.declare_states(context)
+            context.keyed_state = _keyed_state(node) if node.operation.is_keyed else None
+            create_operator(node.operation).declare_states(context)
             for getter, descriptor in _declared(node):
                 _ask(RuntimeContextImpl(context), getter, descriptor)
 
@@ -82,7 +83,7 @@ def unseen_states(graph: JobGraph, manifest: Manifest) -> list[dict[str, str]]:
     for node in graph.operators:
         if not _has_rows(manifest, node.uid):
             continue
-        for function in map(_unwrapped, node.operator.user_functions()):
+        for function in map(_unwrapped, node.operation.user_functions()):
             method = OpenMethod(function)
             list(method.states())
             found += [
@@ -97,7 +98,7 @@ def _has_rows(manifest: Manifest, uid: str) -> bool:
 
 
 def _declared(node: OperatorNode) -> Iterator[tuple[str, StateDescriptor]]:
-    for function in map(_unwrapped, node.operator.user_functions()):
+    for function in map(_unwrapped, node.operation.user_functions()):
         yield from OpenMethod(function).states()
 
 
@@ -133,7 +134,7 @@ def _keyed_state(node: OperatorNode) -> HashMapStateBackend:
         key_context=KeyContext(),
         clock=SystemClock(),
         operator_name=node.name,
-        key_type=node.operator.key_type,
+        key_type=node.operation.key_type,
     )
 
 

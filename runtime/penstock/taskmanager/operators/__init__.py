@@ -1,1 +1,1 @@
-"""The runtime operators. Each is an `penstock.graph.operator.Operator`."""
+"""The runtime operators. Each is a `penstock.graph.operator.Operator`; `factory` makes them of what a program recorded."""

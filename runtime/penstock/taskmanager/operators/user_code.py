@@ -8,10 +8,11 @@ iterator of the batch's values, and when user code raises, what is left in the i
 from __future__ import annotations
 
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from penstock.common.errors import InvalidJob, PenstockError, StateTypeError, UserFunctionError
+from penstock.common.errors import PenstockError, StateTypeError, UserFunctionError
 from penstock.common.program.user_frames import user_line
+from penstock.functions.function import bind
 from penstock.functions.runtime_context import close_function, open_function
 from penstock.graph.operator import Operator
 from penstock.records.fields import shortened
@@ -33,23 +34,6 @@ class Place(Protocol):
 
     @property
     def user_location(self) -> str: ...
-
-
-def bind(function: Any, method: str) -> Callable[..., Any]:
-    """The object's method of that name, or the callable itself.
-
-    Raises:
-        InvalidJob: neither.
-    """
-    bound = getattr(function, method, None)
-    if callable(bound):
-        return cast("Callable[..., Any]", bound)
-    if callable(function):
-        return cast("Callable[..., Any]", function)
-    raise InvalidJob(
-        f"{function!r} is neither callable nor has it a method {method}",
-        remedy=f"pass a function, or an object with {method}(…)",
-    )
 
 
 def position(values: list[Any], iterator: Iterator[Any]) -> int:
@@ -117,16 +101,16 @@ class FunctionOperator(Operator):
             self.key_selectors = (key_selector,)
 
     def open(self) -> None:
-        for function in self.user_functions():
+        for function in self._functions():
             open_function(function, self.context)
         if self.method:
             self._call = bind(self.fn, self.method)
 
     def close(self) -> None:
-        for function in self.user_functions():
+        for function in self._functions():
             close_function(function)
 
-    def user_functions(self) -> Iterable[object]:
+    def _functions(self) -> tuple[object, ...]:
         return self.fn if isinstance(self.fn, tuple) else (self.fn,)
 
     def records(self, values: list[Any], iterator: Iterator[Any], input_index: int = 0) -> Iterator[Any]:

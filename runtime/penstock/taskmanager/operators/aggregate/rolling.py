@@ -28,7 +28,7 @@ from penstock.taskmanager.operators.user_code import FunctionOperator, select_ke
 from penstock.windowing.aggregates import FieldAggregate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     import pyarrow as pa
 
@@ -121,6 +121,3 @@ class RollingFieldsOperator(FunctionOperator):
         table.update(zip(keys, after[0] if is_single else zip(*after, strict=True), strict=True))
         self._table.give_back(table, keys)
         return columns
-
-    def user_functions(self) -> Iterable[object]:
-        return ()

@@ -26,7 +26,7 @@ from penstock.taskmanager.pace import Pace
 from penstock.taskmanager.protocol import SourceProgress, SplitAssignment
 
 if TYPE_CHECKING:
-    from penstock.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
+    from penstock.common.watermark_strategy import WatermarkStrategy
 
 READ_RECORDS = 10_000
 READ_BYTES = 4 * 1024 * 1024
@@ -127,10 +127,6 @@ class SourceOperator(Operator):
         lag = self._reader.lag_of(_split_of(owned.assignment), owned.assignment.position)
         if lag is not None:
             self._unread_lag = (self._unread_lag or 0) + sign * lag
-
-    @property
-    def alignment(self) -> WatermarkAlignment | None:
-        return None if self.strategy is None else self.strategy.alignment
 
     def align(self, limit: int) -> None:
         """Splits whose watermark is past `limit` (ms) wait (watermark alignment)."""

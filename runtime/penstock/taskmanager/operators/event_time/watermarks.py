@@ -14,8 +14,6 @@ from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch
 from penstock.taskmanager.operators.event_time.watermark_generator import create_generator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from penstock.common.watermark_strategy import WatermarkStrategy
 
 GENERATOR_STATE = "watermark-generator"
@@ -88,10 +86,6 @@ class TimestampsAndWatermarksOperator(Operator):
 
     def current_watermark(self) -> int:
         return self._emitted
-
-    def user_functions(self) -> Iterable[object]:
-        assigner = self.strategy.timestamp_assigner
-        return () if assigner is None or isinstance(assigner, str) else (assigner,)
 
     def _advance(self, watermark: int | None) -> None:
         if watermark is not None and watermark > self._emitted:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.common.errors import InvalidJob, KeyedStateNotAvailable
+from penstock.functions.function import bind
 from penstock.state.backend import apply_to_all_keys
 from penstock.state.descriptors import (
     BroadcastState,
@@ -19,7 +20,6 @@ from penstock.state.descriptors import (
     StateDescriptor,
 )
 from penstock.taskmanager.operators.process import OnTimerContext, ProcessContext, TimerOperator
-from penstock.taskmanager.operators.user_code import bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.common.errors import InvalidJob
+from penstock.functions.function import bind
 from penstock.records.batch import Batch, RowBatch
 from penstock.taskmanager.operators.process import TimerOperator
 from penstock.taskmanager.operators.simple import flat_map
-from penstock.taskmanager.operators.user_code import FunctionOperator, bind
+from penstock.taskmanager.operators.user_code import FunctionOperator
 
 KeySelector = Callable[[Any], Any] | None
 

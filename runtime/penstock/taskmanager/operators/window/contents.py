@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.state.descriptors import ListStateDescriptor, ValueStateDescriptor
-from penstock.taskmanager.operators.window.function import Fold, WindowFunctionSpec
+from penstock.taskmanager.operators.window.function import Fold
 from penstock.windowing.evictor import Evictor, TimestampedValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.state.backend import KeyedStateBackend
+    from penstock.windowing.window_function import WindowFunctionSpec
 
 CONTENTS = "window-contents"
 CONTENT_TIMESTAMPS = "window-content-timestamps"

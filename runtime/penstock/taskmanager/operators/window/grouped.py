@@ -23,7 +23,7 @@ from penstock.taskmanager.operators.user_code import raise_user_error
 from penstock.taskmanager.operators.window.columns import group_columns
 from penstock.taskmanager.operators.window.contents import CONTENTS, contents_descriptor
 from penstock.taskmanager.operators.window.contexts import WindowContext
-from penstock.taskmanager.operators.window.function import Fold
+from penstock.taskmanager.operators.window.function import Fold, clearer, invoker
 from penstock.windowing.aggregates import FieldAggregate
 from penstock.windowing.count_windows import GlobalWindows
 from penstock.windowing.time_windows import (
@@ -92,8 +92,8 @@ class GroupedWindows:
         self._lateness = operator.allowed_lateness if assigner.is_event_time() else 0
         self._fold = Fold(spec)
         self._fields = spec.fold if isinstance(spec.fold, FieldAggregate) else None
-        self._invoke = spec.invoker(is_keyed=operator.has_key)
-        self._clear = spec.clearer()
+        self._invoke = invoker(spec, is_keyed=operator.has_key)
+        self._clear = clearer(spec)
         self._table = Table(backend, contents_descriptor(spec, evicts=False))
         self._window_ctx = WindowContext(
             operator.context, operator.current_watermark, operator.results, is_merging=False

@@ -19,6 +19,7 @@ from penstock.common.errors import InvalidJob
 from penstock.common.time import TimeLike, as_millis
 from penstock.functions.operator_context import OperatorContext
 from penstock.functions.runtime_context import close_function, open_function
+from penstock.graph.operations import constant_key
 from penstock.graph.operator import Operator, OperatorSnapshot, Output
 from penstock.records.batch import MIN_TIMESTAMP, Batch, ColumnBatch
 from penstock.records.fields import field_of, shortened
@@ -27,23 +28,18 @@ from penstock.taskmanager.operators.user_code import position, raise_user_error,
 from penstock.taskmanager.operators.window.contents import contents_descriptor
 from penstock.taskmanager.operators.window.grouped import GroupedWindows, can_group
 from penstock.taskmanager.operators.window.panes import PaneWindows
-from penstock.windowing.assigner import MergingWindowAssigner, WindowAssigner
+from penstock.windowing.assigner import WindowAssigner, check_merging
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from penstock.functions.output_tag import OutputTag
-    from penstock.taskmanager.operators.window.function import WindowFunctionSpec
     from penstock.windowing.evictor import Evictor
     from penstock.windowing.trigger import Trigger
+    from penstock.windowing.window_function import WindowFunctionSpec
 
 LATE_RECORDS_METRIC = "numLateRecordsDropped"
 WATERMARK_STATE = "window-watermark"
-
-
-def constant_key(value: Any) -> int:
-    """The key of all records where a window spans the whole stream (`window_all`)."""
-    return 0
 
 
 class WindowOperator(Operator):
@@ -86,11 +82,7 @@ class WindowOperator(Operator):
         self._grouping = grouping
         if self.allowed_lateness < 0:
             raise InvalidJob(f"allowed lateness must not be negative, got {self.allowed_lateness} ms")
-        if isinstance(assigner, MergingWindowAssigner) and not self.trigger.can_merge():
-            raise InvalidJob(
-                f"the windows of {assigner!r} merge, but {type(self.trigger).__name__} cannot merge its state",
-                remedy="implement can_merge and on_merge in the trigger, or use windows that do not merge",
-            )
+        check_merging(assigner, self.trigger)
 
     # --- life cycle -------------------------------------------------------------------------------------------
 
@@ -107,7 +99,7 @@ class WindowOperator(Operator):
         backend, timers = context.keyed_state, context.timers
         assert backend is not None
         assert timers is not None
-        for function in self.user_functions():
+        for function in self.function.functions():
             open_function(function, context)
         self._saved_watermark = context.operator_state.get_union_list_state(WATERMARK_STATE, int)
         self.watermark = max(timers.current_watermark, min(self._saved_watermark, default=MIN_TIMESTAMP))
@@ -121,11 +113,8 @@ class WindowOperator(Operator):
         return OperatorSnapshot()
 
     def close(self) -> None:
-        for function in self.user_functions():
+        for function in self.function.functions():
             close_function(function)
-
-    def user_functions(self) -> Iterable[object]:
-        return self.function.functions()
 
     # --- records and clocks -----------------------------------------------------------------------------------
 

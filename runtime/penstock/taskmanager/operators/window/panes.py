@@ -27,6 +27,7 @@ from penstock.taskmanager.operators.window.contexts import (
     TriggerContext,
     WindowContext,
 )
+from penstock.taskmanager.operators.window.function import clearer, invoker
 from penstock.taskmanager.operators.window.merging import MergingWindows
 from penstock.windowing.assigner import NO_TIMESTAMP, MergingWindowAssigner
 from penstock.windowing.trigger import EventTimeTrigger, TriggerResult
@@ -64,8 +65,8 @@ class PaneWindows:
         self._trigger_ctx = TriggerContext(context, clock)
         self._eviction_ctx = EvictionContext(context, clock)
         self._window_ctx = WindowContext(context, clock, operator.results, is_merging=self._merging is not None)
-        self._invoke = operator.function.invoker(is_keyed=operator.has_key)
-        self._clear = operator.function.clearer()
+        self._invoke = invoker(operator.function, is_keyed=operator.has_key)
+        self._clear = clearer(operator.function)
         timers.set_callbacks(self._on_event_time, self._on_processing_time)
         if context.is_restored:
             self._adopt_grouped_windows()

@@ -26,9 +26,9 @@ from penstock.datastream.window import (
 )
 from penstock.records.batch import ColumnBatch, RowBatch
 from penstock.records.columns import rows_as_dicts
-from penstock.taskmanager.operators.window.function import WindowFunctionSpec
 from penstock.taskmanager.operators.window.operator import LATE_RECORDS_METRIC, WindowOperator
 from penstock.testing.operator_run import OperatorRun
+from penstock.windowing.window_function import WindowFunctionSpec
 
 F = FieldAggregate
 ALL = F.of(F.mean("t"), F.sum("t"), F.min("t"), F.max("t"), F.count("t"), F.count(), F.max("u"))

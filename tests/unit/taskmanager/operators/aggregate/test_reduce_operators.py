@@ -11,7 +11,8 @@ import pytest
 from penstock.common.errors import UserFunctionError
 from penstock.common.types import Row
 from penstock.datastream.functions import ReduceFunction
-from penstock.taskmanager.operators.aggregate.reduce import FieldReduce, ReduceOperator, RollingAggregateOperator
+from penstock.functions.field_reduce import FieldReduce
+from penstock.taskmanager.operators.aggregate.reduce import ReduceOperator, RollingAggregateOperator
 from penstock.testing.operator_run import OperatorRun
 
 KEY = itemgetter(0)

@@ -11,9 +11,9 @@ from penstock.datastream.window import (
     GlobalWindows,
 )
 from penstock.records.batch import MAX_TIMESTAMP
-from penstock.taskmanager.operators.window.function import WindowFunctionSpec
 from penstock.taskmanager.operators.window.operator import WindowOperator
 from penstock.testing.operator_run import OperatorRun
+from penstock.windowing.window_function import WindowFunctionSpec
 from tests.unit.taskmanager.operators.window.windows import KEY, Spec, add
 
 

@@ -8,9 +8,9 @@ from operator import itemgetter
 import pytest
 
 from penstock.datastream.window import EventTimeSessionWindows, ProcessingTimeSessionWindows
-from penstock.taskmanager.operators.window.function import WindowFunctionSpec
 from penstock.taskmanager.operators.window.operator import WindowOperator
 from penstock.testing.operator_run import OperatorRun
+from penstock.windowing.window_function import WindowFunctionSpec
 from tests.unit.taskmanager.operators.window.windows import (
     KEY,
     LATE,

@@ -24,9 +24,9 @@ from penstock.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from penstock.taskmanager.operators.window.function import WindowFunctionSpec
 from penstock.taskmanager.operators.window.operator import WindowOperator
 from penstock.testing import OperatorHarness
+from penstock.windowing.window_function import WindowFunctionSpec
 
 LATE = OutputTag("late")
 FIRED = ValueStateDescriptor("fired", int, default=0)

@@ -16,9 +16,9 @@ from penstock.datastream.functions import (
 )
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import CountEvictor, TimeEvictor, TumblingEventTimeWindows
-from penstock.taskmanager.operators.window.function import WindowFunctionSpec
 from penstock.taskmanager.operators.window.operator import WindowOperator
 from penstock.testing.operator_run import OperatorRun
+from penstock.windowing.window_function import WindowFunctionSpec
 from tests.unit.taskmanager.operators.window.windows import KEY, LATE, SESSIONS, FirstOrUpdate, Mean, Spec, add, gather
 
 

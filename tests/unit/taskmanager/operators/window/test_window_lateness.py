@@ -9,9 +9,9 @@ import pytest
 from penstock.common.errors import InvalidJob
 from penstock.datastream.functions import ProcessWindowFunction
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.taskmanager.operators.window.function import WindowFunctionSpec
 from penstock.taskmanager.operators.window.operator import LATE_RECORDS_METRIC, WindowOperator
 from penstock.testing.operator_run import OperatorRun
+from penstock.windowing.window_function import WindowFunctionSpec
 from tests.unit.taskmanager.operators.window.windows import KEY, LATE, FirstOrUpdate, Spec, add
 
 

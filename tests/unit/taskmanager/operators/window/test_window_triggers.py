@@ -34,9 +34,9 @@ from penstock.datastream.window import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
-from penstock.taskmanager.operators.window.function import WindowFunctionSpec
 from penstock.taskmanager.operators.window.operator import WindowOperator
 from penstock.testing.operator_run import OperatorRun
+from penstock.windowing.window_function import WindowFunctionSpec
 
 Spec = WindowFunctionSpec
 KEY = itemgetter(0)

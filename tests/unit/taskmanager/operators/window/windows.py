@@ -10,7 +10,7 @@ from penstock.datastream.functions import AggregateFunction, ProcessWindowFuncti
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import EventTimeSessionWindows
-from penstock.taskmanager.operators.window.function import WindowFunctionSpec
+from penstock.windowing.window_function import WindowFunctionSpec
 
 Spec = WindowFunctionSpec
 KEY = itemgetter(0)

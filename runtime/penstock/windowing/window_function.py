@@ -1,0 +1,65 @@
+"""What is done with a window's records: the choice the program made.
+
+Reduce and aggregate fold every record into one accumulator as it arrives; process and apply see all records when the
+window fires (T36-T38). A fold may be followed by a window function, which then gets the one folded value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from penstock.common.errors import InvalidJob
+from penstock.functions.field_reduce import AggregateKind, FieldReduce
+from penstock.functions.function import bind
+
+if TYPE_CHECKING:
+    from penstock.records.fields import Field
+
+
+@dataclass(frozen=True)
+class WindowFunctionSpec:
+    """Made by the static methods; `state_type` is the type of what a window keeps (any builtin type if None).
+
+    Window functions are function objects or plain callables: `(key, context, elements)` for process,
+    `(key, window, elements)` for apply, without the key on a stream that has none.
+    """
+
+    kind: Literal["reduce", "aggregate", "process", "apply"]
+    fold: Any = None
+    window_function: Any = None
+    state_type: Any = None
+
+    @staticmethod
+    def reduce(fn: Any, window_fn: Any = None, element_type: Any = None) -> WindowFunctionSpec:
+        bind(fn, "reduce")
+        return WindowFunctionSpec("reduce", fn, window_fn, element_type)
+
+    @staticmethod
+    def field(kind: AggregateKind, field: Field, element_type: Any = None) -> WindowFunctionSpec:
+        """`sum`, `min`, `max`, `min_by`, `max_by` of a field; the result is a record."""
+        return WindowFunctionSpec("reduce", FieldReduce(kind, field), None, element_type)
+
+    @staticmethod
+    def aggregate(agg: Any, window_fn: Any = None, accumulator_type: Any = None) -> WindowFunctionSpec:
+        missing = [m for m in ("create_accumulator", "add", "get_result") if not callable(getattr(agg, m, None))]
+        if missing:
+            raise InvalidJob(f"{agg!r} has no {', '.join(missing)}", remedy="pass an AggregateFunction")
+        return WindowFunctionSpec("aggregate", agg, window_fn, accumulator_type)
+
+    @staticmethod
+    def process(fn: Any, element_type: Any = None) -> WindowFunctionSpec:
+        bind(fn, "process")
+        return WindowFunctionSpec("process", None, fn, element_type)
+
+    @staticmethod
+    def apply(fn: Any, element_type: Any = None) -> WindowFunctionSpec:
+        bind(fn, "apply")
+        return WindowFunctionSpec("apply", None, fn, element_type)
+
+    @property
+    def is_incremental(self) -> bool:
+        return self.fold is not None
+
+    def functions(self) -> tuple[object, ...]:
+        return tuple(fn for fn in (self.fold, self.window_function) if fn is not None)
