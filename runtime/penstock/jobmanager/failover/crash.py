@@ -3,7 +3,8 @@
 A worker that crashes in C code, or is killed, can say nothing in an ack. Python's faulthandler writes the stack of the crash
 to a file (`spark.python.worker.faulthandler.enabled`), which the executor reads when the worker is gone, and which comes here
 as the failure of its Spark task. The dump has files, lines and names of functions; whose operator they belong to is looked
-for in the job graph: which of the level's operators have a function with that line in it.
+for in the job graph. Chained operators call each other, so the innermost call of one is the one that has crashed; of which
+operators that call can be, and which of them have a function with a line below it, tells the operator.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from penstock.common.errors import EpochFailed
 from penstock.common.program.user_frames import is_engine, is_user, user_frame
 from penstock.graph.job_graph import JobGraph, OperatorNode
 from penstock.jobmanager.failover.failures import JobFailed
+from penstock.taskmanager.operators.factory import create_operator
 from penstock.taskmanager.protocol import TaskFailure
 
 DIED = "Python worker exited unexpectedly"
@@ -106,11 +108,20 @@ def frames_of(dump: str) -> list[traceback.FrameSummary]:
 
 
 def operators_at(graph: JobGraph, level: int, frames: list[traceback.FrameSummary]) -> list[OperatorNode]:
-    """Operators of the level that these frames belong to, by the frame that belongs to the fewest, the innermost of those."""
+    """Operators of the level that have crashed, by the frame that belongs to the fewest, the innermost of those.
+
+    What is above the innermost call of an operator is of those that are chained in front of it.
+    """
     here = [graph.operators[index] for stage in graph.stages_on(level) for index in stage.operators]
-    codes = [(node, list(_codes(node.operation, _DEPTH, set()))) for node in here]
-    found = [[node for node, own in codes if any(_contains(code, frame) for code in own)] for frame in reversed(frames)]
-    return min(filter(None, found), key=len, default=[])
+    calls = {node.index: list(_methods(create_operator(node.operation))) for node in here}
+    own = {node.index: calls[node.index] + list(_codes(node.operation, _DEPTH, set())) for node in here}
+    call = max((at for at, frame in enumerate(frames) if _those_with(calls, frame)), default=0)
+    found = [_those_with(own, frame) for frame in reversed(frames[call:])]
+    return [graph.operators[index] for index in min(filter(None, found), key=len, default=[])]
+
+
+def _those_with(codes: dict[int, list[CodeType]], frame: traceback.FrameSummary) -> list[int]:
+    return [index for index, own in codes.items() if any(_contains(code, frame) for code in own)]
 
 
 def _contains(code: CodeType, frame: traceback.FrameSummary) -> bool:
@@ -136,9 +147,10 @@ def _codes(thing: Any, depth: int, seen: set[int]) -> Iterator[CodeType]:
             yield from _codes(cell.cell_contents, depth - 1, seen)
         yield from _codes(getattr(thing, "__self__", None), depth - 1, seen)
         return
-    for owner in type(thing).__mro__:
-        for member in vars(owner).values():
-            of_member = getattr(member, "__code__", None)
-            if isinstance(of_member, CodeType) and not is_engine(of_member.co_filename):
-                yield of_member
+    yield from (method for method in _methods(thing) if not is_engine(method.co_filename))
     yield from _codes(getattr(thing, "__dict__", None), depth - 1, seen)
+
+
+def _methods(thing: Any) -> Iterator[CodeType]:
+    members = [member for owner in type(thing).__mro__ for member in vars(owner).values()]
+    return (code for member in members if isinstance(code := getattr(member, "__code__", None), CodeType))

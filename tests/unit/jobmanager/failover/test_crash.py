@@ -16,6 +16,11 @@ from penstock.jobmanager.failover import failures
 from penstock.jobmanager.failover.crash import DIED, TaskEnd, crash_of
 from penstock.jobmanager.failover.failures import JobFailed, failure_of
 from penstock.taskmanager import level
+from penstock.taskmanager.operators.connectors.sink import SinkOperator
+from penstock.taskmanager.operators.connectors.source import SourceOperator
+from penstock.taskmanager.operators.simple import MapOperator
+from tests.hooks import endpoints
+from tests.hooks.act import Act
 
 ENGINE = level.__file__
 
@@ -90,6 +95,43 @@ def test_the_operator_and_the_users_line_come_first(graph: JobGraph, function: A
 
 def _words(function: Any) -> str:
     return inspect.getsource(function.map).splitlines()[1].strip()
+
+
+def frame_in(method: Any) -> tuple[str, int, str]:
+    return inspect.getfile(method), line_of(method), method.__name__
+
+
+def chained(*maps: str) -> JobGraph:
+    """A source and a sink of the user's, which hold the same thing of his, and maps by these names between them."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    act = Act("read", "crash")
+    stream = env.from_source(endpoints.Numbers(act), None, "own source")
+    for name in maps:
+        stream = stream.map(shared).name(name)
+    stream.sink_to(endpoints.Nowhere(act)).name("own sink")
+    return JobGraphBuilder(env.get_program().transformations, name="ends", parallelism=1, max_parallelism=8).build()
+
+
+@pytest.mark.parametrize(
+    ("calls", "name"),
+    [
+        ((endpoints.Writer.prepare_commit, SinkOperator.snapshot), "own sink"),
+        ((endpoints.Writer.write, SinkOperator.process_batch, SourceOperator.read), "own sink"),
+        ((endpoints.Numbered.read, SourceOperator.read), "own source"),
+    ],
+)
+def test_of_chained_operators_with_the_same_function_it_is_the_innermost_called(calls: Any, name: str) -> None:
+    frames = [frame_in(method) for method in (Act.__call__, *calls)]
+    crash = crash_of([ended(dump(*frames, (ENGINE, 210, "_timed")), 0, 0)], chained())
+    assert isinstance(crash, JobFailed)
+    assert crash.failure.name == name
+
+
+def test_operators_that_cannot_be_told_apart_are_all_named() -> None:
+    frames = [frame_in(method) for method in (shared, MapOperator.process_batch, SourceOperator.read)]
+    crash = crash_of([ended(dump(*frames, (ENGINE, 210, "_timed")), 0, 0)], chained("first", "second"))
+    assert isinstance(crash, JobFailed)
+    assert crash.failure.name == "first or second"
 
 
 def test_the_thread_of_the_task_is_found_where_none_is_the_current_one(graph: JobGraph) -> None:
