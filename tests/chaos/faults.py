@@ -238,8 +238,9 @@ class Faults:
     def _stranger(self, kind: str) -> bool:
         found = listeners(self.job.pids)
         if kind == "replay":
+            # By the time of a checkpoint everybody has spoken to everybody.
             with self.strangers.listening({listener.port for listener in found}):
-                time.sleep(1.0)
+                self.job.await_progress(self.job.progress())
         self.strangers.hang_up()
         visit = self.strangers.visit(kind, found)
         self.connections[kind] += visit.accepted
