@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.common.config.options import OPTIONS, STATE_BACKEND
+from penstock.common.config.option_table import OPTIONS
+from penstock.common.config.options import STATE_BACKEND
 from penstock.jobmanager.failover.failures import _FATAL
 from penstock.state.rocksdb.options import DEFAULTS
 from penstock.testing import OperatorHarness

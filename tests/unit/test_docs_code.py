@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from penstock.cli.main import app as command_line
 from penstock.common.config import options
 from penstock.common.config.option import ConfigOption
-from penstock.common.config.options import FORMER_KEYS, OPTIONS
+from penstock.common.config.option_table import FORMER_KEYS, OPTIONS
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.process.session import Session
 from penstock.metrics.scope import ScopeKind

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import yaml
 
 from penstock.common.config.option import ConfigOption, parse_list, read_flag, text_of
-from penstock.common.config.options import check_key, check_value
+from penstock.common.config.option_table import check_key, check_value
 from penstock.common.errors import InvalidJob
 from penstock.common.program.user_location import user_location
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.common import Configuration
 from penstock.common.config import options
 from penstock.common.config.option import parse_list, parse_map, text_of
-from penstock.common.config.options import OPTIONS, as_markdown
+from penstock.common.config.option_table import OPTIONS, as_markdown
 from penstock.common.configuration import load_configuration, read_configuration_file
 from penstock.common.errors import InvalidJob
 

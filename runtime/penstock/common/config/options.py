@@ -1,18 +1,13 @@
 """Every configuration key Penstock knows: type, default, meaning.
 
-Keys are flat and, where Flink has the thing, Flink's; what only Penstock has begins with `penstock.`, and there an
-unknown key is an error that names the nearest known one, because a misspelt key is a setting that silently does not
-count. Other unknown keys are kept: `spark.…` goes to Spark, `fs.…` and the rest to whoever asks for them.
+Keys are flat and, where Flink has the thing, Flink's; what only Penstock has begins with `penstock.`.
 """
 
 from __future__ import annotations
 
-import difflib
 from datetime import timedelta
-from typing import Any
 
 from penstock.common.config.option import (
-    ConfigOption,
     choice_option,
     duration_option,
     flag_option,
@@ -24,8 +19,6 @@ from penstock.common.config.option import (
     size_option,
     text_option,
 )
-from penstock.common.errors import InvalidJob
-from penstock.common.program.user_location import user_location
 
 PARALLELISM = int_option(
     "parallelism.default", 1, "Parallelism of operators that set none; the command line's -p sets it.", least=1
@@ -479,44 +472,3 @@ ALLOW_DROPPED_STATE = list_option(
     "penstock.restore.allow-dropped",
     "Uids, or uid/state names, whose state may be left behind when a job starts from a snapshot.",
 )
-
-OPTIONS: dict[str, ConfigOption[Any]] = {
-    option.key: option for option in list(globals().values()) if isinstance(option, ConfigOption)
-}
-"""Every option by its key."""
-
-FORMER_KEYS: dict[str, str] = {former: option.key for option in OPTIONS.values() for former in option.former_keys}
-"""Older spellings -> today's key."""
-
-
-def check_key(key: str) -> None:
-    """Refuses a misspelt `penstock.…` key.
-
-    Raises:
-        InvalidJob: names the key and the nearest known one.
-    """
-    if not key.startswith("penstock.") or key in OPTIONS:
-        return
-    own = [known for known in OPTIONS if known.startswith("penstock.")]
-    nearest = difflib.get_close_matches(key, own, n=1, cutoff=0.0)[0]
-    raise InvalidJob(f"there is no option {key!r}", remedy=f"did you mean {nearest!r}?", location=user_location())
-
-
-def check_value(key: str, text: str) -> None:
-    """Refuses a value that is not of the option's type; keys that are not known are not looked at."""
-    option = OPTIONS.get(FORMER_KEYS.get(key, key))
-    if option is not None:
-        option.parse(text)
-
-
-def as_markdown() -> str:
-    """The list as a table for the documentation.
-
-    >>> as_markdown().splitlines()[0]
-    '| Key | Value | Default | Meaning |'
-    """
-    lines = ["| Key | Value | Default | Meaning |", "| --- | --- | --- | --- |"]
-    for option in OPTIONS.values():
-        default = "" if option.default in (None, [], {}) else f"`{option.write(option.default)}`"
-        lines.append(f"| `{option.key}` | {option.kind} | {default} | {option.doc} |")
-    return "\n".join(lines)
