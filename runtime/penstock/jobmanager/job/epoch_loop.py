@@ -23,8 +23,8 @@ from penstock.common.errors import EpochFailed
 from penstock.graph.job_graph import JobGraph
 from penstock.jobmanager.coordinators.watermark_alignment import limits
 from penstock.jobmanager.failover.failures import JobFailed, hanging
-from penstock.jobmanager.job import attempt_end
-from penstock.jobmanager.job.attempt_end import Cause, Stage
+from penstock.jobmanager.job.ending import events
+from penstock.jobmanager.job.ending.state import Cause, Stage
 from penstock.jobmanager.job.epoch_budget import EpochBudget
 from penstock.jobmanager.job.job_parts import JobParts
 from penstock.jobmanager.job.job_requests import JobRequests
@@ -88,7 +88,7 @@ class EpochLoop:
             Stopped, BegunAnew: the attempt is over.
         """
         if self.epoch > 0 and self.exhausted and not self._requests.state.input_ended:
-            self._requests.feed(attempt_end.InputEnded())
+            self._requests.feed(events.InputEnded())
         self._requests.settle()
         if self._requests.state.stands_still or self._only_waits_for_storage:
             self._stand_still()
@@ -96,10 +96,10 @@ class EpochLoop:
             request = self._next_request()
             is_last = self._is_last(request)
             if is_last and request is not None:
-                self._requests.feed(attempt_end.LastSnapshotSent(request.checkpoint_id))
+                self._requests.feed(events.LastSnapshotSent(request.checkpoint_id))
             self._run_epoch(request, is_last=is_last)
             if request is not None:
-                self._requests.feed(attempt_end.BarrierReached(request.checkpoint_id))
+                self._requests.feed(events.BarrierReached(request.checkpoint_id))
             self._handle_events()
         self._requests.settle()
 
@@ -117,7 +117,7 @@ class EpochLoop:
         self._requests.take()
         self._handle_events()
         if self._requests.state.stage is Stage.COMMITTING and self._parts.commits.is_idle:
-            self._requests.feed(attempt_end.CommitsDone())
+            self._requests.feed(events.CommitsDone())
 
     def _next_request(self) -> SnapshotRequest | None:
         """The last snapshot of a bounded job is triggered as soon as no other checkpoint is in progress."""
@@ -292,10 +292,10 @@ class EpochLoop:
     def _handle_events(self) -> None:
         for checkpoint_id in self._parts.commits.take_confirmed():
             self._parts.checkpoints.coordinator.on_committed(checkpoint_id)
-        events = self._parts.checkpoints.coordinator.tick(self._now())
-        for event in events:
+        told = self._parts.checkpoints.coordinator.tick(self._now())
+        for event in told:
             self._on_event(event)
-        self._requests.take_in(events)
+        self._requests.take_in(told)
 
     def _on_event(self, event: Event) -> None:
         match event:

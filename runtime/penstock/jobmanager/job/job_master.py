@@ -31,9 +31,9 @@ from penstock.graph.program import Program
 from penstock.jobmanager.coordinators.sink_commits import SinkCommits
 from penstock.jobmanager.coordinators.source_coordinator import SourceCoordinator
 from penstock.jobmanager.failover.failures import JobFailed, entry_of, is_fatal, offer_instead
-from penstock.jobmanager.job import attempt_end
-from penstock.jobmanager.job.attempt_end import Stage
 from penstock.jobmanager.job.checkpoints import JobCheckpoints
+from penstock.jobmanager.job.ending import events
+from penstock.jobmanager.job.ending.state import Stage
 from penstock.jobmanager.job.epoch_loop import EpochLoop
 from penstock.jobmanager.job.held_results import HeldResults
 from penstock.jobmanager.job.job_history import JobHistory
@@ -256,7 +256,7 @@ class JobMaster:
 
     def lose_attempt(self, reason: str) -> None:
         """The state in the tasks is void, and what needed it has failed; the next attempt starts from the last checkpoint."""
-        self._requests.feed(attempt_end.AttemptFailed(reason))
+        self._requests.feed(events.AttemptFailed(reason))
         self._restart_from_checkpoint(reason)
 
     def _restart_from_checkpoint(self, reason: str) -> None:
@@ -339,11 +339,11 @@ class JobMaster:
         """Completed checkpoints have promised their commits: carry them out, so that the checkpoints may go."""
         coordinator = self.checkpoints.coordinator
         if status in (JobStatus.FINISHED, JobStatus.CANCELED):
-            events = coordinator.tick(self._now())
-            for event in events:
+            told = coordinator.tick(self._now())
+            for event in told:
                 if isinstance(event, CheckpointCompleted):
                     self.parts.commits.commit(event.checkpoint_id, event.commits)
-            self._requests.take_in([event for event in events if not isinstance(event, JobMustFail)])
+            self._requests.take_in([event for event in told if not isinstance(event, JobMustFail)])
         for checkpoint_id in self.parts.commits.close():
             coordinator.on_committed(checkpoint_id)
 
@@ -408,7 +408,7 @@ class JobMaster:
         self.runner.start(Attempt(self.job_id, self.attempt, payload, graph.slots, graph.levels, graph, closing_s))
         steps.begin(FIRST_EPOCH)
         self.metrics.begin_attempt(graph, self.attempt, self.runner.task_managers)
-        self._requests.feed(attempt_end.AttemptBegun())
+        self._requests.feed(events.AttemptBegun())
         return EpochLoop(self.parts, self._requests, self.runner, graph, self.attempt, plans)
 
     def _task_settings(self, graph: JobGraph) -> TaskSettings:
@@ -457,7 +457,7 @@ class JobMaster:
                     duration_ms=self._now() - operation.arguments["started"],
                 )
             )
-        self._requests.feed(attempt_end.FirstEpochRun(self.parallelism))
+        self._requests.feed(events.FirstEpochRun(self.parallelism))
 
     def _grow_back(self) -> None:
         """Adaptive: slots have come back, so return to the parallelism the job wants."""

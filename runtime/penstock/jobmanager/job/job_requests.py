@@ -17,8 +17,8 @@ from penstock.checkpoint.events import (
 )
 from penstock.common.errors import PenstockError
 from penstock.common.job_status import JobStatus
-from penstock.jobmanager.job import attempt_end
-from penstock.jobmanager.job.attempt_end import Stage, State
+from penstock.jobmanager.job.ending import attempt_end, events
+from penstock.jobmanager.job.ending.state import Cause, Request, Stage, State
 from penstock.jobmanager.job.job_history import JobHistory
 from penstock.jobmanager.job.job_parts import JobParts
 from penstock.jobmanager.job.requests import Operation
@@ -70,7 +70,7 @@ class JobRequests:
         self._queue: queue.SimpleQueue[Operation] = queue.SimpleQueue()
         self._operations: dict[str, Operation] = {}
         """Those that were fed to the machine and are not answered."""
-        self._begin_anew: attempt_end.BeginAnew | None = None
+        self._begin_anew: events.BeginAnew | None = None
         self._insisting: threading.Thread | None = None
 
     # --- from other threads -----------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class JobRequests:
     def _take(self, operation: Operation) -> None:
         if operation.is_done:
             return
-        request = attempt_end.Request(
+        request = Request(
             operation.id,
             operation.kind,
             drain=bool(operation.arguments.get("drain")),
@@ -174,7 +174,7 @@ class JobRequests:
             return
         if request.drain and not refusal and not self._parts.settings.checkpointing:
             self._take(Operation("checkpoint"))  # what to go back to if the stop fails
-        self.feed(attempt_end.Requested(request, refusal))
+        self.feed(events.Requested(request, refusal))
 
     def _refusal(self, operation: Operation) -> str:
         """Why it cannot be, in what the machine does not know of; a rescale that changes nothing is done at once."""
@@ -200,32 +200,32 @@ class JobRequests:
             operation.complete(result=parallelism)
         return self._scheduler.refuse(parallelism, self.runner) or ""
 
-    def take_in(self, events: Iterable[Event]) -> None:
+    def take_in(self, told: Iterable[Event]) -> None:
         """What the coordinator says of checkpoints and savepoints.
 
         Raises:
             PenstockError: more checkpoints failed than are tolerated, or somebody else leads. All events were taken in.
         """
         failure: PenstockError | None = None
-        for event in events:
+        for event in told:
             match event:
                 case CheckpointCompleted():
-                    self.feed(attempt_end.SnapshotComplete(event.checkpoint_id, event.requests))
+                    self.feed(events.SnapshotComplete(event.checkpoint_id, event.requests))
                 case CheckpointAborted():
-                    self.feed(attempt_end.SnapshotAborted(event.checkpoint_id, event.reason, event.requests))
+                    self.feed(events.SnapshotAborted(event.checkpoint_id, event.reason, event.requests))
                 case SavepointCompleted():
-                    self.feed(attempt_end.SavepointDone(event.request_id, event.url))
+                    self.feed(events.SavepointDone(event.request_id, event.url))
                 case SavepointFailed():
-                    self.feed(attempt_end.SavepointDone(event.request_id, failure=str(event.error)))
+                    self.feed(events.SavepointDone(event.request_id, failure=str(event.error)))
                 case JobMustFail():
                     failure = failure or event.error
         if failure is not None:
             raise failure
 
-    def feed(self, event: attempt_end.Event) -> None:
+    def feed(self, event: events.Event) -> None:
         """Let the machine react, and carry out what it says; what ends the attempt waits for `settle`."""
         before = self.state.describe()
-        if isinstance(event, attempt_end.AttemptFailed):
+        if isinstance(event, events.AttemptFailed):
             self._begin_anew = None
         self.state, effects = attempt_end.react(self.state, event)
         now = self.state.describe()
@@ -234,25 +234,25 @@ class JobRequests:
         for effect in effects:
             self._carry_out(effect)
 
-    def _carry_out(self, effect: attempt_end.Effect) -> None:
+    def _carry_out(self, effect: events.Effect) -> None:
         match effect:
-            case attempt_end.Answer():
+            case events.Answer():
                 self._answer(effect)
-            case attempt_end.Ask():
+            case events.Ask():
                 self._ask_coordinator(effect.request)
-            case attempt_end.AskAgain():
+            case events.AskAgain():
                 for request in effect.requests:
                     self._queue.put(self._operations.pop(request.id))
                 self._parts.wake.set()
-            case attempt_end.NoteParallelism():
+            case events.NoteParallelism():
                 self._set_wanted(self._operations[effect.id])
-            case attempt_end.BeginAnew():
+            case events.BeginAnew():
                 self._begin_anew = effect
-            case attempt_end.EndJob():
+            case events.EndJob():
                 if effect.status is JobStatus.CANCELED and not self._history.status.is_terminal_state():
                     self._history.move(JobStatus.CANCELLING, self._now())
 
-    def _answer(self, answer: attempt_end.Answer) -> None:
+    def _answer(self, answer: events.Answer) -> None:
         operation = self._operations.pop(answer.id)
         if answer.failure:
             operation.fail(answer.failure)
@@ -261,7 +261,7 @@ class JobRequests:
         else:
             operation.complete(location=answer.location or None, result=answer.result)
 
-    def _ask_coordinator(self, request: attempt_end.Request) -> None:
+    def _ask_coordinator(self, request: Request) -> None:
         coordinator, operation = self._parts.checkpoints.coordinator, self._operations[request.id]
         if request.kind in ("savepoint", "stop"):
             coordinator.trigger_savepoint(
@@ -290,13 +290,13 @@ class JobRequests:
     @property
     def is_at_end_of_input(self) -> bool:
         """Nobody asked for the end of the job: its input is over."""
-        return self.state.ending is None or self.state.ending.cause is attempt_end.Cause.INPUT
+        return self.state.ending is None or self.state.ending.cause is Cause.INPUT
 
     @property
     def has_ended_with_its_input(self) -> bool:
         """The end of its input has ended the job."""
         ending = self.state.ending
-        return self.state.stage is Stage.ENDED and ending is not None and ending.cause is attempt_end.Cause.INPUT
+        return self.state.stage is Stage.ENDED and ending is not None and ending.cause is Cause.INPUT
 
     @property
     def rescale(self) -> Operation | None:
@@ -346,7 +346,7 @@ class JobRequests:
         """The job has ended: nobody waits in vain."""
         self._done.set()
         self.take()
-        self.feed(attempt_end.JobOver(status))
+        self.feed(events.JobOver(status))
         self.take()  # also who came just now
 
     def _now(self) -> int:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from penstock.common.job_status import JobStatus
-from penstock.jobmanager.job.attempt_end import (
+from penstock.jobmanager.job.ending.attempt_end import react
+from penstock.jobmanager.job.ending.events import (
     Answer,
     Ask,
     AskAgain,
@@ -16,25 +17,20 @@ from penstock.jobmanager.job.attempt_end import (
     AttemptFailed,
     BarrierReached,
     BeginAnew,
-    Cause,
     CommitsDone,
     Effect,
-    Ending,
     EndJob,
     Event,
     FirstEpochRun,
     InputEnded,
     JobOver,
     LastSnapshotSent,
-    Request,
     Requested,
     SavepointDone,
     SnapshotAborted,
     SnapshotComplete,
-    Stage,
-    State,
-    react,
 )
+from penstock.jobmanager.job.ending.state import Cause, Ending, Request, Stage, State
 
 KINDS = {
     "savepoint": Request("", "savepoint"),

@@ -49,268 +49,37 @@ ENDED from every stage. Prior art: the states of Flink's AdaptiveScheduler (Exec
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from typing import Any
 
 from penstock.common.job_status import JobStatus
-
-
-class Stage(Enum):
-    """Where an attempt stands; the values are for people."""
-
-    DOWN = "no tasks run"
-    STARTING = "restoring"
-    RUNNING = "running"
-    PLANNED = "waiting for what was asked for before"
-    SNAPSHOT = "taking the last snapshot"
-    STANDING = "storing the last snapshot"
-    EXPORTING = "copying the savepoint"
-    COMMITTING = "committing the sinks"
-    ENDED = "ending"
-
-
-class Cause(Enum):
-    """What ends the attempt in order."""
-
-    STOP = "stop"
-    RESCALE = "rescale"
-    INPUT = "end of input"
-
-
-@dataclass(frozen=True)
-class Request:
-    """What was asked for. `kind`: savepoint, checkpoint, stop, rescale, cancel, suspend."""
-
-    id: str
-    kind: str
-    drain: bool = False
-    """stop: send the final watermark first."""
-    cancels: bool = False
-    """stop: the job's final status is CANCELED."""
-
-
-@dataclass(frozen=True)
-class Ending:
-    """The one ending in progress. `checkpoint`: number of its last snapshot, 0 = no epoch was given it."""
-
-    cause: Cause
-    request: Request | None = None
-    checkpoint: int = 0
-    is_drained: bool = False
-    """The final watermark of a drain was sent, or may have been."""
-    location: str = ""
-    """Of its savepoint, once that is complete."""
-
-    @property
-    def id(self) -> str:
-        return self.request.id if self.request is not None else ""
-
-
-@dataclass(frozen=True)
-class State:
-    """All that is known of an attempt's end."""
-
-    stage: Stage = Stage.DOWN
-    ending: Ending | None = None
-    open: tuple[Request, ...] = ()
-    """Savepoints and checkpoints that the coordinator was asked for."""
-    deferred: tuple[Request, ...] = ()
-    """Wait until the ending has failed or the job has ended."""
-    cancels: tuple[Request, ...] = ()
-    """Cancel and suspend, answered when the job is over."""
-    input_ended: bool = False
-    status: JobStatus | None = None
-    """ENDED: the job's final status."""
-    is_over: bool = False
-    """Everything is tidied up, and whoever asks now is told so at once."""
-
-    @property
-    def stands_still(self) -> bool:
-        """No epoch may run: what was read after the last snapshot would be read again."""
-        return self.stage in (Stage.STANDING, Stage.EXPORTING, Stage.COMMITTING, Stage.ENDED)
-
-    @property
-    def reads(self) -> bool:
-        """Epochs read their sources."""
-        return self.ending is None or not (self.ending.cause is Cause.INPUT or self.ending.is_drained)
-
-    @property
-    def is_idle(self) -> bool:
-        """Nothing was asked for that is not answered."""
-        return self.ending is None and not (self.open or self.deferred or self.cancels)
-
-    def describe(self) -> str:
-        """For people: what ends the attempt, and how far that has come; empty: nothing does.
-
-        >>> State(Stage.EXPORTING, Ending(Cause.STOP, Request("1", "stop"))).describe()
-        'stop: copying the savepoint'
-        """
-        if self.ending is None or self.stage in (Stage.DOWN, Stage.ENDED):
-            return ""
-        return f"{self.ending.cause.value}: {self.stage.value}"
-
-
-# --- events -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Requested:
-    """Somebody asks. `refusal`: why it cannot be, as far as the shell can tell."""
-
-    request: Request
-    refusal: str = ""
-
-
-@dataclass(frozen=True)
-class InputEnded:
-    """Every source was read to its end."""
-
-
-@dataclass(frozen=True)
-class AttemptBegun:
-    """The tasks are started; the first epoch is to follow."""
-
-
-@dataclass(frozen=True)
-class FirstEpochRun:
-    """State is restored, records flow. `result`: of the rescale that began the attempt."""
-
-    result: int = 0
-
-
-@dataclass(frozen=True)
-class LastSnapshotSent:
-    """An epoch was given the last snapshot."""
-
-    checkpoint: int
-
-
-@dataclass(frozen=True)
-class BarrierReached:
-    """The epoch with this snapshot has ended."""
-
-    checkpoint: int
-
-
-@dataclass(frozen=True)
-class SnapshotComplete:
-    """A checkpoint is complete; `requests`: ids of those who asked for it."""
-
-    checkpoint: int
-    requests: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class SnapshotAborted:
-    """A checkpoint was given up, and `requests` with it. Who asked for it and is not among them is served by the next one."""
-
-    checkpoint: int
-    reason: str
-    requests: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class SavepointDone:
-    """A savepoint is copied (`location`), or failed."""
-
-    id: str
-    location: str = ""
-    failure: str = ""
-
-
-@dataclass(frozen=True)
-class CommitsDone:
-    """Nothing that a complete checkpoint promised is left to be committed."""
-
-
-@dataclass(frozen=True)
-class AttemptFailed:
-    """Another attempt follows."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class JobOver:
-    """The job has ended, or was left, with this status; everything is tidied up."""
-
-    status: JobStatus
-
-
-Event = (
-    Requested
-    | InputEnded
-    | AttemptBegun
-    | FirstEpochRun
-    | LastSnapshotSent
-    | BarrierReached
-    | SnapshotComplete
-    | SnapshotAborted
-    | SavepointDone
-    | CommitsDone
-    | AttemptFailed
-    | JobOver
+from penstock.jobmanager.job.ending.events import (
+    Answer,
+    Ask,
+    AskAgain,
+    AttemptBegun,
+    AttemptFailed,
+    BarrierReached,
+    BeginAnew,
+    CommitsDone,
+    Effect,
+    EndJob,
+    Event,
+    FirstEpochRun,
+    InputEnded,
+    JobOver,
+    LastSnapshotSent,
+    NoteParallelism,
+    Requested,
+    SavepointDone,
+    SnapshotAborted,
+    SnapshotComplete,
 )
+from penstock.jobmanager.job.ending.state import Cause, Ending, Request, Stage, State
 
-
-# --- effects ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The one answer of a request. `failure` empty: it succeeded."""
-
-    id: str
-    failure: str = ""
-    location: str = ""
-    result: int | None = None
-
-
-@dataclass(frozen=True)
-class Ask:
-    """Have the coordinator take this savepoint or checkpoint, or the last snapshot of this stop or rescale."""
-
-    request: Request
-
-
-@dataclass(frozen=True)
-class AskAgain:
-    """What was deferred has its turn: ask anew."""
-
-    requests: tuple[Request, ...]
-
-
-@dataclass(frozen=True)
-class NoteParallelism:
-    """The next attempt is to have what this rescale asks for."""
-
-    id: str
-
-
-@dataclass(frozen=True)
-class BeginAnew:
-    """Nothing has failed, but another attempt is to start at once from the last checkpoint. `rescaled`: as was asked for."""
-
-    reason: str
-    rescaled: bool = False
-
-
-@dataclass(frozen=True)
-class EndJob:
-    """Leave the job with this status, as soon as the epoch that runs has ended or is lost."""
-
-    status: JobStatus
-
-
-Effect = Answer | Ask | AskAgain | NoteParallelism | BeginAnew | EndJob
 Reaction = tuple[State, tuple[Effect, ...]]
-
-
 _BEFORE = (Stage.DOWN, Stage.STARTING)
 """No epoch has run yet that could be ended."""
-
-# --- the machine ------------------------------------------------------------------------------------------------------
 
 
 def react(state: State, event: Event) -> Reaction:
