@@ -20,9 +20,10 @@ from penstock.common.time import TimeLike, as_millis
 from penstock.common.type_info.type_inference import to_type_info
 from penstock.datastream import functions as f
 from penstock.datastream.checkpoint_config import CheckpointConfig
+from penstock.datastream.data_stream import DataStream
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.streams.checks import checked_function
-from penstock.datastream.streams.data_stream import DataStream, _checked_strategy
+from penstock.datastream.streams.data_stream import _checked_strategy
 from penstock.graph import operations
 from penstock.graph.execution_plan import execution_plan
 from penstock.graph.executor import current_executor

@@ -12,6 +12,8 @@ from penstock.functions.function import Function, name_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.records.fields import Field
+
 _METHOD_OF: dict[type, str] = {
     f.MapFunction: "map",
     f.FlatMapFunction: "flat_map",
@@ -95,3 +97,10 @@ def check_arguments(function: Callable[..., Any], count: int, operation: str) ->
             f"but its parameters are {signature}",
             "change the function's parameters",
         ) from None
+
+
+def checked_field(operation: str, field: Any) -> Field:
+    """A field's name or position."""
+    if isinstance(field, bool) or not isinstance(field, str | int) or field == "":
+        raise refusal(f"{operation} takes the name or position of a field, got {field!r}")
+    return field

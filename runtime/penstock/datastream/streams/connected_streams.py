@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from penstock.common.errors import KeyedStateNotAvailable
 from penstock.common.program.user_location import refusal, user_location
@@ -10,7 +10,6 @@ from penstock.common.type_info.type_inference import element_type, result_type, 
 from penstock.datastream import functions as f
 from penstock.datastream.state import MapStateDescriptor
 from penstock.datastream.streams.checks import checked_function
-from penstock.datastream.streams.keyed_stream import KeyedStream
 from penstock.datastream.streams.row_results import with_row_results
 from penstock.graph import operations
 from penstock.graph.transformation import Exchange, Partitioning
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.datastream.streams.data_stream import DataStream
+    from penstock.datastream.streams.keyed_stream import KeyedStream
 
 
 class ConnectedStreams:
@@ -124,7 +124,7 @@ class ConnectedStreams:
 
     def _selectors(self, operation: str) -> tuple[Callable[[Any], Any], ...]:
         """Both key selectors, or none."""
-        keyed = [stream for stream in (self.stream1, self.stream2) if isinstance(stream, KeyedStream)]
+        keyed = [stream for stream in (self.stream1, self.stream2) if _is_keyed(stream)]
         if len(keyed) == 1:
             which = "first" if keyed[0] is self.stream1 else "second"
             raise refusal(
@@ -176,7 +176,7 @@ class BroadcastConnectedStream:
         A keyed stream takes a `KeyedBroadcastProcessFunction`, with keyed state and timers.
         """
         stream = self.non_broadcast_stream
-        cls = f.KeyedBroadcastProcessFunction if isinstance(stream, KeyedStream) else f.BroadcastProcessFunction
+        cls = f.KeyedBroadcastProcessFunction if _is_keyed(stream) else f.BroadcastProcessFunction
         if isinstance(func, f.KeyedBroadcastProcessFunction) and cls is f.BroadcastProcessFunction:
             raise KeyedStateNotAvailable(
                 f"{type(func).__name__} is a KeyedBroadcastProcessFunction, and the stream has no key",
@@ -192,8 +192,12 @@ class BroadcastConnectedStream:
             *stream._edges(0),
             *broadcast._partitioned(Partitioning(Exchange.BROADCAST), "broadcast")._edges(1),
         ]
-        key_selector = stream.key_selector if isinstance(stream, KeyedStream) else None
+        key_selector = stream.key_selector if _is_keyed(stream) else None
         operation = operations.BroadcastProcess(converted, key_selector, tuple(self.broadcast_state_descriptors))
         inferred = shared_element_type(func, *methods)
-        name = "Keyed Co-Process-Broadcast" if isinstance(stream, KeyedStream) else "Co-Process-Broadcast"
+        name = "Keyed Co-Process-Broadcast" if _is_keyed(stream) else "Co-Process-Broadcast"
         return stream._transform(name, operation, declared or inferred, inputs=inputs, about=func)
+
+
+def _is_keyed(stream: DataStream) -> TypeGuard[KeyedStream]:
+    return stream.is_keyed

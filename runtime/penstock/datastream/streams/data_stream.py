@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from penstock.common.program.one_time_warning import warn_no_effect
 from penstock.common.program.user_location import refusal, user_location
@@ -11,12 +11,15 @@ from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo
 from penstock.datastream import functions as f
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.streams.checks import checked_function
+from penstock.datastream.streams.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
+from penstock.datastream.streams.joins import CoGroupedStreams, JoinedStreams
 from penstock.datastream.streams.key_selectors import selected_key
 from penstock.datastream.streams.row_results import with_row_results
 from penstock.datastream.streams.stream_ends import StreamEnds
 from penstock.datastream.streams.stream_routing import StreamRouting
+from penstock.datastream.streams.windowed_stream import AllWindowedStream, count_windows
 from penstock.graph import operations
-from penstock.graph.transformation import FORWARD, Exchange, Input, Partitioning
+from penstock.graph.transformation import FORWARD, Exchange, Input, Partitioning, Transformation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,14 +31,7 @@ if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
     from penstock.common.watermark_strategy import WatermarkStrategy
     from penstock.datastream.state import MapStateDescriptor
-    from penstock.datastream.streams.connected_streams import (
-        BroadcastConnectedStream,
-        BroadcastStream,
-        ConnectedStreams,
-    )
-    from penstock.datastream.streams.joins import CoGroupedStreams, JoinedStreams
     from penstock.datastream.streams.keyed_stream import KeyedStream
-    from penstock.datastream.streams.windowed_stream import AllWindowedStream
     from penstock.datastream.window import WindowAssigner
 
 
@@ -50,6 +46,11 @@ class DataStream(StreamRouting, StreamEnds):
     >>> stream.get_name(), stream.get_type()
     ('to fahrenheit', Types.DOUBLE())
     """
+
+    is_keyed = False
+    """It is what `key_by` gives."""
+    _keyed_stream: ClassVar[type[KeyedStream]]
+    """A keyed stream is a stream, so its module stands above this one, and says here what `key_by` makes."""
 
     # --- what it is -------------------------------------------------------------------------------------------
 
@@ -178,10 +179,8 @@ class DataStream(StreamRouting, StreamEnds):
         >>> words.key_by(0).get_key_type(), words.key_by([0, 1]).get_key_type()
         (Types.STRING(), TupleTypeInfo([Types.STRING(), Types.LONG()]))
         """
-        from penstock.datastream.streams.keyed_stream import KeyedStream
-
         key = selected_key(key_selector, self._type_info)
-        return KeyedStream(self, key, to_type_info(key_type) or key.key_type)
+        return self._keyed_stream(self, key, to_type_info(key_type) or key.key_type)
 
     @overload
     def broadcast(self) -> DataStream: ...
@@ -203,8 +202,6 @@ class DataStream(StreamRouting, StreamEnds):
         """
         if broadcast_state_descriptor is None:
             return self._partitioned(Partitioning(Exchange.BROADCAST), "broadcast")
-        from penstock.datastream.streams.connected_streams import BroadcastStream
-
         return BroadcastStream(self, [broadcast_state_descriptor, *other_broadcast_state_descriptors])
 
     # --- several streams --------------------------------------------------------------------------------------
@@ -234,12 +231,6 @@ class DataStream(StreamRouting, StreamEnds):
     def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
         """Two streams for one function with a method for each: `ConnectedStreams`, or with a `BroadcastStream`
         a `BroadcastConnectedStream`."""
-        from penstock.datastream.streams.connected_streams import (
-            BroadcastConnectedStream,
-            BroadcastStream,
-            ConnectedStreams,
-        )
-
         if isinstance(ds, BroadcastStream):
             self._check_same_environment(ds.input_stream, "connect")
             return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
@@ -251,16 +242,12 @@ class DataStream(StreamRouting, StreamEnds):
     def join(self, other: DataStream) -> JoinedStreams:
         """Pairs of values with equal keys in the same window:
         `a.join(b).where(key_a).equal_to(key_b).window(assigner).apply(function)`."""
-        from penstock.datastream.streams.joins import JoinedStreams
-
         self._check_same_environment(other, "join")
         return JoinedStreams(self, other)
 
     def co_group(self, other: DataStream) -> CoGroupedStreams:
         """The values of both streams with equal keys in the same window, either side of which may be empty:
         `a.co_group(b).where(key_a).equal_to(key_b).window(assigner).apply(function)`."""
-        from penstock.datastream.streams.joins import CoGroupedStreams
-
         self._check_same_environment(other, "co_group")
         return CoGroupedStreams(self, other)
 
@@ -286,20 +273,25 @@ class DataStream(StreamRouting, StreamEnds):
 
     def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
         """Windows over the whole stream; one subtask does all the work. With a key see `KeyedStream.window`."""
-        from penstock.datastream.streams.windowed_stream import AllWindowedStream
-
         return AllWindowedStream(self, window_assigner)
 
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
         """Windows of `size` values of the whole stream, a new one every `slide` values (0: every `size`)."""
-        from penstock.datastream.streams.windowed_stream import count_windows
-
         return self.window_all(count_windows(size, slide))
 
     def cache(self) -> CachedDataStream:
         """The stream itself: it is computed for each job that reads it."""
         warn_no_effect("cache", "a stream is computed anew by each job that reads it")
         return CachedDataStream(self._env, self._inputs, self._type_info, self._transformation, self._view)
+
+    def _new(
+        self,
+        inputs: Sequence[Input],
+        type_info: TypeInformation | None,
+        transformation: Transformation | None = None,
+        view: str = "",
+    ) -> DataStream:
+        return DataStream(self._env, inputs, type_info, transformation, view)
 
     def _without_key(self) -> DataStream:
         return self

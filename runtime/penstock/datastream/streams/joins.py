@@ -16,7 +16,6 @@ from penstock.common.typeinfo import PickledBytesTypeInfo, TupleTypeInfo, Types
 from penstock.datastream import functions as f
 from penstock.datastream.streams.checks import checked_function
 from penstock.datastream.streams.key_selectors import SelectedKey, selected_key
-from penstock.datastream.streams.keyed_stream import KeyedStream
 from penstock.datastream.streams.row_results import with_row_results
 from penstock.datastream.streams.windowed_stream import WindowedStream
 from penstock.functions.function import has_life_cycle, name_of
@@ -187,7 +186,8 @@ class EqualTo:
             for stream, tag, side in ((left, tag_left, "Left"), (right, tag_right, "Right"))
         ]
         key = SelectedKey(TaggedKey(self._keys[0].selector, self._keys[1].selector), None, self._key_type)
-        return WindowedStream(KeyedStream(tagged[0].union(tagged[1]), key, self._key_type), assigner)
+        united = tagged[0].union(tagged[1])
+        return WindowedStream(united._keyed_stream(united, key, self._key_type), assigner)
 
 
 class WithWindow:

@@ -9,10 +9,12 @@ from penstock.common.program.user_location import refusal, user_location
 from penstock.common.type_info.type_inference import ObjectTypeInfo, element_type, to_type_info
 from penstock.common.typeinfo import TupleTypeInfo
 from penstock.datastream import functions as f
-from penstock.datastream.streams.checks import checked_function
+from penstock.datastream.streams.checks import checked_field, checked_function
 from penstock.datastream.streams.data_stream import DataStream
+from penstock.datastream.streams.interval_join import IntervalJoin
 from penstock.datastream.streams.key_selectors import Field, FieldOf
 from penstock.datastream.streams.row_results import with_row_results
+from penstock.datastream.streams.windowed_stream import WindowedStream, count_windows
 from penstock.functions.function import has_life_cycle
 from penstock.graph import operations
 from penstock.graph.transformation import Exchange, Partitioning
@@ -23,9 +25,7 @@ if TYPE_CHECKING:
 
     from penstock.common.typeinfo import TypeInformation
     from penstock.datastream.state import MapStateDescriptor
-    from penstock.datastream.streams.interval_join import IntervalJoin
     from penstock.datastream.streams.key_selectors import SelectedKey
-    from penstock.datastream.streams.windowed_stream import WindowedStream
     from penstock.datastream.window import FieldAggregate, WindowAssigner
     from penstock.functions.field_reduce import AggregateKind
 
@@ -41,6 +41,8 @@ class KeyedStream(DataStream):
         MIN_BY = "min_by"
         MAX_BY = "max_by"
         SUM = "sum"
+
+    is_keyed = True
 
     def __init__(self, original: DataStream, key: SelectedKey, key_type: TypeInformation | None) -> None:
         partitioning = Partitioning(Exchange.KEY_GROUP, key.selector, key.field, user_location=user_location())
@@ -166,21 +168,15 @@ class KeyedStream(DataStream):
         >>> daily.max(1).get_type()
         TupleTypeInfo([Types.STRING(), Types.DOUBLE()])
         """
-        from penstock.datastream.streams.windowed_stream import WindowedStream
-
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream:
         """Windows of `size` values of each key, a new one every `slide` values (0: every `size`)."""
-        from penstock.datastream.streams.windowed_stream import count_windows
-
         return self.window(count_windows(size, slide))
 
     def interval_join(self, other: KeyedStream) -> IntervalJoin:
         """Pairs of values with equal keys whose event times lie close together:
         `a.key_by(k).interval_join(b.key_by(k)).between(lower, upper).process(function)`."""
-        from penstock.datastream.streams.interval_join import IntervalJoin
-
         if not isinstance(other, KeyedStream):
             raise refusal(f"interval_join takes a keyed stream, got {other!r}", "call key_by on it")
         self._check_same_environment(other, "interval_join")
@@ -248,8 +244,4 @@ def _has_objects(type_info: TypeInformation | None) -> bool:
     return isinstance(type_info, ObjectTypeInfo)
 
 
-def checked_field(operation: str, field: Any) -> Field:
-    """A field's name or position."""
-    if isinstance(field, bool) or not isinstance(field, str | int) or field == "":
-        raise refusal(f"{operation} takes the name or position of a field, got {field!r}")
-    return field
+DataStream._keyed_stream = KeyedStream

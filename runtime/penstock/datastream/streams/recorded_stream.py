@@ -100,6 +100,5 @@ class RecordedStream(OperatorSettings):
         transformation: Transformation | None = None,
         view: str = "",
     ) -> DataStream:
-        from penstock.datastream.streams.data_stream import DataStream
-
-        return DataStream(self._env, inputs, type_info, transformation, view)
+        """A stream of these edges: a `DataStream`."""
+        raise NotImplementedError

@@ -9,8 +9,7 @@ from penstock.common.time import TimeLike, as_millis
 from penstock.common.type_info.type_inference import element_type, result_type, to_type_info
 from penstock.datastream import functions as f
 from penstock.datastream.output_tag import OutputTag
-from penstock.datastream.streams.checks import checked_function
-from penstock.datastream.streams.keyed_stream import checked_field
+from penstock.datastream.streams.checks import checked_field, checked_function
 from penstock.datastream.streams.row_results import with_row_results
 from penstock.graph import operations
 from penstock.graph.transformation import Exchange, Partitioning
