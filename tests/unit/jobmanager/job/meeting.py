@@ -274,10 +274,10 @@ class Meeting:
             self.until(lambda: self.ended is not None or self.master.history.status is JobStatus.RUNNING, "RUNNING")
 
     def drained(self) -> bool:
-        return self.completed_a_drain or (
-            self.ended is JobStatus.FINISHED
-            and any(operation.arguments.get("drain") and operation.failure is None for operation in self.operations)
-        )
+        """Also by a stop that failed, because nobody knew whether its manifest was stored, and it was: the next attempt ends the job."""
+        is_drained = any(operation.arguments.get("drain") for operation in self.operations) and not self._is_stopped()
+        is_finished = self.ended is JobStatus.FINISHED and not self.master.history.end_of_input
+        return self.completed_a_drain or (is_drained and is_finished)
 
     def finish(self) -> None:
         """Go on from where the job was left, to the end of the input; nothing may be lost or repeated."""
