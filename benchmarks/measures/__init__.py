@@ -9,6 +9,7 @@ from benchmarks.measures.backpressure import backpressure
 from benchmarks.measures.checkpoint import checkpoint
 from benchmarks.measures.cores import cores
 from benchmarks.measures.epoch import epoch
+from benchmarks.measures.heap import heap
 from benchmarks.measures.jobmanager import jobmanager
 from benchmarks.measures.live import latency, memory, recovery, rescale
 from benchmarks.measures.operator import operator
@@ -28,4 +29,5 @@ MEASURES: dict[str, Measure] = {
     "operator": operator,
     "backpressure": backpressure,
     "jobmanager": jobmanager,
+    "heap": heap,
 }
