@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from penstock.graph.operations import Operation
 
 
-class RecordedStream(OperatorSettings):
-    """Base of `DataStream`.
+class RecordedStream(OperatorSettings, ABC):
+    """Base of `DataStream`, which alone makes streams of it.
 
     Args:
         inputs: edges that whoever reads the stream has.
@@ -93,6 +94,7 @@ class RecordedStream(OperatorSettings):
         if other._env is not self._env:
             raise refusal(f"{operation} was given a stream of another environment", "use one environment for a job")
 
+    @abstractmethod
     def _new(
         self,
         inputs: Sequence[Input],
@@ -100,5 +102,4 @@ class RecordedStream(OperatorSettings):
         transformation: Transformation | None = None,
         view: str = "",
     ) -> DataStream:
-        """A stream of these edges: a `DataStream`."""
-        raise NotImplementedError
+        """A stream of these edges."""
