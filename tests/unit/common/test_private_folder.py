@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -70,8 +71,8 @@ def test_two_users_of_a_machine_have_one_each(tmp_path: Path, monkeypatch: pytes
     """What runs as root here and as nobody there looks below the same folder, which everybody may write to."""
     shared = tmp_path / "shared"
     shared.mkdir()
-    for folder in (shared, *shared.parents[:3]):
-        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
+    for folder in (shared, *shared.parents):
+        if folder.stat().st_uid == os.getuid() and tempfile.gettempdir() in map(str, folder.parents):
             folder.chmod(0o1777 if folder == shared else 0o755)
     monkeypatch.setattr("tempfile.tempdir", str(shared))
     mine = temporary_folder()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -68,7 +69,10 @@ class TestPrecedence:
 
 
 class TestSettings:
-    def test_end_up_in_the_program(self, env: StreamExecutionEnvironment, executor: RecordingExecutor) -> None:
+    def test_end_up_in_the_program(
+        self, env: StreamExecutionEnvironment, executor: RecordingExecutor, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("__main__.__file__", "job.py", raising=False)
         env.set_parallelism(4).set_max_parallelism(256).enable_checkpointing(10_000, CheckpointingMode.AT_LEAST_ONCE)
         env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, timedelta(seconds=5)))
         env.get_config().set_global_job_parameters({"keyWord": "flink"}).set_auto_watermark_interval(50)
@@ -90,7 +94,7 @@ class TestSettings:
         assert s.restart_strategy().describe() == "fixed-delay: 3 attempts, 5000 ms apart (0 used)"
         assert program.global_job_parameters == {"keyWord": "flink"}
         assert program.configuration["pipeline.auto-watermark-interval"] == "50ms"
-        assert program.user_script is not None
+        assert program.user_script == os.path.abspath("job.py")
 
     def test_can_be_read_back(self, env: StreamExecutionEnvironment) -> None:
         assert (env.get_max_parallelism(), env.get_checkpoint_interval()) == (-1, -1)
