@@ -32,8 +32,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Nonces, Restore, Running
-from penstock_operator.reconcile.decide.begin import redeploy_wanted
-from penstock_operator.reconcile.decide.operations import FLOWS
+from penstock_operator.reconcile.decide.flows import FLOWS
+from penstock_operator.reconcile.decide.operations.begin import redeploy_wanted
 from penstock_operator.reconcile.decide.spec_diff import args_hash
 from penstock_operator.resources.names import savepoint_folder
 

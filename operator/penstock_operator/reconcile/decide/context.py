@@ -16,7 +16,7 @@ from penstock_operator.api.flinkjob import Deletion
 from penstock_operator.api.status import ErrorInfo, HistoryEntry, Operation, Rejected, Superseded
 from penstock_operator.reconcile.decide.actions import Action
 from penstock_operator.reconcile.decide.decision import Decision, Event
-from penstock_operator.reconcile.decide.operations import FLOWS
+from penstock_operator.reconcile.decide.flows import FLOWS
 from penstock_operator.reconcile.decide.spec_diff import fingerprint, revision_hash
 from penstock_operator.reconcile.observation import Observation
 from penstock_operator.resources.incarnation import Incarnation, worker_count

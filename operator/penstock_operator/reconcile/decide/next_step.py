@@ -14,16 +14,16 @@ but time, because the answer does not depend on memory, and because each action 
     ───────────────────────────────────────────────────────────────────────────────────────────────────────────
     0  nothing could be looked at           wait, and say so; deletion goes on by its timeout
     1  being deleted, our finalizer gone    nothing more to do
-    2  being deleted                        Delete, whatever else was going on (`steps.dispose`)
+    2  being deleted                        Delete, whatever else was going on (`operations.dispose`)
     3  no finalizer                         set it, before anything exists that it protects
     4  a check pod nobody wants             remove it
     5  objects of an earlier FlinkJob       wait until they are gone
     5b what is remembered is lost           adopt what runs, or touch nothing (`adoption`)
     5c a savepoint without a FlinkSnapshot  make one (`savepoints.asked`)
-    6  an operation that is out of date     abandon it, if it has not come to the point of no return (`abandon`)
-    7  an operation                         its step (`steps`)
+    6  an operation that is out of date     abandon it, if it has not come to the point of no return (`operations.abandon`)
+    7  an operation                         its step (`operations`)
     8  the desired revision is not stored   store it (ControllerRevision)
-    9  something to start                   the operation (`begin`): its intent is written before it is carried out
+    9  something to start                   the operation (`operations.begin`): its intent is written before it is carried out
     10 something to mend or to keep up      that (`upkeep`)
     11 otherwise                            look again later
 
@@ -37,21 +37,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock_operator.reconcile.decide.abandon import out_of_date
 from penstock_operator.reconcile.decide.actions import AddFinalizer, RecordRevision, RemoveFinalizer
 from penstock_operator.reconcile.decide.adoption import recall
-from penstock_operator.reconcile.decide.begin import next_operation
 from penstock_operator.reconcile.decide.decision import Decision
 from penstock_operator.reconcile.decide.health.causes import noted
 from penstock_operator.reconcile.decide.health.recovery import remembered
 from penstock_operator.reconcile.decide.health.rules import watched
+from penstock_operator.reconcile.decide.operations import STEPS
+from penstock_operator.reconcile.decide.operations.abandon import out_of_date
+from penstock_operator.reconcile.decide.operations.begin import next_operation
+from penstock_operator.reconcile.decide.operations.dispose import delete
 from penstock_operator.reconcile.decide.refusals import explain
 from penstock_operator.reconcile.decide.restore.stopping import FENCED
 from penstock_operator.reconcile.decide.savepoints.asked import account, pending, told_of_the_rest
 from penstock_operator.reconcile.decide.savepoints.retention import disposable
 from penstock_operator.reconcile.decide.savepoints.schedule import next_due
-from penstock_operator.reconcile.decide.steps import STEPS
-from penstock_operator.reconcile.decide.steps.dispose import delete
 from penstock_operator.reconcile.decide.upkeep import stray_check, upkeep
 
 if TYPE_CHECKING:

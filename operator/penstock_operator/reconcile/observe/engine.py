@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from penstock_operator.engine.account import Progress
 from penstock_operator.engine.client import Glance
 from penstock_operator.errors import EngineError, EngineUnreachable, in_words
-from penstock_operator.reconcile.decide.steps.dispose import longest_answer
+from penstock_operator.reconcile.decide.operations.dispose import longest_answer
 from penstock_operator.reconcile.observation import Engine
 from penstock_operator.reconcile.observe.scope import engine_scope
 from penstock_operator.reconcile.observe.secrets import read_secret

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from penstock_operator.errors import KubeError, NotLeader, StorageError, in_words
 from penstock_operator.reconcile.decide.health.rules import restart_due
+from penstock_operator.reconcile.decide.operations.dispose import longest_answer
 from penstock_operator.reconcile.decide.savepoints.asked import late_folders
-from penstock_operator.reconcile.decide.steps.dispose import longest_answer
 from penstock_operator.reconcile.decide.storage_settings import disposal_specs, storage_specs
 from penstock_operator.reconcile.observation import Storage
 from penstock_operator.reconcile.observe.scope import storage_scope

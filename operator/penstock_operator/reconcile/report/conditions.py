@@ -23,10 +23,10 @@ from penstock_operator.api.status import Condition
 from penstock_operator.api.types import format_duration
 from penstock_operator.reconcile.decide.adoption import REASON as STATUS_LOST
 from penstock_operator.reconcile.decide.adoption import is_lost
-from penstock_operator.reconcile.decide.begin import redeploy_wanted
 from penstock_operator.reconcile.decide.health.causes import cause, in_words, last_of_running
 from penstock_operator.reconcile.decide.health.pace import checkpoint_window
 from penstock_operator.reconcile.decide.health.recovery import why_not_recovered
+from penstock_operator.reconcile.decide.operations.begin import redeploy_wanted
 from penstock_operator.reconcile.decide.refusals import REFUSALS
 from penstock_operator.reconcile.decide.restore.committed_end import Lost, Unknown, incarnation_restore
 from penstock_operator.reconcile.decide.restore.predecessor import Words

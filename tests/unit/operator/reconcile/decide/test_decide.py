@@ -13,9 +13,9 @@ from penstock_operator.api.status import HealthStatus, Nonces, Rejected, Restore
 from penstock_operator.errors import Problem
 from penstock_operator.reconcile.core import decide
 from penstock_operator.reconcile.decide import actions
-from penstock_operator.reconcile.decide.operations import FLOWS
+from penstock_operator.reconcile.decide.flows import FLOWS
+from penstock_operator.reconcile.decide.operations import STEPS
 from penstock_operator.reconcile.decide.spec_diff import fingerprint
-from penstock_operator.reconcile.decide.steps import STEPS
 from penstock_operator.reconcile.observation import ActionResult, Observation
 from tests.unit.operator.contexts import (
     NOW,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock_operator.reconcile.decide.begin import redeploy_wanted
+from penstock_operator.reconcile.decide.operations.begin import redeploy_wanted
 from penstock_operator.reconcile.decide.refusals import REFUSALS
 from penstock_operator.reconcile.decide.restore.predecessor import source_of
 

@@ -1,6 +1,6 @@
 """What the operator does to a job: every operation with its steps, in order.
 
-Which one is begun, and when, is said in `begin`; when one is given up, in `abandon`; what a step does, in `steps`.
+Which one is begun, and when, when one is given up, and what a step does is said in `operations`.
 """
 
 from __future__ import annotations

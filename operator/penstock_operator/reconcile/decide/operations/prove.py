@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from penstock_operator.api.status import Restore
 from penstock_operator.reconcile.decide.actions import DeleteCheck, RunCheck, TryObjects
 from penstock_operator.reconcile.decide.decision import Decision
+from penstock_operator.reconcile.decide.operations.look_back import look_back
 from penstock_operator.reconcile.decide.refusals import REFUSALS, explain
 from penstock_operator.reconcile.decide.restore.predecessor import LATEST
-from penstock_operator.reconcile.decide.steps.look_back import look_back
 from penstock_operator.resources.incarnation import Incarnation, worker_count
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.decide.actions import DisposeJobStorage, RemoveFinalizer
+from penstock_operator.reconcile.decide.operations.stop import ask_for_savepoint, seal, stop, teardown
 from penstock_operator.reconcile.decide.refusals import explain
 from penstock_operator.reconcile.decide.savepoints.asked import is_made, pending, told_of_the_rest
 from penstock_operator.reconcile.decide.savepoints.retention import disposable
-from penstock_operator.reconcile.decide.steps.stop import ask_for_savepoint, seal, stop, teardown
 from penstock_operator.reconcile.decide.storage_settings import disposal_specs
 
 if TYPE_CHECKING:

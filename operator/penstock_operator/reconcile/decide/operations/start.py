@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from penstock_operator.api.status import Running, Superseded
 from penstock_operator.reconcile.decide.actions import ApplyPods, RecordRevision, ScaleDown, TriggerCheckpoint
 from penstock_operator.reconcile.decide.health.causes import cause
+from penstock_operator.reconcile.decide.operations.look_back import look_again, told_of_silence
 from penstock_operator.reconcile.decide.refusals import REFUSALS, explain
 from penstock_operator.reconcile.decide.restore.stopping import restart_master, stopped_unasked, suspended_overdue
 from penstock_operator.reconcile.decide.spec_diff import args_hash
-from penstock_operator.reconcile.decide.steps.look_back import look_again, told_of_silence
 from penstock_operator.resources.incarnation import Incarnation, worker_count
 
 if TYPE_CHECKING:
