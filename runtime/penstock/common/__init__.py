@@ -1,4 +1,4 @@
-"""What every part of Penstock shares: types and rows, configuration, times, errors, and the seam to the executor.
+"""What every part of Penstock shares: types and rows, configuration, times, errors, and what a program hands out and gets back.
 
 >>> from penstock.common import Row
 >>> Row(station="KJFK")

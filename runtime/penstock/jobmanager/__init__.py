@@ -1,4 +1,4 @@
-"""The JobManager: Dispatcher, JobMaster, runners, cluster. The only package that imports pyspark.
+"""The JobManager: Dispatcher, JobMaster, runners, cluster. Nearly all that Penstock asks of Spark is asked here.
 
 process        the processes and what they hold: session, Dispatcher, REST's gateway, master, worker, embedded
 job            one job: JobMaster, epochs, requests, what ends an attempt, scheduler, settings

@@ -18,14 +18,14 @@ from penstock.common.errors import PenstockError
 from penstock.metrics import prometheus
 from penstock.rest import models
 from penstock.rest.auth import EXEMPT, AllowedHosts, check_origin
+from penstock.rest.clock import now_ms
 from penstock.rest.errors import error_lines, http_status
+from penstock.rest.metric_facts import refresh_metrics
 from penstock.rest.page import overview_page
 from penstock.rest.routes.actions import action_routes
 from penstock.rest.routes.checkpoints import checkpoint_routes
-from penstock.rest.routes.clock import now_ms
 from penstock.rest.routes.cluster import cluster_routes, disposal_routes, job_manager_routes, task_manager_routes
 from penstock.rest.routes.jobs import job_routes
-from penstock.rest.routes.metric_facts import refresh_metrics
 from penstock.rest.routes.vertices import vertex_routes
 
 if TYPE_CHECKING:

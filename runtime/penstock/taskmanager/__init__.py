@@ -1,4 +1,5 @@
-"""What runs in a Python worker: subtasks, operator chains, exchanges. Does not import pyspark: the runners call it.
+"""What runs in a Python worker: subtasks, operator chains, exchanges. Of pyspark it knows cloudpickle alone: the
+runners call it.
 
 worker, level, subtask   from the process to the chain: who lives here, one level's task, one subtask of a stage
 operators                the runtime operators, by family

@@ -9,7 +9,7 @@ from fastapi import APIRouter, BackgroundTasks
 from penstock.metrics.reading import JobManagerScope, TaskManagerScope
 from penstock.rest import models
 from penstock.rest.errors import NotFound
-from penstock.rest.routes.metric_facts import refresh_metrics
+from penstock.rest.metric_facts import refresh_metrics
 from penstock.rest.views import cluster, metrics
 from penstock.rest.views.operations import operation_result
 

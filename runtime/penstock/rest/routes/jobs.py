@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query
 
 from penstock.metrics.reading import JobScope
 from penstock.rest import models
+from penstock.rest.clock import now_ms
 from penstock.rest.errors import Gone
-from penstock.rest.routes.clock import now_ms
-from penstock.rest.routes.metric_facts import refresh_metrics
+from penstock.rest.metric_facts import refresh_metrics
 from penstock.rest.views import insight, jobs, metrics
 from penstock.rest.views.progress import job_glance, job_progress
 

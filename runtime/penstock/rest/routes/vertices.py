@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 
 from penstock.rest import models
-from penstock.rest.routes.clock import now_ms
+from penstock.rest.clock import now_ms
 from penstock.rest.views import metrics, vertices
 from penstock.rest.views.ids import find_subtask, find_vertex
 from penstock.rest.views.io import subtask_values

@@ -1,1 +1,1 @@
-"""Facts of the engine -> Flink's shapes. Pure functions, one module per resource."""
+"""Facts of the engine -> Flink's shapes. Functions that change nothing, one module per resource, and what several share."""

@@ -1,1 +1,2 @@
-"""The runtime operators. Each is a `penstock.graph.operator.Operator`; `factory` makes them of what a program recorded."""
+"""The runtime operators, by family: each a `penstock.graph.operator.Operator`, with its helpers beside it. `factory` makes them of
+what a program recorded."""

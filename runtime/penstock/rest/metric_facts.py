@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.metrics.reading import JobManagerScope, JobScope, TaskManagerScope
-from penstock.rest.routes.clock import now_ms
+from penstock.rest.clock import now_ms
 from penstock.rest.views.facts_as_metrics import cluster_metrics, job_metrics, process_metrics, task_manager_metrics
 from penstock.rest.views.states import ENDED
 
