@@ -3,6 +3,8 @@ PYTHON ?= python3.11
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest -q
+SPREAD := -n logical --maxprocesses 8 --dist worksteal
 
 .PHONY: help setup demo test test-spark test-soak test-api test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
 
@@ -18,30 +20,31 @@ setup: $(STAMP) ## virtual environment with the locked dependencies
 demo: $(STAMP) ## run the main job on real input: checkpoints, rescale, a killed worker, compared with DuckDB
 	@$(BIN)/python -m tools.demo
 
-test: $(STAMP) ## the default tests (under 15 minutes); with jobs on a real Kubernetes where one can be had at once
-	@$(BIN)/python -m pytest -q -m "not slow and not e2e and not chaos" tests runtime/penstock
-	@$(BIN)/python -m tests.e2e.here; case $$? in 0) $(BIN)/python -m pytest -q -s -m e2e tests/e2e/test_deploy.py;; 75) ;; *) exit 1;; esac
+test: $(STAMP) ## the default tests (under 12 minutes); with jobs on a real Kubernetes where one can be had at once
+	@$(PYTEST) $(SPREAD) -m "not slow and not e2e and not chaos" tests/unit runtime/penstock
+	@$(PYTEST) -m "not slow and not e2e and not chaos" tests --ignore=tests/unit
+	@$(BIN)/python -m tests.e2e.here; case $$? in 0) $(PYTEST) -s -m e2e tests/e2e/test_deploy.py;; 75) ;; *) exit 1;; esac
 
 test-spark: $(STAMP) ## changes and faults on clusters of real Spark processes, and a short soak
-	@$(BIN)/python -m pytest -q -m "spark and (slow or chaos)" tests
+	@$(PYTEST) -m "spark and (slow or chaos)" tests
 
 test-soak: $(STAMP) ## a short soak: every kind of fault once, on real Spark and a real S3 server, both runners (root, Linux)
-	@$(BIN)/python -m pytest -q -m chaos tests
+	@$(PYTEST) -m chaos tests
 
 test-api: $(STAMP) ## the CRDs under kubectl, and the chart's rights, on a real API server without pods
-	@$(BIN)/python -m pytest -q -m "not e2e" tests/integration/operator/test_kubectl.py tests/integration/operator/test_rights.py
+	@$(PYTEST) -m "not e2e" tests/integration/operator/test_kubectl.py tests/integration/operator/test_rights.py
 
 test-faults: $(STAMP) ## the operator killed, its calls refused and edits made at every STRIDE-th call of every flow
-	@PENSTOCK_FAULTS_STRIDE=$(or $(STRIDE),1) $(BIN)/python -m pytest -q -m faults tests/unit/operator
+	@PENSTOCK_FAULTS_STRIDE=$(or $(STRIDE),1) $(PYTEST) $(SPREAD) -m faults tests/unit/operator
 
 test-all: $(STAMP) ## all tests that need no Kubernetes with pods; the operator is killed at every STRIDE-th call (4)
-	@PENSTOCK_FAULTS_STRIDE=$(or $(STRIDE),4) $(BIN)/python -m pytest -q -m "not e2e" tests runtime/penstock
+	@PENSTOCK_FAULTS_STRIDE=$(or $(STRIDE),4) $(PYTEST) -m "not e2e" tests runtime/penstock
 
-test-e2e: $(STAMP) ## the tests on a real one-node Kubernetes (root, Linux): cluster, images, chart, self-verifying jobs
-	@$(BIN)/python -m pytest -q -s -m e2e tests/e2e
+test-e2e: $(STAMP) ## the tests on a real one-node Kubernetes (root, Linux): cluster, images, chart, self-verifying jobs; ONLY="not long"
+	@$(PYTEST) -s -m "e2e$(if $(ONLY), and ($(ONLY)))" tests/e2e
 
 test-cluster: $(STAMP) ## the tests of the development cluster and of the images themselves (root, Linux)
-	@$(BIN)/python -m pytest -q -m e2e tests/tools
+	@$(PYTEST) -m e2e tests/tools
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .

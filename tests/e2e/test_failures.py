@@ -155,6 +155,7 @@ def test_a_quota_without_room_for_a_worker_is_told_and_lifting_it_is_enough(stac
     assert len(job.pods("worker")) == 2
 
 
+@pytest.mark.long
 def test_a_node_that_does_not_answer_is_told_and_the_job_outlives_it(stack: Stack, job: Job) -> None:
     """Its containers run on, unseen, and write; what they have not committed when their pods are replaced must not show."""
     incarnation = job.status["jobId"]

@@ -89,6 +89,7 @@ def test_operator_is_killed_in_the_middle(stack: Stack, job: Job) -> None:
     rescaled(job, 2, incarnation=incarnation)
 
 
+@pytest.mark.long
 def test_a_master_that_starts_again_finds_the_parallelism_and_its_own_configuration(stack: Stack, job: Job) -> None:
     """The one is read anew from where a live rescale wrote it; the other cannot be changed by anybody."""
     before = job.status

@@ -102,6 +102,7 @@ def savepoint_of_its_end(job: Job) -> str:
     return path
 
 
+@pytest.mark.long
 def test_foreground_deletion_waits_for_the_savepoint_also_while_the_operator_is_away(
     stack: Stack, deploy: Callable[..., Job]
 ) -> None:
@@ -159,6 +160,7 @@ def test_stateless_starts_empty_and_says_so(deploy: Callable[..., Job]) -> None:
     assert started[-1].endswith("from empty"), started
 
 
+@pytest.mark.long
 def test_redeploy_goes_back_to_a_savepoint(deploy: Callable[..., Job]) -> None:
     """Output since then is written again, to a folder of its own here, so that both can be held against the rule."""
     job = deploy("redeployed", parallelism=1).running()

@@ -82,6 +82,7 @@ def test_image_that_does_not_exist_never_touches_the_job(job: Job) -> None:
     assert job.status["jobId"] == before["jobId"]
 
 
+@pytest.mark.long
 def test_revision_that_never_becomes_stable_is_taken_back(job: Job) -> None:
     before = job.status
     job.patch(job={"args": job.args("--refuse")}, rollback={"after": "60s"})
@@ -99,6 +100,7 @@ def test_revision_that_never_becomes_stable_is_taken_back(job: Job) -> None:
     assert "rejected" not in job.status
 
 
+@pytest.mark.long
 def test_leaders_are_killed_in_the_middle_and_standbys_go_on(stack: Stack, job: Job) -> None:
     """Two replicas, of which only the one with the Lease acts. Once while the engine makes the savepoint, once while pods
     come and go."""

@@ -1,5 +1,6 @@
 """``python -m tools.devcluster``: the development cluster from a shell.
 
+python -m tools.devcluster build               its programs, which the first `up` would build
 python -m tools.devcluster up [--level control|node]
 python -m tools.devcluster load IMAGE...        a buildah image or an archive
 eval "$(python -m tools.devcluster kubeconfig --export)"
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools import processes
-from tools.devcluster import plan
+from tools.devcluster import binaries, plan
 from tools.devcluster.cluster import Cluster, KubectlFailed
 from tools.errors import ToolError
 
@@ -40,6 +41,12 @@ def main(arguments: list[str] | None = None) -> int:
     except ToolError as error:
         print(f"{error.code}: {error}", file=sys.stderr)
         return 1
+
+
+def _build(_cluster: Cluster, _options: argparse.Namespace) -> int:
+    began = time.monotonic()
+    print(f"{binaries.MODULE.ensure()} ({time.monotonic() - began:.1f} s)")
+    return 0
 
 
 def _up(cluster: Cluster, _options: argparse.Namespace) -> int:
@@ -113,6 +120,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tools.devcluster", description="A real Kubernetes to develop on.")
     parser.add_argument("--name", default="dev", help="which cluster, if there are several (dev)")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    verbs.add_parser("build", help="build its programs (minutes, once)").set_defaults(run=_build)
 
     up = verbs.add_parser("up", help="start it; its programs are built the first time")
     up.add_argument("--level", choices=["control", "node"], default="node", help="control: no node, no pods, no root")
