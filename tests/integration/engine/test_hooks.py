@@ -97,6 +97,7 @@ PAIRS: list[tuple[str, str, bool, bool]] = [
     ("write", "vanish", False, True),
     ("close", "raise", False, False),
     ("close", "hang", False, True),
+    ("close", "crash", False, True),
     ("discover", "exit", True, False),
     ("discover", "hang", True, False),
     ("commit", "hang", True, True),

@@ -188,6 +188,8 @@ class PipelinedRunner(SparkRunner):
                 else:
                     failed = failed or JobFailed(item.failure, item.host)
                     hangs = hangs or item.failure.kind == STEP_TIMEOUT
+        if failed is None and not self._has_failed and isinstance(self._job_error, JobFailed):
+            return self._job_error  # a worker that has crashed in `close` can say nothing itself
         if failed is None and job.is_alive() and not self._has_failed:
             log.warning("not all functions of job %s are closed: the time for it is over", attempt.job_id)
         return failed

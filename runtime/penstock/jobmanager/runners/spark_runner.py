@@ -44,8 +44,10 @@ KILL_PATIENCE_S = 30.0
 """How long an epoch that nobody waits for any more may take to end, once its Spark job is cancelled."""
 WHEREABOUTS_S = 12.0
 """What a task said longer ago than that, and did not say again, is over: it says so every five seconds."""
-CRASH_S = 1.5
-"""How long Spark may take to tell what a Python worker died of."""
+CRASH_S = 5.0
+"""How long Spark may take to tell what a Python worker died of, as long as tasks of the job have not ended."""
+HEARD_S = 0.1
+"""How long Spark's news of a task's end takes at most to whom it tells it."""
 CLOSING_GRACE_S = 5.0
 """For tasks to say that they have not closed in time, before they are killed."""
 _COMMAND_PREFIX = bytes((COMMAND,))
@@ -262,7 +264,7 @@ class SparkRunner:
             failed = self._failed
             if failed is not None and failed.failure is not None:
                 raise JobFailed(failed.failure, failed.host) from None
-            known = self._crash(attempt, group)
+            known = self._crash(attempt, group, 0.0 if lost else CRASH_S)
             if known is not None:
                 raise known from None
             raise EpochFailed("".join(lost) or _cause(error), remedy="the job fails over by itself") from error
@@ -270,14 +272,17 @@ class SparkRunner:
             ended.set()
             watch.join()
 
-    def _crash(self, attempt: Attempt, group: str) -> Exception | None:
-        """What a Python worker died of: Spark hears of it about when it hears of the first task that lost its connection."""
-        deadline = time.monotonic() + CRASH_S
+    def _crash(self, attempt: Attempt, group: str, patience_s: float) -> Exception | None:
+        """What a Python worker died of. Spark ends the job with the first task that it hears of, and that may be one that
+        lost its connection to the worker that died; what that one died of is there when its own task has ended."""
+        deadline = time.monotonic() + patience_s
+        have_ended = False
         while attempt.graph is not None and not self._cancelled.is_set():
             found = crash_of(self._cluster.failures(group), attempt.graph)
-            if found is not None or time.monotonic() > deadline:
+            if found is not None or have_ended or time.monotonic() > deadline:
                 return found
-            time.sleep(0.05)
+            have_ended = not self._cluster.running_tasks(group)
+            time.sleep(HEARD_S)
         return None
 
     def _watch(self, group: str, ended: threading.Event, lost: list[str]) -> None:

@@ -1,10 +1,15 @@
 package penstock;
 
+import java.io.DataInputStream;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
+import org.apache.spark.api.python.BasePythonRunner;
 import org.apache.spark.api.python.ChainedPythonFunctions;
 import org.apache.spark.api.python.PythonEvalType;
 import org.apache.spark.api.python.PythonFunction;
 import org.apache.spark.api.python.PythonRunner;
+import org.apache.spark.api.python.PythonWorker;
 import scala.None$;
 import scala.Option;
 import scala.collection.Iterator;
@@ -34,6 +39,19 @@ public class StreamRunner extends PythonRunner {
     } finally {
       this.deciding = null;
     }
+  }
+
+  public Iterator newReaderIterator(
+      DataInputStream stream,
+      BasePythonRunner.Writer writer,
+      long started,
+      SparkEnv env,
+      PythonWorker worker,
+      Option handle,
+      AtomicBoolean released,
+      TaskContext context) {
+    Iterator rows = super.newReaderIterator(stream, writer, started, env, worker, handle, released, context);
+    return new DiagnosedRows(rows, handle);
   }
 
   public boolean pipelinedEnabled() {
