@@ -2,7 +2,7 @@
 
 The protocol is written down in `docs/checkpoint-protocol.md`. From the outside in:
 
-    savepoint      by path: written, resolved, verified, listed, disposed of; readable without the engine
+    savepoint      by path: written, resolved, verified, listed, read, disposed of
     recovery       take over a job: claim leadership, choose the snapshot; which state goes to which subtask
     coordinator    when to checkpoint, acks, completion, what to commit and to notify, what to keep and to delete
     leadership     one leader acts; which manifests count; does the store keep its promises

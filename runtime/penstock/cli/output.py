@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -31,6 +32,15 @@ def table(*columns: str, right: Iterable[str] = (), title: str | None = None) ->
     for column in columns:
         made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
     return made
+
+
+def text(value: Any) -> str:
+    """Text as it is, everything else as JSON.
+
+    >>> text("a"), text(["a", None])
+    ('a', '["a", null]')
+    """
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def show(*renderables: RenderableType) -> None:

@@ -18,6 +18,7 @@ PenstockError
 │   │   ├── FinalCheckpointRefused   it says no to what a bounded job ends with; another attempt would meet the same
 │   │   ├── ConditionalWritesUnsupported
 │   │   ├── SnapshotNotFound
+│   │   ├── StateNotFound        a snapshot has no operator, or no state, of that name
 │   │   ├── SnapshotTorn         no manifest, or files it names are missing
 │   │   ├── CorruptStateFile     checksum or size differ
 │   │   └── StateFormatUnsupported
@@ -138,6 +139,10 @@ class ConditionalWritesUnsupported(StorageError):
 
 class SnapshotNotFound(StorageError):
     code = "SNAPSHOT_NOT_FOUND"
+
+
+class StateNotFound(StorageError):
+    code = "STATE_NOT_FOUND"
 
 
 class SnapshotTorn(StorageError):

@@ -1,7 +1,8 @@
 """Keyed state of a snapshot as rows, without the program that wrote it.
 
 Values come as builtins: a record (dataclass, model, struct, NamedTuple) as a dict of its fields, everything with a text
-form in msgpack (naive dates, decimals of declared types) as that text. One handle is in memory at a time.
+form in msgpack (naive dates, decimals of declared types) as that text. A key that is a structure comes as a `StructKey`.
+One handle is in memory at a time.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from penstock.common.errors import StateFormatUnsupported
 from penstock.state.backend import KeyGroupRange
 from penstock.state.encoding.any_codec import AnyCodec
+from penstock.state.encoding.described import described, described_key
 from penstock.state.encoding.keys import UNTYPED_KEYS
-from penstock.state.encoding.tagged import StructKey
+from penstock.state.encoding.schema import ANY
 from penstock.state.hashmap.collection_tables import ListTable, MapTable
 from penstock.state.hashmap.reading import apply_block, check_format, handles_for_range
 from penstock.state.hashmap.table import Table
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
     from penstock.state.backend import StateFileReader
     from penstock.state.encoding.schema import Schema
+    from penstock.state.snapshot_format.segment import StoredBlock
 
 __all__ = ["StateRow", "TimerRow", "handles_for_range", "read_state", "read_timers", "states_of"]
 
@@ -66,100 +70,84 @@ def states_of(handles: Iterable[dict[str, Any]]) -> dict[str, StateInfo]:
     return states
 
 
-def read_state(handles: Iterable[dict[str, Any]], name: str, reader: StateFileReader) -> Iterator[StateRow]:
-    """What a state holds.
+def read_state(
+    handles: Iterable[dict[str, Any]], name: str, reader: StateFileReader, *, named: bool = True
+) -> Iterator[StateRow]:
+    """What a state holds. Values that have expired and were not cleaned up are there, too.
 
     Args:
-        handles: of all subtasks of the operator.
+        handles: of all subtasks of the operator; for keys of few key groups those that `handles_for_range` gives.
+        named: whether records stored by position (NamedTuples, array-like structs) come as dicts or as lists.
 
     Raises:
-        CorruptStateFile, StateFormatUnsupported.
+        CorruptStateFile.
+        StateFormatUnsupported: of another version; or there are dictionaries in it with records as keys.
     """
     for handle in handles:
         table: Table | None = None
         info: StateInfo | None = None
-        for block in stored_blocks(handle, _range(handle), reader):
-            if block.name != name or block.info.layout == "timer":
+        for block in stored_blocks(handle, _range(handle), reader, {name}):
+            if block.info.layout == "timer":
                 continue
             info = block.info
-            if table is None:
-                values = AnyCodec(name, "")
-                table = _TABLES[info.layout](name, TtlCodec(values) if info.ttl else values, UNTYPED_KEYS)
-            apply_block(table, block, _range(handle), handle["max_parallelism"], UNTYPED_KEYS)
+            table = table or _table(name, info)
+            _apply(table, block, handle)
         if table is not None and info is not None:
-            yield from _rows(table, info)
+            yield from _rows(table, info, _key_schema(handle), named=named)
 
 
 def read_timers(handles: Iterable[dict[str, Any]], reader: StateFileReader) -> Iterator[TimerRow]:
     """The timers of an operator, per handle in order of time. Raises as `read_state`."""
     for handle in handles:
         tables = {domain: TimerTable(domain) for domain in TIMER_TABLES}
-        for block in stored_blocks(handle, _range(handle), reader):
+        for block in stored_blocks(handle, _range(handle), reader, TIMER_TABLES):
             if block.info.layout == "timer":
-                apply_block(tables[block.name], block, _range(handle), handle["max_parallelism"], UNTYPED_KEYS)
+                _apply(tables[block.name], block, handle)
         for domain, table in tables.items():
             for timestamp, key, namespace in table.timers():
-                yield TimerRow(domain, timestamp, _plain_key(key), namespace)
+                yield TimerRow(domain, timestamp, described_key(key, _key_schema(handle)), namespace)
 
 
 def _range(handle: dict[str, Any]) -> KeyGroupRange:
     return KeyGroupRange(*handle["key_groups"])
 
 
-def _rows(table: Table, info: StateInfo) -> Iterator[StateRow]:
+def _key_schema(handle: dict[str, Any]) -> Schema:
+    return handle.get("key_schema") or ANY
+
+
+def _table(name: str, info: StateInfo) -> Table:
+    values = AnyCodec(name, "")
+    return _TABLES[info.layout](name, TtlCodec(values) if info.ttl else values, UNTYPED_KEYS)
+
+
+def _apply(table: Table, block: StoredBlock, handle: dict[str, Any]) -> None:
+    try:
+        apply_block(table, block, _range(handle), handle["max_parallelism"], UNTYPED_KEYS)
+    except msgspec.DecodeError as error:
+        raise StateFormatUnsupported(
+            f"state {block.name!r} cannot be read without the program's classes: {error}; "
+            f"its values are described as {block.info.schema}",
+            remedy="read it in a job of your own that declares the state",
+        ) from error
+
+
+def _rows(table: Table, info: StateInfo, key_schema: Schema, *, named: bool) -> Iterator[StateRow]:
+    map_keys = info.map_key_schema or ANY
     for namespace, space in table.spaces.items():
         for key, cell in space.items():
-            expiries: list[int] = []
-
-            def value_of(stored: Any, expiries: list[int] = expiries) -> Any:
-                if info.ttl:
-                    expiries.append(stored[0])
-                    stored = stored[1]
-                return with_names(stored, info.schema)
-
-            value: Any
-            if isinstance(table, ListTable):
-                value = list(map(value_of, cell))
-            elif isinstance(table, MapTable):
-                value = {_plain_key(map_key): value_of(item) for map_key, item in cell.items()}
-            else:
-                value = value_of(cell)
-            yield StateRow(_plain_key(key), namespace, value, min(expiries, default=None))
+            stored = _items(table, cell)
+            expiry = min((until for until, _ in stored), default=None) if info.ttl else None
+            values = [described(item[1] if info.ttl else item, info.schema, named=named) for item in stored]
+            value: Any = values
+            if isinstance(table, MapTable):
+                value = dict(zip((described_key(map_key, map_keys) for map_key in cell), values, strict=True))
+            elif isinstance(table, ValueTable):
+                value = values[0]
+            yield StateRow(described_key(key, key_schema), namespace, value, expiry)
 
 
-def _plain_key(key: Any) -> Any:
-    """A structured key as the tuple of its names and values."""
-    return tuple(map(_plain_key, key)) if isinstance(key, StructKey) else key
-
-
-def with_names(value: Any, schema: Schema) -> Any:
-    """Records that are stored as arrays, as dicts.
-
-    >>> fields = [{"name": "x", "schema": {"type": "int"}}, {"name": "y", "schema": {"type": "int"}}]
-    >>> with_names([1, 2], {"type": "record", "name": "Point", "layout": "array", "fields": fields})
-    {'x': 1, 'y': 2}
-    """
-    kind = schema["type"]
-    if kind == "union":
-        records = [member for member in schema["of"] if member["type"] == "record"]
-        return with_names(value, records[0]) if value is not None and len(records) == 1 else value
-    if kind in {"list", "vartuple", "set", "frozenset"} and isinstance(value, list):
-        return [with_names(item, schema["of"]) for item in value]
-    if kind == "tuple" and isinstance(value, list):
-        return tuple(with_names(item, of) for item, of in zip(value, schema["of"], strict=True))
-    if kind == "dict" and isinstance(value, dict):
-        return {key: with_names(item, schema["value"]) for key, item in value.items()}
-    if kind == "record":
-        return _record(value, schema)
-    return value
-
-
-def _record(value: Any, schema: Schema) -> Any:
-    fields = schema["fields"]
-    if isinstance(value, list):
-        items = value[1:] if schema.get("tag") is not None else value
-        return {field["name"]: with_names(item, field["schema"]) for field, item in zip(fields, items, strict=False)}
-    if isinstance(value, dict):
-        schemas = {field["name"]: field["schema"] for field in fields}
-        return {name: with_names(item, schemas[name]) if name in schemas else item for name, item in value.items()}
-    return value
+def _items(table: Table, cell: Any) -> list[Any]:
+    if isinstance(table, MapTable):
+        return list(cell.values())
+    return list(cell) if isinstance(table, ListTable) else [cell]

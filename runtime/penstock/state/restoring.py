@@ -9,19 +9,25 @@ from penstock.state.hashmap.snapshot import BACKEND
 from penstock.state.rocksdb.export import exported_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from penstock.state.backend import KeyGroupRange, StateFileReader
     from penstock.state.snapshot_format.segment import StoredBlock
 
 
-def stored_blocks(handle: dict[str, Any], groups: KeyGroupRange, reader: StateFileReader) -> Iterator[StoredBlock]:
+def stored_blocks(
+    handle: dict[str, Any], groups: KeyGroupRange, reader: StateFileReader, names: Collection[str] | None = None
+) -> Iterator[StoredBlock]:
     """What a handle of any backend holds of these key groups, as blocks.
+
+    Args:
+        names: of the states, timers as in `TIMER_TABLES`; None: all.
 
     Raises:
         CorruptStateFile, StateFormatUnsupported.
     """
     check_format(handle)
     if handle["backend"] == BACKEND:
-        return read_chain(chain_files(handle, groups), reader)
-    return exported_blocks(handle, groups, reader)
+        blocks = read_chain(chain_files(handle, groups), reader)
+        return (block for block in blocks if names is None or block.name in names)
+    return exported_blocks(handle, groups, reader, names)

@@ -4,7 +4,7 @@ import datetime
 import decimal
 import json
 from base64 import b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -22,8 +22,7 @@ from penstock.checkpoint.files.manifest import (
     SplitPosition,
 )
 from penstock.checkpoint.files.storage import CheckpointStorage
-from penstock.cli.state_types import annotation_of
-from penstock.common.errors import StateFormatUnsupported
+from penstock.common.types import Row
 from penstock.datastream.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -34,10 +33,10 @@ from penstock.datastream.state import (
 )
 from penstock.state.backend import KeyContext, KeyGroupRange
 from penstock.state.encoding.any_codec import AnyCodec
-from penstock.state.encoding.schema import describe, incompatibility
-from penstock.state.factory import create_backend
+from penstock.state.factory import create_backend, create_timer_service
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tests.unit.cli.terminal import Terminal
@@ -62,6 +61,23 @@ class Colour(Enum):
     BLUE = "blue"
 
 
+class Place(NamedTuple):
+    country: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Station:
+    country: str
+    number: int
+
+
+@dataclass
+class Tree:
+    n: int
+    under: list[Tree] = field(default_factory=list)
+
+
 class Model(pydantic.BaseModel):
     n: int
     text: str = "x"
@@ -74,22 +90,97 @@ class Tagged(msgspec.Struct, tag="t", array_like=True):
 READING = Reading(datetime.datetime(2018, 10, 17, 21, 13, 14, tzinfo=datetime.UTC), 1.5)
 
 
+SHOWN: list[tuple[Any, Any, Any]] = [
+    (int, 5, 5),
+    (bool, True, True),
+    (str, "x", "x"),
+    (bytes, b"xy", "eHk="),
+    (Any, {"a": (1, {2})}, {"a": [1, [2]]}),
+    (Any, {(1, 2): datetime.date(2020, 1, 2)}, {"[1, 2]": "2020-01-02"}),
+    (decimal.Decimal, decimal.Decimal("1.50"), "1.50"),
+    (datetime.timedelta, datetime.timedelta(days=1, seconds=3), "P1DT3S"),
+    (frozenset[int], frozenset({1}), [1]),
+    (tuple[int, ...], (1, 2), [1, 2]),
+    (tuple[int, str], (1, "a"), [1, "a"]),
+    (dict[str, list[float]], {"a": [1]}, {"a": [1.0]}),
+    (dict[datetime.date, int], {datetime.date(2020, 1, 2): 1}, {"2020-01-02": 1}),
+    (dict[Place, int], {Place("de", 1): 2}, {'["de", 1]': 2}),
+    (Literal["a", "b"], "b", "b"),
+    (Colour, Colour.RED, "red"),
+    (Reading, READING, {"at": "2018-10-17T21:13:14Z", "value": 1.5, "note": ""}),
+    (dict[str, Pair | None], {"a": Pair(1, READING)}, {"a": [1, {"at": "2018-10-17T21:13:14Z", "value": 1.5, "note": ""}]}),
+    (Model, Model(n=1), {"n": 1, "text": "x"}),
+    (Tagged, Tagged(1), ["t", 1]),
+    (Tree, Tree(1, [Tree(2)]), {"n": 1, "under": [{"n": 2, "under": []}]}),
+    (Any, Row(a=1), "Row(a=1)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["hashmap", "rocksdb"])
+def test_values_of_every_type_are_shown_without_their_classes(offline: Terminal, snapshot: Snapshot, kind: str) -> None:
+    states = [(ValueStateDescriptor(f"s{n}", type_), "update", [value]) for n, (type_, value, _) in enumerate(SHOWN)]
+    snapshot.write({"op": snapshot.keyed([("k", None)], *states, kind=kind)})
+    shown = [rows(offline, snapshot, "op", f"s{n}") for n in range(len(SHOWN))]
+    assert shown == [[{"key": "k", "value": value}] for _, _, value in SHOWN]
+    assert [type(row["value"]) for (row,) in shown] == [type(value) for _, _, value in SHOWN]
+
+
+@pytest.mark.parametrize("kind", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize(
-    "annotation",
+    ("key_type", "key", "shown"),
     [
-        int, str, bytes, bool, Any, decimal.Decimal, datetime.timedelta, list[int], set[str], frozenset[int], tuple[int, ...],
-        tuple[int, str], dict[str, list[float]], int | None, Literal["a", "b"], Colour, Reading, Pair, Model, Tagged,
-        dict[str, Pair | None],
+        (Station, Station("de", 1), {"country": "de", "number": 1}),
+        (Place, Place("de", 1), ["de", 1]),
+        (tuple[Station, bool], (Station("de", 1), True), [{"country": "de", "number": 1}, True]),
+        (Colour, Colour.RED, "red"),
+        (float, 2.0, 2.0),
+        (decimal.Decimal, decimal.Decimal(2), "2"),
+        (None, ("a", None), ["a", None]),
+        (None, None, None),
     ],
-)  # fmt: skip
-def test_every_description_leads_to_a_type_that_reads_the_values(annotation: Any) -> None:
-    schema = describe(annotation)
-    assert incompatibility(schema, describe(annotation_of(schema))) == ""
+)
+def test_keys_of_every_type_are_shown(
+    offline: Terminal, snapshot: Snapshot, kind: str, key_type: Any, key: Any, shown: Any
+) -> None:
+    value, by_key = ValueStateDescriptor("value", int), MapStateDescriptor("map", key_type, int)
+    states = ((value, "update", [1]), (by_key, "put", [(key, 2)]))
+    snapshot.write({"op": snapshot.keyed([(key, None)], *states, kind=kind, key_type=key_type)})
+    (row,) = rows(offline, snapshot, "op", "value")
+    assert row == {"key": shown, "value": 1}
+    assert type(row["key"]) is type(shown)
+    as_text = shown if isinstance(shown, str) else json.dumps(shown)
+    assert rows(offline, snapshot, "op", "map") == [{"key": shown, "value": {as_text: 2}}]
 
 
-def test_a_description_of_a_type_that_contains_itself_is_refused() -> None:
-    with pytest.raises(StateFormatUnsupported, match="cannot be shown"):
-        annotation_of({"type": "ref", "name": "Tree"})
+def test_records_as_keys_of_a_dictionary_are_refused_by_name(offline: Terminal, snapshot: Snapshot) -> None:
+    state = ValueStateDescriptor("seen", dict[Station, int])
+    snapshot.write({"op": snapshot.keyed([("k", None)], (state, "update", [{Station("de", 1): 2}]))})
+    outcome = offline("state", "read", snapshot.path, "--uid", "op", "--name", "seen")
+    assert outcome.code == 1
+    assert "error [STATE_FORMAT_UNSUPPORTED]: state 'seen' cannot be read" in outcome.err
+    assert "a job of your own" in outcome.err
+
+
+@pytest.mark.parametrize("kind", ["hashmap", "rocksdb"])
+def test_what_expires_is_shown_with_the_time(offline: Terminal, snapshot: Snapshot, kind: str) -> None:
+    ttl = datetime.timedelta(seconds=5)
+    states = (
+        (ValueStateDescriptor("value", Pair, ttl=ttl), "update", [Pair(1, None)]),
+        (MapStateDescriptor("map", str, int, ttl=ttl), "put", [("a", 1)]),
+    )
+    snapshot.write({"op": snapshot.keyed([("k", (0, 10))], *states, kind=kind)})
+    entry = {"key": "k", "namespace": [0, 10], "expiry": 5000}
+    assert rows(offline, snapshot, "op", "value") == [entry | {"value": [1, None]}]
+    assert rows(offline, snapshot, "op", "map") == [entry | {"value": {"a": 1}}]
+
+
+@pytest.mark.parametrize("kind", ["hashmap", "rocksdb"])
+def test_timers_are_read_by_time_domain(offline: Terminal, snapshot: Snapshot, kind: str) -> None:
+    state = (ValueStateDescriptor("count", int), "update", [1])
+    snapshot.write({"op": snapshot.keyed([("k", (0, 10))], state, kind=kind, timers=[9])})
+    timer = {"domain": "event-time", "timestamp": 9, "key": "k", "namespace": [0, 10]}
+    assert rows(offline, snapshot, "op", "timers (event-time)") == [timer]
+    assert rows(offline, snapshot, "op", "timers (processing-time)") == []
 
 
 class Clock:
@@ -118,14 +209,30 @@ class Snapshot:
         self.storage = CheckpointStorage(folder.as_uri(), "job-1")
         self.path = f"{folder}/job-1/chk-1"
 
-    def keyed(self, entries: list[tuple[Any, Any]], *states: tuple[StateDescriptor, str, list[Any]]) -> OperatorState:
-        """`entries`: (key, namespace); each state's method is called with the value of the same position."""
+    def keyed(
+        self,
+        entries: list[tuple[Any, Any]],
+        *states: tuple[StateDescriptor, str, list[Any]],
+        kind: str = "hashmap",
+        key_type: Any = None,
+        timers: Sequence[int] = (),
+    ) -> OperatorState:
+        """`entries`: (key, namespace); each state's method is called with the value of the same position.
+
+        `timers`: in event time, for the key and namespace of the same position.
+        """
         handles = []
         for groups in (KeyGroupRange(0, 7), KeyGroupRange(8, 15)):
             at = KeyContext()
             backend: Any = create_backend(
-                "hashmap", key_group_range=groups, max_parallelism=GROUPS, key_context=at, clock=Clock()
+                kind,
+                key_group_range=groups,
+                max_parallelism=GROUPS,
+                key_context=at,
+                clock=Clock(),
+                key_type=key_type,
             )
+            service = create_timer_service(backend)
             for descriptor, method, values in states:
                 handle = backend.get_state(descriptor)
                 for (key, namespace), value in zip(entries, values, strict=True):
@@ -133,7 +240,12 @@ class Snapshot:
                         at.key, at.namespace = key, namespace
                         arguments = value if method == "put" else (value,)
                         getattr(handle, method)(*arguments)
+            for (key, namespace), timestamp in zip(entries, timers, strict=False):
+                if backend_owns(key, groups):
+                    at.key, at.namespace = key, namespace
+                    service.register_event_time_timer(timestamp)
             handles.append(json.loads(json.dumps(backend.snapshot(1).run(self.storage.writer()))))
+            backend.close()
         return OperatorState(keyed=handles)
 
     def write(self, states: dict[str, OperatorState], sources: dict[str, SourceState] | None = None) -> None:

@@ -86,6 +86,23 @@ def test_all_subtasks_are_read_and_each_only_for_its_key_groups(backends: Backen
     assert sorted(row.key for row in read_state(handles, "value", backends.storage)) == list(range(20))
 
 
+def test_subtasks_are_read_one_after_the_other(backends: Backends) -> None:
+    before = backends.restored([], 2)
+    for backend in before:
+        for i in range(20):
+            if key_group(i, MAX_PARALLELISM) in backend.key_group_range:
+                at(backend, i)
+                backend.get_state(VALUE).update(i)
+    handles = [backends.snapshot(backend) for backend in before]
+    files = [{file["path"] for file in handle["files"]} for handle in handles]
+    backends.storage.reads.clear()
+    rows = read_state(handles, "value", backends.storage)
+    next(rows)
+    assert set(backends.storage.reads) == files[0]
+    assert len(list(rows)) == 19
+    assert set(backends.storage.reads) == files[0] | files[1]
+
+
 def test_timers_are_rows_too(backends: Backends) -> None:
     backend = backends.create()
     service = create_timer_service(backend)

@@ -237,15 +237,15 @@ class KeyCodec:
         return key if self._type is None else self._typed(key)
 
     def _typed(self, key: Any) -> Any:
-        return msgspec.convert(_with_dicts(key), self._type, strict=False, dec_hook=_dec_hook)
+        return msgspec.convert(with_dicts(key), self._type, strict=False, dec_hook=_dec_hook)
 
 
-def _with_dicts(key: Any) -> Any:
-    """Structures inside a key as dicts, from which the declared type is made."""
+def with_dicts(key: Any) -> Any:
+    """A key whose structures are dicts, from which the declared type can be made."""
     if isinstance(key, StructKey):
         flat = iter(key)
-        return {name: _with_dicts(value) for name, value in zip(flat, flat, strict=True)}
-    return tuple(map(_with_dicts, key)) if isinstance(key, tuple) else key
+        return {name: with_dicts(value) for name, value in zip(flat, flat, strict=True)}
+    return tuple(map(with_dicts, key)) if isinstance(key, tuple) else key
 
 
 _UNTYPED = frozenset(

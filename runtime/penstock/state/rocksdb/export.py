@@ -24,7 +24,7 @@ from penstock.state.snapshot_format.segment import SegmentWriter, StateInfo, rea
 from penstock.state.timers.timer_table import TIMER_INFO, TIMER_TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from penstock.state.backend import StateFileReader
     from penstock.state.snapshot_format.segment import StoredBlock
@@ -33,8 +33,13 @@ ROWS = 50_000
 """Rows in one segment; a list or map is never cut."""
 
 
-def exported_blocks(handle: dict[str, Any], groups: KeyGroupRange, reader: StateFileReader) -> Iterator[StoredBlock]:
+def exported_blocks(
+    handle: dict[str, Any], groups: KeyGroupRange, reader: StateFileReader, names: Collection[str] | None = None
+) -> Iterator[StoredBlock]:
     """What the snapshot holds of these key groups.
+
+    Args:
+        names: of the states, timers as in `TIMER_TABLES`; None: all.
 
     Raises:
         CorruptStateFile.
@@ -45,9 +50,9 @@ def exported_blocks(handle: dict[str, Any], groups: KeyGroupRange, reader: State
         database = Database(directory, read_options({}), read_only=True)
         try:
             for name, info in handle["states"].items():
-                if family_name(name) in database.families:
+                if family_name(name) in database.families and (names is None or name in names):
                     yield from _state_blocks(database, name, msgspec.convert(info, StateInfo), within, handle)
-            if FAMILY in database.families:
+            if FAMILY in database.families and (names is None or not set(TIMER_TABLES).isdisjoint(names)):
                 yield from _timer_blocks(database, within, handle)
         finally:
             database.close()

@@ -1,0 +1,117 @@
+"""What a checkpoint or savepoint holds of one operator, as rows, without the program that wrote it.
+
+Keyed state and timers are read by `state.reader`, one subtask's at a time. Operator state and the positions of sources are
+in the manifest itself.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from penstock.checkpoint.files.manifest import OperatorState, SplitPosition
+from penstock.checkpoint.files.state_files import StateFileReader
+from penstock.checkpoint.savepoint.snapshots import resolve
+from penstock.checkpoint.store.retrying_store import Stores
+from penstock.common.errors import StateNotFound
+from penstock.state.encoding.any_codec import AnyCodec
+from penstock.state.encoding.keys import UNTYPED_KEYS
+from penstock.state.operator_state import BROADCAST
+from penstock.state.reader import StateRow, TimerRow, read_state, read_timers, states_of
+from penstock.state.timers.timer_table import TIMER_TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SPLITS = "splits"
+"""Name under which the positions of a source are read."""
+TIMERS = {f"timers ({domain})": domain for domain in TIMER_TABLES}
+"""Names under which timers are read, and their time domains."""
+
+
+class OperatorRow(NamedTuple):
+    """An item of list or union list state."""
+
+    subtask: int
+    value: Any
+
+
+class BroadcastRow(NamedTuple):
+    """An entry of broadcast state."""
+
+    subtask: int
+    key: Any
+    value: Any
+
+
+Entry = StateRow | TimerRow | OperatorRow | BroadcastRow | SplitPosition
+
+
+class OperatorContents:
+    """The state of one operator in a snapshot.
+
+    Args:
+        path: of the snapshot, as `resolve` takes it.
+        options: of the object store.
+
+    Raises:
+        SnapshotNotFound, SnapshotTorn: as `resolve`.
+        StateNotFound: no operator of that uid has state in it; names those that have.
+        StateFormatUnsupported: written by another version.
+    """
+
+    def __init__(self, path: str, uid: str, options: Mapping[str, Any] | None = None) -> None:
+        stores = Stores(options)
+        snapshot = resolve(path, stores=stores)
+        manifest = snapshot.manifest
+        known = sorted({*manifest.states, *manifest.sources})
+        if uid not in known:
+            raise StateNotFound(
+                f"{path} holds no state of an operator '{uid}'", remedy=f"it has state of: {', '.join(known) or 'none'}"
+            )
+        self.uid = uid
+        self._state = manifest.states.get(uid, OperatorState())
+        self._source = manifest.sources.get(uid)
+        self._keyed = states_of(self._state.keyed)
+        self._files = StateFileReader(stores, snapshot.base_url)
+
+    def names(self) -> dict[str, str]:
+        """Name of each state -> what it is, such as `keyed value` or `operator split`; timers are not listed."""
+        kinds = {name: f"keyed {info.kind}" for name, info in self._keyed.items()}
+        for part in self._state.operator:
+            kinds |= {name: f"operator {stored['mode']}" for name, stored in part.items()}
+        if self._source is not None:
+            kinds[SPLITS] = "source positions"
+        return kinds
+
+    def rows(self, name: str) -> Iterator[Entry]:
+        """The entries of a state; records that are stored by position come as lists.
+
+        Raises:
+            StateNotFound: the operator has no state of that name; names those that it has.
+            SnapshotTorn, CorruptStateFile, StateFormatUnsupported: while it is read.
+        """
+        if name in self._keyed:
+            return read_state(self._state.keyed, name, self._files, named=False)
+        if any(name in part for part in self._state.operator):
+            return self._operator_rows(name)
+        if name == SPLITS and self._source is not None:
+            return iter(self._source.splits)
+        if name in TIMERS and self._state.keyed:
+            return (row for row in read_timers(self._state.keyed, self._files) if row.domain == TIMERS[name])
+        known = [*self.names(), *(TIMERS if self._state.keyed else ())]
+        raise StateNotFound(
+            f"operator '{self.uid}' has no state '{name}'", remedy=f"it has: {', '.join(known) or 'none'}"
+        )
+
+    def _operator_rows(self, name: str) -> Iterator[OperatorRow | BroadcastRow]:
+        decode = AnyCodec(name, self.uid).decode
+        for subtask, part in enumerate(self._state.operator):
+            if name not in part:
+                continue
+            items = list(map(b64decode, part[name]["items"]))
+            if part[name]["mode"] == BROADCAST:
+                for key, value in zip(items[::2], items[1::2], strict=True):
+                    yield BroadcastRow(subtask, UNTYPED_KEYS.decode(key), decode(value))
+            else:
+                yield from (OperatorRow(subtask, decode(item)) for item in items)
