@@ -51,6 +51,7 @@ def test_worker_pod_is_killed(job: Job) -> None:
     assert job.status["jobId"] == running, "a lost worker is the engine's business, not a new incarnation"
 
 
+@pytest.mark.long
 def test_a_master_that_is_fenced_off_ends_and_goes_on_by_itself(stack: Stack, job: Job) -> None:
     """As by a master on a node that was cut off and came back for a moment: somebody takes the next number in its folder."""
     before = job.status
@@ -123,6 +124,7 @@ def test_everything_goes_on_while_no_operator_is_there(stack: Stack, job: Job) -
     job.wait_for(phase="Running", parallelism=2, workers=2)
 
 
+@pytest.mark.long
 def test_a_quota_without_room_for_a_worker_is_told_and_lifting_it_is_enough(stack: Stack, job: Job) -> None:
     incarnation = job.status["jobId"]
     quota = {

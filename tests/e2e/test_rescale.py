@@ -59,6 +59,7 @@ def test_up_and_down_again(job: Job) -> None:
     assert int(job.table()["RESTARTS"]) == int(before["restarts"]), "a rescale is no restart"
 
 
+@pytest.mark.long
 def test_second_edit_and_revert_in_the_middle(job: Job) -> None:
     incarnation = job.status["jobId"]
     job.scale(4)
@@ -71,6 +72,7 @@ def test_second_edit_and_revert_in_the_middle(job: Job) -> None:
     rescaled(job, 2, incarnation=incarnation)
 
 
+@pytest.mark.long
 def test_operator_is_killed_in_the_middle(stack: Stack, job: Job) -> None:
     incarnation = job.status["jobId"]
     job.scale(3)

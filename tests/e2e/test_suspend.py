@@ -56,6 +56,7 @@ def test_delete_leaves_a_savepoint_that_another_job_goes_on_from_and_nothing_els
     goes_on_elsewhere_once(heir, path)
 
 
+@pytest.mark.long
 def test_delete_and_apply_again_goes_on_from_the_latest_of_the_name(deploy: Callable[..., Job]) -> None:
     """Exactly once: what the first one has committed does not come again, and nothing after it is missing."""
     job = deploy("again", parallelism=1).running()
