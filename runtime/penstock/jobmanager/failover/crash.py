@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -51,19 +51,23 @@ class TaskEnd:
         return DIED in self.told
 
 
-def crash_of(ends: list[TaskEnd], graph: JobGraph) -> JobFailed | EpochFailed | None:
+def crash_of(ends: list[TaskEnd], graph: JobGraph, *, closing: bool = False) -> JobFailed | EpochFailed | None:
     """The first worker that has died, for the author of the job; None: none has.
 
     A stack tells whose code it was: that is the job's failure. Without one nobody knows, and the epoch is lost.
+
+    Args:
+        closing: the tasks are those that close the functions of all levels of a slot.
     """
     crashed = [end for end in ends if end.is_crash]
     if not crashed:
         return None
     end = next((end for end in crashed if _FATAL.search(end.told)), crashed[0])
     fatal = _FATAL.search(end.told)
-    where = f"slot {end.slot}, level {end.level} on {end.host}"
+    levels = range(graph.levels) if closing else range(end.level, end.level + 1)
+    where = f"slot {end.slot} on {end.host}" if closing else f"slot {end.slot}, level {end.level} on {end.host}"
     if fatal is None:
-        names = " and ".join(repr(stage.name) for stage in graph.stages_on(end.level))
+        names = " and ".join(repr(stage.name) for level in levels for stage in graph.stages_on(level))
         return EpochFailed(
             f"the Python worker of {where}, which ran {names}, has ended without a word: it was killed, for memory as a "
             "rule, or ended itself (os._exit)",
@@ -71,7 +75,7 @@ def crash_of(ends: list[TaskEnd], graph: JobGraph) -> JobFailed | EpochFailed | 
         )
     what = fatal.group(1) or fatal.group(2)
     frames = frames_of(end.told)
-    nodes = operators_at(graph, end.level, frames)
+    nodes = operators_at(graph, levels, frames)
     line = user_frame(frames)
     at = f" (at {line.filename}:{line.lineno} in {line.name})" if line is not None else ""
     detail = f"the Python worker of {where} has crashed: {what}{at}"
@@ -107,12 +111,13 @@ def frames_of(dump: str) -> list[traceback.FrameSummary]:
     return (current or tasks or [frames for _, frames in stacks] or [[]])[0]
 
 
-def operators_at(graph: JobGraph, level: int, frames: list[traceback.FrameSummary]) -> list[OperatorNode]:
-    """Operators of the level that have crashed, by the frame that belongs to the fewest, the innermost of those.
+def operators_at(graph: JobGraph, levels: Iterable[int], frames: list[traceback.FrameSummary]) -> list[OperatorNode]:
+    """Operators of these levels that have crashed, by the frame that belongs to the fewest, the innermost of those.
 
     What is above the innermost call of an operator is of those that are chained in front of it.
     """
-    here = [graph.operators[index] for stage in graph.stages_on(level) for index in stage.operators]
+    stages = [stage for level in levels for stage in graph.stages_on(level)]
+    here = [graph.operators[index] for stage in stages for index in stage.operators]
     calls = {node.index: list(_methods(create_operator(node.operation))) for node in here}
     own = {node.index: calls[node.index] + list(_codes(node.operation, _DEPTH, set())) for node in here}
     call = max((at for at, frame in enumerate(frames) if _those_with(calls, frame)), default=0)

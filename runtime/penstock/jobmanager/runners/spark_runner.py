@@ -246,7 +246,9 @@ class SparkRunner:
         group = f"{attempt.job_id}-{attempt.number}-{commands[0].epoch}"
         return self._run_job(attempt, b"".join(block), self._functions, group, pipelined=self.streaming)
 
-    def _run_job(self, attempt: Attempt, block: bytes, functions: Any, group: str, *, pipelined: bool) -> bytes:
+    def _run_job(
+        self, attempt: Attempt, block: bytes, functions: Any, group: str, *, pipelined: bool, closing: bool = False
+    ) -> bytes:
         with self._lock:
             self._group = group
         ended = threading.Event()
@@ -264,7 +266,7 @@ class SparkRunner:
             failed = self._failed
             if failed is not None and failed.failure is not None:
                 raise JobFailed(failed.failure, failed.host) from None
-            known = self._crash(attempt, group, 0.0 if lost else CRASH_S)
+            known = self._crash(attempt, group, 0.0 if lost else CRASH_S, closing)
             if known is not None:
                 raise known from None
             raise EpochFailed("".join(lost) or _cause(error), remedy="the job fails over by itself") from error
@@ -272,13 +274,13 @@ class SparkRunner:
             ended.set()
             watch.join()
 
-    def _crash(self, attempt: Attempt, group: str, patience_s: float) -> Exception | None:
+    def _crash(self, attempt: Attempt, group: str, patience_s: float, closing: bool) -> Exception | None:
         """What a Python worker died of. Spark ends the job with the first task that it hears of, and that may be one that
         lost its connection to the worker that died; what that one died of is there when its own task has ended."""
         deadline = time.monotonic() + patience_s
         have_ended = False
         while attempt.graph is not None and not self._cancelled.is_set():
-            found = crash_of(self._cluster.failures(group), attempt.graph)
+            found = crash_of(self._cluster.failures(group), attempt.graph, closing=closing)
             if found is not None or have_ended or time.monotonic() > deadline:
                 return found
             have_ended = not self._cluster.running_tasks(group)
@@ -321,7 +323,7 @@ class SparkRunner:
                 )
                 row = bytes((COMMAND,))
                 block = (_LENGTH.pack(len(row)) + row) * attempt.slots
-                acks = _split(self._run_job(attempt, block, functions, group, pipelined=False))
+                acks = _split(self._run_job(attempt, block, functions, group, pipelined=False, closing=True))
             except EpochFailed as error:  # the workers are gone, and what they held with them
                 log.warning("functions of job %s are not closed: %s", attempt.job_id, error.message)
                 return

@@ -148,6 +148,15 @@ def test_a_stack_without_a_line_of_the_users_names_no_operator(graph: JobGraph) 
     assert "slot 1, level 1" in crash.failure.message
 
 
+def test_who_closes_the_functions_of_a_slot_may_crash_in_those_of_any_level(graph: JobGraph) -> None:
+    crash = crash_of([ended(crash_in(Halves), at=0)], graph, closing=True)
+    assert isinstance(crash, JobFailed)
+    assert crash.failure.name == "halves"
+    assert "of slot 1 on host-7 has crashed" in crash.failure.message
+    silent = crash_of([ended(f"{DIED} (crashed)", at=0)], graph, closing=True)
+    assert "halves" in str(silent)
+
+
 def test_a_worker_that_left_no_stack_is_named_by_its_place(graph: JobGraph) -> None:
     crash = crash_of([ended(f"{DIED} (crashed)")], graph)
     assert isinstance(crash, EpochFailed)
