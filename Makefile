@@ -28,8 +28,8 @@ test: $(STAMP) ## the default tests (under 12 minutes); with jobs on a real Kube
 test-spark: $(STAMP) ## changes and faults on clusters of real Spark processes, and a short soak
 	@$(PYTEST) -m "spark and (slow or chaos)" tests
 
-test-soak: $(STAMP) ## a short soak: every kind of fault once, on real Spark and a real S3 server, both runners (root, Linux)
-	@$(PYTEST) -m chaos tests
+test-soak: $(STAMP) ## a short soak: every kind of fault once, on real Spark and a real S3 server, both runners, or RUNNER=batched|pipelined (root, Linux)
+	@$(PYTEST) -m chaos $(if $(RUNNER),-k $(RUNNER)) tests
 
 test-api: $(STAMP) ## the CRDs under kubectl, and the chart's rights, on a real API server without pods
 	@$(PYTEST) -m "not e2e" tests/integration/operator/test_kubectl.py tests/integration/operator/test_rights.py

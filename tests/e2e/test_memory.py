@@ -30,6 +30,7 @@ def limits(master: str, worker: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 def test_pods_within_their_limits_survive_and_a_limit_that_is_too_small_is_told(deploy: Callable[..., Job]) -> None:
     job: Job = deploy("memory", parallelism=2, spec=limits("640Mi", "1600Mi")).running()
     for _ in range(3):

@@ -146,6 +146,7 @@ def goes_on_elsewhere_once(heir: Job, path: str) -> None:
     assert heir.status["jobId"] == before["jobId"]
 
 
+@pytest.mark.long
 def test_stateless_starts_empty_and_says_so(deploy: Callable[..., Job]) -> None:
     """With a graph that does not take the state, too, since that is given up; also if another savepoint is named still."""
     job = deploy("heir", parallelism=1).running()

@@ -55,6 +55,7 @@ def databases(folder: Path) -> set[Path]:
     return {found.parent for found in folder.rglob("CURRENT")}
 
 
+@pytest.mark.long
 def test_state_lies_on_a_claim_in_the_place_of_the_working_volume(deploy: Callable[..., Job], folder: Path) -> None:
     claimed = {"name": "work", "persistentVolumeClaim": {"claimName": CLAIM}}
     spec = {
