@@ -88,6 +88,8 @@ class ExchangeSpec:
     user_location: str = ""
     """Of the call that partitions the stream, else of that operator."""
     targets: list[ExchangeTarget] = field(default_factory=list)
+    takes_columns: bool = False
+    """Whether a target works on columns; records that could travel as either go as Python objects unless one does."""
     level: int = 0
     """Level of the deepest target; every target stage takes its buffers at its own level."""
 

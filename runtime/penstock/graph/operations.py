@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from penstock.windowing.aggregates import FieldAggregate
+
 if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
     from penstock.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from penstock.functions.output_tag import OutputTag
     from penstock.records.fields import Field
     from penstock.state.descriptors import MapStateDescriptor
-    from penstock.windowing.aggregates import FieldAggregate
     from penstock.windowing.assigner import WindowAssigner
     from penstock.windowing.evictor import Evictor
     from penstock.windowing.trigger import Trigger
@@ -57,6 +58,11 @@ class Operation:
         """It needs keyed state, and its input comes over a key-group exchange."""
         return bool(self.key_selectors)
 
+    @property
+    def takes_columns(self) -> bool:
+        """Whether its operator works on whole columns, so that records had better come as columns where they can."""
+        return False
+
     def user_functions(self) -> tuple[object, ...]:
         """The user's function objects, for validation and error messages."""
         return ()
@@ -82,6 +88,10 @@ class Sink(Operation):
     """Records leave the job."""
 
     sink: SinkConnector
+
+    @property
+    def takes_columns(self) -> bool:
+        return True
 
 
 def source_of(operation: Operation) -> SourceConnector | None:
@@ -126,10 +136,22 @@ class FlatMap(OneFunction):
 class Filter(OneFunction):
     """Keeps the records for which the function, or `pyarrow.compute.Expression`, is true."""
 
+    @property
+    def is_expression(self) -> bool:
+        return type(self.function).__module__ == "pyarrow._compute" and type(self.function).__name__ == "Expression"
+
+    @property
+    def takes_columns(self) -> bool:
+        return self.is_expression
+
 
 @dataclass(frozen=True)
 class MapBatches(OneFunction):
     """A function from Arrow record batch to Arrow record batch."""
+
+    @property
+    def takes_columns(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True)
@@ -162,12 +184,20 @@ class Project(Operation):
 
     indexes: tuple[int, ...]
 
+    @property
+    def takes_columns(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True)
 class TimestampsAndWatermarks(Operation):
     """Event times and watermarks behind a source."""
 
     strategy: WatermarkStrategy
+
+    @property
+    def takes_columns(self) -> bool:
+        return True
 
     def user_functions(self) -> tuple[object, ...]:
         assigner = self.strategy.timestamp_assigner
@@ -214,6 +244,10 @@ class RollingFields(Rolling):
 
     aggregate: FieldAggregate
 
+    @property
+    def takes_columns(self) -> bool:
+        return True
+
 
 # --- windows ----------------------------------------------------------------------------------------------------
 
@@ -238,6 +272,10 @@ class Window(Operation):
     @property
     def key_selectors(self) -> tuple[KeySelector | None, ...]:
         return (self.key_selector or constant_key,)
+
+    @property
+    def takes_columns(self) -> bool:
+        return isinstance(self.function.fold, FieldAggregate)
 
     def user_functions(self) -> tuple[object, ...]:
         return self.function.functions()

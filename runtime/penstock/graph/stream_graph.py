@@ -275,6 +275,7 @@ class JobGraphBuilder:
                     up.outputs.append(OutputEdge(edge.side_tag, -1, 0, exchange.id))
                 stage = stage_of[t.id]
                 exchange.targets.append(ExchangeTarget(stage.id, node.index, edge.index))
+                exchange.takes_columns = exchange.takes_columns or node.operation.takes_columns
                 if exchange.id not in stage.inputs:
                     stage.inputs.append(exchange.id)
         return exchanges

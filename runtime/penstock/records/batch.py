@@ -17,7 +17,7 @@ Timestamps are event time in ms since the epoch (`flink-features` T3); `None` me
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
+
+    from penstock.records.fields import Field
 
 _DEEPEST = 4
 _MOST_PARTS = 16
@@ -99,6 +101,24 @@ class ColumnBatch:
         """One column; a batch whose columns are not made yet makes this one only. Raises KeyError."""
         return self.columns.column(name)
 
+    def find(self, field: Field) -> pa.Array | None:
+        """The column of a field, by name or position, and no other; None if there is none."""
+        index = self.schema.get_field_index(field) if isinstance(field, str) else field
+        return self.column_at(index) if 0 <= index < len(self.schema) else None
+
+    def column_at(self, index: int) -> pa.Array:
+        """The column at this position, and no other."""
+        return self.columns.column(index)
+
+    def select(self, indexes: Iterable[int]) -> pa.RecordBatch:
+        """The columns at these positions, and no others. Raises IndexError."""
+        return self.columns.select(list(indexes))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+        return self.columns.schema
+
     def with_timestamps(self, timestamps: npt.NDArray[np.int64] | None) -> ColumnBatch:
         """The same records with other event times."""
         return ColumnBatch(self.columns, timestamps, self.make_rows)
@@ -107,6 +127,17 @@ class ColumnBatch:
         """The records from `begin` to `end` (excluded)."""
         timestamps = None if self.timestamps is None else self.timestamps[begin:end]
         return ColumnBatch(self.columns.slice(begin, end - begin), timestamps, self.make_rows)
+
+    def take(self, positions: npt.NDArray[np.int64]) -> ColumnBatch:
+        """The records at these positions, in their order."""
+        import pyarrow as pa
+
+        timestamps = None if self.timestamps is None else self.timestamps[positions]
+        return ColumnBatch(self.columns.take(pa.array(positions)), timestamps, self.make_rows)
+
+    def goes_as_columns(self, *, wanted: bool) -> bool:
+        """Whether columns are the cheaper form to send to another process; `wanted`: somebody there takes columns."""
+        return True
 
     def approximate_bytes(self) -> int:
         """What the columns take in memory."""

@@ -11,6 +11,8 @@ from penstock.records.fields import Field, field_names, read_field, shortened
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.records.batch import ColumnBatch
+
 
 def rows_as_dicts(columns: pa.RecordBatch) -> list[Any]:
     """Every record as a dict of its fields."""
@@ -57,22 +59,16 @@ def columns_of(values: list[Any]) -> pa.RecordBatch:
         ) from error
 
 
-def find_column(columns: pa.RecordBatch, field: Field) -> pa.Array | None:
-    """The column of a field, by name or position; None if there is none."""
-    position = columns.schema.get_field_index(field) if isinstance(field, str) else field
-    return columns.column(position) if 0 <= position < columns.num_columns else None
-
-
-def column_of(columns: pa.RecordBatch, field: Field) -> pa.Array:
+def column_of(batch: ColumnBatch, field: Field) -> pa.Array:
     """The column of a field.
 
     Raises:
         RecordFormatError: there is no such column; names those there are.
     """
-    column = find_column(columns, field)
+    column = batch.find(field)
     if column is None:
         raise RecordFormatError(
-            f"no field {field!r}: the records have the columns {', '.join(columns.schema.names)}",
+            f"no field {field!r}: the records have the columns {', '.join(batch.schema.names)}",
             remedy="name a column of the stream",
         )
     return column

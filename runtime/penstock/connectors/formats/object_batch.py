@@ -15,7 +15,7 @@ from penstock.connectors.formats.arrow_types import fields_of_class
 from penstock.records.batch import ColumnBatch, RowBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import numpy as np
     import numpy.typing as npt
@@ -34,10 +34,7 @@ class ObjectColumns:
         self.to_rows = to_rows
         self._getters = getters
         self._nested = [pa.types.is_nested(field.type) for field in self.schema]
-
-    def columns(self, objects: list[Any]) -> pa.RecordBatch:
-        arrays = [self.column(objects, index) for index in range(len(self._getters))]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        self.is_flat = not any(self._nested)
 
     def column(self, objects: list[Any], index: int) -> pa.Array:
         values = list(map(self._getters[index], objects))
@@ -58,40 +55,66 @@ def _plain(value: Any) -> Any:
 
 
 class ObjectBatch(ColumnBatch):
-    """A ColumnBatch over decoded objects."""
+    """A ColumnBatch over decoded objects. A column that was made is kept, and goes along where the batch is cut."""
 
-    __slots__ = ("_columns", "_kind", "_objects")
+    __slots__ = ("_arrays", "_kind", "_objects")
 
     def __init__(
         self, objects: list[Any], kind: ObjectColumns, timestamps: npt.NDArray[np.int64] | None = None
     ) -> None:
         self._objects = objects
         self._kind = kind
-        self._columns: pa.RecordBatch | None = None
+        self._arrays: dict[int, pa.Array] = {}
         self._rows: RowBatch | None = None
         self.timestamps = timestamps
         self.make_rows = kind.maker
 
     @property
     def columns(self) -> pa.RecordBatch:
-        if self._columns is None:
-            self._columns = self._kind.columns(self._objects)
-        return self._columns
+        return pa.RecordBatch.from_arrays(list(map(self.column_at, range(len(self.schema)))), schema=self.schema)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._kind.schema
 
     def column(self, name: str) -> pa.Array:
-        if self._columns is not None:
-            return self._columns.column(name)
-        index = self._kind.schema.get_field_index(name)
-        if index < 0:
+        column = self.find(name)
+        if column is None:
             raise KeyError(name)
-        return self._kind.column(self._objects, index)
+        return column
+
+    def column_at(self, index: int) -> pa.Array:
+        array = self._arrays.get(index)
+        if array is None:
+            array = self._arrays[index] = self._kind.column(self._objects, index)
+        return array
+
+    def select(self, indexes: Iterable[int]) -> pa.RecordBatch:
+        fields = [(self.schema.field(index), self.column_at(index)) for index in indexes]
+        return pa.RecordBatch.from_arrays([array for _, array in fields], schema=pa.schema([f for f, _ in fields]))
 
     def with_timestamps(self, timestamps: npt.NDArray[np.int64] | None) -> ObjectBatch:
-        return ObjectBatch(self._objects, self._kind, timestamps)
+        stamped = ObjectBatch(self._objects, self._kind, timestamps)
+        stamped._arrays = self._arrays
+        return stamped
 
     def slice(self, begin: int, end: int) -> ObjectBatch:
         timestamps = None if self.timestamps is None else self.timestamps[begin:end]
-        return ObjectBatch(self._objects[begin:end], self._kind, timestamps)
+        part = ObjectBatch(self._objects[begin:end], self._kind, timestamps)
+        part._arrays = {index: array.slice(begin, end - begin) for index, array in self._arrays.items()}
+        return part
+
+    def take(self, positions: npt.NDArray[np.int64]) -> ObjectBatch:
+        timestamps = None if self.timestamps is None else self.timestamps[positions]
+        objects = self._objects
+        part = ObjectBatch([objects[position] for position in positions.tolist()], self._kind, timestamps)
+        indices = pa.array(positions)
+        part._arrays = {index: array.take(indices) for index, array in self._arrays.items()}
+        return part
+
+    def goes_as_columns(self, *, wanted: bool) -> bool:
+        """Nested records never: making columns of them and records of those again costs many times what they do."""
+        return wanted and self._kind.is_flat
 
     def __len__(self) -> int:
         return len(self._objects)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.records.batch import Batch, ColumnBatch, RowBatch
+from penstock.records.batch import Batch, RowBatch
 from penstock.taskmanager.exchange.rows import retarget
 from penstock.taskmanager.exchange.writer import ExchangeWriter
 
@@ -11,11 +11,13 @@ class BroadcastWriter(ExchangeWriter):
     """Every record to every subtask; encoded once."""
 
     def write(self, batch: Batch) -> None:
-        if isinstance(batch, ColumnBatch):
+        columns = self._as_columns(batch)
+        if columns is not None:
             self.flush()
-            self._send_all(batch)
+            self._send_all(columns)
             return
-        self._append(0, batch.values, batch.timestamps)
+        rows = batch.rows()
+        self._append(0, rows.values, rows.timestamps)
 
     def flush(self) -> None:
         if self._rows[0]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.graph.job_graph import ExchangeSpec
-from penstock.records.batch import Batch, ColumnBatch, RowBatch
+from penstock.records.batch import Batch, ColumnBatch
 from penstock.records.fields import Field
 from penstock.state.key_groups import column_key_groups, keys_key_groups, subtask_for_key_group
 from penstock.taskmanager.exchange.single_target import SingleTargetWriter
@@ -46,10 +46,11 @@ class OneKeyedTargetWriter(SingleTargetWriter):
         self._kinds: set[type] = set()
 
     def write(self, batch: Batch) -> None:
-        if isinstance(batch, RowBatch):
-            self._look_at_rows(batch.values)
+        columns = self._as_columns(batch)
+        if columns is None:
+            self._look_at_rows(batch.rows().values)
         elif self._field is not None:
-            self._look_at_columns(batch, self._field)
+            self._look_at_columns(columns, self._field)
         super().write(batch)
 
     def _look_at_rows(self, values: list[Any]) -> None:
@@ -67,7 +68,7 @@ class OneKeyedTargetWriter(SingleTargetWriter):
                 refuse_key(self.spec, key, value)
 
     def _look_at_columns(self, batch: ColumnBatch, field: Field) -> None:
-        column = _column(batch.columns, field)
+        column = batch.find(field)
         if column is None or not len(column):
             return
         if pa.types.is_nested(column.type):
@@ -141,10 +142,11 @@ class KeyGroupWriter(ExchangeWriter):
         self._masks = [bytes(int(n == target) for n in range(256)) for target in few]
 
     def write(self, batch: Batch) -> None:
-        if isinstance(batch, ColumnBatch) and self._field is not None:
-            column = _column(batch.columns, self._field)
+        columns = self._as_columns(batch)
+        if columns is not None and self._field is not None:
+            column = columns.find(self._field)
             if column is not None:
-                self._write_columns(batch, column)
+                self._write_columns(columns, column)
                 return
         rows = batch.rows()
         values, timestamps = rows.values, rows.timestamps
@@ -188,19 +190,10 @@ class KeyGroupWriter(ExchangeWriter):
             self._tell_watermark(target)
             if self._rows[target]:
                 self._cut(target)
-            part = batch.columns.take(pa.array(indices))
-            timestamps = None if batch.timestamps is None else batch.timestamps[indices]
-            self._send(target, ColumnBatch(part, timestamps, batch.make_rows))
+            self._send(target, batch.take(indices))
 
     def _fail(self, error: Exception, keys: list[Any], values: list[Any]) -> NoReturn:
         """One of the keys is none. All were hashed at once: which one it is, is looked for only now."""
         for key, value in zip(keys, values, strict=True):
             refuse_key(self.spec, key, value)
         raise_user_error(self.spec, error, f"hashing the keys of a batch of {len(values)} records")
-
-
-def _column(columns: pa.RecordBatch, field: str | int) -> pa.Array | None:
-    if isinstance(field, int):
-        return columns.column(field) if field < columns.num_columns else None
-    index = columns.schema.get_field_index(field)
-    return columns.column(index) if index >= 0 else None

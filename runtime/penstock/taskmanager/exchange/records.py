@@ -7,7 +7,8 @@ the exact type, and where an object says how it is to be made again, by that. So
 * `PLAIN`: builtin values exactly (None, bool, int, float, str, bytes, bytearray, and list, tuple, dict, set, frozenset of
   them). Without the memo of objects already written, which is most of pickle's cost, it takes less time than marshal did.
   What records share they do not share behind the exchange.
-* `TUPLES`: records that are all of one class of tuples (NamedTuples): the class once, the fields as `PLAIN`.
+* `FIELDS`: records that are all of one class and no more than their fields (NamedTuples, Structs, dataclasses; `classes`): the
+  class once, the fields as `PLAIN`.
 * `OBJECTS`: everything else. Classes that cannot be imported go by value (cloudpickle), but nothing goes that would become
   something else: cloudpickle's ways to write a `memoryview` as bytes and an open file as its text are closed.
 
@@ -19,10 +20,15 @@ from __future__ import annotations
 import io
 import pickle
 from collections import ChainMap
-from functools import cache, partial
+from functools import cache, lru_cache
 from typing import Any, NoReturn
 
-PLAIN, TUPLES, OBJECTS = range(3)
+from penstock.taskmanager.exchange.classes import field_form
+
+PLAIN, FIELDS, OBJECTS = range(3)
+
+_CLASSES = 64
+"""Of records, that are kept: a class that was defined in the program's script goes by value, a millisecond for each buffer."""
 
 _PROTOCOL = pickle.HIGHEST_PROTOCOL
 
@@ -48,15 +54,17 @@ def encode_records(values: list[Any]) -> tuple[int, bytes]:
         return PLAIN, _plain(values)
     except (_NotPlain, ValueError, RecursionError):  # the latter two: a record that contains itself
         pass
-    cls = type(values[0])
-    if _is_class_of_tuples(cls) and {cls}.issuperset(map(type, values)):
+    cls: Any = type(values[0])
+    form = field_form(cls)
+    if form is not None and {cls}.issuperset(map(type, values)):
         try:
-            fields = _plain(list(map(tuple, values)))
+            rows = form.take(values)
+            fields = None if rows is None else _plain(rows)
         except (_NotPlain, ValueError, RecursionError):
-            pass
-        else:
-            name = encode_object(cls)
-            return TUPLES, b"".join((len(name).to_bytes(4, "little"), name, fields))
+            fields = None
+        if fields is not None:
+            name = _encode_class(cls)
+            return FIELDS, b"".join((len(name).to_bytes(4, "little"), name, fields))
     return OBJECTS, encode_object(values)
 
 
@@ -66,10 +74,11 @@ def decode_records(form: int, data: memoryview) -> list[Any]:
     Raises:
         Exception: whatever the making of an object raises.
     """
-    if form == TUPLES:
+    if form == FIELDS:
         start = 4 + int.from_bytes(data[:4], "little")
-        make = partial(tuple.__new__, pickle.loads(data[4:start]))
-        return list(map(make, pickle.loads(data[start:])))
+        fields = field_form(_decode_class(bytes(data[4:start])))
+        assert fields is not None
+        return fields.make(pickle.loads(data[start:]))
     values: list[Any] = pickle.loads(data)
     return values
 
@@ -82,15 +91,14 @@ def _plain(values: list[Any]) -> bytes:
     return out.getvalue()
 
 
-def _is_class_of_tuples(cls: type) -> bool:
-    """Whether the fields are all there is to its objects: no attributes besides, no ways of pickling of their own."""
-    return (
-        issubclass(cls, tuple)
-        and cls.__dictoffset__ == 0
-        and cls.__reduce_ex__ is object.__reduce_ex__
-        and cls.__reduce__ is object.__reduce__
-        and cls.__getstate__ is object.__getstate__
-    )
+@lru_cache(_CLASSES)
+def _encode_class(cls: Any) -> bytes:
+    return encode_object(cls)
+
+
+@lru_cache(_CLASSES)
+def _decode_class(name: bytes) -> Any:
+    return pickle.loads(name)
 
 
 def encode_object(value: Any) -> bytes:

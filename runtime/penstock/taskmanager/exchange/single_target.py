@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.graph.job_graph import ExchangeSpec
-from penstock.records.batch import Batch, ColumnBatch
+from penstock.records.batch import Batch
 from penstock.taskmanager.exchange.writer import Emit, ExchangeWriter
 
 
@@ -18,13 +18,15 @@ class SingleTargetWriter(ExchangeWriter):
         return range(self._target, self._target + 1)
 
     def write(self, batch: Batch) -> None:
-        if isinstance(batch, ColumnBatch):
+        columns = self._as_columns(batch)
+        if columns is not None:
             self._tell_watermark(self._target)
             if self._rows[self._target]:
                 self._cut(self._target)
-            self._send(self._target, batch)
+            self._send(self._target, columns)
         else:
-            self._append(self._target, batch.values, batch.timestamps)
+            rows = batch.rows()
+            self._append(self._target, rows.values, rows.timestamps)
 
 
 class GlobalWriter(SingleTargetWriter):

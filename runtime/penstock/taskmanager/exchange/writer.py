@@ -119,6 +119,12 @@ class ExchangeWriter(ABC):
             elif self._sent[target] != (self._watermark, self._idle):
                 self._send(target, None)
 
+    def _as_columns(self, batch: Batch) -> ColumnBatch | None:
+        """The batch, if it is to travel as columns."""
+        if isinstance(batch, ColumnBatch) and batch.goes_as_columns(wanted=self.spec.takes_columns):
+            return batch
+        return None
+
     def _append(self, target: int, values: list[Any], timestamps: list[int] | None) -> None:
         """Take records for a target; a change between with and without timestamps cuts a buffer."""
         self._tell_watermark(target)

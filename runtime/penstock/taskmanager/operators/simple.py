@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.common.errors import InvalidJob, UserFunctionError
 from penstock.common.types import Row
+from penstock.graph.operations import Filter
 from penstock.graph.operator import Operator
 from penstock.records.batch import Batch, ColumnBatch, RowBatch
 from penstock.records.columns import columns_of, rows_as_dicts, rows_as_rows, rows_as_tuples
@@ -55,7 +56,7 @@ class FilterOperator(FunctionOperator):
     method = "filter"
 
     def __init__(self, fn: Any, key_selector: Callable[[Any], Any] | None = None) -> None:
-        self._is_expression = type(fn).__module__ == "pyarrow._compute" and type(fn).__name__ == "Expression"
+        self._is_expression = Filter(fn).is_expression
         if self._is_expression:
             self.fn = fn
         else:
@@ -102,17 +103,33 @@ class FilterOperator(FunctionOperator):
 
         if not len(batch):
             return
-        columns = batch.columns if isinstance(batch, ColumnBatch) else columns_of(batch.values)
-        numbered = columns.append_column(_POSITION_COLUMN, pa.array(np.arange(len(batch))))
-        try:
-            kept = numbered.filter(self.fn)
-        except (pa.ArrowException, TypeError) as error:
-            raise_user_error(self.context, error, f"filter {self.fn} on the columns {', '.join(columns.schema.names)}")
+        nested = batch if isinstance(batch, ColumnBatch) and not batch.goes_as_columns(wanted=True) else None
+        positions = pa.array(np.arange(len(batch)))
+        kept = None if nested is None else self._kept_by_plain_columns(nested, positions)
+        if kept is None:
+            columns = batch.columns if isinstance(batch, ColumnBatch) else columns_of(batch.values)
+            try:
+                kept = columns.append_column(_POSITION_COLUMN, positions).filter(self.fn)
+            except (pa.ArrowException, TypeError) as error:
+                raise_user_error(
+                    self.context, error, f"filter {self.fn} on the columns {', '.join(columns.schema.names)}"
+                )
         if kept.num_rows == len(batch):
             self.output.emit(batch)
         elif kept.num_rows:
-            positions = kept.column(kept.num_columns - 1).to_numpy()
-            self.output.emit(_at(batch, kept.remove_column(kept.num_columns - 1), positions))
+            at = kept.column(kept.num_columns - 1).to_numpy()
+            columns = kept.remove_column(kept.num_columns - 1)
+            self.output.emit(_at(batch, columns, at) if nested is None else nested.take(at))
+
+    def _kept_by_plain_columns(self, batch: ColumnBatch, positions: pa.Array) -> pa.RecordBatch | None:
+        """Without the columns that are dear to make, of nested records; None: the expression asks for those, too."""
+        import pyarrow as pa
+
+        plain = [index for index, field in enumerate(batch.schema) if not pa.types.is_nested(field.type)]
+        try:
+            return batch.select(plain).append_column(_POSITION_COLUMN, positions).filter(self.fn)
+        except (pa.ArrowException, TypeError):
+            return None
 
 
 class FlatMapOperator(FunctionOperator):
@@ -168,7 +185,7 @@ class ProjectOperator(Operator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         if isinstance(batch, ColumnBatch) and batch.make_rows in (rows_as_tuples, rows_as_rows, rows_as_dicts):
             try:
-                columns = batch.columns.select(list(self._indexes))
+                columns = batch.select(self._indexes)
             except IndexError as error:
                 raise_user_error(self.context, error, f"project {self._indexes} of {batch!r}")
             self.output.emit(ColumnBatch(columns, batch.timestamps, batch.make_rows))

@@ -55,7 +55,7 @@ class RollingFieldsOperator(FunctionOperator):
         if not len(batch):
             return
         if isinstance(batch, ColumnBatch) and self._key_field is not None:
-            stretches = KeyStretches.of(batch.columns, self._key_field, self.fn)
+            stretches = KeyStretches.of(batch, self._key_field, self.fn)
             if stretches is not None and self._process_columns(batch, stretches):
                 return
         rows = batch.rows()

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.records.columns import find_column
 from penstock.taskmanager.operators.aggregate.stat_columns import FieldStats, NotInColumns, bound_of, is_integer
 from penstock.taskmanager.operators.window.columns import SAFE_SUM, number_column
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from penstock.records.batch import ColumnBatch
     from penstock.records.fields import Field
     from penstock.windowing.aggregates import FieldAggregate
 
@@ -57,12 +57,12 @@ class KeyStretches:
         self.last: Longs = self.first + self.lengths - 1
 
     @staticmethod
-    def of(columns: pa.RecordBatch, key_field: Field, aggregate: FieldAggregate) -> KeyStretches | None:
+    def of(batch: ColumnBatch, key_field: Field, aggregate: FieldAggregate) -> KeyStretches | None:
         """None if the types need the way through Python objects."""
-        inputs = [None if field is None else number_column(columns, field) for field in aggregate.fields]
+        inputs = [None if field is None else number_column(batch, field) for field in aggregate.fields]
         if any(column is None and field is not None for column, field in zip(inputs, aggregate.fields, strict=True)):
             return None
-        keys = find_column(columns, key_field)
+        keys = batch.find(key_field)
         if keys is None or keys.null_count or pa.types.is_nested(keys.type):
             return None
         return KeyStretches(keys, inputs, aggregate)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
 
 _INT = {int}
 
@@ -78,7 +77,7 @@ class Stamper:
         if self._assigner is None or not len(batch):
             return batch
         if isinstance(batch, ColumnBatch) and self._field is not None:
-            return ColumnBatch(batch.columns, self._column(batch.columns, self._field), batch.make_rows)
+            return batch.with_timestamps(self._column(batch, self._field))
         rows = batch.rows()
         values = rows.values
         times = read_field(values, self._field) if self._field is not None else self._call(values, rows.timestamps)
@@ -115,14 +114,15 @@ class Stamper:
                 ) from None
         return converted
 
-    def _column(self, columns: pa.RecordBatch, field: str) -> npt.NDArray[np.int64]:
+    def _column(self, batch: ColumnBatch, field: str) -> npt.NDArray[np.int64]:
         import pyarrow as pa
 
-        column = column_of(columns, field)
+        column = column_of(batch, field)
         if column.null_count:
             row = column.is_null().index(True).as_py()
+            record = batch.slice(row, row + 1).columns.to_pylist()[0]
             raise RecordFormatError(
-                f"the timestamp field {field!r} is null in the record {shortened(columns.slice(row, 1).to_pylist()[0])}",
+                f"the timestamp field {field!r} is null in the record {shortened(record)}",
                 remedy="filter such records out before timestamps are assigned",
             )
         if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):

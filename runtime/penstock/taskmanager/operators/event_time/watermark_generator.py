@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.common.errors import InvalidJob, UserFunctionError
 from penstock.common.watermark_strategy import DEFAULT_AUTO_WATERMARK_INTERVAL_MS
-from penstock.records.batch import MIN_TIMESTAMP, Batch, ColumnBatch, RowBatch
+from penstock.records.batch import MIN_TIMESTAMP, Batch
 from penstock.records.fields import shortened
 from penstock.taskmanager.operators.event_time.timestamps import Stamper
 
@@ -30,6 +30,7 @@ def create_generator(
         InvalidJob: the program's generator is none.
 
     >>> from penstock.common.watermark_strategy import WatermarkStrategy
+    >>> from penstock.records.batch import RowBatch
     >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(10_000).with_timestamp_assigner("ts")
     >>> parts = create_generator(strategy).process(RowBatch([{"ts": 10_000}, {"ts": 25_000}]))
     >>> [(part.timestamps, mark) for part, mark in parts]
@@ -76,10 +77,10 @@ class BatchWatermarkGenerator:
         before = self._watermark
         begin = 0
         for end, watermark in self.on_batch(stamped):
-            yield (_slice(stamped, begin, end) if (begin, end) != (0, len(stamped)) else stamped), watermark
+            yield (stamped.slice(begin, end) if (begin, end) != (0, len(stamped)) else stamped), watermark
             begin, before = end, watermark
         if begin < len(stamped):
-            rest = stamped if begin == 0 else _slice(stamped, begin, len(stamped))
+            rest = stamped if begin == 0 else stamped.slice(begin, len(stamped))
             yield rest, (self._watermark if self._watermark > before else None)
 
     def on_batch(self, batch: Batch) -> list[tuple[int, int]]:
@@ -164,11 +165,3 @@ class BatchWatermarkGenerator:
     def restore(self, snapshot: dict[str, int]) -> None:
         self._max_timestamp = snapshot["max_timestamp"]
         self._watermark = snapshot["watermark"]
-
-
-def _slice(batch: Batch, begin: int, end: int) -> Batch:
-    if isinstance(batch, ColumnBatch):
-        times = None if batch.timestamps is None else batch.timestamps[begin:end]
-        return ColumnBatch(batch.columns.slice(begin, end - begin), times, batch.make_rows)
-    timestamps = None if batch.timestamps is None else batch.timestamps[begin:end]
-    return RowBatch(batch.values[begin:end], timestamps)

@@ -13,14 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.records.batch import ColumnBatch
-from penstock.records.columns import find_column
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
+    from penstock.records.batch import ColumnBatch
     from penstock.records.fields import Field
     from penstock.windowing.aggregates import FieldAggregate, Stats
 
@@ -77,12 +75,11 @@ class ColumnGroups:
     def records_of(self, slices: Sequence[int], batch: ColumnBatch) -> ColumnBatch:
         """The records of these slices."""
         wanted = np.isin(self._slice_of, [self.slices.index(low) for low in slices])
-        timestamps = None if batch.timestamps is None else batch.timestamps[wanted]
-        return ColumnBatch(batch.columns.filter(pa.array(wanted)), timestamps, batch.make_rows)
+        return batch.take(np.flatnonzero(wanted))
 
 
 def group_columns(
-    columns: pa.RecordBatch,
+    batch: ColumnBatch,
     key_field: Field,
     times: Longs | None,
     now: int,
@@ -95,10 +92,10 @@ def group_columns(
     Args:
         times: event times in ms; None: all records belong to `now`.
     """
-    inputs = [None if field is None else number_column(columns, field) for field in fields.fields]
+    inputs = [None if field is None else number_column(batch, field) for field in fields.fields]
     if any(column is None and field is not None for column, field in zip(inputs, fields.fields, strict=True)):
         return None
-    keys = find_column(columns, key_field)
+    keys = batch.find(key_field)
     if keys is None or keys.null_count or pa.types.is_nested(keys.type):
         return None
     encoded = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
@@ -123,9 +120,9 @@ def _slices(times: Longs, slice_ms: int, offset: int) -> tuple[list[int], Longs]
     return (present * slice_ms + offset).tolist(), index
 
 
-def number_column(columns: pa.RecordBatch, field: Field) -> pa.Array | None:
+def number_column(batch: ColumnBatch, field: Field) -> pa.Array | None:
     """The column as float64 or int64; None if it holds no numbers that these can carry, or whose sum they cannot."""
-    column = find_column(columns, field)
+    column = batch.find(field)
     if column is None:
         return None
     if pa.types.is_floating(column.type):

@@ -159,7 +159,7 @@ class GroupedWindows:
             return batch
         now = self._operator.context.clock.now_ms()
         times = batch.timestamps if has_times else None
-        columns = group_columns(batch.columns, key_field, times, now, self._slice, self._offset, self._fields)
+        columns = group_columns(batch, key_field, times, now, self._slice, self._offset, self._fields)
         if columns is None:
             return batch
         batch_windows = _BatchWindows(self, columns.keys)
