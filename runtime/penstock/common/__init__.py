@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.common.completable_future import CompletableFuture
+    from penstock.common.config_options import (
+        ConfigOption,
+        ConfigOptions,
+    )
     from penstock.common.configuration import Configuration
     from penstock.common.execution_config import ExecutionConfig
+    from penstock.common.input_dependency_constraint import (
+        InputDependencyConstraint,
+    )
     from penstock.common.job_client import JobClient
     from penstock.common.job_execution_result import JobExecutionResult
     from penstock.common.job_id import JobID
@@ -26,12 +33,18 @@ if TYPE_CHECKING:
         SerializationSchema,
         SimpleStringSchema,
     )
+    from penstock.common.serializer import (
+        TypeSerializer,
+    )
     from penstock.common.time import Duration, Instant, Time
     from penstock.common.typeinfo import TypeInformation, Types
     from penstock.common.types import Row, RowKind
     from penstock.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
 
 _MODULES = {
+    "serializer": ["TypeSerializer"],
+    "input_dependency_constraint": ["InputDependencyConstraint"],
+    "config_options": ["ConfigOption", "ConfigOptions"],
     "completable_future": ["CompletableFuture"],
     "configuration": ["Configuration"],
     "execution_config": ["ExecutionConfig"],
@@ -57,11 +70,14 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 __all__ = [
     "ByteArraySchema",
     "CompletableFuture",
+    "ConfigOption",
+    "ConfigOptions",
     "Configuration",
     "DeserializationSchema",
     "Duration",
     "Encoder",
     "ExecutionConfig",
+    "InputDependencyConstraint",
     "Instant",
     "JobClient",
     "JobExecutionResult",
@@ -76,6 +92,7 @@ __all__ = [
     "Time",
     "TimestampAssigner",
     "TypeInformation",
+    "TypeSerializer",
     "Types",
     "WatermarkStrategy",
 ]

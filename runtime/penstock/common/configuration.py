@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
-from penstock.common.config.option import ConfigOption, parse_list, read_flag, text_of
+from penstock.common.config.option import ConfigOption, read_flag, text_of
 from penstock.common.config.option_table import check_key, check_value
 from penstock.common.errors import InvalidJob
 from penstock.common.program.user_location import user_location
@@ -118,18 +118,26 @@ class Configuration:
         return self
 
     def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
+        """Adds everything set, as texts."""
         target_dict.update(self._values)
 
     def to_dict(self) -> dict[str, str]:
         return dict(self._values)
 
     @staticmethod
-    def parse_list_value(value: str) -> list[str]:
+    def parse_list_value(value: str | None) -> list[Any]:
+        """Items of `a;b`, and of a YAML list; of None and of the empty text there are none.
+
+        >>> Configuration.parse_list_value("a;b"), Configuration.parse_list_value("- 1\\n- b")
+        (['a', 'b'], [1, 'b'])
         """
-        >>> Configuration.parse_list_value("a;b")
-        ['a', 'b']
-        """
-        return parse_list(value)
+        if not value:
+            return []
+        try:
+            items = yaml.safe_load(value)
+        except yaml.YAMLError:
+            items = None
+        return items if isinstance(items, list) else value.split(";")
 
     def _put(self, key: str, value: Any) -> Configuration:
         if not isinstance(key, str):

@@ -35,6 +35,12 @@ class ExecutionConfig:
     def __init__(self, configuration: Configuration | None = None) -> None:
         self._configuration = Configuration() if configuration is None else configuration
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExecutionConfig) and self._configuration == other._configuration
+
+    def __hash__(self) -> int:
+        return hash(self._configuration)
+
     def get_parallelism(self) -> int:
         return self._configuration.get(options.PARALLELISM)
 

@@ -26,3 +26,13 @@ class TypeSerializer(ABC, Generic[T]):
 
     def from_namespace(self, namespace: tuple[int, ...]) -> T:
         return self.deserialize(BytesIO(bytes(namespace)))
+
+
+class VoidNamespaceSerializer(TypeSerializer[bytes]):
+    """Of state that belongs to no window."""
+
+    def serialize(self, element: bytes, stream: BytesIO) -> None:
+        """Nothing is written."""
+
+    def deserialize(self, stream: BytesIO) -> bytes:
+        return b""

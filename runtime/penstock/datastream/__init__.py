@@ -21,6 +21,12 @@ if TYPE_CHECKING:
         NoRetryStrategy,
     )
     from penstock.datastream.checkpoint_config import CheckpointConfig
+    from penstock.datastream.checkpoint_storage import (
+        CheckpointStorage,
+        CustomCheckpointStorage,
+        FileSystemCheckpointStorage,
+        JobManagerCheckpointStorage,
+    )
     from penstock.datastream.checkpointing_mode import CheckpointingMode
     from penstock.datastream.data_stream import (
         AllWindowedStream,
@@ -40,6 +46,8 @@ if TYPE_CHECKING:
         AggregateFunction,
         AllWindowFunction,
         AsyncFunction,
+        AsyncRetryPredicate,
+        AsyncRetryStrategy,
         BroadcastProcessFunction,
         CoFlatMapFunction,
         CoGroupFunction,
@@ -90,6 +98,12 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
+    "checkpoint_storage": [
+        "CheckpointStorage",
+        "CustomCheckpointStorage",
+        "FileSystemCheckpointStorage",
+        "JobManagerCheckpointStorage",
+    ],
     "async_data_stream": ["AsyncDataStream"],
     "async_retry_strategies": [
         "ExponentialBackoffDelayRetryStrategy",
@@ -116,6 +130,8 @@ _MODULES = {
         "AggregateFunction",
         "AllWindowFunction",
         "AsyncFunction",
+        "AsyncRetryPredicate",
+        "AsyncRetryStrategy",
         "BroadcastProcessFunction",
         "CoFlatMapFunction",
         "CoGroupFunction",
@@ -173,11 +189,14 @@ __all__ = [
     "AllWindowedStream",
     "AsyncDataStream",
     "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastStream",
     "CachedDataStream",
     "CheckpointConfig",
+    "CheckpointStorage",
     "CheckpointingMode",
     "CloseableIterator",
     "CoFlatMapFunction",
@@ -186,6 +205,7 @@ __all__ = [
     "CoProcessFunction",
     "ConnectedStreams",
     "CountWindow",
+    "CustomCheckpointStorage",
     "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
@@ -193,12 +213,14 @@ __all__ = [
     "Evictor",
     "ExponentialBackoffDelayRetryStrategy",
     "ExternalizedCheckpointRetention",
+    "FileSystemCheckpointStorage",
     "FilterFunction",
     "FixedDelayRetryStrategy",
     "FlatMapFunction",
     "Function",
     "GlobalWindow",
     "HashMapStateBackend",
+    "JobManagerCheckpointStorage",
     "JoinFunction",
     "KeySelector",
     "KeyedBroadcastProcessFunction",

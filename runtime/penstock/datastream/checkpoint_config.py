@@ -15,6 +15,7 @@ from penstock.datastream.externalized_checkpoint_retention import ExternalizedCh
 
 if TYPE_CHECKING:
     from penstock.common.config.option import ConfigOption
+    from penstock.datastream.checkpoint_storage import CheckpointStorage
 
 _ALIGNED = "the end of an epoch is a barrier with nothing in flight, so checkpoints wait for no alignment"
 
@@ -34,6 +35,12 @@ class CheckpointConfig:
 
     def __init__(self, configuration: Configuration | None = None) -> None:
         self._configuration = Configuration() if configuration is None else configuration
+
+    def set_checkpoint_storage(self, storage: CheckpointStorage | str) -> CheckpointConfig:
+        """Where checkpoints are stored: a storage, or the URL of a folder."""
+        settings = {options.CHECKPOINT_DIRECTORY.key: storage} if isinstance(storage, str) else storage.to_settings()
+        self._configuration.add_all(settings)
+        return self
 
     def is_checkpointing_enabled(self) -> bool:
         return self.get_checkpoint_interval() > 0

@@ -39,6 +39,7 @@ from penstock.functions.record_functions import (
     SourceFunction,
 )
 from penstock.functions.runtime_context import close_function, open_function
+from penstock.functions.timer_service import TimerService
 from penstock.functions.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
@@ -81,6 +82,7 @@ __all__ = [
     "RuntimeContext",
     "SinkFunction",
     "SourceFunction",
+    "TimerService",
     "WindowFunction",
     "close_function",
     "open_function",

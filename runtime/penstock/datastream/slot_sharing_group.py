@@ -15,26 +15,26 @@ class MemorySize:
     67108864
     """
 
-    size: int = 0
+    bytes_size: int = 0
 
     @staticmethod
     def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
         return MemorySize(mebi_bytes * 2**20)
 
     def get_bytes(self) -> int:
-        return self.size
+        return self.bytes_size
 
     def get_kibi_bytes(self) -> int:
-        return self.size // 2**10
+        return self.bytes_size // 2**10
 
     def get_mebi_bytes(self) -> int:
-        return self.size // 2**20
+        return self.bytes_size // 2**20
 
     def get_gibi_bytes(self) -> int:
-        return self.size // 2**30
+        return self.bytes_size // 2**30
 
     def get_tebi_bytes(self) -> int:
-        return self.size // 2**40
+        return self.bytes_size // 2**40
 
     def get_java_memory_size(self) -> None:
         raise refusal("a MemorySize has no Java object behind it", "use get_bytes()")

@@ -59,7 +59,7 @@ class ProcessFunction(Function):
     class Context(_Context):
         """Of the record being processed."""
 
-    class OnTimerContext(_Context):
+    class OnTimerContext(Context):
         """Of the timer that fires; only where the function runs on a keyed stream."""
 
         @abstractmethod
@@ -85,7 +85,7 @@ class KeyedProcessFunction(Function):
     class Context(_KeyedContext):
         """Of the record being processed."""
 
-    class OnTimerContext(_KeyedContext):
+    class OnTimerContext(Context):
         """Of the timer that fires."""
 
         @abstractmethod
@@ -104,7 +104,7 @@ class CoProcessFunction(Function):
     class Context(_Context):
         """Of the record being processed."""
 
-    class OnTimerContext(_Context):
+    class OnTimerContext(Context):
         """Of the timer that fires; only where both streams are keyed."""
 
         @abstractmethod
@@ -126,7 +126,7 @@ class KeyedCoProcessFunction(Function):
     class Context(_KeyedContext):
         """Of the record being processed."""
 
-    class OnTimerContext(_KeyedContext):
+    class OnTimerContext(Context):
         """Of the timer that fires."""
 
         @abstractmethod

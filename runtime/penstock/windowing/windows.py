@@ -9,7 +9,9 @@ from __future__ import annotations
 import struct
 from abc import ABC, abstractmethod
 from io import BytesIO
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+from penstock.common.serializer import TypeSerializer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -157,25 +159,11 @@ class GlobalWindow(Window):
 _GLOBAL = GlobalWindow()
 
 
-class WindowSerializer(ABC, Generic[W]):
+class WindowSerializer(TypeSerializer[W]):
     """Maps windows of one kind to bytes and back, and through them to the namespace of their state.
 
     A custom window kind needs `serialize` and `deserialize` only.
     """
-
-    @abstractmethod
-    def serialize(self, element: W, stream: BytesIO) -> None: ...
-
-    @abstractmethod
-    def deserialize(self, stream: BytesIO) -> W: ...
-
-    def to_namespace(self, window: W) -> Namespace:
-        stream = BytesIO()
-        self.serialize(window, stream)
-        return tuple(stream.getvalue())
-
-    def from_namespace(self, namespace: Namespace) -> W:
-        return self.deserialize(BytesIO(bytes(namespace)))
 
 
 class TimeWindowSerializer(WindowSerializer[TimeWindow]):

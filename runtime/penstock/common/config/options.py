@@ -69,6 +69,7 @@ BUFFER_TIMEOUT = duration_option(
     timedelta(milliseconds=10),
     "Of the pipelined runner: a record waits about that long at most for others to travel with, at every exchange; 0: not "
     "at all. Longer costs less CPU time. The batched runner: see penstock.epoch.target.",
+    "execution.buffer-timeout",
 )
 BUFFER_TIMEOUT_ENABLED = flag_option(
     "execution.buffer-timeout.enabled",

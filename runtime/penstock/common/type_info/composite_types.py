@@ -334,6 +334,10 @@ class ExternalTypeInfo(TypeInformation):
         self._type_info = _checked(type_info, "ExternalTypeInfo")
 
     @property
+    def inner(self) -> TypeInformation:
+        return self._type_info
+
+    @property
     def python_type(self) -> Any:
         return self._type_info.python_type
 

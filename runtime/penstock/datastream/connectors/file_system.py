@@ -4,6 +4,7 @@ from penstock.connectors.file.sink.bucket import BucketAssigner
 from penstock.connectors.file.sink.file_sink import FileSink
 from penstock.connectors.file.sink.part_file import OutputFileConfig
 from penstock.connectors.file.sink.rolling import DefaultRollingPolicy, OnCheckpointRollingPolicy, RollingPolicy
+from penstock.connectors.file.sink.streaming_file_sink import StreamingFileSink
 from penstock.connectors.file.source.file_source import (
     FileEnumeratorProvider,
     FileSource,
@@ -25,4 +26,5 @@ __all__ = [
     "OutputFileConfig",
     "RollingPolicy",
     "StreamFormat",
+    "StreamingFileSink",
 ]

@@ -26,6 +26,10 @@ class CloseableIterator:
     def __next__(self) -> Any:
         return next(self._values)
 
+    def next(self) -> Any:
+        """PyFlink's name of `next(iterator)`."""
+        return next(self)
+
     def close(self) -> None:
         """May be called more than once."""
         close = getattr(self._values, "close", None)

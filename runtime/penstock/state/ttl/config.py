@@ -7,7 +7,7 @@ takes `ttl=timedelta(...)`, which is the configuration with all defaults.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.common.errors import InvalidJob
 from penstock.common.time import Duration, TimeLike, as_millis
@@ -35,6 +35,8 @@ class CleanupStrategies:
 
     class EmptyCleanupStrategy(CleanupStrategy):
         """A strategy without parameters."""
+
+    EMPTY_STRATEGY: ClassVar[EmptyCleanupStrategy] = EmptyCleanupStrategy()
 
     class IncrementalCleanupStrategy(CleanupStrategy):
         """With every access (and, if asked for, every record) look at a few more entries."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 import posixpath
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.common.errors import InvalidJob, SinkError
 from penstock.common.serialization import BulkWriterFactory, Encoder
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
 class FileSink(Sink):
     """Writes records to files. Made by `for_row_format` or `for_bulk_format`."""
 
+    RowFormatBuilder: ClassVar[type[RowFileSinkBuilder]]
+    BulkFormatBuilder: ClassVar[type[BulkFileSinkBuilder]]
+
     def __init__(
         self,
         base_path: str,
@@ -68,19 +72,14 @@ class FileSink(Sink):
         self.storage_options = storage_options
 
     @staticmethod
-    def for_row_format(base_path: str, encoder: Encoder | Callable[[Any], str | bytes]) -> RowFormatBuilder:
+    def for_row_format(base_path: str, encoder: Encoder | Callable[[Any], str | bytes]) -> RowFileSinkBuilder:
         """A sink that writes records one after the other, by an encoder or a function from a record to its line."""
-        return RowFormatBuilder(base_path, encoder if isinstance(encoder, Encoder) else FunctionEncoder(encoder))
+        return RowFileSinkBuilder(base_path, checked_encoder(encoder))
 
     @staticmethod
-    def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> BulkFormatBuilder:
+    def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> BulkFileSinkBuilder:
         """A sink that writes files of a format such as Parquet."""
-        if not isinstance(writer_factory, ColumnsWriterFactory):
-            raise InvalidJob(
-                f"{type(writer_factory).__name__} does not make bulk writers",
-                remedy="use ParquetBulkWriters.for_row_type, or subclass penstock.connectors.formats.bulk.ColumnsWriterFactory",
-            )
-        return BulkFormatBuilder(base_path, writer_factory)
+        return BulkFileSinkBuilder(base_path, checked_factory(writer_factory))
 
     def store(self, options: StorageOptions) -> RecoverableStore:
         """How parts are made on the file system of the base path."""
@@ -144,7 +143,25 @@ class FileSink(Sink):
                 fs.call_s3("head_bucket", Bucket=self.base_path.partition("://")[2].partition("/")[0])
 
 
-class FileSinkBuilder:
+def checked_encoder(encoder: Encoder | Callable[[Any], str | bytes]) -> Encoder:
+    """An encoder, also of a function from a record to its line."""
+    return encoder if isinstance(encoder, Encoder) else FunctionEncoder(encoder)
+
+
+def checked_factory(writer_factory: BulkWriterFactory) -> ColumnsWriterFactory:
+    """
+    Raises:
+        InvalidJob: it does not make writers.
+    """
+    if not isinstance(writer_factory, ColumnsWriterFactory):
+        raise InvalidJob(
+            f"{type(writer_factory).__name__} does not make bulk writers",
+            remedy="use ParquetBulkWriters.for_row_type, or subclass penstock.connectors.formats.bulk.ColumnsWriterFactory",
+        )
+    return writer_factory
+
+
+class BaseBuilder(ABC):
     """Common to both of PyFlink's builders."""
 
     def __init__(self, base_path: str) -> None:
@@ -153,6 +170,13 @@ class FileSinkBuilder:
         self._config = OutputFileConfig()
         self._check_interval_ms = 1000
         self._storage_options: StorageOptions | None = None
+
+    @abstractmethod
+    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Any:
+        """When a part ends and the next begins."""
+
+    @abstractmethod
+    def build(self) -> FileSink: ...
 
     def with_bucket_check_interval(self, interval: TimeLike) -> Any:
         """How often parts are checked for their age (timedelta or ms); 1 s unless given."""
@@ -191,18 +215,18 @@ class FileSinkBuilder:
         return self
 
 
-class RowFormatBuilder(FileSinkBuilder):
+class RowFileSinkBuilder(BaseBuilder):
     def __init__(self, base_path: str, encoder: Encoder) -> None:
         super().__init__(base_path)
         self._encoder = encoder
         self._policy = RollingPolicy()
         self._compression: str | None = None
 
-    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> RowFormatBuilder:
+    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> RowFileSinkBuilder:
         self._policy = rolling_policy
         return self
 
-    def with_compression(self, compression: str) -> RowFormatBuilder:
+    def with_compression(self, compression: str) -> RowFileSinkBuilder:
         """Compress with "gzip" or "zstd"; file names get `.gz` or `.zst`."""
         self._compression = compression
         return self
@@ -225,7 +249,7 @@ class RowFormatBuilder(FileSinkBuilder):
         )
 
 
-class BulkFormatBuilder(FileSinkBuilder):
+class BulkFileSinkBuilder(BaseBuilder):
     """Files of a bulk format end at every checkpoint, and earlier if the rolling policy says so."""
 
     def __init__(self, base_path: str, factory: ColumnsWriterFactory) -> None:
@@ -233,7 +257,7 @@ class BulkFormatBuilder(FileSinkBuilder):
         self._factory = factory
         self._policy = RollingPolicy(0, 0, 0, on_checkpoint=True)
 
-    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> BulkFormatBuilder:
+    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> BulkFileSinkBuilder:
         self._policy = rolling_policy.ending_at_checkpoints()
         return self
 
@@ -250,3 +274,8 @@ class BulkFormatBuilder(FileSinkBuilder):
             check_interval_ms=self._check_interval_ms,
             storage_options=self._storage_options,
         )
+
+
+FileSink.BaseBuilder = BaseBuilder  # type: ignore[attr-defined]
+FileSink.RowFormatBuilder = RowFileSinkBuilder
+FileSink.BulkFormatBuilder = BulkFileSinkBuilder

@@ -15,6 +15,7 @@ import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from penstock.common.errors import InvalidJob
 
@@ -29,6 +30,7 @@ class OutputFileConfig:
 
     part_prefix: str = "part"
     part_suffix: str = ""
+    OutputFileConfigBuilder: ClassVar[type[PartNamesBuilder]]
 
     def __post_init__(self) -> None:
         if "/" in self.part_prefix + self.part_suffix or self.part_prefix.startswith(".") or not self.part_prefix:
@@ -44,27 +46,30 @@ class OutputFileConfig:
         return self.part_suffix
 
     @staticmethod
-    def builder() -> OutputFileConfigBuilder:
-        return OutputFileConfigBuilder()
+    def builder() -> PartNamesBuilder:
+        return PartNamesBuilder()
 
 
-class OutputFileConfigBuilder:
+class PartNamesBuilder:
     """PyFlink's builder."""
 
     def __init__(self) -> None:
         self._prefix = "part"
         self._suffix = ""
 
-    def with_part_prefix(self, prefix: str) -> OutputFileConfigBuilder:
+    def with_part_prefix(self, prefix: str) -> PartNamesBuilder:
         self._prefix = prefix
         return self
 
-    def with_part_suffix(self, suffix: str) -> OutputFileConfigBuilder:
+    def with_part_suffix(self, suffix: str) -> PartNamesBuilder:
         self._suffix = suffix
         return self
 
     def build(self) -> OutputFileConfig:
         return OutputFileConfig(self._prefix, self._suffix)
+
+
+OutputFileConfig.OutputFileConfigBuilder = PartNamesBuilder
 
 
 def owner_of(job_id: str, uid: str) -> str:

@@ -1,0 +1,24 @@
+"""Ready-made predicates for the retries of async functions.
+
+>>> empty_result_predicate([]), has_exception_predicate(None), exception_type_predicate(ValueError(), ValueError)
+(True, False, True)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def empty_result_predicate(result: list[Any] | None) -> bool:
+    """Try again if there are no results."""
+    return result is None or len(result) == 0
+
+
+def has_exception_predicate(error: BaseException | None) -> bool:
+    """Try again after any failure."""
+    return error is not None
+
+
+def exception_type_predicate(error: BaseException | None, expected_error_type: type[BaseException]) -> bool:
+    """Try again after a failure of this type; bind the type with `functools.partial`."""
+    return isinstance(error, expected_error_type)

@@ -1,0 +1,101 @@
+"""Where checkpoints are stored, as objects a program may set: `CheckpointConfig.set_checkpoint_storage`.
+
+Checkpoints are files below a URL, always; what Flink's classes say of it is taken, what they say of the JobManager's memory
+has no meaning.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+
+from penstock.common.config import options
+from penstock.common.program.user_location import refusal
+
+
+class CheckpointStorage(ABC):  # noqa: B024 - told apart by class
+    """Base of the storages a program can ask for."""
+
+    def __init__(self, checkpoint_path: str | None = None) -> None:
+        self._path = checkpoint_path
+
+    def get_checkpoint_path(self) -> str | None:
+        """URL of the folder below which jobs have folders of their own."""
+        return self._path
+
+    def get_savepoint_path(self) -> str | None:
+        """None: the environment's default savepoint directory counts."""
+        return None
+
+    def to_settings(self) -> dict[str, str]:
+        """As configuration keys and values."""
+        return {} if self._path is None else {options.CHECKPOINT_DIRECTORY.key: self._path}
+
+
+class JobManagerCheckpointStorage(CheckpointStorage):
+    """Of small states, in the memory of Flink's JobManager. Here files below the configured folder, like all others.
+
+    >>> JobManagerCheckpointStorage().get_max_state_size()
+    5242880
+    """
+
+    DEFAULT_MAX_STATE_SIZE = 5 * 1024 * 1024
+
+    def __init__(self, checkpoint_path: str | None = None, max_state_size: int | None = None) -> None:
+        super().__init__(checkpoint_path)
+        self._max_state_size = self.DEFAULT_MAX_STATE_SIZE if max_state_size is None else max_state_size
+
+    def get_max_state_size(self) -> int:
+        """Bytes; states may be larger."""
+        return self._max_state_size
+
+    def __str__(self) -> str:
+        return f"JobManagerCheckpointStorage(checkpoints to JobManager) (maxStateSize: {self._max_state_size})"
+
+
+class FileSystemCheckpointStorage(CheckpointStorage):
+    """Files below a URL.
+
+    >>> storage = FileSystemCheckpointStorage("s3://bucket/checkpoints")
+    >>> storage.get_checkpoint_path(), storage.get_min_file_size_threshold()
+    ('s3://bucket/checkpoints', 20480)
+
+    Args:
+        file_state_size_threshold: bytes below which Flink stores state in the metadata; here small state shares files
+            (`execution.checkpointing.file-merging.…`), so it has no effect.
+        write_buffer_size: bytes; no effect.
+    """
+
+    MAX_FILE_STATE_THRESHOLD = 1024 * 1024
+    _DEFAULT_THRESHOLD = 20 * 1024
+    _DEFAULT_BUFFER = 4 * 1024
+
+    def __init__(
+        self,
+        checkpoint_path: str | None = None,
+        file_state_size_threshold: int | None = None,
+        write_buffer_size: int = -1,
+    ) -> None:
+        if checkpoint_path is None:
+            raise refusal("FileSystemCheckpointStorage needs the URL that checkpoints are stored under")
+        threshold = self._DEFAULT_THRESHOLD if file_state_size_threshold is None else file_state_size_threshold
+        if not -1 <= threshold <= self.MAX_FILE_STATE_THRESHOLD:
+            raise refusal(f"file_state_size_threshold is at most {self.MAX_FILE_STATE_THRESHOLD}, got {threshold}")
+        super().__init__(checkpoint_path)
+        self._threshold = self._DEFAULT_THRESHOLD if threshold == -1 else threshold
+        self._buffer = write_buffer_size
+
+    def get_min_file_size_threshold(self) -> int:
+        return self._threshold
+
+    def get_write_buffer_size(self) -> int:
+        return max(self._threshold, self._DEFAULT_BUFFER) if self._buffer == -1 else self._buffer
+
+
+class CustomCheckpointStorage(CheckpointStorage):
+    """A storage of Java code, which cannot be had here."""
+
+    def __init__(self, j_custom_checkpoint_storage: object) -> None:
+        raise refusal(
+            "a CustomCheckpointStorage is a Java object, and there is no JVM around the checkpoints",
+            "use FileSystemCheckpointStorage with a URL that fsspec reads",
+        )
