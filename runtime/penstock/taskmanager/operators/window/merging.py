@@ -8,7 +8,7 @@ key: pairs of namespaces.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from penstock.state.descriptors import ValueStateDescriptor
@@ -24,7 +24,7 @@ MERGING_WINDOWS = "window-merging-set"
 OnMerge = Callable[[Any, list[Any], Namespace, list[Namespace]], None]
 """(merged window, windows it was made of, its state window, state windows to be moved into that)."""
 
-_Windows = tuple[tuple[Namespace, Namespace], ...]
+Windows = tuple[tuple[Namespace, Namespace], ...]
 """Pairs of window and state window; of sessions, sorted by time."""
 
 
@@ -41,6 +41,7 @@ class MergingWindows:
 
     def __init__(self, assigner: MergingWindowAssigner[Any, Any], backend: KeyedStateBackend) -> None:
         self._assigner = assigner
+        self._backend = backend
         self._at = backend.key_context
         self._table = backend.raw_table(ValueStateDescriptor(MERGING_WINDOWS))
         serializer = assigner.get_window_serializer()
@@ -55,6 +56,12 @@ class MergingWindows:
             at = bisect_left(windows, namespace, key=_window)
             return windows[at][1] if at < len(windows) and windows[at][0] == namespace else None
         return dict(windows).get(namespace)
+
+    def panes(self) -> Iterator[tuple[Any, Namespace]]:
+        """Every key and window."""
+        for key in list(self._backend.keys(MERGING_WINDOWS)):
+            for namespace, _ in self._table.get(key) or ():
+                yield key, namespace
 
     def retire(self, namespace: Namespace) -> None:
         windows = self._load()
@@ -94,11 +101,11 @@ class MergingWindows:
             on_merge(merged, gone, state, moved)
         return result, state_window
 
-    def _add_session(self, window: TimeWindow, windows: _Windows, on_merge: OnMerge) -> tuple[TimeWindow, Namespace]:
+    def _add_session(self, window: TimeWindow, windows: Windows, on_merge: OnMerge) -> tuple[TimeWindow, Namespace]:
         """As `add`, for windows that merge where they overlap or touch: `windows` are sorted, and none touches another."""
         start, end = window.start, window.end
-        first = bisect_left(windows, start, key=_end)
-        behind = bisect_right(windows, end, first, key=_start)
+        first = bisect_left(windows, start, key=end_of)
+        behind = bisect_right(windows, end, first, key=start_of)
         touched = windows[first:behind]
         if not touched:
             own = (start, end)
@@ -114,10 +121,10 @@ class MergingWindows:
         on_merge(merged, gone, states[0], states[1:])
         return merged, states[0]
 
-    def _load(self) -> _Windows:
+    def _load(self) -> Windows:
         return self._table.get(self._at.key) or ()
 
-    def _store(self, windows: _Windows) -> None:
+    def _store(self, windows: Windows) -> None:
         if windows:
             self._table.put(self._at.key, windows)
         else:
@@ -128,9 +135,9 @@ def _window(pair: tuple[Namespace, Namespace]) -> Namespace:
     return pair[0]
 
 
-def _start(pair: tuple[Namespace, Namespace]) -> int:
+def start_of(pair: tuple[Namespace, Namespace]) -> int:
     return pair[0][0]
 
 
-def _end(pair: tuple[Namespace, Namespace]) -> int:
+def end_of(pair: tuple[Namespace, Namespace]) -> int:
     return pair[0][1]

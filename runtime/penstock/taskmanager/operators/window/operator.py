@@ -1,8 +1,8 @@
 """The window operator: assigner + trigger + evictor + function on a keyed stream, or on a whole one (T25).
 
-Two implementations share it. `window_panes` is the general one: every record asks the trigger of its pane. Where nothing of
-the user's decides about a single pane (tumbling and sliding time windows, default trigger, reduce or aggregate),
-`window_grouped` fires and cleans up window by window and costs a dictionary look-up per record.
+Three implementations share it. `panes` is the general one: every record asks the trigger of its pane. Where nothing of
+the user's decides about a single pane (default trigger, reduce or aggregate), `grouped` fires and cleans up tumbling and
+sliding time windows window by window, and `sessions` keeps the sessions of a key together; a record costs a look-up.
 
 Results carry the window's `max_timestamp()`, and go out before the watermark that caused them (T6, T10).
 
@@ -28,6 +28,7 @@ from penstock.taskmanager.operators.user_code import position, raise_user_error,
 from penstock.taskmanager.operators.window.contents import contents_descriptor
 from penstock.taskmanager.operators.window.grouped import GroupedWindows, can_group
 from penstock.taskmanager.operators.window.panes import PaneWindows
+from penstock.taskmanager.operators.window.sessions import SessionWindows, are_plain_sessions
 from penstock.windowing.assigner import WindowAssigner, check_merging
 
 if TYPE_CHECKING:
@@ -104,9 +105,13 @@ class WindowOperator(Operator):
         self._saved_watermark = context.operator_state.get_union_list_state(WATERMARK_STATE, int)
         self.watermark = max(timers.current_watermark, min(self._saved_watermark, default=MIN_TIMESTAMP))
         self._dropped = None if context.metrics is None else context.metrics.counter(LATE_RECORDS_METRIC)
-        group = self._grouping == "auto" and can_group(self)
-        self._windows: GroupedWindows | PaneWindows = (GroupedWindows if group else PaneWindows)(self, backend, timers)
+        self._windows = self._way()(self, backend, timers)
         self._key_field = field_of(self.key_selectors[0])
+
+    def _way(self) -> type[GroupedWindows] | type[SessionWindows] | type[PaneWindows]:
+        if self._grouping == "auto" and can_group(self):
+            return GroupedWindows
+        return SessionWindows if self._grouping == "auto" and are_plain_sessions(self) else PaneWindows
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         self._saved_watermark[:] = [self.watermark]

@@ -78,20 +78,28 @@ class PaneWindows:
         return FoldedContents(backend, spec) if spec.is_incremental else ListContents(backend, spec)
 
     def _adopt_grouped_windows(self) -> None:
-        """Panes restored from a run that grouped its windows (`GroupedWindows`) have no timers yet: give them theirs."""
-        if self._merging is not None or not isinstance(self._contents, FoldedContents):
+        """Panes restored from a run that kept fewer timers (`GroupedWindows`, `SessionWindows`): give them theirs."""
+        if not isinstance(self._contents, FoldedContents):
             return
-        at, backend, timers = self._at, self._backend, self._timers
+        at, timers = self._at, self._timers
         with_timers = {(key, namespace) for _, key, namespace in timers.event_time_timers()}
         fires_at_end = self._event_time or isinstance(self._trigger, EventTimeTrigger)
-        for namespace in list(backend.namespaces(CONTENTS)):
+        for key, namespace in list(self._restored_panes()):
             window = self._from_namespace(namespace)
             end = window.max_timestamp()
-            for key in list(backend.keys(CONTENTS, namespace)):
-                at.key, at.namespace = key, namespace
-                if fires_at_end and end > self._operator.watermark and (key, namespace) not in with_timers:
-                    timers.register_event_time_timer(end)
-                self._register_cleanup(self._cleanup_time(window))
+            at.key, at.namespace = key, namespace
+            if fires_at_end and end > self._operator.watermark and (key, namespace) not in with_timers:
+                timers.register_event_time_timer(end)
+            self._register_cleanup(self._cleanup_time(window))
+
+    def _restored_panes(self) -> Iterator[tuple[Any, Namespace]]:
+        """Keys and windows."""
+        if self._merging is not None:
+            yield from self._merging.panes()
+            return
+        for namespace in list(self._backend.namespaces(CONTENTS)):
+            for key in list(self._backend.keys(CONTENTS, namespace)):
+                yield key, namespace
 
     # --- records ----------------------------------------------------------------------------------------------
 

@@ -103,3 +103,21 @@ def test_processing_time_sessions() -> None:
     run.push(("a", 1)).at_time(50).push(("a", 2)).at_time(149)
     assert run.values == [("a", 0, 150, [1, 2])]
     assert run.backend.entry_count() == 0
+
+
+def test_a_session_that_grows_keeps_the_timer_it_has_until_that_fires() -> None:
+    run = OperatorRun(WindowOperator(SESSIONS, Spec.reduce(add), KEY))
+    run.push(*[("a", m) for m in (0, 10, 20)], at=minutes(0, 10, 20))
+    assert [timestamp for timestamp, _, _ in run.timers.event_time_timers()] == [15 * MINUTE - 1]
+    run.watermark(16 * MINUTE)
+    assert [timestamp for timestamp, _, _ in run.timers.event_time_timers()] == [35 * MINUTE - 1]
+    assert run.watermark(34 * MINUTE).values == []
+    assert run.watermark(35 * MINUTE).values == [("a", 30)]
+    assert run.backend.entry_count() == 0
+
+
+def test_a_session_that_begins_earlier_than_it_did_fires_once_at_the_same_end() -> None:
+    run = OperatorRun(WindowOperator(SESSIONS, Spec.reduce(add), KEY))
+    run.push(("a", 10), ("a", 1), at=[10 * MINUTE, 0])
+    assert [timestamp for timestamp, _, _ in run.timers.event_time_timers()] == [25 * MINUTE - 1]
+    assert run.end().values == [("a", 11)]

@@ -18,7 +18,9 @@ from penstock.datastream.functions import AggregateFunction, ProcessWindowFuncti
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import (
+    EventTimeSessionWindows,
     FieldAggregate,
+    ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
@@ -41,6 +43,9 @@ class Span(AggregateFunction):
 
     def create_accumulator(self) -> Any:
         return [None, None, 0]
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        return [acc_a[0], acc_b[1], acc_a[2] + acc_b[2]]
 
     def add(self, value: Any, accumulator: Any) -> Any:
         first = value[1] if accumulator[0] is None else accumulator[0]
@@ -65,6 +70,19 @@ class WithState(ProcessWindowFunction):
         context.window_state().get_state(FIRED).clear()
 
 
+class Cleared(ProcessWindowFunction):
+    """Counts its firings and clean-ups per key, for windows that have no state of their own."""
+
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        state = context.global_state().get_state(FIRED)
+        state.update((state.value() or 0) + 1)
+        yield key, context.window().start, context.window().end, state.value(), *elements
+
+    def clear(self, context: Any) -> None:
+        state = context.global_state().get_state(FIRED)
+        state.update(state.value() + 100)
+
+
 def plain(key: Any, context: Any, elements: Any) -> Any:
     yield key, context.window().start, *elements
 
@@ -79,6 +97,12 @@ FUNCTIONS = {
     ),
 }
 
+OF_SESSIONS = {
+    **{name: FUNCTIONS[name] for name in ("reduce", "aggregate", "fields")},
+    "reduce, process": lambda: WindowFunctionSpec.reduce(concatenated, Cleared()),
+    "aggregate, process": lambda: WindowFunctionSpec.aggregate(Span(), Cleared()),
+}
+
 sizes = st.integers(1, 40)
 event_time = st.one_of(
     st.builds(lambda size, offset: TumblingEventTimeWindows.of(size, offset % size), sizes, sizes),
@@ -89,6 +113,15 @@ processing_time = st.one_of(
     st.builds(
         lambda size, slide, offset: SlidingProcessingTimeWindows.of(size, slide, offset % slide), sizes, sizes, sizes
     ),
+)
+gaps = st.integers(1, 30)
+event_time_sessions = st.one_of(
+    st.builds(EventTimeSessionWindows.with_gap, gaps),
+    st.builds(lambda gap: EventTimeSessionWindows.with_dynamic_gap(lambda value: 1 + value[2] % gap), gaps),
+)
+processing_time_sessions = st.one_of(
+    st.builds(ProcessingTimeSessionWindows.with_gap, gaps),
+    st.builds(lambda gap: ProcessingTimeSessionWindows.with_dynamic_gap(lambda value: 1 + value[2] % gap), gaps),
 )
 records = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 80)), min_size=1, max_size=8)
 steps = st.lists(
@@ -190,3 +223,45 @@ def test_processing_time_windows(function: str, backend: str, assigner: Any, his
     by_pane = run(make, history, backend, ["never"], is_event_time=False)
     assert by_pane == run(make, history, backend, ["auto"], is_event_time=False)
     assert by_pane == run(make, history, backend, ["never", "auto"], is_event_time=False)
+
+
+@pytest.mark.parametrize("backend", BY_BACKEND)
+@pytest.mark.parametrize("function", OF_SESSIONS)
+@given(assigner=event_time_sessions, history=steps)
+@settings(max_examples=20, deadline=None)
+def test_event_time_sessions(function: str, backend: str, assigner: Any, history: list[Any]) -> None:
+    def make(grouping: str) -> WindowOperator:
+        return WindowOperator(assigner, OF_SESSIONS[function](), itemgetter(0), late_tag=LATE, grouping=grouping)
+
+    by_pane = run(make, history, backend, ["never"], is_event_time=True)
+    assert by_pane == run(make, history, backend, ["auto"], is_event_time=True)
+    assert by_pane == run(make, history, backend, ["auto", "never"], is_event_time=True)
+    assert by_pane == run(make, history, backend, ["never", "auto"], is_event_time=True)
+
+
+@pytest.mark.parametrize("backend", BY_BACKEND)
+@pytest.mark.parametrize("function", OF_SESSIONS)
+@given(assigner=processing_time_sessions, history=steps)
+@settings(max_examples=15, deadline=None)
+def test_processing_time_sessions(function: str, backend: str, assigner: Any, history: list[Any]) -> None:
+    def make(grouping: str) -> WindowOperator:
+        return WindowOperator(assigner, OF_SESSIONS[function](), itemgetter(0), grouping=grouping)
+
+    by_pane = run(make, history, backend, ["never"], is_event_time=False)
+    assert by_pane == run(make, history, backend, ["auto"], is_event_time=False)
+    assert by_pane == run(make, history, backend, ["auto", "never"], is_event_time=False)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_history_of_sessions_on_every_backend(backend: str) -> None:
+    def make(grouping: str) -> WindowOperator:
+        function = OF_SESSIONS["aggregate, process"]()
+        return WindowOperator(
+            EventTimeSessionWindows.with_gap(9), function, itemgetter(0), late_tag=LATE, grouping=grouping
+        )
+
+    outcome = run(make, HISTORY, backend, ["never"], is_event_time=True)
+    assert outcome == run(make, HISTORY, backend, ["auto"], is_event_time=True)
+    assert outcome == run(make, HISTORY, backend, ["auto", "never"], is_event_time=True)
+    assert outcome.late
+    assert sum(map(len, outcome.results)) > 4
