@@ -29,7 +29,7 @@ class TaskManager:
     """A worker with its slots. 0: not known (yet).
 
     `host` and `port`: of its RPC. `cpu_cores`, `memory`, `memory_free`: of its machine or container. `memory_used`: by the Python
-    processes of its slots. `heap`: of the JVMs of its slots. `slots_by_job`: job id -> slots in use. `memory_configuration`: how its
+    processes of its slots. `heap`: of its executor's JVM. `slots_by_job`: job id -> slots in use. `memory_configuration`: how its
     memory is shared out, by Flink's names (`common.config.memory`).
     """
 

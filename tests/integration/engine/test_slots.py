@@ -32,14 +32,14 @@ def started(executor: EmbeddedExecutor, settings: dict[str, str], parallelism: i
     return master
 
 
-def executors_of(master: JobMaster) -> list[str]:
+def slots_of(master: JobMaster) -> list[str]:
     assert isinstance(master.runner, SparkRunner)
-    return [executor.id for executor in master.runner.placement]
+    return [slot.id for slot in master.runner.placement]
 
 
 def test_two_jobs_in_one_cluster(executor: EmbeddedExecutor, settings: dict[str, str]) -> None:
     first, second = started(executor, settings, 2), started(executor, settings, 1)
-    assert not set(executors_of(first)).intersection(executors_of(second))
+    assert not set(slots_of(first)).intersection(slots_of(second))
 
     session = executor.session
     gateway = DispatcherGateway(session.dispatcher, {}, session.cluster.task_managers, lambda: None)

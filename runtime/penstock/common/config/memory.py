@@ -2,10 +2,10 @@
 
 A TaskManager's container may use `taskmanager.memory.process.size`. In it are
 
-    framework         `penstock worker` and Spark's Worker, once
+    framework         `penstock worker`, Spark's Worker, and the process that Python workers are forked from
+    heap              of the executor's JVM, in which all slots are, at most: a share of the rest, or `penstock.executor.memory-mb`
+    JVM overhead      its classes, code, threads, network buffers
     of each slot:
-      heap            of its executor's JVM, at most: a share of the slot, or `penstock.executor.memory-mb`
-      JVM overhead    classes, code, threads, network buffers of that JVM
       managed         RocksDB's block caches and write buffers, if that is the state backend
       Python          all the rest: the user's code, records on their way, and state of the hashmap backend
 
@@ -19,8 +19,8 @@ records/s): `penstock worker` 70 MiB, Spark's Worker 195, an executor 65 besides
 each level, a JobManager's Python 80.
 
 Keys are Flink's where it has the thing
-(https://nightlies.apache.org/flink/flink-docs-release-2.0/docs/deployment/memory/mem_setup/). Flink's heap is one for all slots of a
-TaskManager, here each slot has a JVM; Flink counts Python's memory as managed, here it is most of what there is.
+(https://nightlies.apache.org/flink/flink-docs-release-2.0/docs/deployment/memory/mem_setup/). As Flink's, the heap is one for all slots of a
+TaskManager; Flink counts Python's memory as managed, here it is most of what there is.
 """
 
 from __future__ import annotations
@@ -32,18 +32,23 @@ from penstock.common.configuration import Configuration
 
 MIB = 2**20
 
-FRAMEWORK = 264 * MIB
-"""`penstock worker` with Spark's Worker, whose heap is bounded."""
+FRAMEWORK = 304 * MIB
+"""`penstock worker` with Spark's Worker, whose heap is bounded, and a Python daemon."""
 LEAST_HEAP = 128 * MIB
 """With less, JVMs of Spark collect all the time; they begin with so much, and some 30 MiB of it are in use."""
+LEAST_HEAP_OF_SLOT = 16 * MIB
+"""Of each slot after the first: what waits at its exchanges."""
 LEAST_JVM_HEAP = 480 * MIB
 """Spark takes 300 MiB of every heap for itself and refuses one below 450, of which the JVM does not show it all."""
 DEFAULT_HEAP = 512 * MIB
-"""Of an executor, where nothing says how much there is, and the most that a share gives: records are Python's."""
+"""Of an executor of one slot, where nothing says how much there is, and the most that a share gives: records are Python's."""
+DEFAULT_HEAP_OF_SLOT = DEFAULT_HEAP - 300 * MIB
+"""Of each slot after the first: as much as Spark leaves of the first one's."""
+OVERHEAD_OF_SLOT = 16 * MIB
+"""Of each slot after the first: threads and network buffers of its tasks."""
 DEFAULT_DRIVER_HEAP = 640 * MIB
-PYTHON_DAEMON = 40 * MIB
 PYTHON_WORKER = 40 * MIB
-"""Of each level of the job graph."""
+"""Of each level of the job graph. The batched runner has one for all levels of a slot, and a daemon beside it."""
 JOBMANAGER_PYTHON = 128 * MIB
 _DRIVER_SHARE = 0.5
 _ROUND = 64 * MIB
@@ -57,8 +62,8 @@ class TaskManagerMemory:
     slots: int
     process: int | None
     """What the container may use; None: nobody has said."""
-    heap_of_slot: int
-    overhead_of_slot: int
+    heap: int
+    overhead: int
     managed_of_slot: int | None
     """RocksDB's; None: not bounded as a whole (hashmap, or nobody has said how much there is)."""
     python_of_slot: int | None
@@ -70,9 +75,9 @@ class TaskManagerMemory:
         managed = (self.managed_of_slot or 0) * self.slots
         found = {
             "frameworkHeap": self.framework,
-            "taskHeap": self.heap_of_slot * self.slots,
+            "taskHeap": self.heap,
             "managedMemory": managed,
-            "jvmOverhead": self.overhead_of_slot * self.slots,
+            "jvmOverhead": self.overhead,
         }
         if self.process is not None and self.python_of_slot is not None:
             found |= {"python": max(0, self.python_of_slot) * self.slots, "totalProcessMemory": self.process}
@@ -94,25 +99,25 @@ def task_manager_memory(conf: Configuration, slots: int | None = None) -> TaskMa
         slots: of the TaskManager; None: as configured.
 
     >>> memory = task_manager_memory(Configuration({"taskmanager.memory.process.size": "2gb"}))
-    >>> memory.heap_of_slot // MIB, memory.python_of_slot // MIB
-    (512, 1176)
+    >>> memory.heap // MIB, memory.python_of_slot // MIB
+    (512, 1136)
     """
     slots = slots or conf.get(options.TASK_SLOTS)
     process = conf.get(options.TASKMANAGER_PROCESS_SIZE)
-    overhead = conf.get(options.JVM_OVERHEAD)
+    overhead = conf.get(options.JVM_OVERHEAD) + (slots - 1) * OVERHEAD_OF_SLOT
     rocksdb = conf.get(options.STATE_BACKEND) == "rocksdb"
     given_heap, given_managed = conf.get(options.EXECUTOR_MEMORY_MB), conf.get(options.MANAGED_SIZE)
     fixed = conf.get(options.ROCKSDB_FIXED_PER_SLOT)
     managed = None
     if rocksdb and (fixed is not None or given_managed is not None):
         managed = fixed if fixed is not None else (given_managed or 0) // slots
+    heap = DEFAULT_HEAP + (slots - 1) * DEFAULT_HEAP_OF_SLOT if given_heap is None else given_heap * MIB
     if process is None:
-        heap = DEFAULT_HEAP if given_heap is None else given_heap * MIB
-        return TaskManagerMemory(slots, None, max(LEAST_HEAP, heap), overhead, managed, None)
-    slot = (process - FRAMEWORK) // slots
-    share = min(DEFAULT_HEAP, int(slot * conf.get(options.HEAP_FRACTION))) if given_heap is None else given_heap * MIB
-    heap = max(LEAST_HEAP, share // MIB * MIB)
-    left = slot - heap - overhead
+        return TaskManagerMemory(slots, None, max(_least_heap(slots), heap), overhead, managed, None)
+    if given_heap is None:
+        heap = min(heap, int((process - FRAMEWORK) * conf.get(options.HEAP_FRACTION)))
+    heap = max(_least_heap(slots), heap // MIB * MIB)
+    left = (process - FRAMEWORK - heap - overhead) // slots
     if rocksdb and managed is None:
         managed = max(0, int(left * conf.get(options.MANAGED_FRACTION)))
     return TaskManagerMemory(slots, process, heap, overhead, managed, left - (managed or 0))
@@ -136,7 +141,7 @@ def effective(conf: Configuration) -> dict[str, str]:
     """What processes are told, by the keys that would say the same."""
     worker, master = task_manager_memory(conf), job_manager_memory(conf)
     found = {
-        options.EXECUTOR_MEMORY_MB.key: str(jvm_heap(worker.heap_of_slot) // MIB),
+        options.EXECUTOR_MEMORY_MB.key: str(jvm_heap(worker.heap) // MIB),
         options.JOBMANAGER_HEAP.key: f"{jvm_heap(master.heap) // MIB}mb",
     }
     if worker.managed_of_slot is not None:
@@ -157,9 +162,10 @@ def least_task_manager(slots: int, levels: int = 3, overhead: int = 96 * MIB) ->
     """What a TaskManager takes as it idles: what to request for it where nobody says.
 
     >>> [least_task_manager(slots) // MIB for slots in (1, 2, 4)]
-    [648, 1032, 1800]
+    [648, 800, 1104]
     """
-    return FRAMEWORK + slots * (LEAST_HEAP + overhead + _python_need(levels))
+    jvm = _least_heap(slots) + overhead + (slots - 1) * OVERHEAD_OF_SLOT
+    return FRAMEWORK + jvm + slots * _python_need(levels)
 
 
 def least_job_manager(overhead: int = 96 * MIB) -> int:
@@ -196,18 +202,15 @@ def _of_worker(conf: Configuration, levels: int, state_of_slot: int) -> Shortage
     need = _python_need(levels) + in_python
     if memory.python_of_slot >= need:
         return None
-    parts = [f"JVM heap {_mib(memory.heap_of_slot)}", f"JVM overhead {_mib(memory.overhead_of_slot)}"]
-    if memory.managed_of_slot:
-        parts.append(f"RocksDB {_mib(memory.managed_of_slot)}")
+    rocksdb = f"RocksDB {_mib(memory.managed_of_slot)}, " if memory.managed_of_slot else ""
     python = f"Python {_mib(need)} for {levels} level{'s' if levels > 1 else ''}"
     if in_python:
         python += f" of which {_mib(in_python)} are the state of the newest checkpoint"
-    total = memory.framework + memory.slots * (
-        memory.heap_of_slot + memory.overhead_of_slot + (memory.managed_of_slot or 0) + need
-    )
+    total = memory.framework + memory.heap + memory.overhead + memory.slots * ((memory.managed_of_slot or 0) + need)
     message = (
         f"a worker would be killed for memory: {memory.slots} slot{'s' if memory.slots > 1 else ''} need {_mib(total)} "
-        f"({_mib(memory.framework)} for the worker itself, and for each slot {', '.join(parts)}, {python}), and "
+        f"({_mib(memory.framework)} for the worker itself, JVM heap {_mib(memory.heap)}, JVM overhead {_mib(memory.overhead)}, "
+        f"and for each slot {rocksdb}{python}), and "
         f"{options.TASKMANAGER_PROCESS_SIZE.key} is {_mib(memory.process)}"
     )
     enough = _enough_for(conf, memory.process, memory.slots, need)
@@ -230,7 +233,11 @@ def _of_master(conf: Configuration) -> Shortage | None:
 
 
 def _python_need(levels: int) -> int:
-    return PYTHON_DAEMON + levels * PYTHON_WORKER
+    return max(2, levels) * PYTHON_WORKER
+
+
+def _least_heap(slots: int) -> int:
+    return LEAST_HEAP + (slots - 1) * LEAST_HEAP_OF_SLOT
 
 
 def _python_left(conf: Configuration, process: int, slots: int) -> int:

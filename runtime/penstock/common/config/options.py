@@ -296,7 +296,12 @@ JOBSTORE_EXPIRATION = duration_option(
     timedelta(hours=1),
     "How long a JobManager tells about an ended job after others have come; of the last ones it tells until it ends.",
 )
-TASK_SLOTS = int_option("taskmanager.numberOfTaskSlots", 1, "Slots of one TaskManager.", least=1)
+TASK_SLOTS = int_option(
+    "taskmanager.numberOfTaskSlots",
+    1,
+    "Slots of one TaskManager. Not set, a program that starts its own cluster has as many in the first one as its first job needs.",
+    least=1,
+)
 JOBMANAGER_PROCESS_SIZE = size_option(
     "jobmanager.memory.process.size",
     None,
@@ -311,21 +316,24 @@ JOBMANAGER_HEAP = size_option(
 TASKMANAGER_PROCESS_SIZE = size_option(
     "taskmanager.memory.process.size",
     None,
-    "What a TaskManager's container may use; the operator sets it to the limit of the pod. 264mb of it are the worker's own, "
-    "the rest is shared out equally among the slots.",
+    "What a TaskManager's container may use; the operator sets it to the limit of the pod. 304mb of it are the worker's own, "
+    "its JVM has a part, the rest is shared out equally among the slots.",
 )
 HEAP_FRACTION = fraction_option(
     "penstock.memory.heap.fraction",
     0.35,
-    "Share of a slot's memory that is meant for the heap of its JVM, at least 128mb and at most 512mb; penstock.executor.memory-mb says it outright.",
+    "Share of a worker's memory that is meant for the heap of its JVM, at least 128mb, at most 512mb and 212mb for each further slot; "
+    "penstock.executor.memory-mb says it outright.",
 )
 JVM_OVERHEAD = size_option(
-    "penstock.memory.jvm-overhead", 96 * 2**20, "What a JVM takes outside of its heap: classes, code, threads, buffers."
+    "penstock.memory.jvm-overhead",
+    96 * 2**20,
+    "What a JVM takes outside of its heap: classes, code, threads, buffers; a worker's has 16mb more for each further slot.",
 )
 MANAGED_FRACTION = fraction_option(
     "taskmanager.memory.managed.fraction",
     0.4,
-    "Share that RocksDB gets (block caches and write buffers) of what the JVM leaves of a slot's memory; Python has the rest. "
+    "Share that RocksDB gets (block caches and write buffers) of what the JVM leaves of a worker's memory; Python has the rest. "
     "Counts with state.backend.type: rocksdb and taskmanager.memory.process.size.",
 )
 MANAGED_SIZE = size_option(
@@ -454,8 +462,8 @@ EPOCH_MAX_BYTES = int_option(
 EXECUTOR_MEMORY_MB = int_option(
     "penstock.executor.memory-mb",
     None,
-    "Heap of the JVM of one slot, in MiB, at least 480, which Spark asks for; not set: by penstock.memory.heap.fraction, or 512 without "
-    "taskmanager.memory.process.size. Python's memory comes on top.",
+    "Heap of a worker's JVM, in which all its slots are, in MiB, at least 480, which Spark asks for; not set: by "
+    "penstock.memory.heap.fraction, or 512 and 212 for each further slot without taskmanager.memory.process.size. Python's memory comes on top.",
     least=1,
 )
 WORKER_HEALTH_PORT = int_option(

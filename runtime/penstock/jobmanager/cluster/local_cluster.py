@@ -5,6 +5,7 @@ What `python job.py`, the demo and the tests run on. Workers that die are starte
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import time
 
 from penstock.common.errors import NotEnoughSlots
 from penstock.common.folders.owned_folder import OwnedFolder
-from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, ExecutorInfo, SparkCluster
+from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
 from penstock.jobmanager.cluster.spark_worker import start_worker
 
 
@@ -22,13 +23,13 @@ class LocalCluster:
     """Start with `start()`, grow with `ensure_slots`, end with `stop()`.
 
     Args:
-        slots_per_worker: executors of one worker process.
+        slots_per_worker: of every worker process; None: the first has as many as are asked for first, and so on.
         config: of the Spark side; None = defaults.
         restart_workers: start a worker again that has died.
     """
 
     def __init__(
-        self, *, slots_per_worker: int = 1, config: ClusterConfig | None = None, restart_workers: bool = True
+        self, *, slots_per_worker: int | None = None, config: ClusterConfig | None = None, restart_workers: bool = True
     ) -> None:
         self._folder = OwnedFolder(tempfile.gettempdir(), "penstock-cluster-")
         self.directory = self._folder.path
@@ -38,6 +39,8 @@ class LocalCluster:
         self.slots_per_worker = slots_per_worker
         self.spark = SparkCluster(self.config)
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._sizes: dict[int, int] = {}
+        """Slots by worker number, of those that are about to start, too."""
         self._to_start: list[int] = []
         self._changed = threading.Event()
         self._restart = restart_workers
@@ -50,10 +53,11 @@ class LocalCluster:
         self.spark.start()
         self._watcher.start()
 
-    def add_worker(self) -> int:
+    def add_worker(self, slots: int = 1) -> int:
         """Start one more worker process; returns its number."""
         with self._lock:
-            number = max([*self._workers, *self._to_start], default=-1) + 1
+            number = len(self._sizes)
+            self._sizes[number] = self.slots_per_worker or slots
             self._to_start.append(number)
         self._changed.set()
         while number in self._to_start:
@@ -64,21 +68,20 @@ class LocalCluster:
         """SIGKILL a worker process and everything under it."""
         os.killpg(self._workers[number].pid, signal.SIGKILL)
 
-    def ensure_slots(self, slots: int, timeout_s: float = 120.0) -> list[ExecutorInfo]:
+    def ensure_slots(self, slots: int, timeout_s: float = 120.0, *, least_workers: int = 1) -> None:
         """Start workers until there are that many slots, and wait for their executors.
 
         Raises:
             NotEnoughSlots: they did not come in time; names the workers' logs.
         """
-        while len(self._workers) * self.slots_per_worker < slots:
-            self.add_worker()
-        executors = self.spark.wait_for_executors(slots, timeout_s)
-        if len(executors) < slots:
+        while (missing := slots - sum(self._sizes.values())) > 0 or len(self._sizes) < least_workers:
+            self.add_worker(max(1, math.ceil(missing / max(1, least_workers - len(self._sizes)))))
+        found = self.spark.wait_for_slots(sum(self._sizes.values()), timeout_s)
+        if len(found) < slots:
             raise NotEnoughSlots(
-                f"{len(executors)} of {slots} slots came up within {timeout_s:.0f} s",
+                f"{len(found)} of {slots} slots came up within {timeout_s:.0f} s",
                 remedy=f"look at the workers' logs in {self.directory}",
             )
-        return executors
 
     @property
     def workers(self) -> dict[int, int]:
@@ -89,7 +92,7 @@ class LocalCluster:
     def _spawn(self, number: int) -> subprocess.Popen[bytes]:
         return start_worker(
             self.spark.master_url,
-            slots=self.slots_per_worker,
+            slots=self._sizes[number],
             host=self.config.host,
             work_dir=os.path.join(self.directory, f"worker-{number}"),
             executor_memory_mb=self.config.executor_memory_mb,

@@ -1,7 +1,7 @@
 """The process that Python workers are forked from: PySpark's own daemon, started in less time (`spark.python.daemon.module`).
 
 Spark puts PySpark as a zip file in front of a worker's path. Python compiles every module of a zip at every start, seconds
-of processor time for each daemon, of which there is one per executor and level. The installed package has its modules
+of processor time for each daemon, of which there is one per executor, and one per slot of the batched runner. The installed package has its modules
 compiled. The engine's modules are imported here once, before workers are forked, which then share them.
 """
 

@@ -1,6 +1,6 @@
 """The cluster: Spark's standalone Master inside this process's JVM (the ResourceManager), workers that register with it.
 
-One executor is one slot. The Master runs inside the driver's JVM (started through the gateway before the SparkContext), so
+One executor has all slots of its TaskManager. The Master runs inside the driver's JVM (started through the gateway before the SparkContext), so
 the JobManager is one process with one JVM under it, and a worker pod needs nothing but its address. Spark's own recovery is
 off (`spark.task.maxFailures=1`, no speculation): recovery is the JobMaster's.
 """
@@ -29,16 +29,17 @@ from penstock.jobmanager.cluster.jvm import class_archive
 from penstock.jobmanager.cluster.jvm import classes as jvm_package
 from penstock.jobmanager.cluster.jvm.java import find_java
 from penstock.jobmanager.cluster.slot_pool import SlotPool
+from penstock.jobmanager.cluster.slots import MAX_PIPELINED_LEVELS, ExecutorInfo, Slot, slots_of
 from penstock.jobmanager.cluster.spark_sql import SparkSql
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.failover.crash import TaskEnd
 from penstock.taskmanager.exchange.segments import SEGMENT_BYTES
 
-MAX_PIPELINED_LEVELS = 16
-"""Tasks that an executor, which is a slot, may run at once: the pipelined runner has one for each level."""
 EXCHANGE_BYTES = 2 * 2**20
 """What waits between two levels in the buffers of a sender, and as much in those of a receiver; at least two segments for
 each slot. With little a slow task slows its senders soon, and a barrier has little to wait for."""
+_MOST_TASKS = 4096
+"""Of a stage, which has one for each slot of its job."""
 _LOOPBACK = "127.0.0.1"
 _ONLY_WARNINGS = "-Dlog4j2.level=WARN"
 """Else executors write half a dozen lines for each task, and the driver its settings before anything can be set."""
@@ -63,18 +64,6 @@ class ClusterConfig:
     """Environment of the Python workers (credentials of the object store …)."""
     extra_conf: dict[str, str] = field(default_factory=dict)
     app_name: str = "penstock"
-
-
-@dataclass(frozen=True)
-class ExecutorInfo:
-    id: str
-    host: str
-    port: int
-
-    @property
-    def location(self) -> str:
-        """Spark's name for a task location on exactly this executor."""
-        return f"executor_{self.host}_{self.id}"
 
 
 _QUIET = {
@@ -104,7 +93,7 @@ class SparkCluster:
         self._workers: Any = None
         self._failures: Any = None
         self.slots = SlotPool()
-        """By id of their executors."""
+        """Which job holds which, by id (see `slots.Slot`)."""
         self.sql = SparkSql(self)
         """DataFrames on this cluster."""
 
@@ -157,7 +146,8 @@ class SparkCluster:
         self._executors = jvm_package.load(gateway, "penstock.Executors")
         self._workers = jvm_package.load(gateway, "penstock.Workers")
         self._failures = jvm_package.load(gateway, "penstock.TaskFailures")
-        self.context._jsc.sc().addSparkListener(self._failures)
+        for listener in (self._executors, self._failures):
+            self.context._jsc.sc().addSparkListener(listener)
 
     @staticmethod
     def _quiet(jvm: Any) -> None:
@@ -204,7 +194,6 @@ class SparkCluster:
             "spark.driver.extraJavaOptions": jvm_options,
             "spark.executor.extraJavaOptions": jvm_options,
             "spark.executor.memory": f"{config.executor_memory_mb}m",
-            "spark.executor.cores": str(MAX_PIPELINED_LEVELS),
             "spark.rpc.netty.dispatcher.numThreads": "2",
             "spark.rpc.io.threads": "2",
             "spark.shuffle.io.clientThreads": "2",
@@ -263,36 +252,42 @@ class SparkCluster:
         """Executors that are registered now, by id."""
         found = []
         for line in self._executors.list(self.context._jsc.sc()).splitlines():
-            executor_id, host, port = line.split()
-            found.append(ExecutorInfo(executor_id, host, int(port)))
+            executor_id, host, port, cores = line.split()
+            found.append(ExecutorInfo(executor_id, host, int(port), int(cores) // MAX_PIPELINED_LEVELS))
         return sorted(found, key=lambda e: int(e.id) if e.id.isdigit() else -1)
 
+    def all_slots(self) -> dict[str, Slot]:
+        """Slots of the executors that are registered now, by id."""
+        return slots_of(self.executors())
+
     def workers(self) -> list[Worker]:
-        """Workers that are registered now, each with its executors that are."""
-        registered = {executor.id for executor in self.executors()}
+        """Workers that are registered now, each with the slots that can take a task."""
+        slots = self.all_slots()
         found = []
         for line in self._workers.list(self._master).splitlines():
             worker_id, host, port, heartbeat, memory_mb, *executors = line.split()
-            slots = tuple(sorted(registered.intersection(executors), key=int))
-            found.append(Worker(worker_id, host, int(port), slots, int(heartbeat), int(memory_mb) * 2**20))
+            own = tuple(name for name, slot in slots.items() if slot.executor.id in executors)
+            found.append(Worker(worker_id, host, int(port), own, int(heartbeat), int(memory_mb) * 2**20))
         return sorted(found, key=lambda worker: worker.id)
 
-    def wait_for_executors(self, count: int, timeout_s: float) -> list[ExecutorInfo]:
-        """Wait until there are `count` executors, at most `timeout_s`; returns those that are there."""
+    def wait_for_slots(self, count: int, timeout_s: float) -> dict[str, Slot]:
+        """Wait until there are `count` slots, at most `timeout_s`; returns those that are there."""
         deadline = time.monotonic() + timeout_s
         while True:
-            executors = self.executors()
-            if len(executors) >= count or time.monotonic() > deadline:
-                return executors
+            slots = self.all_slots()
+            if len(slots) >= count or time.monotonic() > deadline:
+                return slots
             time.sleep(0.1)
 
     def run_epoch(
-        self, commands: bytes, locations: list[str], functions: Any, *, job_id: str, pipelined: bool, group: str
+        self, commands: bytes, placement: list[Slot], functions: Any, *, job_id: str, pipelined: bool, group: str
     ) -> bytes:
         """One epoch as one Spark job; see `jvm/Epoch.java`."""
         context = self.context._jsc.sc()
-        places = self._strings(locations)
-        return bytes(self._epochs.run(context, bytearray(commands), places, functions, job_id, pipelined, group))
+        locations = self._strings([slot.executor.location for slot in placement])
+        slots = self._strings([slot.id for slot in placement])
+        rows = self._epochs.run(context, bytearray(commands), locations, slots, functions, job_id, pipelined, group)
+        return bytes(rows)
 
     def release_workers(self, job_id: str, locations: list[str]) -> None:
         """Executors need no longer keep the Python workers of the job; see `jvm/HeldWorkers.java`. Does not wait."""
@@ -317,7 +312,7 @@ class SparkCluster:
         for job_id in tracker.getJobIdsForGroup(group):
             job = tracker.getJobInfo(job_id)
             for level, stage_id in enumerate(sorted(job.stageIds) if job is not None else ()):
-                tasks = store.taskList(stage_id, 0, len(self.executors()))
+                tasks = store.taskList(stage_id, 0, _MOST_TASKS)
                 for index in range(tasks.size()):
                     task = tasks.apply(index)
                     if task.status() == "RUNNING":

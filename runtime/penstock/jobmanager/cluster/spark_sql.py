@@ -97,7 +97,7 @@ class SparkSql:
             return self._session
 
     def _defaults(self) -> dict[str, str]:
-        slots = str(max(1, len(self._cluster.executors())))
+        slots = str(max(1, len(self._cluster.all_slots())))
         return {
             "spark.sql.shuffle.partitions": slots,
             "spark.sql.leafNodeDefaultParallelism": slots,

@@ -1,4 +1,4 @@
-"""A TaskManager: one Spark Worker process; Spark starts one executor per slot under it."""
+"""A TaskManager: one Spark Worker process; Spark starts one executor under it, which has all slots."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ import pyspark
 from penstock.jobmanager.cluster.credentials import Credentials
 from penstock.jobmanager.cluster.jvm import class_archive
 from penstock.jobmanager.cluster.jvm.java import find_java
+from penstock.jobmanager.cluster.slots import MAX_PIPELINED_LEVELS
 from penstock.taskmanager.local_folders import LOCAL_DIR
-
-_CORES_PER_SLOT = 64
-"""Cores are offered in plenty: the number of executors is bounded by memory, the cores of a slot by its executor."""
 
 _ROLLING = {"strategy": "size", "maxSize": 8 * 1024 * 1024, "maxRetainedFiles": 2}
 """What executors write must not fill the disk; `maxSize` in bytes."""
@@ -40,6 +38,7 @@ def worker_command(
 
     Args:
         master: `spark://host:port` or `host:port`.
+        executor_memory_mb: heap of the executor; the master says the same to Spark, which starts none that does not fit.
     """
     java_home = find_java()
     spark_home = str(Path(pyspark.__file__).parent)
@@ -67,9 +66,9 @@ def worker_command(
         class_archive.class_path(java_home),
         "org.apache.spark.deploy.worker.Worker",
         "--cores",
-        str(slots * _CORES_PER_SLOT),
+        str(slots * MAX_PIPELINED_LEVELS),
         "--memory",
-        f"{slots * executor_memory_mb}m",
+        f"{executor_memory_mb}m",
         "--host",
         host,
         "--port",

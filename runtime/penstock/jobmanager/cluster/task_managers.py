@@ -1,6 +1,6 @@
 """TaskManagers as REST shows them: what the cluster knows of its workers, put together with what jobs say of their slots.
 
-A TaskManager is a Spark worker with its executors, one for each slot. Spark knows which there are and when they were last
+A TaskManager is a Spark worker with its executor, in which all its slots are. Spark knows which there are and when they were last
 heard of; what their machine has is told by the Python workers with their acks, so it is known of machines that a job has
 run on.
 """
@@ -23,7 +23,7 @@ class Worker:
         port: of its RPC.
         slots: their names in the cluster; those that can take a task now.
         last_heartbeat: ms since the epoch.
-        heap: memory of its slots' JVMs (bytes); 0: they have none.
+        heap: memory of its executor (bytes); 0: it has none.
     """
 
     id: str

@@ -9,7 +9,13 @@ from functools import partial
 from typing import Any
 
 from penstock.common.config import options
-from penstock.common.config.memory import MIB, job_manager_memory, jvm_heap, task_manager_memory
+from penstock.common.config.memory import (
+    DEFAULT_HEAP_OF_SLOT,
+    MIB,
+    job_manager_memory,
+    jvm_heap,
+    task_manager_memory,
+)
 from penstock.common.configuration import Configuration
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
@@ -38,13 +44,14 @@ class LocalClusterProvider:
         pipelined = settings.uses_pipelined(bounded=bounded)
         if self.cluster is None:
             conf = Configuration(settings.configuration)
+            per_worker = conf.get(options.TASK_SLOTS) if conf.contains_key(options.TASK_SLOTS.key) else None
             config = ClusterConfig(
                 python_path=settings.python_path,
-                executor_memory_mb=jvm_heap(task_manager_memory(conf).heap_of_slot) // MIB,
+                executor_memory_mb=_heap(conf, per_worker or math.ceil(slots / self.least_workers)) // MIB,
                 driver_memory_mb=jvm_heap(job_manager_memory(conf).heap) // MIB,
             )
             config.extra_conf = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
-            self.cluster = LocalCluster(slots_per_worker=conf.get(options.TASK_SLOTS), config=config)
+            self.cluster = LocalCluster(slots_per_worker=per_worker, config=config)
             self.cluster.start()
         if settings.backend == "rocksdb" and (settings.work_dir or settings.backend_options.get("localdir")):
             self._state_folders.update(local_folders(settings.backend_options, settings.work_dir))
@@ -59,8 +66,7 @@ class LocalClusterProvider:
 
     def _make_slots(self, cluster: LocalCluster, runner: Runner, count: int) -> None:
         """So many for this job, beside those of the other jobs."""
-        workers = math.ceil(cluster.spark.slots.need(runner, count) / cluster.slots_per_worker)
-        cluster.ensure_slots(max(self.least_workers, workers) * cluster.slots_per_worker)
+        cluster.ensure_slots(cluster.spark.slots.need(runner, count), least_workers=self.least_workers)
 
     def task_managers(self) -> list[Worker]:
         return [] if self.cluster is None else self.cluster.spark.workers()
@@ -71,6 +77,14 @@ class LocalClusterProvider:
             self.cluster = None
             for folder in self._state_folders:
                 sweep_state(folder)
+
+
+def _heap(conf: Configuration, slots: int) -> int:
+    """Of an executor of so many slots. Sizes that are given are those of a TaskManager as it is configured; one of more slots
+    than that has more."""
+    configured = task_manager_memory(conf)
+    more = max(0, slots - configured.slots)
+    return jvm_heap(configured.heap + more * DEFAULT_HEAP_OF_SLOT)
 
 
 class EmbeddedExecutor:

@@ -75,7 +75,7 @@ class MasterClusterProvider:
 
 def executor_memory_mb(settings: Configuration) -> int:
     """Heap of an executor, MB: master and workers must agree on it, so it depends on nothing but what both read."""
-    return jvm_heap(task_manager_memory(settings).heap_of_slot) // MIB
+    return jvm_heap(task_manager_memory(settings).heap) // MIB
 
 
 def spark_secret(settings: Configuration) -> str:

@@ -12,7 +12,8 @@ import threading
 import time
 
 from penstock.common.errors import EpochFailed, PenstockError
-from penstock.jobmanager.cluster.spark_cluster import MAX_PIPELINED_LEVELS, SparkCluster
+from penstock.jobmanager.cluster.slots import MAX_PIPELINED_LEVELS
+from penstock.jobmanager.cluster.spark_cluster import SparkCluster
 from penstock.jobmanager.failover.failures import JobFailed
 from penstock.jobmanager.runners.runner import WATCH_S, Attempt, Watch, unwatched
 from penstock.jobmanager.runners.spark_runner import CLOSING_GRACE_S, CRASH_S, SparkRunner
@@ -228,7 +229,7 @@ class PipelinedRunner(SparkRunner):
 
 
 def create_runner(cluster: SparkCluster, *, pipelined: bool, levels: int) -> SparkRunner:
-    """The runner a job asks for; the batched one for a job of more levels than an executor has cores for."""
+    """The runner a job asks for; the batched one for a job of more levels than a slot has cores for."""
     if pipelined and levels <= MAX_PIPELINED_LEVELS:
         return PipelinedRunner(cluster)
     if pipelined:

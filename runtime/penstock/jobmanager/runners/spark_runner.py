@@ -2,8 +2,9 @@
 
 *batched*: regular shuffles; a level starts when the one before has ended; an epoch is one Spark job. *pipelined*
 (`pipelined_runner`): pipelined shuffles; all levels run at once, each in a Python worker of its own. Placement is the same in
-both: slot i's partitions name slot i's executor as their only preferred location, and the locality wait is longer than any
-task of the batched runner takes.
+both: slot i's partitions name the executor that slot i is in as their only preferred location, and the locality wait is longer
+than any task of the batched runner takes. Within the executor a batched task finds the Python worker of its slot by an
+environment that is the slot's own (`cluster/jvm/BatchLevel.java`). A pipelined task has its worker for itself.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from pyspark.core.rdd import _wrap_function
 from pyspark.serializers import NoOpSerializer, Serializer, SpecialLengths, read_int
 
 from penstock.common.errors import EpochFailed
-from penstock.jobmanager.cluster.spark_cluster import ExecutorInfo, SparkCluster
+from penstock.jobmanager.cluster.slots import Slot
+from penstock.jobmanager.cluster.spark_cluster import SparkCluster
 from penstock.jobmanager.coordinators.work_thread import WorkThread
 from penstock.jobmanager.failover.crash import crash_of
 from penstock.jobmanager.failover.failures import JobFailed
@@ -100,7 +102,7 @@ class SparkRunner:
         self.more_slots: Callable[[int], object] | None = None
         """Starts workers of a local cluster; None: workers come from outside."""
         self._attempt: Attempt | None = None
-        self._placement: list[ExecutorInfo] = []
+        self._placement: list[Slot] = []
         self._task_managers: list[str] = []
         self._functions: Any = None
         self._broadcast: Any = None
@@ -116,8 +118,8 @@ class SparkRunner:
         return "batched"
 
     @property
-    def placement(self) -> list[ExecutorInfo]:
-        """Executor of every slot, in order."""
+    def placement(self) -> list[Slot]:
+        """Where every slot of the job is, in order."""
         return list(self._placement)
 
     @property
@@ -125,17 +127,17 @@ class SparkRunner:
         return list(self._task_managers)
 
     def available_slots(self) -> int:
-        return len(self._cluster.slots.available(self, [executor.id for executor in self._cluster.executors()]))
+        return len(self._cluster.slots.available(self, list(self._cluster.all_slots())))
 
     def ensure_slots(self, count: int) -> None:
         if self.more_slots is not None:
             self.more_slots(count)
 
     def place(self, count: int) -> None:
-        executors = {executor.id: executor for executor in self._cluster.executors()}
-        self._placement = [executors[slot] for slot in self._cluster.slots.place(self, count, list(executors))]
-        worker_of = {slot: worker.id for worker in self._cluster.workers() for slot in worker.slots}
-        self._task_managers = [worker_of.get(executor.id, executor.host) for executor in self._placement]
+        slots = self._cluster.all_slots()
+        self._placement = [slots[name] for name in self._cluster.slots.place(self, count, list(slots))]
+        worker_of = {name: worker.id for worker in self._cluster.workers() for name in worker.slots}
+        self._task_managers = [worker_of.get(slot.id, slot.executor.host) for slot in self._placement]
 
     def start(self, attempt: Attempt) -> None:
         self._cancelled.clear()
@@ -226,9 +228,11 @@ class SparkRunner:
     def _check_placement(self) -> None:
         """Fail at once for an executor that is known to be gone; Spark would wait for its return first."""
         alive = {executor.id for executor in self._cluster.executors()}
-        for slot, executor in enumerate(self._placement):
-            if executor.id not in alive:
-                raise EpochFailed(f"executor {executor.id} on {executor.host}, which held slot {slot}, is gone")
+        lost = [number for number, slot in enumerate(self._placement) if slot.executor.id not in alive]
+        if lost:
+            executor = self._placement[lost[0]].executor
+            slots = f"slot{'s' if len(lost) > 1 else ''} {', '.join(map(str, lost))}"
+            raise EpochFailed(f"executor {executor.id} on {executor.host} is gone, and {slots} with it")
 
     def _submit(self, commands: list[EpochCommand]) -> bytes:
         """Run the Spark job of all levels with these commands as its input; returns the rows of the last level.
@@ -255,12 +259,11 @@ class SparkRunner:
         lost: list[str] = []
         watch = threading.Thread(target=self._watch, args=(group, ended, lost), name="penstock-watch", daemon=True)
         watch.start()
-        locations = [executor.location for executor in self._placement]
         if not pipelined:
-            self._held.update(locations)
+            self._held.update(slot.executor.location for slot in self._placement)
         try:
             return self._cluster.run_epoch(
-                block, locations, functions, job_id=attempt.job_id, pipelined=pipelined, group=group
+                block, self._placement, functions, job_id=attempt.job_id, pipelined=pipelined, group=group
             )
         except Exception as error:
             failed = self._failed

@@ -174,8 +174,15 @@ class Driver:
         )
         return time.monotonic() - began
 
+    @property
+    def executors(self) -> list[str]:
+        """Id of the executor of every slot."""
+        runner = self.master.runner
+        assert isinstance(runner, SparkRunner)
+        return [slot.executor.id for slot in runner.placement]
+
     def kill_executor(self) -> None:
-        """SIGKILL the JVM of the first slot."""
+        """SIGKILL the JVM that the first slot is in."""
         assert processes.kill(self._executor())
 
     def kill_python_worker(self) -> None:
@@ -188,10 +195,10 @@ class Driver:
         """Process id of the executor that holds slot 0."""
         runner = self.master.runner
         assert isinstance(runner, SparkRunner)
-        return processes.executor(self.workers, runner.placement[0].id)
+        return processes.executor(self.workers, runner.placement[0].executor.id)
 
     def kill_worker(self) -> None:
-        """SIGKILL the Spark worker of the first slot, and its executors."""
+        """SIGKILL the Spark worker of the first slot, and its executor."""
         cluster = self.executor.provider.cluster
         assert cluster is not None
         used = self._executor()
@@ -200,7 +207,7 @@ class Driver:
         )
 
     def misplace(self) -> None:
-        """Exchange the executors of two slots behind the runner's back: what they hold is then in the wrong place."""
+        """Exchange the places of two slots behind the runner's back: what they hold is then in the wrong place."""
         runner = self.master.runner
         assert isinstance(runner, SparkRunner)
         runner._placement[0], runner._placement[1] = runner._placement[1], runner._placement[0]

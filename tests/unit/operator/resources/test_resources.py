@@ -264,7 +264,7 @@ def test_no_pod_is_best_effort(given: dict[str, Any], requests: dict[str, Any] |
 
 def test_slots_are_counted_in_what_is_requested() -> None:
     worker = pods(make_spec(worker={"slots": 4}))[1]
-    assert main_container(worker)["resources"] == {"requests": {"cpu": "450m", "memory": "1800Mi"}}
+    assert main_container(worker)["resources"] == {"requests": {"cpu": "450m", "memory": "1104Mi"}}
 
 
 def test_the_engine_is_told_the_limits_of_its_containers() -> None:

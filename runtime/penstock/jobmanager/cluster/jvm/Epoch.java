@@ -22,7 +22,7 @@ import scala.reflect.ClassTag$;
 public class Epoch {
   /** Runs the epoch and returns the rows that the last level emitted, length-prefixed. */
   public byte[] run(
-      SparkContext context, byte[] commands, String[] locations, PythonFunction[] levels, String jobId,
+      SparkContext context, byte[] commands, String[] locations, String[] slots, PythonFunction[] levels, String jobId,
       boolean pipelined, String group) {
     List placed = Lists.empty();
     byte[][] items = split(commands, locations.length);
@@ -33,10 +33,10 @@ public class Epoch {
     Partitioner partitioner = new PythonPartitioner(locations.length, 0L);
     SlotExchange[] exchanges = new SlotExchange[levels.length - 1];
     context.setJobGroup(group, group, false);
-    RDD rows = level(context.makeRDD(placed, ClassTag$.MODULE$.apply(byte[].class)), levels[0], jobId, pipelined);
+    RDD rows = level(context.makeRDD(placed, ClassTag$.MODULE$.apply(byte[].class)), levels[0], jobId, slots, pipelined);
     for (int i = 1; i < levels.length; i++) {
       exchanges[i - 1] = new SlotExchange(new PairwiseRDD(rows), partitioner, locations, pipelined);
-      rows = level(exchanges[i - 1], levels[i], jobId, pipelined);
+      rows = level(exchanges[i - 1], levels[i], jobId, slots, pipelined);
     }
     try {
       return join((byte[][]) rows.collect());
@@ -56,8 +56,8 @@ public class Epoch {
     new AsyncRDDActions(new WorkerRelease(context.makeRDD(placed, bytes), jobId), bytes).countAsync();
   }
 
-  private static RDD level(RDD input, PythonFunction function, String jobId, boolean pipelined) {
-    return pipelined ? new StreamLevel(input, function) : new BatchLevel(input, function, jobId);
+  private static RDD level(RDD input, PythonFunction function, String jobId, String[] slots, boolean pipelined) {
+    return pipelined ? new StreamLevel(input, function) : new BatchLevel(input, function, jobId, slots);
   }
 
   /** Drops the epoch's shuffle files now; the garbage collector would do it minutes later. */

@@ -3,25 +3,27 @@ package penstock;
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.HashSet;
+import java.util.Iterator;
 import java.util.Set;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.api.python.PythonWorkerFactory;
-import scala.collection.Iterator;
-import scala.collection.mutable.HashMap;
+import scala.Option;
 
 /**
  * Keeps the Python workers that hold the state of jobs, in an executor.
  *
  * Spark ends the workers of a pool in which nothing has happened for a minute. Between two epochs of the batched runner a
  * DataFrame may run for longer than that, and the state would be gone. No setting changes the minute, so the pool is told,
- * for as long as a job has not ended, that something has happened. Only the pool of the levels' tasks is: others' workers
- * hold nothing. With a Spark that looks different inside, workers end after a minute and the job fails over, as it would
+ * for as long as a job has not ended, that something has happened. Only the pools of its slots are: others' workers
+ * hold nothing that is needed. With a Spark that looks different inside, workers end after a minute and the job fails over, as it would
  * without this.
  */
 public class HeldWorkers extends Thread {
   private static final long PAUSE_MS = 5000L;
-  private static final Set JOBS = new HashSet();
+  /** Job -> the names of its slots here. */
+  private static final HashMap JOBS = new HashMap();
   private static boolean watched = false;
 
   private HeldWorkers() {
@@ -29,9 +31,14 @@ public class HeldWorkers extends Thread {
     this.setDaemon(true);
   }
 
-  public static void hold(String jobId) {
+  public static void hold(String jobId, String slot) {
     synchronized (JOBS) {
-      JOBS.add(jobId);
+      Set slots = (Set) JOBS.get(jobId);
+      if (slots == null) {
+        slots = new HashSet();
+        JOBS.put(jobId, slots);
+      }
+      slots.add(slot);
       if (!watched) {
         watched = true;
         new HeldWorkers().start();
@@ -57,7 +64,8 @@ public class HeldWorkers extends Thread {
       while (this.isNeeded()) {
         Object[] factories = this.factories(pools);
         for (int i = 0; i < factories.length; i++) {
-          if (((scala.collection.immutable.Map) environment.get(factories[i])).contains("PENSTOCK_TASKS")) {
+          Option slot = ((scala.collection.immutable.Map) environment.get(factories[i])).get(BatchLevel.SLOT);
+          if (slot.isDefined() && isHeld(slot.get())) {
             synchronized (factories[i]) {
               touch.invoke(factories[i], new Object[] {Long.valueOf(System.nanoTime())});
             }
@@ -67,6 +75,17 @@ public class HeldWorkers extends Thread {
       }
     } catch (Exception error) {
       System.err.println("Python workers without a task end after a minute, with the state they hold: " + error);
+    }
+  }
+
+  private static boolean isHeld(Object slot) {
+    synchronized (JOBS) {
+      for (Iterator jobs = JOBS.values().iterator(); jobs.hasNext();) {
+        if (((Set) jobs.next()).contains(slot)) {
+          return true;
+        }
+      }
+      return false;
     }
   }
 
@@ -82,7 +101,8 @@ public class HeldWorkers extends Thread {
     SparkEnv env = SparkEnv.get();
     if (env != null) {
       synchronized (env) {
-        Iterator factories = ((HashMap) pools.get(env)).valuesIterator();
+        scala.collection.Iterator factories =
+            ((scala.collection.mutable.HashMap) pools.get(env)).valuesIterator();
         while (factories.hasNext()) {
           found.add(factories.next());
         }

@@ -1,6 +1,6 @@
 """Start-up of the JVMs: an archive of the classes that they load, parsed and verified once and mapped by all of them.
 
-A cluster is several JVMs (driver, workers, an executor per slot), and each loads some 7,000 classes of Spark's: about two
+A cluster is several JVMs (driver, workers, an executor for each), and each loads some 7,000 classes of Spark's: about two
 CPU seconds apiece, which is most of what a start costs, of a job as of an executor that was lost. With Java's class data
 sharing they take half of it, and share the memory. The archive belongs to one Java and one installation of Spark:
 
