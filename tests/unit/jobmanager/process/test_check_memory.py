@@ -7,7 +7,7 @@ from typing import Any
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.jobmanager.process import launch
 
-TWO_SLOTS_IN_A_GIBIBYTE = {"taskmanager.memory.process.size": "1gb", "taskmanager.numberOfTaskSlots": "2"}
+FOUR_SLOTS_IN_A_GIBIBYTE = {"taskmanager.memory.process.size": "1gb", "taskmanager.numberOfTaskSlots": "4"}
 
 
 def main() -> None:
@@ -25,13 +25,13 @@ def warnings(**configuration: str) -> list[dict[str, Any]]:
     return list(report["warnings"])
 
 
-def test_two_slots_in_a_gibibyte() -> None:
-    (warning,) = warnings(**TWO_SLOTS_IN_A_GIBIBYTE)
+def test_four_slots_in_a_gibibyte() -> None:
+    (warning,) = warnings(**FOUR_SLOTS_IN_A_GIBIBYTE)
     assert warning["code"] == "MEMORY_TIGHT"
-    assert "2 slots need 1042Mi" in warning["message"]
-    assert "to 1088Mi, or lower taskmanager.numberOfTaskSlots to 1" in warning["remedy"]
+    assert "4 slots need 1179Mi" in warning["message"]
+    assert "to 1280Mi, or lower taskmanager.numberOfTaskSlots to 2" in warning["remedy"]
 
 
 def test_what_is_enough_is_not_warned_about() -> None:
     assert warnings() == []
-    assert warnings(**TWO_SLOTS_IN_A_GIBIBYTE | {"taskmanager.memory.process.size": "1088mb"}) == []
+    assert warnings(**FOUR_SLOTS_IN_A_GIBIBYTE | {"taskmanager.memory.process.size": "1280mb"}) == []
