@@ -1,9 +1,9 @@
-"""Windows grouped: tumbling and sliding time windows with their default trigger and a reduce or an aggregate; and the
-global window that fires when the input ends (batch mode's final results).
+"""Windows grouped: tumbling and sliding time windows with their default trigger; and the global window that fires when the
+input ends (batch mode's final results). Here with a reduce or an aggregate; with a function of all records in `grouped_lists`.
 
 Such windows need no trigger call per record and no timer per key and window: all keys of a window fire together, when the
 clock passes the window's end, and are cleaned up together. So the state is grouped by window first (the namespace), then by
-key, and the clock is compared with the few open windows. It gives the same results as `window_panes`, from the same state
+key, and the clock is compared with the few open windows. It gives the same results as `panes`, from the same state
 (`window-contents`); either can be restored from a snapshot of the other.
 
 Time is cut into *slices* of gcd(size, slide): all records of a slice belong to the same windows. A batch meets few slices,
@@ -12,7 +12,7 @@ so windows are looked up once per slice and batch; the loop per record is a dict
 
 from __future__ import annotations
 
-from itertools import repeat
+from itertools import chain, repeat
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
@@ -42,13 +42,14 @@ if TYPE_CHECKING:
     from penstock.state.backend import KeyedStateBackend
     from penstock.state.timers.internal_timer_service import InternalTimerService
     from penstock.taskmanager.operators.window.operator import WindowOperator
+    from penstock.windowing.window_function import WindowFunctionSpec
     from penstock.windowing.windows import Namespace, Window
 
 
 def can_group(operator: WindowOperator) -> bool:
     """Whether the operator's windows may be grouped: nothing of the user's decides about a single pane."""
     assigner, trigger = type(operator.assigner), type(operator.trigger)
-    if operator.evictor is not None or not operator.function.is_incremental:
+    if operator.evictor is not None:
         return False
     if trigger is EventTimeTrigger:
         return assigner in (TumblingEventTimeWindows, SlidingEventTimeWindows, GlobalWindows)
@@ -58,8 +59,8 @@ def can_group(operator: WindowOperator) -> bool:
     )
 
 
-class _Window:
-    """A window while a batch is processed: its table, and the keys that changed."""
+class Opened:
+    """A window while a batch is processed: its table, and the keys that changed, in a list for each slice."""
 
     __slots__ = ("changed", "has_fired", "start", "table")
 
@@ -67,7 +68,21 @@ class _Window:
         self.start = start
         self.table = table
         self.has_fired = has_fired
+        self.changed: list[list[Any]] = []
+
+
+class Slice:
+    """The windows that hold a slice of time, the keys that occur in it, and whether all that is done is to fold into tables."""
+
+    __slots__ = ("changed", "is_plain", "tables", "windows")
+
+    def __init__(self, windows: list[Opened]) -> None:
+        self.windows = windows
+        self.tables = [window.table for window in windows]
+        self.is_plain = bool(windows) and not any(window.has_fired for window in windows)
         self.changed: list[Any] = []
+        for window in windows:
+            window.changed.append(self.changed)
 
 
 class GroupedWindows:
@@ -90,11 +105,10 @@ class GroupedWindows:
         """No window reaches further."""
         self._slice = gcd(self._size, self._slide)
         self._lateness = operator.allowed_lateness if assigner.is_event_time() else 0
-        self._fold = Fold(spec)
         self._fields = spec.fold if isinstance(spec.fold, FieldAggregate) else None
         self._invoke = invoker(spec, is_keyed=operator.has_key)
         self._clear = clearer(spec)
-        self._table = Table(backend, contents_descriptor(spec, evicts=False))
+        self._make_contents(backend, spec)
         self._window_ctx = WindowContext(
             operator.context, operator.current_watermark, operator.results, is_merging=False
         )
@@ -106,51 +120,77 @@ class GroupedWindows:
             for namespace in backend.namespaces(CONTENTS):
                 self._schedule(MIN_TIMESTAMP if self._is_global else namespace[0])
 
+    def _make_contents(self, backend: KeyedStateBackend, spec: WindowFunctionSpec) -> None:
+        self._fold = Fold(spec)
+        self._table = Table(backend, contents_descriptor(spec, evicts=False))
+
     # --- records ----------------------------------------------------------------------------------------------
 
     def process(
         self, values: list[Any], iterator: Iterator[Any], keys: list[Any], timestamps: list[int] | None
     ) -> None:
         """Every record of a batch; `iterator` runs over `values`."""
-        times: Iterable[int]
-        if self._is_global:
-            times = repeat(0, len(values))
-        elif not self._event_time:
-            times = repeat(self._operator.context.clock.now_ms(), len(values))
-        elif timestamps is None:
-            raise InvalidJob(
-                "the records have no timestamps, but their windows are event-time windows",
-                remedy="call assign_timestamps_and_watermarks before the window, or use processing-time windows",
-            )
-        else:
-            times = timestamps
+        times = self._times(len(values), timestamps)
         call, create, is_reduce = self._fold.call, self._fold.create, self._fold.is_reduce
         inputs = values
         if self._fields is not None:
             call = self._fields.stepper()
             inputs = self._fields.prepare(values)
         length, offset = self._slice, self._offset
-        batch_windows = _BatchWindows(self, keys)
+        batch_windows = BatchWindows(self, keys)
         low = high = MIN_TIMESTAMP
-        windows: list[_Window] = []
+        part = Slice([])
+        changed, tables, is_plain = part.changed, part.tables, part.is_plain
         for original, value, key, time in zip(iterator, inputs, keys, times, strict=False):
             if not low <= time < high:
                 low = time - (time - offset) % length
                 high = low + length
-                windows = batch_windows.of_slice(low)
-            if not windows:
-                self._miss(original, time)
-            for window in windows:
-                table = window.table
-                old = table.get(key)
-                if is_reduce:
+                part = batch_windows.of_slice(low)
+                changed, tables, is_plain = part.changed, part.tables, part.is_plain
+            if not is_plain:
+                self._fold_and_fire(part, original, value, key, time)
+                continue
+            changed.append(key)
+            if is_reduce:
+                for table in tables:
+                    old = table.get(key)
                     table[key] = value if old is None else call(old, value)
-                else:
+            else:
+                for table in tables:
+                    old = table.get(key)
                     table[key] = call(value, create() if old is None else old)
-                window.changed.append(key)
-                if window.has_fired:
-                    self._fire_pane(window.start, key, table[key])
         batch_windows.close()
+
+    def _fold_and_fire(self, part: Slice, original: Any, value: Any, key: Any, time: int) -> None:
+        """A record that is late for some of its windows or all."""
+        if not part.windows:
+            self._miss(original, time)
+            return
+        part.changed.append(key)
+        call, create = self._fold.call, self._fold.create
+        if self._fields is not None:
+            call = self._fields.stepper()
+        for window in part.windows:
+            table = window.table
+            old = table.get(key)
+            if self._fold.is_reduce:
+                table[key] = value if old is None else call(old, value)
+            else:
+                table[key] = call(value, create() if old is None else old)
+            if window.has_fired:
+                self._fire_pane(window.start, key, table[key])
+
+    def _times(self, count: int, timestamps: list[int] | None) -> Iterable[int]:
+        if self._is_global:
+            return repeat(0, count)
+        if not self._event_time:
+            return repeat(self._operator.context.clock.now_ms(), count)
+        if timestamps is None:
+            raise InvalidJob(
+                "the records have no timestamps, but their windows are event-time windows",
+                remedy="call assign_timestamps_and_watermarks before the window, or use processing-time windows",
+            )
+        return timestamps
 
     def process_columns(self, batch: ColumnBatch, key_field: Field) -> ColumnBatch | None:
         """The records as columns, as far as that goes; what is returned must go through `process` as rows."""
@@ -162,17 +202,17 @@ class GroupedWindows:
         columns = group_columns(batch, key_field, times, now, self._slice, self._offset, self._fields)
         if columns is None:
             return batch
-        batch_windows = _BatchWindows(self, columns.keys)
-        windows = [batch_windows.of_slice(low) for low in columns.slices]
-        rest = [low for low, opened in zip(columns.slices, windows, strict=True) if not opened or opened[-1].has_fired]
+        batch_windows = BatchWindows(self, columns.keys)
+        parts = [batch_windows.of_slice(low) for low in columns.slices]
+        rest = [low for low, part in zip(columns.slices, parts, strict=True) if not part.is_plain]
         merge = self._fields.merge
         keys = columns.keys
         for at, code, accumulator in columns.accumulators(skip=rest):
             key = keys[code]
-            for window in windows[at]:
-                old = window.table.get(key)
-                window.table[key] = accumulator if old is None else merge(old, accumulator)
-                window.changed.append(key)
+            parts[at].changed.append(key)
+            for table in parts[at].tables:
+                old = table.get(key)
+                table[key] = accumulator if old is None else merge(old, accumulator)
         batch_windows.close()
         return columns.records_of(rest, batch) if rest else None
 
@@ -190,14 +230,18 @@ class GroupedWindows:
         gone = self._operator.watermark - self._lateness - self._size + 1
         return [start for start in starts if start > gone]
 
-    def open_window(self, start: int, keys: list[Any]) -> _Window:
+    def open_window(self, start: int, keys: list[Any]) -> Opened:
         if start not in self._due:
             self._schedule(start)
-        table = self._table.borrow(keys, self._namespace(start))
-        return _Window(start, table, has_fired=self._event_time and self._end(start) <= self._operator.watermark)
+        has_fired = self._event_time and self._end(start) <= self._operator.watermark
+        return Opened(start, self._borrow(self._namespace(start), keys), has_fired=has_fired)
 
-    def close_window(self, window: _Window) -> None:
-        self._table.give_back(window.table, window.changed, self._namespace(window.start))
+    def _borrow(self, namespace: Namespace, keys: list[Any]) -> dict[Any, Any]:
+        return self._table.borrow(keys, namespace)
+
+    def close_window(self, window: Opened) -> None:
+        changed = window.changed[0] if len(window.changed) == 1 else chain.from_iterable(window.changed)
+        self._table.give_back(window.table, changed, self._namespace(window.start))
 
     def _namespace(self, start: int) -> Namespace:
         return (0,) if self._is_global else (start, self._end(start) + 1)
@@ -236,10 +280,10 @@ class GroupedWindows:
             for due, start in sorted((due, start) for start, due in self._due.items() if due <= now):
                 end = self._end(start)
                 if due == end and self._lateness:
-                    self._fire(start, self._table.items(self._namespace(start)))
+                    self._fire(start, self._items(self._namespace(start)))
                     self._due[start] = end + self._lateness
                     continue
-                popped = self._table.pop(self._namespace(start))
+                popped = self._pop(self._namespace(start))
                 if due == end:
                     self._fire(start, popped, is_last=True)
                 else:
@@ -250,6 +294,12 @@ class GroupedWindows:
                 return
 
     # --- firing -----------------------------------------------------------------------------------------------
+
+    def _items(self, namespace: Namespace) -> Iterable[tuple[Any, Any]]:
+        return self._table.items(namespace)
+
+    def _pop(self, namespace: Namespace) -> Iterable[tuple[Any, Any]]:
+        return self._table.pop(namespace)
 
     def _fire(self, start: int, items: Iterable[tuple[Any, Any]], *, is_last: bool = False) -> None:
         """Evaluate the window for every key; `is_last`: it is cleaned up at the same time."""
@@ -270,16 +320,20 @@ class GroupedWindows:
         window = self._window(start)
         results = self._operator.results
         try:
-            element = self._fold.result(accumulator)
+            elements = self._elements(accumulator)
             if self._invoke is None:
-                results.add(element, window.max_timestamp())
+                results.add(elements[0], window.max_timestamp())
                 return
             self._stand_on(start, window, key)
-            returned = self._invoke(key, window, self._window_ctx, [element])
+            returned = self._invoke(key, window, self._window_ctx, elements)
             if returned is not None:
                 results.collect(returned, window.max_timestamp())
         except Exception as error:
             raise_user_error(self._operator.context, error, f"{window!r} of the key {key!r}")
+
+    def _elements(self, accumulator: Any) -> list[Any]:
+        """What the window function gets."""
+        return [self._fold.result(accumulator)]
 
     def _clean_up(self, start: int, items: Iterable[tuple[Any, Any]]) -> None:
         window = self._window(start)
@@ -300,23 +354,23 @@ class GroupedWindows:
                 raise_user_error(self._operator.context, error, f"clear of {self._window_ctx.current!r}")
 
 
-class _BatchWindows:
+class BatchWindows:
     """The windows that one batch has met."""
 
     def __init__(self, windows: GroupedWindows, keys: list[Any]) -> None:
         self._windows = windows
         self._keys = keys
-        self._slices: dict[int, list[_Window]] = {}
-        self._opened: dict[int, _Window] = {}
+        self._slices: dict[int, Slice] = {}
+        self._opened: dict[int, Opened] = {}
 
-    def of_slice(self, low: int) -> list[_Window]:
-        """The windows of the slice that begins at `low` (ms)."""
-        windows = self._slices.get(low)
-        if windows is None:
-            self._slices[low] = windows = [self._open(start) for start in self._windows.starts_of_slice(low)]
-        return windows
+    def of_slice(self, low: int) -> Slice:
+        """The slice that begins at `low` (ms)."""
+        part = self._slices.get(low)
+        if part is None:
+            part = self._slices[low] = Slice([self._open(start) for start in self._windows.starts_of_slice(low)])
+        return part
 
-    def _open(self, start: int) -> _Window:
+    def _open(self, start: int) -> Opened:
         window = self._opened.get(start)
         if window is None:
             window = self._opened[start] = self._windows.open_window(start, self._keys)

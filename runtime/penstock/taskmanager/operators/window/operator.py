@@ -1,8 +1,8 @@
 """The window operator: assigner + trigger + evictor + function on a keyed stream, or on a whole one (T25).
 
 Three implementations share it. `panes` is the general one: every record asks the trigger of its pane. Where nothing of
-the user's decides about a single pane (default trigger, reduce or aggregate), `grouped` fires and cleans up tumbling and
-sliding time windows window by window, and `sessions` keeps the sessions of a key together; a record costs a look-up.
+the user's decides about a single pane (default trigger, no evictor), `grouped` and `grouped_lists` fire and clean up tumbling
+and sliding time windows window by window, and `sessions` keeps the sessions of a key together; a record costs a look-up.
 
 Results carry the window's `max_timestamp()`, and go out before the watermark that caused them (T6, T10).
 
@@ -27,6 +27,7 @@ from penstock.taskmanager.operators.results import Results
 from penstock.taskmanager.operators.user_code import position, raise_user_error, refuse_keys, select_keys
 from penstock.taskmanager.operators.window.contents import contents_descriptor
 from penstock.taskmanager.operators.window.grouped import GroupedWindows, can_group
+from penstock.taskmanager.operators.window.grouped_lists import GroupedLists
 from penstock.taskmanager.operators.window.panes import PaneWindows
 from penstock.taskmanager.operators.window.sessions import SessionWindows, are_plain_sessions
 from penstock.windowing.assigner import WindowAssigner, check_merging
@@ -109,9 +110,11 @@ class WindowOperator(Operator):
         self._key_field = field_of(self.key_selectors[0])
 
     def _way(self) -> type[GroupedWindows] | type[SessionWindows] | type[PaneWindows]:
-        if self._grouping == "auto" and can_group(self):
-            return GroupedWindows
-        return SessionWindows if self._grouping == "auto" and are_plain_sessions(self) else PaneWindows
+        if self._grouping != "auto":
+            return PaneWindows
+        if can_group(self):
+            return GroupedWindows if self.function.is_incremental else GroupedLists
+        return SessionWindows if are_plain_sessions(self) else PaneWindows
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         self._saved_watermark[:] = [self.watermark]

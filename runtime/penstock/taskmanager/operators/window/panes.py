@@ -79,7 +79,7 @@ class PaneWindows:
 
     def _adopt_grouped_windows(self) -> None:
         """Panes restored from a run that kept fewer timers (`GroupedWindows`, `SessionWindows`): give them theirs."""
-        if not isinstance(self._contents, FoldedContents):
+        if not isinstance(self._contents, FoldedContents | ListContents):
             return
         at, timers = self._at, self._timers
         with_timers = {(key, namespace) for _, key, namespace in timers.event_time_timers()}

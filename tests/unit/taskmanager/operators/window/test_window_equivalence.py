@@ -28,6 +28,7 @@ from penstock.datastream.window import (
 )
 from penstock.taskmanager.operators.window.operator import WindowOperator
 from penstock.testing import OperatorHarness
+from penstock.testing.operator_run import OperatorRun
 from penstock.windowing.window_function import WindowFunctionSpec
 
 LATE = OutputTag("late")
@@ -87,11 +88,18 @@ def plain(key: Any, context: Any, elements: Any) -> Any:
     yield key, context.window().start, *elements
 
 
+def applied(key: Any, window: Any, elements: Any) -> Any:
+    yield key, window.max_timestamp(), [element[2] for element in elements]
+
+
 FUNCTIONS = {
     "reduce": lambda: WindowFunctionSpec.reduce(concatenated),
     "reduce, process": lambda: WindowFunctionSpec.reduce(concatenated, WithState()),
     "aggregate": lambda: WindowFunctionSpec.aggregate(Span()),
     "aggregate, process": lambda: WindowFunctionSpec.aggregate(Span(), WithState()),
+    "process": lambda: WindowFunctionSpec.process(plain),
+    "process, state": lambda: WindowFunctionSpec.process(WithState()),
+    "apply": lambda: WindowFunctionSpec.apply(applied),
     "fields": lambda: WindowFunctionSpec.aggregate(
         FieldAggregate.of(FieldAggregate.count(), FieldAggregate.max(2), FieldAggregate.sum(2)), plain
     ),
@@ -265,3 +273,16 @@ def test_one_history_of_sessions_on_every_backend(backend: str) -> None:
     assert outcome == run(make, HISTORY, backend, ["auto", "never"], is_event_time=True)
     assert outcome.late
     assert sum(map(len, outcome.results)) > 4
+
+
+@pytest.mark.parametrize("assigner", [TumblingEventTimeWindows.of(10), SlidingEventTimeWindows.of(20, 10)], ids=repr)
+def test_windows_of_whole_lists_need_no_timer_for_each_key(assigner: Any) -> None:
+    run = OperatorRun(WindowOperator(assigner, WindowFunctionSpec.process(plain), itemgetter(0)))
+    run.push(("a", 1), ("b", 2), ("a", 3), at=[1, 2, 3])
+    assert list(run.timers.event_time_timers()) == []
+    assert sorted(value[2:] for value in run.watermark(9).values if value[1] == 0) == [
+        (("a", 1), ("a", 3)),
+        (("b", 2),),
+    ]
+    run.end()
+    assert run.backend.entry_count() == 0
