@@ -45,6 +45,8 @@ class Configuration:
 
     def __init__(self, other: Configuration | Mapping[str, Any] | None = None) -> None:
         self._values: dict[str, str] = {}
+        self._given: dict[str, Any] = {}
+        """What the texts were made of."""
         if other is not None:
             self.add_all(other)
 
@@ -99,7 +101,9 @@ class Configuration:
         return default_value if text is None else bytearray(text, "latin-1")
 
     def set_bytearray(self, key: str, value: bytearray) -> Configuration:
-        return self._put(key, value.decode("latin-1"))
+        self._put(key, value.decode("latin-1"))
+        self._given[key] = value
+        return self
 
     def key_set(self) -> builtins.set[str]:
         return set(self._values)
@@ -109,17 +113,18 @@ class Configuration:
 
     def remove_config(self, key: str) -> bool:
         """Whether the key was set."""
+        self._given.pop(key, None)
         return self._values.pop(key, None) is not None
 
     def add_all(self, other: Configuration | Mapping[str, Any], prefix: str | None = None) -> Configuration:
         """Lays the other settings over these, their keys behind the prefix if one is given."""
-        for key, value in (other.to_dict() if isinstance(other, Configuration) else other).items():
+        for key, value in (other._given if isinstance(other, Configuration) else other).items():
             self._put(prefix + key if prefix else key, value)
         return self
 
     def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
-        """Adds everything set, as texts."""
-        target_dict.update(self._values)
+        """Adds everything set, as it was given: what was set as a number is one."""
+        target_dict.update(self._given)
 
     def to_dict(self) -> dict[str, str]:
         return dict(self._values)
@@ -146,6 +151,7 @@ class Configuration:
         text = text_of(value)
         check_value(key, text)
         self._values[key] = text
+        self._given[key] = value
         return self
 
     def _read(self, key: str, read: Any, kind: str, default: T) -> T:
@@ -166,6 +172,14 @@ class Configuration:
 
     def __repr__(self) -> str:
         return f"Configuration({self._values!r})"
+
+    def __str__(self) -> str:
+        """As Flink writes it.
+
+        >>> str(Configuration({"a": 1, "b": True}))
+        '{a=1, b=true}'
+        """
+        return f"{{{', '.join(f'{key}={value}' for key, value in self._values.items())}}}"
 
 
 _command_line: ContextVar[Mapping[str, str]] = ContextVar("penstock.command-line", default=MappingProxyType({}))

@@ -34,6 +34,8 @@ class ExecutionConfig:
 
     def __init__(self, configuration: Configuration | None = None) -> None:
         self._configuration = Configuration() if configuration is None else configuration
+        self._cleans_closures = True
+        self._compresses_snapshots = True
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ExecutionConfig) and self._configuration == other._configuration
@@ -121,14 +123,17 @@ class ExecutionConfig:
         return self._configuration.get(options.OBJECT_REUSE)
 
     def enable_closure_cleaner(self) -> ExecutionConfig:
+        self._cleans_closures = True
         return self
 
     def disable_closure_cleaner(self) -> ExecutionConfig:
         warn_no_effect("disable_closure_cleaner", "Python functions are sent without a closure cleaner")
+        self._cleans_closures = False
         return self
 
     def is_closure_cleaner_enabled(self) -> bool:
-        return False
+        """What was set; it has no effect."""
+        return self._cleans_closures
 
     def enable_force_kryo(self) -> ExecutionConfig:
         warn_no_effect("enable_force_kryo", _KRYO)
@@ -170,11 +175,13 @@ class ExecutionConfig:
         return []
 
     def is_use_snapshot_compression(self) -> bool:
-        return True
+        """What was set; it has no effect."""
+        return self._compresses_snapshots
 
     def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> ExecutionConfig:
         if not use_snapshot_compression:
             warn_no_effect("set_use_snapshot_compression(False)", "snapshot files have one format")
+        self._compresses_snapshots = use_snapshot_compression
         return self
 
     def _set(self, option: ConfigOption[Any], value: Any) -> ExecutionConfig:

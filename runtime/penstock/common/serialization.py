@@ -5,14 +5,16 @@ A schema works on one record; connectors call the `_batch` methods, which a sche
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob, RecordFormatError
+from penstock.common.type_info.flink_text import text_of
 from penstock.common.typeinfo import PrimitiveArrayTypeInfo, RowTypeInfo, TypeInformation, Types
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 class SerializationSchema(ABC):
@@ -128,6 +130,10 @@ class Encoder(ABC):
     def encode(self, element: Any) -> bytes:
         """With what separates it from the next record."""
 
+    def with_input_type(self, type_info: TypeInformation) -> Encoder:
+        """This encoder for records of a declared type."""
+        return self
+
     def encode_batch(self, elements: Sequence[Any]) -> bytes:
         return b"".join(map(self.encode, elements))
 
@@ -142,16 +148,33 @@ class Encoder(ABC):
 
 
 class SimpleStringEncoder(Encoder):
-    """`str` of each record and a line feed."""
+    """The text of each record and a line feed: Flink's, if the type of the stream was declared; else Python's `str`.
+
+    >>> SimpleStringEncoder().with_input_type(Types.TUPLE([Types.STRING(), Types.BOOLEAN()])).encode(("a", True))
+    b'(a,true)\\n'
+    """
 
     def __init__(self, charset_name: str = "UTF-8") -> None:
         self._charset = _known_charset(charset_name)
+        self._type_info: TypeInformation | None = None
+
+    def with_input_type(self, type_info: TypeInformation) -> Encoder:
+        bound = SimpleStringEncoder(self._charset)
+        bound._type_info = type_info
+        return bound
+
+    @functools.cached_property
+    def _text(self) -> Callable[[Any], str]:
+        return text_of(self._type_info)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_text"}
 
     def encode(self, element: Any) -> bytes:
-        return f"{element}\n".encode(self._charset)
+        return f"{self._text(element)}\n".encode(self._charset)
 
     def encode_batch(self, elements: Sequence[Any]) -> bytes:
-        return "".join([f"{element}\n" for element in elements]).encode(self._charset)
+        return "".join([f"{text}\n" for text in map(self._text, elements)]).encode(self._charset)
 
 
 class BulkWriterFactory(ABC):  # noqa: B024 - what it makes differs by format

@@ -40,7 +40,7 @@ class Row:
     >>> Reading("KJFK", 21.5) == row
     True
     >>> Row(1, "two")
-    Row(1, 'two')
+    <Row(1, 'two')>
     """
 
     __slots__ = ("_fields", "_row_kind", "_values")
@@ -197,7 +197,7 @@ class Row:
 
     def __repr__(self) -> str:
         if self._fields is None:
-            return f"Row({', '.join(map(repr, self._values))})"
+            return f"<Row({', '.join(map(repr, self._values))})>"
         return f"Row({', '.join(f'{name}={value!r}' for name, value in zip(self._fields, self._values, strict=False))})"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob
-from penstock.common.type_info.type_inference import to_type_info, type_of_values
+from penstock.common.type_info.type_inference import inferred, to_type_info, type_of_values
 from penstock.connectors.sequence import RangeEnumerator, RangeReader
 from penstock.connectors.source import ReaderContext, Source
 
@@ -44,7 +44,7 @@ class CollectionSource(Source):
         return RangeReader(lambda start, end: values[start:end])
 
     def produced_type(self) -> Any:
-        return type_of_values(self.values) if self.type_info is None else self.type_info
+        return inferred(type_of_values(self.values)) if self.type_info is None else self.type_info
 
 
 def _converted(type_info: TypeInformation, index: int, value: Any) -> Any:

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from typing import TYPE_CHECKING, Any
 
+from penstock.common.type_info.flink_text import text_of
 from penstock.connectors.sink import Sink, SinkWriter, WriterContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.common.typeinfo import TypeInformation
+
 
 class PrintSink(Sink):
-    """Prints `str(value)`, with Flink's prefix: `identifier:3> ` of subtask 3, `3> ` without an identifier; a single
+    """Prints values, with Flink's prefix: `identifier:3> ` of subtask 3, `3> ` without an identifier; a single
     subtask is not numbered.
 
     Args:
         sink_identifier: what the lines begin with.
         to_stderr: print to the standard error stream.
+        text: what writes a value; unless given, Flink's text of the type that the stream was declared with, else `str`.
     """
 
-    def __init__(self, sink_identifier: str = "", *, to_stderr: bool = False) -> None:
+    def __init__(
+        self, sink_identifier: str = "", *, to_stderr: bool = False, text: Callable[[Any], str] | None = None
+    ) -> None:
         self.sink_identifier = sink_identifier
         self.to_stderr = to_stderr
+        self.text = text
+        self._type_info: TypeInformation | None = None
+
+    def with_input_type(self, type_info: TypeInformation) -> PrintSink:
+        bound = copy.copy(self)
+        bound._type_info = type_info
+        return bound
 
     def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
         operator = context.operator
@@ -33,18 +47,23 @@ class PrintSink(Sink):
             line = operator.print_line
         else:
             line = print
-        return PrintWriter(prefix(self.sink_identifier, context.subtask, context.parallelism), line)
+        return PrintWriter(
+            prefix(self.sink_identifier, context.subtask, context.parallelism),
+            line,
+            self.text or text_of(self._type_info),
+        )
 
 
 class PrintWriter(SinkWriter):
-    def __init__(self, prefix: str, print_line: Callable[[str], None]) -> None:
+    def __init__(self, prefix: str, print_line: Callable[[str], None], text: Callable[[Any], str] = str) -> None:
         self._prefix = prefix
         self._print_line = print_line
+        self._text = text
 
     def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
-        prefix, print_line = self._prefix, self._print_line
+        prefix, print_line, text = self._prefix, self._print_line, self._text
         for value in values:
-            print_line(f"{prefix}{value}")
+            print_line(f"{prefix}{text(value)}")
 
     def flush(self) -> None:
         sys.stdout.flush()

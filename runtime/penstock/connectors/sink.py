@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.checkpoint.files.state_files import StateFileReader
+    from penstock.common.typeinfo import TypeInformation
     from penstock.connectors.source import SparkAccess
     from penstock.functions.operator_context import OperatorContext
     from penstock.records.batch import Batch
@@ -162,6 +163,10 @@ class Sink(ABC):
         the same directory.
         """
         return None
+
+    def with_input_type(self, type_info: TypeInformation) -> Sink:
+        """This sink for a stream that was declared with this type; for sinks whose text depends on it."""
+        return self
 
     def with_object_store_options(self, options: dict[str, Any]) -> Sink:
         """This sink with what the job's configuration says of object stores, for `validate`; see `Source`."""

@@ -16,7 +16,7 @@ class CheckpointStorage(ABC):  # noqa: B024 - told apart by class
     """Base of the storages a program can ask for."""
 
     def __init__(self, checkpoint_path: str | None = None) -> None:
-        self._path = checkpoint_path
+        self._path = checkpoint_path.rstrip("/") if checkpoint_path else checkpoint_path
 
     def get_checkpoint_path(self) -> str | None:
         """URL of the folder below which jobs have folders of their own."""

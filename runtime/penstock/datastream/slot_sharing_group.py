@@ -124,4 +124,18 @@ class SlotSharingGroup:
             return self
 
         def build(self) -> SlotSharingGroup:
-            return self._group
+            """
+            Raises:
+                InvalidJob: some resources are given, but not both of CPU and heap.
+            """
+            group = self._group
+            asked = (group.cpu_cores, group.task_heap_memory, group.task_off_heap_memory, group.managed_memory)
+            if any(asked) or group.external_resources:
+                if group.cpu_cores is None or group.task_heap_memory is None:
+                    raise refusal(
+                        f"slot sharing group {group.name!r} has resources, but not both of cpu_cores and task_heap_memory",
+                        "give both, or no resources",
+                    )
+                if group.task_heap_memory.bytes_size <= 0:
+                    raise refusal(f"the task heap memory of slot sharing group {group.name!r} must be positive")
+            return group

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.common.config import options
 from penstock.common.configuration import Configuration, load_configuration
-from penstock.common.execution_config import ExecutionConfig
+from penstock.common.execution_config import ExecutionConfig, checked_parallelism
 from penstock.common.program.one_time_warning import warn_no_effect
 from penstock.common.program.user_location import refusal, user_location
 from penstock.common.time import TimeLike, as_millis
@@ -53,6 +53,8 @@ class StreamExecutionEnvironment:
     10000
     """
 
+    _default_local_parallelism: ClassVar[int | None] = None
+
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
         self._config = ExecutionConfig(configuration)
@@ -74,6 +76,12 @@ class StreamExecutionEnvironment:
         if configuration is not None:
             merged.add_all(configuration)
         return StreamExecutionEnvironment(merged)
+
+    @staticmethod
+    def create_local_environment(parallelism: int | None = None) -> StreamExecutionEnvironment:
+        """An environment whose jobs run on this machine, with a subtask per processor unless told otherwise."""
+        env = StreamExecutionEnvironment.get_execution_environment()
+        return env.set_parallelism(parallelism or env.get_default_local_parallelism())
 
     # --- settings ---------------------------------------------------------------------------------------------
 
@@ -106,10 +114,13 @@ class StreamExecutionEnvironment:
         return self._config.get_max_parallelism()
 
     def get_default_local_parallelism(self) -> int:
-        return os.cpu_count() or 1
+        """The number of processors, unless it was set."""
+        return StreamExecutionEnvironment._default_local_parallelism or os.cpu_count() or 1
 
     def set_default_local_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
-        return self.set_parallelism(parallelism)
+        """Of environments that `create_local_environment` makes from now on."""
+        StreamExecutionEnvironment._default_local_parallelism = checked_parallelism(parallelism)
+        return self
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
         """Set it before the streams are made: it decides what rolling aggregates give."""
@@ -214,7 +225,10 @@ class StreamExecutionEnvironment:
         self._configuration.set(options.CHANGELOG_STATE_BACKEND, enabled)
         return self
 
-    def is_changelog_state_backend_enabled(self) -> bool:
+    def is_changelog_state_backend_enabled(self) -> bool | None:
+        """None: nothing was said of it."""
+        if not self._configuration.contains_key(options.CHANGELOG_STATE_BACKEND.key):
+            return None
         return self._configuration.get(options.CHANGELOG_STATE_BACKEND)
 
     def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:

@@ -6,9 +6,13 @@ A batch is read with one getter chosen by its first record, so that the loop is 
 from __future__ import annotations
 
 import copy
+import datetime
+import decimal
 from dataclasses import is_dataclass, replace
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from penstock.common.errors import RecordFormatError
 from penstock.common.types import Row
@@ -19,6 +23,9 @@ if TYPE_CHECKING:
 Field = str | int
 """A field's name, or its position counted from 0."""
 
+PLAIN = (int, float, decimal.Decimal, str, bytes, datetime.date, datetime.time, datetime.timedelta)
+"""Values without fields: their field 0 is the value, as in PyFlink's aggregates."""
+
 _MISSING = (KeyError, IndexError, TypeError, AttributeError)
 
 
@@ -27,10 +34,14 @@ def getter_for(field: Field, sample: Any) -> Callable[[Any], Any]:
 
     >>> getter_for("t", {"t": 3})({"t": 4}), getter_for(1, (0, 5))((7, 8))
     (4, 8)
+    >>> getter_for(0, 3)(5)
+    5
     """
     if isinstance(field, int):
         if isinstance(sample, tuple | list | Row):
             return itemgetter(field)
+        if field == 0 and isinstance(sample, PLAIN):
+            return _itself
         names = field_names(sample)
         if names is not None and -len(names) <= field < len(names):
             return getter_for(names[field], sample)
@@ -97,6 +108,8 @@ def setter_for(field: Field, sample: Any) -> Callable[[Any, Any], Any]:
     >>> setter_for(1, (1, 2, 3))((4, 5, 6), 9), setter_for("b", {"b": 2})({"a": 1, "b": 2}, 9)
     ((4, 9, 6), {'a': 1, 'b': 9})
     """
+    if isinstance(sample, PLAIN) and field == 0:
+        return lambda record, value: value
     if isinstance(sample, tuple) and not hasattr(sample, "_replace") and isinstance(field, int):
         position = field % len(sample)
         return lambda record, value: (*record[:position], value, *record[position + 1 :])
@@ -112,7 +125,15 @@ def setter_for(field: Field, sample: Any) -> Callable[[Any, Any], Any]:
         return lambda record, value: _with_item(record[:], field, value)
     if is_dataclass(sample):
         return lambda record, value: replace(record, **{str(name): value})
+    if isinstance(sample, msgspec.Struct):
+        return lambda record, value: msgspec.structs.replace(record, **{str(name): value})
+    if hasattr(sample, "model_copy"):
+        return lambda record, value: record.model_copy(update={str(name): value})
     return lambda record, value: _with_attribute(copy.copy(record), str(name), value)
+
+
+def _itself(record: Any) -> Any:
+    return record
 
 
 def _with_item(record: Any, field: Field, value: Any) -> Any:

@@ -1,6 +1,6 @@
 """The process that holds state: which tasks live in this Python worker.
 
-`_SLOTS` is the one documented piece of mutable module state. Spark hands a task to *a* Python worker of the right
+`_SLOTS` is the one documented piece of mutable module state (with `_MODULES`, where the job's modules are). Spark hands a task to *a* Python worker of the right
 executor; the state is found because it lives here, in the module, not in the function that Spark sends. A new attempt of
 a job throws away what older attempts left: the state of a half-done attempt is never used again.
 """
@@ -39,6 +39,7 @@ from penstock.taskmanager.local_folders import new_state_folder
 from penstock.taskmanager.protocol import LevelAck, TaskFailure, Whereabouts, encode_ack
 from penstock.taskmanager.stream_task import StreamTask
 from penstock.taskmanager.subtask import TaskEnvironment
+from penstock.taskmanager.user_modules import UserModules
 from penstock.taskmanager.watchdog import LOADING, Unwatched, Watchdog
 
 GC_ALLOCATIONS = 200_000
@@ -70,6 +71,8 @@ class TaskSettings(msgspec.Struct):
     """Where local state files go unless the backend's own option says; empty: the process's temporary folder."""
     metric_scopes: ScopeFormats | None = None
     """How identifiers of metrics begin; None: as by default."""
+    python_path: list[str] = []
+    """Where the program finds its modules."""
     task_managers: list[str] = []
     """Id of the TaskManager of every slot."""
     collect_lines: bool = True
@@ -210,6 +213,7 @@ class _Slot:
 
 
 _SLOTS: dict[tuple[str, int], _Slot] = {}
+_MODULES = UserModules()
 
 
 def _settle_process() -> None:
@@ -262,6 +266,8 @@ def run_level(
     elif held is not None:
         held.close()
     settings, program = pickle.loads(payload())
+    if slots is None:
+        _MODULES.serve(job_id, settings.python_path)
     control = _connect(settings, level, slot) if settings.control_address else None
     watchdog = None if slots is not None else Watchdog(_teller(settings, level, slot, control), settings.step_limits)
     try:
@@ -316,6 +322,12 @@ def _failed_start(
 ) -> Iterator[Row]:
     """The job could not be made from its payload: there is no task, but its answer there is."""
     failure = failure_of(error)
+    if isinstance(error, ImportError | AttributeError):
+        failure.code = InvalidJob.code
+        failure.remedy = (
+            "what the program imports must be found by the workers, too: on sys.path when execute() is called, by "
+            "add_python_file(), or in the image"
+        )
     failure.detail = failure.message = f"the job cannot be loaded by a worker: {failure.detail}"
     ack = LevelAck(slot, level, settings.attempt, -1, failure=failure, pid=os.getpid(), host=socket.gethostname())
     if control is not None:

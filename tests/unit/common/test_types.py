@@ -96,7 +96,7 @@ class TestRow:
             Row(1, a=2)
 
     def test_prints_as_it_is_written(self) -> None:
-        assert (repr(Row(1, "a")), repr(Row(a=1))) == ("Row(1, 'a')", "Row(a=1)")
+        assert (repr(Row(1, "a")), repr(Row(a=1))) == ("<Row(1, 'a')>", "Row(a=1)")
 
 
 @pytest.mark.parametrize(

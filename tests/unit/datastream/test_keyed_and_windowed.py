@@ -107,7 +107,6 @@ class TestKeyedOperations:
 
     def test_a_key_ends_with_the_operation(self, pairs: KeyedStream) -> None:
         assert type(pairs.map(lambda v: v)) is DataStream
-        assert type(pairs.rebalance()) is DataStream
         assert pairs.union(pairs)._inputs[0].partitioning.exchange is Exchange.FORWARD
 
     def test_aggregates_of_fields_give_key_and_results(self, pairs: KeyedStream) -> None:

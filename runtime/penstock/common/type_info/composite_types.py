@@ -231,6 +231,10 @@ class TupleTypeInfo(TypeInformation):
     def _key(self) -> tuple[object, ...]:
         return (self._field_types,)
 
+    def __str__(self) -> str:
+        """As PyFlink writes it: `TupleTypeInfo(String, Integer)`."""
+        return f"TupleTypeInfo({', '.join(map(str, self._field_types))})"
+
 
 class RowTypeInfo(TypeInformation):
     """A `Row` whose fields have types, and names if they are given; else they are called f0, f1, ….
@@ -251,7 +255,7 @@ class RowTypeInfo(TypeInformation):
                 remedy="give one name for each type",
             )
         self._given_names = None if field_names is None else tuple(field_names)
-        self._make = Row.maker(self._given_names)
+        self._make = Row.maker(self.get_field_names())
 
     def get_field_names(self) -> list[str]:
         if self._given_names is None:
@@ -322,6 +326,11 @@ class RowTypeInfo(TypeInformation):
 
     def _key(self) -> tuple[object, ...]:
         return (self._field_types, self._given_names)
+
+    def __str__(self) -> str:
+        """As PyFlink writes it: `RowTypeInfo(a: String, b: Integer)`."""
+        pairs = zip(self.get_field_names(), self._field_types, strict=True)
+        return f"RowTypeInfo({', '.join(f'{name}: {field}' for name, field in pairs)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (RowTypeInfo, (self._field_types, self._given_names))

@@ -7,6 +7,7 @@ None, "unknown", and the value is then encoded by what it is.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import datetime
 import decimal
@@ -142,7 +143,7 @@ def _nested(annotation: Any) -> TypeInformation:
 
 def result_type(function: Any, method: str) -> TypeInformation | None:
     """Type of what the function returns: of `method` for a function object, of the call for anything else callable."""
-    return to_type_info(_returned(function, method))
+    return inferred(to_type_info(_returned(function, method)))
 
 
 def element_type(function: Any, method: str) -> TypeInformation | None:
@@ -160,13 +161,22 @@ def element_type(function: Any, method: str) -> TypeInformation | None:
         return None
     if get_origin(returned) is tuple and args[1:] != (Ellipsis,):
         return None
-    return to_type_info(_without_side_outputs(args[0]))
+    return inferred(to_type_info(_without_side_outputs(args[0])))
 
 
 def shared_element_type(function: Any, *methods: str) -> TypeInformation | None:
     """Type of what all the methods return or yield; one annotated with None does not count."""
     found = {element_type(function, method) for method in methods if _returned(function, method) is not type(None)}
     return found.pop() if len(found) == 1 else None
+
+
+def inferred(type_info: TypeInformation | None) -> TypeInformation | None:
+    """The type as one that nobody has declared."""
+    if type_info is None:
+        return None
+    marked = copy.copy(type_info)
+    marked.is_inferred = True
+    return marked
 
 
 def _returned(function: Any, method: str) -> Any:

@@ -19,6 +19,10 @@ from penstock.common.time import Instant
 class TypeInformation(ABC):
     """What the values of a stream or state are. Equal descriptions are equal and hash alike."""
 
+    is_inferred = False
+    """It follows from annotations or values. PyFlink, which infers nothing, would have pickled the values: so their text is
+    Python's (`flink_text`)."""
+
     @property
     @abstractmethod
     def python_type(self) -> Any:
@@ -133,6 +137,9 @@ class BasicTypeInfo(TypeInformation):
 
     def __repr__(self) -> str:
         return f"Types.{self._basic_type.name}()"
+
+    def __str__(self) -> str:
+        return self._basic_type.value
 
     @staticmethod
     def STRING_TYPE_INFO() -> BasicTypeInfo:

@@ -24,6 +24,8 @@ from penstock.connectors.formats.csv import CsvDialect
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from penstock.common.typeinfo import TypeInformation
+
 COMPRESSIONS = {"gzip": ".gz", "zstd": ".zst"}
 """Codec -> what a file name then ends with."""
 _LEVELS = {"gzip": 4, "zstd": 3}
@@ -169,6 +171,9 @@ class CompressedEncoder(Encoder):
             raise InvalidJob(f"compression={compression!r}", remedy=f"use one of {', '.join(COMPRESSIONS)}")
         self._encoder = encoder
         self._compression = compression
+
+    def with_input_type(self, type_info: TypeInformation) -> Encoder:
+        return CompressedEncoder(self._encoder.with_input_type(type_info), self._compression)
 
     def header(self) -> bytes:
         header = header_of(self._encoder)

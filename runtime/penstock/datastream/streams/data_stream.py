@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from penstock.common.program.one_time_warning import warn_no_effect
 from penstock.common.program.user_location import refusal, user_location
-from penstock.common.type_info.type_inference import element_type, result_type, to_type_info
+from penstock.common.type_info.type_inference import element_type, inferred, result_type, to_type_info
 from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo
 from penstock.datastream import functions as f
 from penstock.datastream.output_tag import OutputTag
@@ -144,10 +144,9 @@ class DataStream(StreamRouting, StreamEnds):
         if max(indexes) >= len(types):
             raise refusal(f"project asks for field {max(indexes)}, but the stream's values have {len(types)} fields")
         chosen = [types[index] for index in indexes]
-        if isinstance(known, TupleTypeInfo):
-            return TupleTypeInfo(chosen)
-        names = known.get_field_names()
-        return RowTypeInfo(chosen, [names[index] for index in indexes])
+        names = known.get_field_names() if isinstance(known, RowTypeInfo) else None
+        projected = TupleTypeInfo(chosen) if names is None else RowTypeInfo(chosen, [names[index] for index in indexes])
+        return inferred(projected) if known.is_inferred else projected
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Gives every value its event time and moves the event-time clock. Put it as near to the source as possible;

@@ -189,25 +189,25 @@ class KeyedStream(DataStream):
         return self._original.union(*streams)
 
     def shuffle(self) -> DataStream:
-        return self._original.shuffle()
+        raise _has_its_partitioning("shuffle")
 
     def rebalance(self) -> DataStream:
-        return self._original.rebalance()
+        raise _has_its_partitioning("rebalance")
 
     def rescale(self) -> DataStream:
-        return self._original.rescale()
+        raise _has_its_partitioning("rescale")
 
     def forward(self) -> DataStream:
-        return self._original.forward()
+        raise _has_its_partitioning("forward")
 
     def global_(self) -> DataStream:
-        return self._original.global_()
+        raise _has_its_partitioning("global_")
 
     def broadcast(self, *args: MapStateDescriptor) -> Any:
-        return self._original.broadcast(*args)
+        raise _has_its_partitioning("broadcast")
 
     def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
-        return self._original.partition_custom(partitioner, key_selector)
+        raise _has_its_partitioning("partition_custom")
 
     def get_side_output(self, output_tag: Any) -> DataStream:
         return self._original.get_side_output(output_tag)
@@ -235,6 +235,13 @@ class KeyAndAggregates(f.ProcessWindowFunction[Any, Any, Any, Any]):
 
     def process(self, key: Any, context: Any, elements: Iterable[Any]) -> list[tuple[Any, ...]]:
         return [(key, *(result if isinstance(result, tuple) else (result,))) for result in elements]
+
+
+def _has_its_partitioning(operation: str) -> Exception:
+    return refusal(
+        f"{operation} on a keyed stream would send its values elsewhere than their key says",
+        f"call {operation} on the stream before key_by",
+    )
 
 
 def _has_objects(type_info: TypeInformation | None) -> bool:

@@ -11,7 +11,7 @@ from penstock.datastream.streams.checks import checked_function
 from penstock.datastream.streams.recorded_stream import RecordedStream
 from penstock.functions.function import name_of
 from penstock.graph import operations
-from penstock.graph.transformation import Transformation
+from penstock.graph.transformation import FORWARD, Transformation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,15 +43,19 @@ class StreamEnds(RecordedStream):
         checked_function(sink_func, f.SinkFunction, operation="add_sink", arguments=1, methods=("invoke",))
         return self._sink("Sink: Unnamed", FunctionSink(sink_func), about=sink_func)
 
-    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+    def print(self, sink_identifier: str | None = None, *, text: Callable[[Any], str] | None = None) -> DataStreamSink:
         """Prints every value; with more than one subtask the line begins with the subtask's number.
+
+        It runs with the parallelism of the stream, so that values of one subtask stay in order.
 
         Args:
             sink_identifier: put before the values, to tell streams apart.
+            text: what writes a value, for example `str`. Unless given, Flink's text where the stream's type was declared:
+                `(a,1)`, `+I[a, true]`; and Python's `str` where it was not.
         """
         from penstock.connectors.print import PrintSink
 
-        return self._sink("Print to Std. Out", PrintSink(sink_identifier or ""))
+        return self._sink("Print to Std. Out", PrintSink(sink_identifier or "", text=text), beside=True)
 
     def to_spark(self, function: Callable[..., Any]) -> DataStreamSink:
         """Hands the rows to Spark: `function(data_frame, checkpoint_id)` is called in the JobManager for each completed
@@ -83,16 +87,19 @@ class StreamEnds(RecordedStream):
 
         if limit is not None and (not isinstance(limit, int) or limit < 1):
             raise refusal(f"limit must be a positive number, got {limit!r}")
-        self._sink("Collect Sink", CollectSink(f"collect-{uuid.uuid4().hex}"))
+        self._sink("Collect Sink", CollectSink(f"collect-{uuid.uuid4().hex}"), beside=True)
         values = CloseableIterator(self._env._collect(job_execution_name, limit))
         if limit is None:
             return values
         with values:
             return [value for value, _ in zip(values, range(limit), strict=False)]
 
-    def _sink(self, name: str, sink: Sink, about: Any = None) -> DataStreamSink:
+    def _sink(self, name: str, sink: Sink, about: Any = None, *, beside: bool = False) -> DataStreamSink:
+        """`beside`: with the parallelism of the operator that it reads, so that no record changes the subtask."""
         from penstock.datastream.streams.data_stream_sink import DataStreamSink
 
+        if self._type_info is not None and not self._type_info.is_inferred:
+            sink = sink.with_input_type(self._type_info)
         transformation = Transformation(
             name,
             operations.Sink(sink),
@@ -101,5 +108,8 @@ class StreamEnds(RecordedStream):
             description=f"{name}: {name_of(about)}" if about is not None else name,
             user_location=user_location(),
         )
+        if beside and len(self._inputs) == 1 and self._inputs[0].partitioning == FORWARD:
+            upstream = self._inputs[0].upstream
+            transformation.parallelism, transformation.non_parallel = upstream.parallelism, upstream.non_parallel
         self._env._add_sink(transformation)
         return DataStreamSink(transformation)

@@ -427,6 +427,7 @@ class JobMaster:
             collect_lines=self.options.sink.on_line is not None,
             task_managers=self.runner.task_managers,
             step_limits=settings.step_limits,
+            python_path=settings.python_path,
             **self.runner.task_settings,
         )
 

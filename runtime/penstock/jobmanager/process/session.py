@@ -20,6 +20,7 @@ from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
+from penstock.common.program.import_path import import_path
 from penstock.connectors.collect import decode_collected
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
@@ -79,6 +80,7 @@ class Session:
         settings = JobSettings.from_configuration(program.configuration)
         if program.user_script is not None:
             settings.python_path.append(os.path.dirname(os.path.abspath(program.user_script)))
+        settings.python_path.extend(entry for entry in import_path() if entry not in settings.python_path)
         master_options = JobMasterOptions(
             restore_path=asked.restore_path or settings.recovery_path,
             fresh=asked.fresh,

@@ -85,7 +85,7 @@ TYPED = [
     (deque, deque([1])), (tuple[Acc, Colour], (Acc(1), Colour.RED)), (Any, (1, 2)), (object, {1}),
     (Types.TUPLE([Types.STRING(), Types.DOUBLE()]), ("a", None)), (Types.LIST(Types.INT()), [1, None]),
     (Types.ROW_NAMED(["a", "b"], [Types.STRING(), Types.TUPLE([Types.INT()])]), Row(a="x", b=(1,))),
-    (Types.MAP(Types.STRING(), Types.ROW([Types.INT()])), {"k": Row(1)}), (Types.INSTANT(), Instant(5, 0)),
+    (Types.MAP(Types.STRING(), Types.ROW([Types.INT()])), {"k": Row(f0=1)}), (Types.INSTANT(), Instant(5, 0)),
     (Types.PICKLED_BYTE_ARRAY(), (1, {2})), (Types.BIG_INT(), 2**90), (Types.SQL_DATE(), dt.date(2026, 1, 1)),
 ]  # fmt: skip
 
@@ -168,7 +168,7 @@ class HalfFrozen:
     [
         (int, 1, False), (str, "a", False), (tuple[int, str], (1, "a"), False), (Frozen, Frozen(1, ("x",)), False),
         (Colour, Colour.RED, False), (HalfFrozen, HalfFrozen([1]), True), (list[int], [1], True), (Acc, Acc(1), True),
-        (None, (1, [2]), True), (None, (1, "a"), False), (Types.ROW([Types.INT()]), Row(1), True),
+        (None, (1, [2]), True), (None, (1, "a"), False), (Types.ROW([Types.INT()]), Row(f0=1), True),
     ],
     ids=repr,
 )  # fmt: skip

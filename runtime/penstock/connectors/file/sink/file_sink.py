@@ -43,6 +43,7 @@ from penstock.connectors.sink import Sink, SinkWriter, WriterContext
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.common.typeinfo import TypeInformation
     from penstock.connectors.file.sink.recoverable import RecoverableStore
 
 
@@ -113,14 +114,22 @@ class FileSink(Sink):
         return committer_of(self.store(object_store_options), self.base_path, job_id, uid)
 
     def with_object_store_options(self, options: dict[str, Any]) -> FileSink:
+        return self._with(self.format, merge_options(options, self.storage_options))
+
+    def with_input_type(self, type_info: TypeInformation) -> FileSink:
+        if not isinstance(self.format, Encoder):
+            return self
+        return self._with(self.format.with_input_type(type_info), self.storage_options)
+
+    def _with(self, format: Encoder | ColumnsWriterFactory, storage_options: StorageOptions | None) -> FileSink:
         return FileSink(
             self.base_path,
-            self.format,
+            format,
             assigner=self.assigner,
             policy=self.policy,
             config=self.config,
             check_interval_ms=self.check_interval_ms,
-            storage_options=merge_options(options, self.storage_options),
+            storage_options=storage_options,
         )
 
     def validate(self) -> None:

@@ -1,0 +1,167 @@
+"""What a PyFlink program sees, in whole jobs: texts, order, fields of Rows, keys, aggregates of plain values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from penstock.common import Configuration, Encoder, ExecutionConfig, Row, Types
+from penstock.common.errors import InvalidJob
+from penstock.datastream import (
+    DataStream,
+    MemorySize,
+    RuntimeExecutionMode,
+    SlotSharingGroup,
+    StreamExecutionEnvironment,
+)
+from penstock.datastream.connectors.file_system import BucketAssigner, FileSink, StreamingFileSink
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.process.session import Session
+from tests.in_process import InProcess
+
+
+def _collected(stream: DataStream) -> list[Any]:
+    with executing_on(Session(InProcess())):
+        return list(stream.execute_and_collect())
+
+
+def _printed(env: StreamExecutionEnvironment) -> list[str]:
+    session, lines = Session(InProcess()), list[str]()
+    session.on_line = lines.append
+    with executing_on(session):
+        env.execute()
+    return lines
+
+
+PAIR = Types.TUPLE([Types.STRING(), Types.BOOLEAN()])
+
+
+class TestText:
+    def test_print_writes_a_declared_type_as_flink_does(self, env: StreamExecutionEnvironment) -> None:
+        env.from_collection([("a", True)], PAIR).print()
+        assert _printed(env) == ["(a,true)"]
+
+    def test_print_writes_python_where_no_type_was_declared(self, env: StreamExecutionEnvironment) -> None:
+        def pair(value: int) -> tuple[str, bool]:
+            return "a", value > 0
+
+        env.from_collection([("a", True)]).print()
+        env.from_collection([1]).map(pair).print("mapped")
+        assert sorted(_printed(env)) == ["('a', True)", "mapped> ('a', True)"]
+
+    def test_print_writes_as_it_is_told(self, env: StreamExecutionEnvironment) -> None:
+        env.from_collection([("a", True)], PAIR).print(text=repr)
+        assert _printed(env) == ["('a', True)"]
+
+    def test_text_files_hold_a_declared_type_as_flink_writes_it(
+        self, env: StreamExecutionEnvironment, tmp_path: Path
+    ) -> None:
+        sink = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
+        env.from_collection([("a", True)], PAIR).sink_to(
+            sink.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build()
+        )
+        with executing_on(Session(InProcess())):
+            env.execute()
+        assert [path.read_text() for path in tmp_path.glob("part-*")] == ["(a,true)\n"]
+
+    def test_an_older_program_writes_files_by_a_streaming_file_sink(
+        self, env: StreamExecutionEnvironment, tmp_path: Path
+    ) -> None:
+        sink = StreamingFileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
+        env.from_collection([1], Types.INT()).add_sink(sink.build())
+        with executing_on(Session(InProcess())):
+            env.execute()
+        assert [path.read_text() for path in tmp_path.rglob("part-*")] == ["1\n"]
+
+
+class TestOrder:
+    def test_values_of_one_source_are_collected_in_order(self, env: StreamExecutionEnvironment) -> None:
+        assert _collected(env.set_parallelism(2).from_collection(range(10))) == list(range(10))
+
+    def test_values_of_one_source_are_printed_in_order(self, env: StreamExecutionEnvironment) -> None:
+        env.set_parallelism(2).from_collection(range(10)).print()
+        assert _printed(env) == list(map(str, range(10)))
+
+
+class TestRows:
+    def test_fields_of_a_declared_row_are_named_by_position(self, env: StreamExecutionEnvironment) -> None:
+        [row] = _collected(env.from_collection([(1, "a")], Types.ROW([Types.INT(), Types.STRING()])))
+        assert (row.f1, row["f1"], row.as_dict()) == ("a", "a", {"f0": 1, "f1": "a"})
+        assert row == Row(f0=1, f1="a")
+
+    def test_a_function_gives_such_rows_too(self, env: StreamExecutionEnvironment) -> None:
+        row_type = Types.ROW([Types.INT(), Types.STRING()])
+        assert _collected(env.from_collection([1]).map(lambda v: Row(v, "a"), row_type)) == [Row(f0=1, f1="a")]
+
+    def test_types_are_written_as_pyflink_writes_them(self) -> None:
+        assert str(Types.ROW([Types.STRING(), Types.INT()])) == "RowTypeInfo(f0: String, f1: Integer)"
+        assert str(Types.TUPLE([Types.STRING(), Types.INT()])) == "TupleTypeInfo(String, Integer)"
+
+
+class Price(msgspec.Struct, frozen=True):
+    name: str
+    price: int
+
+
+class Named(NamedTuple):
+    name: str
+    price: int
+
+
+class TestAggregates:
+    @pytest.mark.parametrize(
+        ("method", "rolling"),
+        [("sum", [3, 4, 6]), ("min", [3, 1, 1]), ("max", [3, 3, 3]), ("min_by", [3, 1, 1]), ("max_by", [3, 3, 3])],
+    )
+    def test_plain_values_are_aggregated_themselves(
+        self, env: StreamExecutionEnvironment, method: str, rolling: list[int]
+    ) -> None:
+        def results() -> list[int]:
+            return _collected(getattr(env.from_collection([3, 1, 2], Types.INT()).key_by(lambda _: 0), method)())
+
+        assert results() == rolling
+        env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+        assert results() == rolling[-1:]
+
+    @pytest.mark.parametrize("cls", [Price, Named])
+    def test_fields_of_records_that_cannot_change_are_summed(self, env: StreamExecutionEnvironment, cls: type) -> None:
+        prices = env.from_collection([cls("a", 1), cls("a", 2)]).key_by("name")
+        assert _collected(prices.sum("price")) == [cls("a", 1), cls("a", 3)]
+
+
+class TestKeys:
+    @pytest.mark.parametrize("operation", ["shuffle", "rebalance", "rescale", "forward", "global_", "broadcast"])
+    def test_a_keyed_stream_keeps_its_partitioning(self, env: StreamExecutionEnvironment, operation: str) -> None:
+        keyed = env.from_collection([1]).key_by(lambda v: v)
+        with pytest.raises(InvalidJob, match="than their key says"):
+            getattr(keyed, operation)()
+
+
+class TestSettings:
+    def test_settings_come_back_as_they_were_given(self) -> None:
+        configuration = Configuration().set_integer("a", 1).set_bytearray("b", bytearray(b"x"))
+        given: dict[str, Any] = {}
+        Configuration(configuration).add_all_to_dict(given)
+        assert given == {"a": 1, "b": bytearray(b"x")}
+        assert str(configuration) == "{a=1, b=x}"
+
+    @pytest.mark.parametrize(("text", "items"), [(None, []), ("a;b", ["a", "b"]), ("[1, b]", [1, "b"])])
+    def test_lists_are_read_as_pyflink_reads_them(self, text: str | None, items: list[Any]) -> None:
+        assert Configuration.parse_list_value(text) == items
+
+    def test_the_former_key_of_the_buffer_timeout_counts(self, env: StreamExecutionEnvironment) -> None:
+        env.configure(Configuration().set_string("execution.buffer-timeout", "1 min"))
+        assert env.get_buffer_timeout() == 60_000
+
+    def test_configurations_of_programs_are_equal_if_their_settings_are(self) -> None:
+        assert ExecutionConfig(Configuration({"a": 1})) == ExecutionConfig(Configuration({"a": 1}))
+
+    def test_a_slot_sharing_group_with_resources_needs_cpu_and_heap(self) -> None:
+        builder = SlotSharingGroup.builder("g").set_cpu_cores(1.0)
+        with pytest.raises(InvalidJob, match="not both"):
+            builder.build()
+        with pytest.raises(InvalidJob, match="positive"):
+            builder.set_task_heap_memory(MemorySize(bytes_size=0)).build()
