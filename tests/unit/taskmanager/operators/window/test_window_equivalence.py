@@ -280,7 +280,7 @@ def test_windows_of_whole_lists_need_no_timer_for_each_key(assigner: Any) -> Non
     run = OperatorRun(WindowOperator(assigner, WindowFunctionSpec.process(plain), itemgetter(0)))
     run.push(("a", 1), ("b", 2), ("a", 3), at=[1, 2, 3])
     assert list(run.timers.event_time_timers()) == []
-    assert sorted(value[2:] for value in run.watermark(9).values if value[1] == 0) == [
+    assert sorted(value[2:] for value in run.watermark(19).values if value[1] == 0) == [
         (("a", 1), ("a", 3)),
         (("b", 2),),
     ]
