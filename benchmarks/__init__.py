@@ -7,7 +7,8 @@
     process_tree.py  CPU time of a process and everything it starts
     execution.py     one run of one program, measured
     comparison.py    the workloads W1-W4: all systems interleaved, medians, ratios
-    measures/        what has no peer of its own: epochs, latency, cores, checkpoints, rescale, recovery, memory, start-up
+    operator_cases.py  one operator of every kind, and the same loop in plain Python
+    measures/        what has no peer of its own: operators, epochs, latency, cores, checkpoints, rescale, recovery, memory, start-up
 
 Cost is CPU time per record (user and system of all processes, from the first record to the end), which a busy machine
 changes little; the wall-clock rate stands beside it. `docs/benchmarks.md` says what is measured and what came out.

@@ -13,6 +13,7 @@ from benchmarks.measures.heap import heap
 from benchmarks.measures.jobmanager import jobmanager
 from benchmarks.measures.live import latency, memory, recovery, rescale
 from benchmarks.measures.operator import operator
+from benchmarks.measures.operators import operators
 from benchmarks.measures.startup import startup
 
 Measure = Callable[[int | None, int], dict[str, Any]]
@@ -27,6 +28,7 @@ MEASURES: dict[str, Measure] = {
     "memory": memory,
     "startup": startup,
     "operator": operator,
+    "operators": operators,
     "backpressure": backpressure,
     "jobmanager": jobmanager,
     "heap": heap,

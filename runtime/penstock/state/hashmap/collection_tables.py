@@ -69,6 +69,15 @@ class MapTable(CellTable):
 
     layout = "map"
 
+    def mark_entry(self, key: Any, map_key: Any) -> None:
+        """Note that one entry of the key's map in the namespace None changed."""
+        marks = self._root_marks
+        changed = marks.get(key, ABSENT)
+        if changed is ABSENT:
+            marks[key] = {map_key}
+        elif changed is not None:
+            changed.add(map_key)
+
     def mark_removed(self, key: Any, namespace: Any) -> None:
         self.marks(namespace)[key] = None
 

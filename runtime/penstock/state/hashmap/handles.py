@@ -138,14 +138,28 @@ class HashMapMapState(MapState[Any, Any]):
         return None if space is None else space.get(at.key)
 
     def get(self, key: Any, default: Any = None) -> Any:
-        cell = self._cell()
-        value = ABSENT if cell is None else cell.get(key, ABSENT)
-        if value is ABSENT:
-            return fresh(self._default) if default is None else default
-        return value
+        at = self._at
+        cell = self._root.get(at.key) if at.namespace is None else self._cell()
+        if cell is not None:
+            value = cell.get(key, ABSENT)
+            if value is not ABSENT:
+                return value
+        return default if default is not None or self._default is None else fresh(self._default)
 
     def put(self, key: Any, value: Any) -> None:
-        self.put_all({key: value})
+        at = self._at
+        if at.namespace is not None:
+            self.put_all({key: value})
+            return
+        owner = at.key
+        cell = self._root.get(owner)
+        if cell is None:
+            self._root[owner] = {key: value}
+        else:
+            cell[key] = value
+        table = self._table
+        if table.tracking:
+            table.mark_entry(owner, key)
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
         if not dict_value:

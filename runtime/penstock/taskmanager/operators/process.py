@@ -31,7 +31,11 @@ class UserTimers(TimerService):
 
     def __init__(self, operator: TimerOperator) -> None:
         self._operator = operator
-        self._timers = operator.context.timers
+        self._timers = timers = operator.context.timers
+        if timers is not None:
+            # A timer for every record is the usual thing: spare it a call.
+            self.register_event_time_timer = timers.register_event_time_timer  # type: ignore[method-assign]
+            self.delete_event_time_timer = timers.delete_event_time_timer  # type: ignore[method-assign]
 
     def current_processing_time(self) -> int:
         return self._operator.context.clock.now_ms()
@@ -125,7 +129,7 @@ class TimerOperator(FunctionOperator):
         self._on_timer = getattr(self.fn, "on_timer", None)
         timers = self.context.timers
         if timers is not None:
-            timers.set_callbacks(self._on_event_time, self._on_processing_time)
+            timers.set_callbacks(self._fire, self._on_processing_time)
             self.watermark = timers.current_watermark
 
     def make_context(self) -> Any:
@@ -155,15 +159,12 @@ class TimerOperator(FunctionOperator):
     def current_watermark(self) -> int:
         return self.watermark
 
-    def _on_event_time(self, timestamp: int, key: Any, namespace: Any) -> None:
-        self._fire(timestamp, key)
-
     def _on_processing_time(self, timestamp: int, key: Any, namespace: Any) -> None:
         self._timer_ctx.domain = TimeDomain.PROCESSING_TIME
-        self._fire(timestamp, key)
+        self._fire(timestamp, key, namespace)
         self._timer_ctx.domain = TimeDomain.EVENT_TIME
 
-    def _fire(self, timestamp: int, key: Any) -> None:
+    def _fire(self, timestamp: int, key: Any, namespace: Any) -> None:
         call = self._on_timer
         if call is None:
             return

@@ -29,13 +29,13 @@ class Results:
 
     def collect(self, results: Iterable[Any], timestamp: int | None) -> None:
         """What user code returned or yielded for one record or timer."""
-        append, stamp = self.values.append, self.timestamps.append
+        values, stamps = self.values, self.timestamps
         for result in results:
             if result.__class__ is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
                 self.side(result[0], result[1], timestamp)
             else:
-                append(result)
-                stamp(timestamp)
+                values.append(result)
+                stamps.append(timestamp)
 
     def add(self, value: Any, timestamp: int | None) -> None:
         """One result for the main output."""

@@ -160,7 +160,10 @@ class IntervalJoinOperator(FunctionOperator):
         lower, upper = self._bounds[side]
         first, last = timestamp + lower, timestamp + upper
         call, ctx, collect = self._call, self._ctx, self.results.collect
-        for time, partners in list(self._buffers[1 - side].items()):
+        others = self._buffers[1 - side]
+        if others.is_empty():
+            return
+        for time, partners in list(others.items()):
             if first <= time <= last:
                 ctx.timestamps = (time, timestamp) if side else (timestamp, time)
                 for partner in partners:
