@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class JoinFunction(Function):
-    """One result for each pair."""
+    """One result for each pair. With a third parameter, called `window`, it gets the pair's window, too."""
 
     @abstractmethod
     def join(self, first: Any, second: Any) -> Any: ...

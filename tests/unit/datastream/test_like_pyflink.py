@@ -8,16 +8,22 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from penstock.common import Configuration, Encoder, ExecutionConfig, Row, Types
-from penstock.common.errors import InvalidJob
+from penstock.common import Configuration, Encoder, ExecutionConfig, Row, Time, Types, WatermarkStrategy
+from penstock.common.errors import InvalidJob, RecordFormatError, UserFunctionError
+from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.datastream import (
+    AsyncDataStream,
+    AsyncFunction,
     DataStream,
+    JoinFunction,
     MemorySize,
     RuntimeExecutionMode,
     SlotSharingGroup,
     StreamExecutionEnvironment,
+    TimeWindow,
 )
 from penstock.datastream.connectors.file_system import BucketAssigner, FileSink, StreamingFileSink
+from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.process.session import Session
 from tests.in_process import InProcess
@@ -165,3 +171,61 @@ class TestSettings:
             builder.build()
         with pytest.raises(InvalidJob, match="positive"):
             builder.set_task_heap_memory(MemorySize(bytes_size=0)).build()
+
+
+class Inner(NamedTuple):
+    x: int
+
+
+class Nested(NamedTuple):
+    inner: list[Inner]
+
+
+class Pair(JoinFunction):
+    def join(self, first: Any, second: Any, window: TimeWindow) -> Any:  # type: ignore[override]
+        return first, second, window.start
+
+
+class TestMistakes:
+    @pytest.mark.parametrize("function", [lambda value: value, lambda value: 1.5])
+    def test_a_value_that_is_returned_where_many_are_expected_is_to_be_yielded(
+        self, env: StreamExecutionEnvironment, function: Any
+    ) -> None:
+        with pytest.raises(UserFunctionError, match="returned one value") as told:
+            _collected(env.from_collection([1]).flat_map(function))
+        assert "yield the value" in str(told.value)
+
+    def test_what_a_function_goes_through_itself_is_its_own_mistake(self, env: StreamExecutionEnvironment) -> None:
+        with pytest.raises(UserFunctionError, match="raised TypeError: 'int' object is not iterable"):
+            _collected(env.from_collection([1]).flat_map(lambda value: [item for item in value]))  # noqa: C416
+
+    @pytest.mark.parametrize("operation", ["window", "count_window", "reduce", "sum"])
+    def test_an_operation_that_needs_a_key_says_so(self, env: StreamExecutionEnvironment, operation: str) -> None:
+        with pytest.raises(AttributeError, match=rf"stream\.key_by\(…\)\.{operation}"):
+            getattr(env.from_collection([1]), operation)
+
+    def test_connected_streams_need_a_key_selector_each(self, env: StreamExecutionEnvironment) -> None:
+        stream = env.from_collection([1])
+        with pytest.raises(InvalidJob, match="each of the two streams"):
+            stream.connect(stream).key_by(lambda value: value)
+
+    def test_an_async_function_without_a_list_is_told(self, env: StreamExecutionEnvironment) -> None:
+        class Nothing(AsyncFunction):
+            async def async_invoke(self, value: Any) -> Any:
+                return None
+
+        stream = AsyncDataStream.ordered_wait(env.from_collection([1]), Nothing(), Time.seconds(1))
+        with pytest.raises(RecordFormatError, match="returned None"):
+            _collected(stream)
+
+    def test_a_named_tuple_inside_of_json_lines_is_refused_as_they_are_declared(self) -> None:
+        with pytest.raises(InvalidJob, match=r"'inner' .* holds the NamedTuple Inner"):
+            JsonLinesFormat(Nested)
+
+    def test_a_join_function_may_ask_for_its_window(self, env: StreamExecutionEnvironment) -> None:
+        strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value)
+        stream = env.from_collection([1500]).assign_timestamps_and_watermarks(strategy)
+        joined = stream.join(stream).where(lambda _: 0).equal_to(lambda _: 0)
+        assert _collected(joined.window(TumblingEventTimeWindows.of(Time.seconds(1))).apply(Pair())) == [
+            (1500, 1500, 1000)
+        ]

@@ -18,8 +18,9 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import numpy as np
 
+from penstock.common.errors import InvalidJob
 from penstock.common.typeinfo import BasicType, BasicTypeInfo, MapTypeInfo, RowTypeInfo, TypeInformation
-from penstock.connectors.formats.arrow_types import ARRAYS
+from penstock.connectors.formats.arrow_types import ARRAYS, fields_of_class
 from penstock.connectors.formats.object_batch import ObjectBatch, ObjectColumns
 from penstock.connectors.formats.record_format import MALFORMED_RECORDS, Decode, MalformedBlock, StreamFormat
 from penstock.connectors.formats.shape import Declaration, RecordShape, RowMaker
@@ -70,6 +71,13 @@ class JsonLinesFormat(StreamFormat):
     ) -> None:
         super().__init__(on_error=on_error, error_tag=error_tag)
         self.shape = None if fields is None else RecordShape.of(fields, record)
+        for field in () if self.shape is None else self.shape.fields:
+            if (nested := _named_tuple_in(field.type)) is not None:
+                raise InvalidJob(
+                    f"field {field.name!r} of the JSON lines holds the NamedTuple {nested.__qualname__}, which inside a record "
+                    "would be read from a JSON array",
+                    remedy=f"make {nested.__qualname__} a dataclass, a TypedDict or a msgspec Struct",
+                )
         self.decoder(b"")
 
     def produced_type(self) -> Any:
@@ -84,6 +92,21 @@ class JsonLinesFormat(StreamFormat):
             return _checked(decoder, lambda objects: RowBatch(form.to_rows(objects)))
         kind = ObjectColumns(self.shape, form.getters, form.to_rows)
         return _checked(decoder, lambda objects: ObjectBatch(objects, kind))
+
+
+def _named_tuple_in(annotation: Any, above: tuple[Any, ...] = ()) -> type | None:
+    """A NamedTuple that values of the type are or hold."""
+    if isinstance(annotation, TypeInformation):
+        annotation = annotation.python_type
+    if annotation in above:
+        return None
+    below = typing.get_args(annotation)
+    if isinstance(annotation, type) and not below:
+        if issubclass(annotation, tuple) and hasattr(annotation, "_fields"):
+            return annotation
+        below = tuple((fields_of_class(annotation) or {}).values())
+    parts = (_named_tuple_in(part, (*above, annotation)) for part in below)
+    return next((found for found in parts if found is not None), None)
 
 
 def _checked(decoder: msgspec.json.Decoder[Any], to_batch: Callable[[list[Any]], Batch]) -> Decode:

@@ -158,11 +158,16 @@ class CsvSchemaBuilder:
 
     def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
         """The header must be the columns of the schema, in their order."""
-        return self._change(header="strict" if strict else "names")
+        if strict:
+            return self._change(header="strict")
+        return self._change(header="skip") if self._dialect.header == "strict" else self
 
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
-        """The first line names the columns, which may come in any order."""
-        return self._change(header="names" if use else "none")
+        """The first line is no record. Columns go by their position, as in PyFlink; `CsvFormat` with `header="names"` goes by
+        the names."""
+        if use:
+            return self if self._dialect.header == "strict" else self._change(header="skip")
+        return self._change(header="none")
 
     def size(self) -> int:
         return len(self._columns)

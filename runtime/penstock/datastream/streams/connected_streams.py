@@ -46,8 +46,12 @@ class ConnectedStreams:
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         return self.stream1.get_execution_environment()
 
-    def key_by(self, key_selector1: Any, key_selector2: Any, key_type: Any = None) -> ConnectedStreams:
+    def key_by(self, key_selector1: Any, key_selector2: Any = None, key_type: Any = None) -> ConnectedStreams:
         """Both streams by key; the two selectors must give keys of one type."""
+        if key_selector2 is None:
+            raise refusal(
+                "connect(…).key_by takes a key selector for each of the two streams", "give the same one twice"
+            )
         return ConnectedStreams(
             self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type)
         )

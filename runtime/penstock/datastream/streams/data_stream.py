@@ -295,9 +295,23 @@ class DataStream(StreamRouting, StreamEnds):
     def _without_key(self) -> DataStream:
         return self
 
+    if not TYPE_CHECKING:  # a type checker is to find what is not there by itself
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _OF_KEYED_STREAMS:
+                instead = _WITHOUT_KEY.get(name, "")
+                raise AttributeError(f"{name} needs a keyed stream: write stream.key_by(…).{name}(…){instead}")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def __repr__(self) -> str:
         name = self._view if self._transformation is None else self._transformation.name
         return f"{type(self).__name__}({name!r}, {self._type_info!r})"
+
+
+_OF_KEYED_STREAMS = frozenset(
+    {"window", "count_window", "reduce", "sum", "min", "max", "min_by", "max_by", "aggregate", "interval_join"}
+)
+_WITHOUT_KEY = {"window": ", or window_all(…) for the whole stream", "count_window": ", or count_window_all(…)"}
 
 
 class CachedDataStream(DataStream):

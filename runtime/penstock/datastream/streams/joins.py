@@ -8,6 +8,8 @@ Two values that are a moment apart but in different windows do not meet; where t
 
 from __future__ import annotations
 
+import functools
+import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from penstock.common.program.user_location import refusal
@@ -77,7 +79,9 @@ class JoinPairs(_GroupFunction):
         right = [value for side, _, value in tagged if side == RIGHT]
         if not right:
             return
-        join: Callable[[Any, Any], Any] = getattr(self._function, "join", self._function)
+        join: Callable[..., Any] = getattr(self._function, "join", self._function)
+        if wants_window(self._function):
+            join = functools.partial(join, window=window)
         flat = isinstance(self._function, f.FlatJoinFunction)
         for side, left, _ in tagged:
             if side == LEFT:
@@ -87,6 +91,14 @@ class JoinPairs(_GroupFunction):
                         yield result
                     elif result is not None:
                         yield from result
+
+
+def wants_window(function: Any) -> bool:
+    """Whether what joins has a parameter `window`, for the window of the pair."""
+    try:
+        return "window" in inspect.signature(getattr(function, "join", function)).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 class CoGroup(_GroupFunction):
@@ -224,7 +236,12 @@ class WithWindow:
         wrapped: _GroupFunction
         if self._operation == "join":
             checked_function(
-                function, f.JoinFunction, f.FlatJoinFunction, operation="join", arguments=2, methods=("join",)
+                function,
+                f.JoinFunction,
+                f.FlatJoinFunction,
+                operation="join",
+                arguments=3 if wants_window(function) else 2,
+                methods=("join",),
             )
             infer = element_type if isinstance(function, f.FlatJoinFunction) else result_type
             inferred, wrapped, name = infer(function, "join"), JoinPairs(function), "Window Join"

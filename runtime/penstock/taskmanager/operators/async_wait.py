@@ -132,7 +132,9 @@ class AsyncWaitOperator(FunctionOperator):
 
     def _checked(self, results: Any) -> list[Any]:
         if results is None:
-            return []
+            raise RecordFormatError(
+                "async_invoke or timeout returned None, not a list of results", remedy="return [] for no result"
+            )
         if isinstance(results, str | bytes | dict) or not hasattr(results, "__iter__"):
             raise RecordFormatError(
                 f"async_invoke returned {shortened(results)}, not a list of results", remedy="return [result]"

@@ -7,11 +7,13 @@ iterator of the batch's values, and when user code raises, what is left in the i
 
 from __future__ import annotations
 
+import traceback
+from collections import deque
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from penstock.common.errors import PenstockError, StateTypeError, UserFunctionError
-from penstock.common.program.user_frames import user_line
+from penstock.common.program.user_frames import is_engine, user_line
 from penstock.functions.function import bind
 from penstock.functions.runtime_context import close_function, open_function
 from penstock.graph.operator import Operator
@@ -129,7 +131,22 @@ class FunctionOperator(Operator):
         if selector is not None:
             refuse_keys(self.context, error, map(selector, values[index : index + 1]), values[index : index + 1])
         record = f"record {index} of a batch of {len(values)}: {shortened(values[index])}"
+        if is_no_iterable(error):
+            raise UserFunctionError(
+                f"{function_name(self.fn)} on {record} returned one value where it gives any number of them: {error}",
+                remedy="yield the value, or return a list of values",
+                operator=self.context.name,
+                location=self.context.user_location,
+            ) from error
         raise_user_error(self.context, error, f"{function_name(self.fn)} on {record}")
+
+
+def is_no_iterable(error: Exception) -> bool:
+    """Whether the engine tried to go through what user code returned, and could not."""
+    if not isinstance(error, TypeError) or not str(error).endswith("object is not iterable"):
+        return False
+    innermost = deque(traceback.walk_tb(error.__traceback__), maxlen=1)
+    return not innermost or is_engine(innermost[0][0].f_code.co_filename)
 
 
 def _with_key(key_context: KeyContext, keys: list[Any], iterator: Iterator[Any]) -> Iterator[Any]:

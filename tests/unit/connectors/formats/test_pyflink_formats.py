@@ -29,6 +29,7 @@ from penstock.datastream.formats.parquet import (
     ParquetBulkWriters,
     ParquetColumnarRowInputFormat,
 )
+from penstock.table import DataTypes
 from tests.unit.connectors.support import read_source, snapshot, visible, writer_context
 
 ROW_TYPE = Types.ROW_NAMED(["id", "n", "tags"], [Types.STRING(), Types.LONG(), Types.LIST(Types.STRING())])
@@ -64,12 +65,38 @@ def test_parquet_is_written_and_read_by_a_row_type(tmp_path: Path) -> None:
     assert read_source(source) == ROWS
 
 
+def test_columns_of_a_csv_file_go_by_their_position_unless_headers_are_strict(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("h1,h2\na,1\n", encoding="utf-8")
+    builder = (
+        CsvSchema.builder().add_string_column("name").add_number_column("number", DataTypes.INT()).set_use_header()
+    )
+
+    def rows() -> list[Row]:
+        source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(builder.build()), str(tmp_path))
+        return read_source(source.build())
+
+    assert rows() == [Row(name="a", number=1)]
+    builder.set_strict_headers()
+    with pytest.raises(RecordFormatError, match="h1, h2"):
+        rows()
+
+
+def test_parquet_columns_are_named_by_data_types(tmp_path: Path) -> None:
+    row_type = DataTypes.ROW(
+        [DataTypes.FIELD("a", DataTypes.STRING()), DataTypes.FIELD("b", DataTypes.ARRAY(DataTypes.BIGINT()))]
+    )
+    write(
+        FileSink.for_bulk_format(str(tmp_path), ParquetBulkWriters.for_row_type(row_type)).build(), [Row("x", [1, 2])]
+    )
+    assert pq.read_table(visible(tmp_path)[0]).to_pylist() == [{"a": "x", "b": [1, 2]}]
+
+
 def test_a_csv_schema_is_changed_step_by_step() -> None:
     builder = CsvSchema.builder().add_columns_from(csv_schema()).add_boolean_column("ok")
     assert builder.size() == 4
     builder.set_array_element_separator(":").set_quote_char("'").set_escape_char("\\").set_use_header()
     dialect = builder.build().dialect
-    assert (dialect.quote, dialect.escape, dialect.header) == ("'", "\\", "names")
+    assert (dialect.quote, dialect.escape, dialect.header) == ("'", "\\", "skip")
     assert dialect.array_separators == {"tags": ":"}
     assert builder.set_strict_headers().build().dialect.header == "strict"
     assert builder.set_skip_first_data_row().disable_quote_char().disable_escape_char().build().dialect.quote is None
