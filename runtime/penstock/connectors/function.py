@@ -37,6 +37,7 @@ from penstock.connectors.source import (
     SplitReader,
 )
 from penstock.connectors.source_context import Mark, QueueContext, Taken
+from penstock.functions.checkpointed import FunctionCheckpoints
 from penstock.functions.record_functions import ParallelSourceFunction, SinkFunction
 from penstock.functions.runtime_context import close_function, open_function
 from penstock.records.batch import MIN_TIMESTAMP, RowBatch
@@ -210,7 +211,10 @@ class FunctionWriter(SinkWriter):
         self._invoke: Callable[..., Any] = getattr(function, "invoke", function)
         self._with_context = _takes_context(self._invoke)
         self._record = RecordContext(clock_of(context.operator))
+        self._checkpoints: FunctionCheckpoints | None = None
         if context.operator is not None:
+            self._checkpoints = FunctionCheckpoints(iter((function,)), context.operator)
+            self._checkpoints.initialize()
             open_function(function, context.operator)
 
     def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
@@ -240,7 +244,13 @@ class FunctionWriter(SinkWriter):
         flush = getattr(self._function, "flush", None)
         if callable(flush):
             flush()
+        if self._checkpoints is not None:
+            self._checkpoints.snapshot(checkpoint_id)
         return []
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        if self._checkpoints is not None:
+            self._checkpoints.completed(checkpoint_id)
 
     def close(self) -> None:
         close_function(self._function)

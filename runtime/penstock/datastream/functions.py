@@ -7,6 +7,13 @@ from __future__ import annotations
 
 from penstock.functions.async_functions import AsyncFunction, AsyncFunctionDescriptor
 from penstock.functions.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
+from penstock.functions.checkpointed import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    ListCheckpointed,
+)
 from penstock.functions.function import Function, KeyedStateStore, RuntimeContext
 from penstock.functions.join_functions import (
     CoGroupFunction,
@@ -56,6 +63,8 @@ __all__ = [
     "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
+    "CheckpointListener",
+    "CheckpointedFunction",
     "CoFlatMapFunction",
     "CoGroupFunction",
     "CoMapFunction",
@@ -64,12 +73,15 @@ __all__ = [
     "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "JoinFunction",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStateStore",
+    "ListCheckpointed",
     "MapFunction",
     "NullByteKeySelector",
     "ParallelSourceFunction",

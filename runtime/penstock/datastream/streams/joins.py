@@ -63,6 +63,11 @@ class _GroupFunction(f.WindowFunction[Tagged, Any]):
     def __init__(self, function: Any) -> None:
         self._function = function
 
+    @property
+    def wrapped_function(self) -> Any:
+        """The user's."""
+        return self._function
+
     def open(self, runtime_context: RuntimeContext) -> None:
         if has_life_cycle(self._function):
             self._function.open(runtime_context)

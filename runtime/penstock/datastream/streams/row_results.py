@@ -50,6 +50,11 @@ class RowResults(Function):
         self._declared = declared
         self._method = method
 
+    @property
+    def wrapped_function(self) -> Any:
+        """The user's."""
+        return self._function
+
     def open(self, runtime_context: RuntimeContext) -> None:
         if callable(getattr(self._function, "open", None)):
             self._function.open(runtime_context)

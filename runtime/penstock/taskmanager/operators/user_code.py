@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from penstock.common.errors import PenstockError, StateTypeError, UserFunctionError
 from penstock.common.program.user_frames import is_engine, user_line
+from penstock.functions.checkpointed import FunctionCheckpoints
 from penstock.functions.function import bind
 from penstock.functions.runtime_context import close_function, open_function
-from penstock.graph.operator import Operator
+from penstock.graph.operator import Operator, OperatorSnapshot
 from penstock.records.fields import shortened
 from penstock.state.encoding.key_hash import stable_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from penstock.functions.operator_context import OperatorContext
+    from penstock.graph.operator import Output
     from penstock.state.backend import KeyContext
 
 _REMEDY = "fix the function, or let it send such records to a side output"
@@ -102,11 +105,26 @@ class FunctionOperator(Operator):
             self.is_keyed = True
             self.key_selectors = (key_selector,)
 
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        super().setup(context, output)
+        self._checkpoints = FunctionCheckpoints(iter(self._functions()), context)
+
     def open(self) -> None:
+        self._checkpoints.initialize()
         for function in self._functions():
             open_function(function, self.context)
         if self.method:
             self._call = bind(self.fn, self.method)
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        self._checkpoints.snapshot(checkpoint_id)
+        return OperatorSnapshot()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._checkpoints.completed(checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        self._checkpoints.aborted(checkpoint_id)
 
     def close(self) -> None:
         for function in self._functions():

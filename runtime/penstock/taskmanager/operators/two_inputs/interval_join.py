@@ -114,7 +114,7 @@ class IntervalJoinOperator(FunctionOperator):
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         # After a restore, what was late stays late.
         self._saved_watermark[:] = [self.watermark]
-        return OperatorSnapshot()
+        return super().snapshot(checkpoint_id)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         rows = batch.rows()

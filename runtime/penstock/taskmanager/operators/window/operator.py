@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob
 from penstock.common.time import TimeLike, as_millis
+from penstock.functions.checkpointed import FunctionCheckpoints
 from penstock.functions.operator_context import OperatorContext
 from penstock.functions.runtime_context import close_function, open_function
 from penstock.graph.operations import constant_key
@@ -101,6 +102,8 @@ class WindowOperator(Operator):
         backend, timers = context.keyed_state, context.timers
         assert backend is not None
         assert timers is not None
+        self._checkpoints = FunctionCheckpoints(iter(self.function.functions()), context)
+        self._checkpoints.initialize()
         for function in self.function.functions():
             open_function(function, context)
         self._saved_watermark = context.operator_state.get_union_list_state(WATERMARK_STATE, int)
@@ -118,7 +121,14 @@ class WindowOperator(Operator):
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         self._saved_watermark[:] = [self.watermark]
+        self._checkpoints.snapshot(checkpoint_id)
         return OperatorSnapshot()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._checkpoints.completed(checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        self._checkpoints.aborted(checkpoint_id)
 
     def close(self) -> None:
         for function in self.function.functions():

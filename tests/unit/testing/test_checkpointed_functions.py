@@ -1,0 +1,213 @@
+"""Functions that take part in checkpoints: their state survives crashes and rescales, and they hear what became of checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from penstock.common.typeinfo import Types
+from penstock.datastream.functions import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FilterFunction,
+    FlatMapFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    ListCheckpointed,
+    MapFunction,
+    ProcessWindowFunction,
+    SinkFunction,
+)
+from penstock.testing import JobHarness
+
+
+class Buffer(FlatMapFunction, CheckpointedFunction):
+    """Holds values back until there are three."""
+
+    def __init__(self, *, union: bool = False) -> None:
+        self.union = union
+        self.pending: list[int] = []
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        store = context.get_operator_state_store()
+        self.stored = (store.get_union_list_state if self.union else store.get_list_state)("pending", int)
+        if context.is_restored():
+            self.pending = list(self.stored)
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        assert context.get_checkpoint_id() > 0
+        assert context.get_checkpoint_timestamp() >= 0
+        self.stored[:] = self.pending
+
+    def flat_map(self, value: int) -> Iterator[list[int]]:
+        self.pending.append(value)
+        if len(self.pending) == 3:
+            yield self.pending
+            self.pending = []
+
+
+@pytest.mark.parametrize(
+    "declared", [None, Types.LIST(Types.LONG()), Types.ROW([Types.INT(), Types.INT(), Types.INT()])]
+)
+def test_state_of_a_function_survives_a_crash(declared: Any) -> None:
+    with JobHarness() as harness:
+        harness.collect(harness.source("numbers").flat_map(Buffer(), declared), "threes")
+        harness.push("numbers", 1, 2)
+        harness.run()
+        harness.snapshot()
+        harness.crash()
+        harness.push("numbers", 3)
+        assert [list(three) for three in harness.outputs("threes")] == [[1, 2, 3]]
+
+
+def test_what_came_after_the_snapshot_is_not_in_the_state() -> None:
+    with JobHarness() as harness:
+        harness.collect(harness.source("numbers").flat_map(Buffer()), "threes")
+        harness.push("numbers", 1)
+        harness.run()
+        harness.snapshot()
+        harness.push("numbers", 2)
+        harness.run()
+        harness.crash()
+        harness.push("numbers", 3)
+        assert harness.outputs("threes") == [[1, 2, 3]]
+
+
+class Held(MapFunction, ListCheckpointed):
+    """Answers with what it has seen."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def snapshot_state(self, checkpoint_id: int, timestamp: int) -> list[int]:
+        return self.seen
+
+    def restore_state(self, state: list[int]) -> None:
+        self.seen = list(state)
+
+    def map(self, value: int) -> tuple[int, ...]:
+        self.seen.append(value)
+        return tuple(self.seen)
+
+
+def test_a_list_checkpointed_function_gets_its_list_back() -> None:
+    with JobHarness() as harness:
+        harness.collect(harness.source("numbers").map(Held()), "seen")
+        harness.push("numbers", 1, 2)
+        harness.run()
+        harness.snapshot()
+        harness.crash()
+        harness.push("numbers", 3)
+        assert harness.outputs("seen")[-1] == (1, 2, 3)
+
+
+@pytest.mark.parametrize(("union", "expected"), [(False, 4), (True, 6)])
+def test_a_rescale_spreads_list_state_and_gives_union_state_to_all(union: bool, expected: int) -> None:
+    with JobHarness(parallelism=1) as harness:
+        counts = harness.source("numbers").rebalance().map(Count(union=union))
+        harness.collect(counts, "counts")
+        harness.push("numbers", 0, 0)
+        harness.run()
+        harness.rescale(2)
+        harness.take("counts")
+        harness.push("numbers", 0, 0)
+        harness.run()
+        assert sum(harness.take("counts")) == expected
+
+
+class Count(MapFunction, CheckpointedFunction):
+    """How many items its state has, each value being one."""
+
+    def __init__(self, *, union: bool) -> None:
+        self.union = union
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        store = context.get_operator_state_store()
+        self.items = (store.get_union_list_state if self.union else store.get_list_state)("items", int)
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """The list is live."""
+
+    def map(self, value: int) -> int:
+        self.items.append(value)
+        return len(self.items)
+
+
+HEARD: list[tuple[str, int]] = []
+
+
+class Listener(FilterFunction, CheckpointListener):
+    def filter(self, value: int) -> bool:
+        return True
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        HEARD.append(("complete", checkpoint_id))
+
+
+def test_a_listener_hears_that_a_checkpoint_is_complete() -> None:
+    HEARD.clear()
+    with JobHarness() as harness:
+        harness.collect(harness.source("numbers").filter(Listener()), "numbers out")
+        harness.push("numbers", 1)
+        harness.run()
+        harness.snapshot()
+        harness.push("numbers", 2)
+        harness.run()
+        assert [what for what, _ in HEARD] == ["complete"]
+
+
+class Windows(ProcessWindowFunction[Any, Any, Any, Any], CheckpointedFunction):
+    """Numbers its results over all keys."""
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        self.count = context.get_operator_state_store().get_list_state("count", int)
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """The list is live."""
+
+    def process(self, key: Any, context: Any, elements: Iterable[Any]) -> list[Any]:
+        self.count.append(1)
+        return [(len(self.count), list(elements))]
+
+
+def test_a_window_function_may_have_such_state_too() -> None:
+    with JobHarness() as harness:
+        harness.collect(harness.source("numbers").key_by(lambda value: value).count_window(2).process(Windows()), "out")
+        harness.push("numbers", 1, 1, 2)
+        harness.run()
+        harness.snapshot()
+        harness.crash()
+        harness.push("numbers", 2)
+        assert harness.outputs("out") == [(1, [1, 1]), (2, [2, 2])]
+
+
+class Written(SinkFunction, CheckpointedFunction, CheckpointListener):
+    """Numbers what it is given, over a crash."""
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        self.count = context.get_operator_state_store().get_list_state("count", int)
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """The list is live."""
+
+    def invoke(self, value: int) -> None:
+        self.count.append(value)
+        HEARD.append(("written", len(self.count)))
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        HEARD.append(("complete", checkpoint_id))
+
+
+def test_a_sink_function_may_have_such_state_too() -> None:
+    HEARD.clear()
+    with JobHarness() as harness:
+        harness.source("numbers").add_sink(Written())
+        harness.push("numbers", 1)
+        harness.run()
+        harness.snapshot()
+        harness.crash()
+        harness.push("numbers", 2)
+        harness.run()
+    assert [number for what, number in HEARD if what == "written"] == [1, 2]
