@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.common.config import options
 from penstock.common.configuration import Configuration, load_configuration
 from penstock.common.execution_config import ExecutionConfig, checked_parallelism
 from penstock.common.program.one_time_warning import warn_no_effect
+from penstock.common.program.requirements import missing_packages
 from penstock.common.program.user_location import refusal, user_location
 from penstock.common.time import TimeLike, as_millis
 from penstock.common.type_info.type_inference import to_type_info
@@ -253,7 +255,20 @@ class StreamExecutionEnvironment:
         self._configuration.set(options.PYTHON_FILES, [*known, importable] if importable not in known else known)
 
     def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
-        warn_no_effect("set_python_requirements", "packages belong in the job's image, which all processes share")
+        """Checks that the packages of a requirements file are there, by name and exact version. None is installed: they belong
+        into the environment, or the image, that all processes of the job share.
+
+        Raises:
+            InvalidJob: there is no such file, or a package is missing; names them.
+        """
+        path = Path(requirements_file_path)
+        if not path.is_file():
+            raise refusal(f"set_python_requirements: there is no {path}")
+        if missing := missing_packages(path):
+            raise refusal(
+                f"set_python_requirements: {path} asks for packages that are not there: {', '.join(missing)}",
+                "install them where the program and its workers run, or put them into the job's image",
+            )
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
         raise refusal(
@@ -338,6 +353,16 @@ class StreamExecutionEnvironment:
         declared = to_type_info(type_info)
         stream = self.from_source(FunctionSource(source_func, type_info=declared), None, source_name, declared)
         return stream if isinstance(source_func, f.ParallelSourceFunction) else stream.force_non_parallel()
+
+    def socket_text_stream(self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0) -> DataStream:
+        """The lines that a server sends (`nc -lk 9999`), each at most once: a socket cannot be read again after a failure.
+
+        Args:
+            max_retry: how often to connect again when the server cannot be reached or closes; -1: for ever. The job goes on.
+        """
+        from penstock.connectors.socket import SocketTextSource
+
+        return self.add_source(SocketTextSource(hostname, port, delimiter, max_retry), "Socket Stream", str)
 
     def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
         """The lines of a file, or of all files of a folder, once. Any URL fsspec reads is a path."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import datetime
 import decimal
+import re
 from dataclasses import is_dataclass, replace
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ Field = str | int
 PLAIN = (int, float, decimal.Decimal, str, bytes, datetime.date, datetime.time, datetime.timedelta)
 """Values without fields: their field 0 is the value, as in PyFlink's aggregates."""
 
+_POSITION = re.compile(r"f?(\d+)|_([1-9]\d*)")
 _MISSING = (KeyError, IndexError, TypeError, AttributeError)
 
 
@@ -48,7 +50,25 @@ def getter_for(field: Field, sample: Any) -> Callable[[Any], Any]:
         return itemgetter(field)
     if isinstance(sample, dict | Row):
         return itemgetter(field)
+    if (
+        isinstance(sample, tuple | list)
+        and not hasattr(sample, "_fields")
+        and (place := position_of(field)) is not None
+    ):
+        return itemgetter(place)
     return attrgetter(field)
+
+
+def position_of(name: str) -> int | None:
+    """The position that a field of a tuple is named by, as Flink spells it: `f1`, `1`, and `_2`, which counts from 1.
+
+    >>> position_of("f1"), position_of("1"), position_of("_2"), position_of("name")
+    (1, 1, 1, None)
+    """
+    found = _POSITION.fullmatch(name)
+    if found is None:
+        return None
+    return int(found[2]) - 1 if found[2] is not None else int(found[1])
 
 
 def field_of(selector: Any) -> Field | None:

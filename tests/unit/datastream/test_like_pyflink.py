@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -229,3 +234,87 @@ class TestMistakes:
         assert _collected(joined.window(TumblingEventTimeWindows.of(Time.seconds(1))).apply(Pair())) == [
             (1500, 1500, 1000)
         ]
+
+
+class TestKeyForms:
+    @pytest.mark.parametrize("key", [0, "f0", "0", "_1", ["f0", "_3"], "f2.1", lambda v: v[0]])
+    @pytest.mark.parametrize("typed", [True, False])
+    def test_a_tuples_field_is_a_key_in_all_of_flinks_spellings(
+        self, env: StreamExecutionEnvironment, key: Any, typed: bool
+    ) -> None:
+        values = [("a", 1, ("x", "y")), ("b", 2, ("x", "z")), ("a", 3, ("x", "y"))]
+        stream = env.from_collection(values)
+        keyed = (stream if typed else stream.map(lambda v: v)).key_by(key)
+        assert [value[1] for value in _collected(keyed.sum(1))] == [1, 2, 4]
+
+    @pytest.mark.parametrize("wildcard", ["*", "_"])
+    def test_the_whole_value_is_a_key(self, env: StreamExecutionEnvironment, wildcard: str) -> None:
+        keyed = env.from_collection([("a", 1), ("b", 1), ("a", 1)]).key_by(wildcard)
+        assert _collected(keyed.sum(1)) == [("a", 1), ("b", 1), ("a", 2)]
+
+
+class TestWithState:
+    def test_a_function_of_value_and_state_gives_result_and_state(self, env: StreamExecutionEnvironment) -> None:
+        def numbered(word: str, count: int | None) -> tuple[Any, int | None]:
+            return (word, count), None if count == 1 else (count or 0) + 1
+
+        words = env.from_collection(["a", "b", "a", "a"]).key_by(lambda word: word)
+        assert _collected(words.map_with_state(numbered, int)) == [("a", None), ("b", None), ("a", 1), ("a", None)]
+
+    def test_it_may_give_any_number_of_results(self, env: StreamExecutionEnvironment) -> None:
+        def doubled(value: int, before: int | None) -> tuple[list[int], int]:
+            return ([] if before is None else [before, value]), value
+
+        values = env.from_collection([1, 2, 3]).key_by(lambda _: 0)
+        assert _collected(values.flat_map_with_state(doubled)) == [1, 2, 2, 3]
+
+
+class TestRequirements:
+    def test_packages_that_are_there_are_taken(self, env: StreamExecutionEnvironment, tmp_path: Path) -> None:
+        path = tmp_path / "requirements.txt"
+        path.write_text(f"# a comment\nmsgspec\nnumpy>=1 ; python_version > '3'\nmsgspec=={version('msgspec')}\n")
+        env.set_python_requirements(str(path))
+
+    @pytest.mark.parametrize("line", ["no-such-package", "msgspec==0.0.1", "git+https://example.com/x"])
+    def test_packages_that_are_missing_are_named(
+        self, env: StreamExecutionEnvironment, tmp_path: Path, line: str
+    ) -> None:
+        path = tmp_path / "requirements.txt"
+        path.write_text(line)
+        with pytest.raises(InvalidJob, match=re.escape(line)):
+            env.set_python_requirements(str(path))
+
+
+class TestSocket:
+    @pytest.fixture
+    def server(self) -> Iterator[socket.socket]:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            yield server
+
+    def _serve(self, server: socket.socket, *texts: bytes) -> None:
+        def answer() -> None:
+            for text in texts:
+                connection, _ = server.accept()
+                with connection:
+                    connection.sendall(text)
+
+        threading.Thread(target=answer, daemon=True).start()
+
+    def test_lines_of_a_socket_are_a_stream(self, env: StreamExecutionEnvironment, server: socket.socket) -> None:
+        self._serve(server, b"a\r\nb b\nc")
+        stream = env.socket_text_stream(*server.getsockname())
+        with executing_on(Session(InProcess())):
+            assert stream.execute_and_collect(limit=3) == ["a", "b b", "c"]
+
+    def test_it_connects_again_as_often_as_it_may(self, env: StreamExecutionEnvironment, server: socket.socket) -> None:
+        self._serve(server, b"a;b;", b"c;")
+        stream = env.socket_text_stream(*server.getsockname(), delimiter=";", max_retry=1)
+        with executing_on(Session(InProcess())):
+            assert stream.execute_and_collect(limit=3) == ["a", "b", "c"]
+
+    def test_a_server_that_is_not_there_is_told(self, env: StreamExecutionEnvironment) -> None:
+        env.configure(Configuration({"restart-strategy.type": "none"}))
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            address = server.getsockname()
+        with pytest.raises(UserFunctionError, match="ConnectionRefusedError"):
+            _collected(env.socket_text_stream(*address))

@@ -1,7 +1,7 @@
 """From what `key_by` takes to what the runtime needs: a callable from value to key and, for a plain field, its name.
 
-A field is a name (of a dict's or TypedDict's key, a Row's field, an attribute), a position, a dotted path of names, or
-a list of those for a key of several fields. Where the stream's type is known, the getter is a C function of the standard
+A field is a name (of a dict's or TypedDict's key, a Row's field, an attribute), a position (of a tuple also `f1`, `1` or
+`_2`), a dotted path of names, `*` or `_` for the whole value, or a list of those for a key of several fields. Where the stream's type is known, the getter is a C function of the standard
 library, and a field that does not exist is refused at once.
 """
 
@@ -16,7 +16,7 @@ from penstock.common.typeinfo import ListTypeInfo, MapTypeInfo, RowTypeInfo, Tup
 from penstock.datastream.functions import KeySelector
 from penstock.datastream.streams.checks import checked_function
 from penstock.functions.function import Function
-from penstock.records.fields import getter_for
+from penstock.records.fields import getter_for, position_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +45,8 @@ def selected_key(key_selector: Any, type_info: TypeInformation | None, operation
     """
     if isinstance(key_selector, list | tuple):
         return _several_fields(key_selector, type_info, operation)
+    if isinstance(key_selector, str) and key_selector in ("*", "_"):
+        return SelectedKey(_whole, None, type_info)
     if isinstance(key_selector, str | int) and not isinstance(key_selector, bool):
         getter, key_type = _getter(key_selector, type_info, operation)
         plain = isinstance(key_selector, int) or "." not in key_selector
@@ -61,6 +63,11 @@ def selected_key(key_selector: Any, type_info: TypeInformation | None, operation
     return SelectedKey(key_selector, None, result_type(key_selector, "__call__"))
 
 
+def _whole(value: Any) -> Any:
+    """The wildcard: the value is its own key."""
+    return value
+
+
 def _several_fields(fields: Sequence[Any], type_info: TypeInformation | None, operation: str) -> SelectedKey:
     if not fields or not all(isinstance(field, str | int) and not isinstance(field, bool) for field in fields):
         raise refusal(f"{operation} takes a list of field names or positions, got {list(fields)!r}")
@@ -71,7 +78,7 @@ def _several_fields(fields: Sequence[Any], type_info: TypeInformation | None, op
     key_type = None if None in types else TupleTypeInfo([t for t in types if t is not None])
     getters = [getter for getter, _ in pairs]
     if all(type(getter) is itemgetter for getter in getters):
-        return SelectedKey(itemgetter(*fields), None, key_type)
+        return SelectedKey(itemgetter(*[getter.__reduce__()[1][0] for getter in getters]), None, key_type)
     if all(type(getter) is attrgetter for getter in getters) and all(isinstance(field, str) for field in fields):
         return SelectedKey(attrgetter(*map(str, fields)), None, key_type)
     return SelectedKey(SeveralFields(getters), None, key_type)
@@ -114,6 +121,8 @@ def _path_getter(
 def _position(field: Field, names: Sequence[str], operation: str) -> int:
     if isinstance(field, str) and field in names:
         return names.index(field)
+    if isinstance(field, str) and (place := position_of(field)) is not None:
+        field = place
     if isinstance(field, int) and -len(names) <= field < len(names):
         return field % len(names)
     raise refusal(

@@ -16,6 +16,7 @@ from penstock.datastream.streams.key_selectors import Field, FieldOf
 from penstock.datastream.streams.row_results import with_row_results
 from penstock.datastream.streams.windowed_stream import WindowedStream, count_windows
 from penstock.functions.function import has_life_cycle
+from penstock.functions.state_functions import FlatMapWithState, MapWithState
 from penstock.graph import operations
 from penstock.graph.transformation import Exchange, Partitioning
 from penstock.records.fields import field_of
@@ -78,6 +79,31 @@ class KeyedStream(DataStream):
         return self._transform(
             "Keyed Process", operation, declared or element_type(func, "process_element"), about=func
         )
+
+    def map_with_state(
+        self, func: Callable[[Any, Any], tuple[Any, Any]], state_type: Any = None, output_type: Any = None
+    ) -> DataStream:
+        """One value out for each value in, by a function of the value and the state of its key.
+
+        Args:
+            func: `(value, state) -> (result, new state)`; None is no state, before and after.
+            state_type: of the state; what it is decides if it is not given.
+
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> words = env.from_collection(["a", "b", "a"]).key_by(lambda word: word)
+        >>> words.map_with_state(lambda word, count: ((word, (count or 0) + 1), (count or 0) + 1), int).get_name()
+        'Map'
+        """
+        checked_function(func, operation="map_with_state", arguments=2)
+        return self.map(MapWithState(func, to_type_info(state_type)), output_type)
+
+    def flat_map_with_state(
+        self, func: Callable[[Any, Any], tuple[Any, Any]], state_type: Any = None, output_type: Any = None
+    ) -> DataStream:
+        """As `map_with_state`, with any number of results: `(value, state) -> (results, new state)`."""
+        checked_function(func, operation="flat_map_with_state", arguments=2)
+        return self.flat_map(FlatMapWithState(func, to_type_info(state_type)), output_type)
 
     def reduce(self, func: f.ReduceFunction | Callable[[Any, Any], Any]) -> DataStream:
         """Combines each value with the key's result so far, and emits the new result for every value.

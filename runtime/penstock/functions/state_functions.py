@@ -1,0 +1,48 @@
+"""Functions of a value and the state of its key: what `map_with_state` and `flat_map_with_state` are made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.functions.record_functions import FlatMapFunction, MapFunction
+from penstock.state.descriptors import ValueStateDescriptor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.functions.function import RuntimeContext
+
+_STATE = "with-state"
+
+
+class _WithState:
+    """`function(value, state)` gives results and the new state; None is no state, before and after."""
+
+    def __init__(self, function: Callable[[Any, Any], tuple[Any, Any]], state_type: Any) -> None:
+        self._function = function
+        self._state_type = state_type
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._state = runtime_context.get_state(ValueStateDescriptor(_STATE, self._state_type))
+
+    def _results(self, value: Any) -> Any:
+        results, state = self._function(value, self._state.value())
+        if state is None:
+            self._state.clear()
+        else:
+            self._state.update(state)
+        return results
+
+
+class MapWithState(_WithState, MapFunction):
+    """One result for each value."""
+
+    def map(self, value: Any) -> Any:
+        return self._results(value)
+
+
+class FlatMapWithState(_WithState, FlatMapFunction):
+    """Any number of results for each value."""
+
+    def flat_map(self, value: Any) -> Any:
+        return self._results(value)
