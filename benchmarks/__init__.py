@@ -6,6 +6,7 @@
     environments.py  a virtual environment per peer
     process_tree.py  CPU time of a process and everything it starts
     execution.py     one run of one program, measured
+    auctions.py, nexmark_reference.py, nexmark.py  the events of Nexmark, DuckDB's results, the queries on all systems
     comparison.py    the workloads W1-W4: all systems interleaved, medians, ratios
     operator_cases.py  one operator of every kind, and the same loop in plain Python
     measures/        what has no peer of its own: operators, epochs, latency, cores, checkpoints, rescale, recovery, memory, start-up

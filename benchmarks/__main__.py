@@ -11,22 +11,27 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.comparison import BENCHMARKS, SYSTEMS, compare
 from benchmarks.measures import MEASURES
+from benchmarks.nexmark import nexmark
 
 DEFAULT_RECORDS = 5_000_000
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", choices=[*BENCHMARKS, *MEASURES])
+    parser.add_argument("name", choices=[*BENCHMARKS, "nexmark", *MEASURES])
     parser.add_argument("--records", type=int, default=None, help=f"{DEFAULT_RECORDS:,} in the workloads unless given")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--systems", default="", help=f"of {', '.join(s.name for s in SYSTEMS)}; separated by commas")
+    parser.add_argument("--queries", default="", help="of nexmark; separated by commas")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))
     before = machine.describe()
-    if options.name in BENCHMARKS:
-        only = [name for name in options.systems.split(",") if name]
+    only = [name for name in options.systems.split(",") if name]
+    if options.name == "nexmark":
+        queries = [name for name in options.queries.split(",") if name]
+        result = nexmark(options.records, options.repetitions, only, queries)
+    elif options.name in BENCHMARKS:
         result = compare(options.name, options.records or DEFAULT_RECORDS, options.repetitions, only)
     else:
         result = {"workload": options.name, **MEASURES[options.name](options.records, options.repetitions)}
