@@ -52,6 +52,8 @@ class Run:
     """Of these, without the program itself and its driver."""
     processes_mb: dict[str, list[int]] = field(default_factory=dict)
     """Of every process, by "role pid"."""
+    processes_cores: dict[str, float] = field(default_factory=dict)
+    """Cores that every process kept busy between the first record and the end, by "role pid"."""
 
     @property
     def cpu_us(self) -> float:
@@ -117,7 +119,12 @@ def execute(
             if begin <= moment <= end
         ],
         processes_mb={
-            name: [round(size / 2**20) for moment, size in sizes if begin <= moment <= end]
-            for name, sizes in tree.by_process.items()
+            name: [round(size / 2**20) for moment, size, _ in seen if begin <= moment <= end]
+            for name, seen in tree.by_process.items()
+        },
+        processes_cores={
+            name: (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
+            for name, seen in tree.by_process.items()
+            if len(inside := [(moment, used) for moment, _, used in seen if begin <= moment <= end]) > 1
         },
     )

@@ -114,8 +114,8 @@ class ProcessTree(threading.Thread):
         """Moment (s since the epoch) and bytes of all processes, every half second."""
         self.coordinator_memory: list[int] = []
         """Of these, bytes of the program itself and its drivers."""
-        self.by_process: dict[str, list[tuple[float, int]]] = {}
-        """The same for every process, by "role pid"."""
+        self.by_process: dict[str, list[tuple[float, int, float]]] = {}
+        """The same for every process, by "role pid", with the CPU seconds that it had used."""
         self._ended = threading.Event()
 
     def run(self) -> None:
@@ -130,7 +130,9 @@ class ProcessTree(threading.Thread):
                 for pid, size in sizes.items():
                     if pid not in names:
                         names[pid] = f"{role(pid)} {pid}"
-                    self.by_process.setdefault(names[pid], []).append((now, size))
+                    used = status(pid)
+                    if used is not None:
+                        self.by_process.setdefault(names[pid], []).append((now, size, used.cpu_s))
                 self.coordinator_memory.append(
                     sum(size for pid, size in sizes.items() if pid == self._root or is_driver(pid))
                 )

@@ -14,6 +14,7 @@ from benchmarks.measures.jobmanager import jobmanager
 from benchmarks.measures.live import latency, memory, recovery, rescale
 from benchmarks.measures.operator import operator
 from benchmarks.measures.operators import operators
+from benchmarks.measures.small import small
 from benchmarks.measures.startup import startup
 
 Measure = Callable[[int | None, int], dict[str, Any]]
@@ -32,4 +33,5 @@ MEASURES: dict[str, Measure] = {
     "backpressure": backpressure,
     "jobmanager": jobmanager,
     "heap": heap,
+    "small": small,
 }

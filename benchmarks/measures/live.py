@@ -6,10 +6,11 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -43,20 +44,28 @@ class Arrivals:
 def read_arrivals(folder: Path) -> Arrivals:
     """What the sinks of `penstock_live` left."""
     parts = [np.frombuffer(path.read_bytes(), np.float64).reshape(-1, 2) for path in folder.glob("latency-*")]
+    if not parts:
+        return Arrivals(np.empty(0), np.empty(0))
     pairs = np.concatenate(parts)
     pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
     return Arrivals(pairs[:, 0], pairs[:, 1])
 
 
 @contextmanager
-def live(program: str = "penstock_live.py", **options: Any) -> Iterator[tuple[Run, Arrivals]]:
+def live(
+    program: str = "penstock_live.py",
+    *,
+    python: str = sys.executable,
+    environment: Mapping[str, str] = MappingProxyType({"PYTHONPATH": str(RUNTIME)}),
+    **options: Any,
+) -> Iterator[tuple[Run, Arrivals]]:
     """Run `penstock_live`, or another program of its kind, with these options."""
     out = Path(tempfile.mkdtemp(prefix="penstock-benchmark-live-"))
     try:
         arguments = [part for key, value in options.items() for part in (f"--{key.replace('_', '-')}", str(value))]
-        command = [sys.executable, str(PROGRAMS / program), "--out", str(out), *arguments]
+        command = [python, str(PROGRAMS / program), "--out", str(out), *arguments]
         records = max(1, int(options.get("rate", 1000) * options.get("seconds", 20)))
-        run = execute(command, {"PYTHONPATH": str(RUNTIME)}, records, out / "log.txt", keep_moments=True)
+        run = execute(command, dict(environment), records, out / "log.txt", keep_moments=True)
         yield run, read_arrivals(out)
     finally:
         shutil.rmtree(out, ignore_errors=True)

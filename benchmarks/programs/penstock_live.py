@@ -2,7 +2,7 @@
 
     python penstock_live.py --out DIR [--rate 1000] [--keys 1000] [--runner batched] [--seconds 30] [--action rescale:4]
 
-Actions, after `--warm-up` seconds: `none`, `rescale:N`, `kill` (SIGKILL of an executor). The sink appends pairs of doubles
+With a rate of 0 the job watches an empty folder. Actions, after `--warm-up` seconds: `none`, `rescale:N`, `kill` (SIGKILL of an executor). The sink appends pairs of doubles
 to `DIR/latency-*`, one per record: the moment it arrived and the moment it was due. A job with an id goes on from its last
 checkpoint. SIGTERM cancels the job.
 """
@@ -24,7 +24,10 @@ from typing import Any
 from penstock.common.configuration import Configuration
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.connectors.sink import Sink, SinkWriter, WriterContext
+from penstock.connectors.source import Source
+from penstock.datastream.connectors.file_system import FileSource
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -101,6 +104,16 @@ def executors() -> list[int]:
     return [pid for pid in tree if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
+def source(options: argparse.Namespace, out: Path) -> Source:
+    if options.rate:
+        return DataGeneratorSource(Paced(options.rate, options.keys), records_per_second=options.rate)
+    (out / "nothing").mkdir()
+    files = FileSource.for_record_stream_format(
+        JsonLinesFormat({"key": int, "due": float}, record="tuple"), (out / "nothing").as_uri()
+    )
+    return files.monitor_continuously(timedelta(seconds=10)).build()
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--out", required=True)
@@ -111,6 +124,8 @@ def main() -> None:
     arguments.add_argument("--worker-slots", type=int, default=1, help="slots of each worker")
     arguments.add_argument("--warm-up", type=float, default=10)
     arguments.add_argument("--seconds", type=float, default=20)
+    arguments.add_argument("--checkpoint-seconds", type=float, default=1)
+    arguments.add_argument("--settled", type=int, default=0, help="1: what is measured begins after the warm-up")
     arguments.add_argument("--action", default="none")
     arguments.add_argument("--job-id", default="")
     options = arguments.parse_args()
@@ -121,10 +136,10 @@ def main() -> None:
     configuration.set_string("taskmanager.numberOfTaskSlots", str(options.worker_slots))
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(options.slots)
-    env.enable_checkpointing(timedelta(seconds=1))
-    source = DataGeneratorSource(Paced(options.rate, options.keys), records_per_second=options.rate)
-    paced = env.from_source(source, WatermarkStrategy.no_watermarks(), "paced")
-    paced.key_by(lambda value: value[0]).process(Counting()).sink_to(LatencySink(str(out)))
+    env.enable_checkpointing(timedelta(seconds=options.checkpoint_seconds))
+    env.from_source(source(options, out), WatermarkStrategy.no_watermarks(), "paced").key_by(
+        lambda value: value[0]
+    ).process(Counting()).sink_to(LatencySink(str(out)))
     executor = EmbeddedExecutor(SubmitOptions(job_id=options.job_id))
     with executing_on(executor):
         client: Any = env.execute_async("live")
@@ -140,6 +155,8 @@ def main() -> None:
 def act(client: Any, out: Path, options: argparse.Namespace) -> dict[str, float]:
     """Do what is asked for; when the job began, when it was done, when it was answered, the end (s since the epoch)."""
     while not list(out.glob("latency-*")):
+        if options.rate == 0 and client.get_job_status().result(10).name == "RUNNING":
+            break
         if client.get_job_status().result(10).name in ("FAILED", "FINISHED", "CANCELED"):
             raise SystemExit("the job ended before its first record")
         time.sleep(0.05)
@@ -152,7 +169,7 @@ def act(client: Any, out: Path, options: argparse.Namespace) -> dict[str, float]
         os.kill(executors()[0], signal.SIGKILL)
     answered = time.time()
     time.sleep(options.seconds)
-    return {"begin": begin, "end": time.time(), "acted": acted, "answered": answered}
+    return {"begin": acted if options.settled else begin, "end": time.time(), "acted": acted, "answered": answered}
 
 
 if __name__ == "__main__":

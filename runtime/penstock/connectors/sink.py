@@ -93,6 +93,15 @@ class SinkWriter(ABC):
 
     def advance_processing_time(self, now: int) -> None: ...
 
+    def next_processing_time(self, now: int) -> int | None:
+        """When (ms) `advance_processing_time` should be called at the latest; None: not without records.
+
+        A writer that has an `advance_processing_time` of its own is called every second unless it says better.
+        """
+        if type(self).advance_processing_time is SinkWriter.advance_processing_time:
+            return None
+        return now + 1000
+
     def finish(self) -> None:
         """Bounded input has ended: the next `prepare_commit` is the last and must leave nothing open."""
 

@@ -114,6 +114,9 @@ class WriteAheadWriter(SinkWriter):
     def advance_processing_time(self, now: int) -> None:
         self._now = now
 
+    def next_processing_time(self, now: int) -> int | None:
+        return None
+
     def prepare_commit(self, checkpoint_id: int) -> list[Any]:
         values, self._values = self._values, []
         if not values:

@@ -102,6 +102,10 @@ class Operator:
         timers = self.context.timers
         return None if timers is None else timers.next_processing_time()
 
+    def next_wake(self) -> int | None:
+        """When (ms) `advance_processing_time` next has something to do; None: not without input."""
+        return self.next_processing_time()
+
     def current_watermark(self) -> int:
         timers = self.context.timers
         return MIN_TIMESTAMP if timers is None else timers.current_watermark

@@ -196,14 +196,28 @@ class LevelTask:
         for subtask in self._subtasks:
             subtask.metrics.blocked_ms += seconds * 1e3
 
-    def next_record_at(self) -> int | None:
-        """When the next record of any source is due (ms); None = unknown."""
+    def next_read_at(self) -> int | None:
+        """When (ms) it is worth to read again, if nothing could be read now; 0: nobody knows, None: not before a command."""
+        return self._earliest(source.next_read_at for subtask in self._subtasks for source in subtask.sources.values())
+
+    def next_wake(self) -> int | None:
+        """When (ms) `advance_processing_time` next has something to do; None: not without input."""
+        return self._earliest(subtask.next_wake for subtask in self._subtasks)
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether records or a watermark wait for a flush."""
+        return any(subtask.holds_back for subtask in self._subtasks)
+
+    def _earliest(self, questions: Iterable[Callable[[], int | None]]) -> int | None:
+        """Readers, writers and generators of the user's may fail to answer."""
+        if self.failure is not None:
+            return None
         try:
-            times = [source.next_record_at() for subtask in self._subtasks for source in subtask.sources.values()]
+            return min((at for question in questions if (at := question()) is not None), default=None)
         except BaseException as error:
             self._fail(error)
-            return None
-        return min((at for at in times if at is not None), default=None)
+            return 0
 
     def passes(self, exchange: int) -> bool:
         """Buffers of this exchange are (also) for a deeper level."""
@@ -286,6 +300,11 @@ class LevelTask:
         ack = self._new_ack()
         ack.is_brief = True
         return ack
+
+    @property
+    def uploads(self) -> bool:
+        """Whether answers of uploads are still to come, or to be taken."""
+        return bool(self._pending)
 
     @property
     def has_uploaded(self) -> bool:

@@ -9,8 +9,11 @@ epoch is in flight in front of it, it carries out the same command, and passes t
 it, S23, S24). Acks go back over the control channel. No record waits for Spark to schedule anything.
 
 Where rows come from other processes their reader has aligned them already (`jvm/AlignedRows.java`): what comes behind a
-marker stays in the network's buffers, and its sender waits when its share of them is full. It also puts *ticks* between the
-rows, so that processing-time timers fire without input.
+marker stays in the network's buffers, and its sender waits when its share of them is full.
+
+A task that has nothing to do sleeps: until a row or a command comes, a timer is due, a buffer has waited long enough, the next
+record of a source is due. For deeper levels a *tick* among the rows says that it was time that passed
+(`exchange/arriving.py`). Nothing looks around in between, so a job that does nothing costs next to nothing.
 
 What a task looks at between two batches, commands, timers, output for others, waits no longer than a batch takes: sources
 read, and buffers are processed, in parts of bounded time (`taskmanager.pace`).
@@ -18,20 +21,25 @@ read, and buffers are processed, in parts of bounded time (`taskmanager.pace`).
 
 from __future__ import annotations
 
+import math
 import struct
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 
 from penstock.taskmanager.control.channel import ControlConnection
+from penstock.taskmanager.exchange.arriving import ArrivingRows
 from penstock.taskmanager.exchange.rows import DATA, MARKER, TICK, exchange_of, sender_of
 from penstock.taskmanager.level import LevelTask, Row
 from penstock.taskmanager.protocol import EpochCommand, decode_command, encode_ack, encode_command
 
 TICK_S = 0.02
+"""Processing-time timers are looked at no more often; and uploads, while there are some."""
 _IDLE_S = 0.001
 _LONGEST_IDLE_S = 0.01
-"""A source that has nothing to read is asked again after 1 ms, then ever more rarely: looking costs CPU, too."""
+"""A source that has nothing to read and cannot say until when is asked again after 1 ms, then ever more rarely."""
+_LONGEST_WAIT_S = 3600.0
+"""The clock of the machine may be set."""
 _MARK = struct.Struct("<BHI")
 _FAR = 1 << 62
 
@@ -44,10 +52,19 @@ class StreamTask:
         control: connection to the JobManager.
         buffer_timeout_s: a partly filled buffer waits at most about that long (D21): what is made meanwhile goes with it, and
             each buffer costs every process on its way some tenths of a millisecond.
+        arriving: where the rows of a deeper level come from; None: ticks come with them (tests).
     """
 
-    def __init__(self, task: LevelTask, control: ControlConnection, buffer_timeout_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        task: LevelTask,
+        control: ControlConnection,
+        buffer_timeout_s: float = 0.0,
+        arriving: ArrivingRows | None = None,
+    ) -> None:
         self._task = task
+        if arriving is not None and task.level > 0:
+            arriving.patience = self._patience
         self._buffer_timeout_s = buffer_timeout_s
         self._slot = task.slot
         self._slots = task.graph.slots
@@ -113,17 +130,22 @@ class StreamTask:
             ack.waits = True
             self._control.send(encode_ack(ack))
 
-    def _pause(self) -> float:
-        """Nothing to read: seconds to wait for a command.
+    def _pause(self) -> float | None:
+        """Nothing to read: seconds to wait for a command; None: until one comes.
 
         Until the next record, if it is known when that is due; but no shorter than until a buffer may go, for what is read
         before would only wait there.
         """
-        idle, self._idle_s = self._idle_s, min(2 * self._idle_s, _LONGEST_IDLE_S)
-        at = self._task.next_record_at()
-        if at is not None:
-            idle = min(max(at / 1000 - time.time(), 0.0002), idle)
-        return max(idle, min(self._flushed + self._buffer_timeout_s - time.monotonic(), TICK_S))
+        patience = self._patience()
+        at = self._task.next_read_at() if self._reads else None
+        if at is None:
+            return patience
+        if at:
+            idle = max(self._until(at), 0.0002)
+        else:
+            idle, self._idle_s = self._idle_s, min(2 * self._idle_s, _LONGEST_IDLE_S)
+        idle = max(idle, min(self._flushed + self._buffer_timeout_s - time.monotonic(), TICK_S))
+        return idle if patience is None else min(idle, patience)
 
     # --- deeper levels ----------------------------------------------------------------------------------------
 
@@ -195,6 +217,26 @@ class StreamTask:
             for slot in range(self._slots):
                 yield slot, marker + encode_command(command) if slot == self._slot else marker
         self._control.send(encode_ack(task.ack(command)))
+
+    def _patience(self) -> float | None:
+        """Seconds until there is something to do without input; None: nothing."""
+        task = self._task
+        now = time.monotonic()
+        times = []
+        if task.uploads:
+            times.append(TICK_S)
+        if task.holds_back:
+            times.append(self._flushed + self._buffer_timeout_s - now)
+        wake = task.next_wake()
+        if wake is not None:
+            times.append(max(self._until(wake), self._ticked + TICK_S - now))
+        if task.failure is not None:
+            return None if self._reported else 0.0
+        patience = max(0.0, min(times, default=math.inf))
+        return None if patience == math.inf else min(patience, _LONGEST_WAIT_S)
+
+    def _until(self, moment_ms: int) -> float:
+        return (moment_ms - self._task.environment.clock.now_ms()) / 1000
 
     def _send_output(self) -> Iterator[Row]:
         """Full buffers at once, partly filled ones when the last went out a buffer timeout ago; timers now and then."""

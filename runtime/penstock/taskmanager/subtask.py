@@ -310,6 +310,16 @@ class Subtask:
         times = [t for t in (o.next_processing_time() for o in self._operators.values()) if t is not None]
         return min(times, default=None)
 
+    def next_wake(self) -> int | None:
+        """When (ms) `advance_processing_time` next has something to do; None: not without input."""
+        times = [t for t in (o.next_wake() for o in self._operators.values()) if t is not None]
+        return min(times, default=None)
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether records or a watermark wait for a flush."""
+        return any(writer.holds_back for writer in self._writers)
+
     def notify(self, completed: list[int], aborted: list[int]) -> None:
         for checkpoint_id in completed:
             for backend in self._backends.values():

@@ -30,6 +30,7 @@ from penstock.functions.operator_context import Clock
 from penstock.graph.job_graph import JobGraph
 from penstock.metrics.scope import ScopeFormats
 from penstock.taskmanager.control.channel import ControlConnection, Hello
+from penstock.taskmanager.exchange.arriving import ArrivingRows
 from penstock.taskmanager.exchange.records import refuse_to_pickle
 from penstock.taskmanager.exchange.rows import ACK, DATA
 from penstock.taskmanager.exchange.segments import in_segments, put_together
@@ -255,12 +256,13 @@ def run_level(
         slots: registry to use instead of the process's own (several slots of one test in one process).
     """
     received = put_together(rows)
+    arriving = rows if isinstance(rows, ArrivingRows) else None
     registry = _SLOTS if slots is None else slots
     held = registry.get((job_id, slot))
     if held is not None and held.settings.attempt == attempt:
         control = _connect(held.settings, level, slot) if held.settings.control_address else None
         held.tell_by(level, control)
-        return _run(held, level, control, received)
+        return _run(held, level, control, received, arriving)
     if slots is None:
         _close_older(registry, job_id, attempt)
     elif held is not None:
@@ -279,15 +281,21 @@ def run_level(
     registry[job_id, slot] = held
     if slots is None:
         _settle_process()
-    return _run(held, level, control, received)
+    return _run(held, level, control, received, arriving)
 
 
-def _run(held: _Slot, level: int, control: ControlConnection | None, received: Iterator[bytes]) -> Iterator[Row]:
+def _run(
+    held: _Slot,
+    level: int,
+    control: ControlConnection | None,
+    received: Iterator[bytes],
+    arriving: ArrivingRows | None,
+) -> Iterator[Row]:
     task = held.level(level)
     if control is None:
         sent = BatchTask(task).run(received)
     else:
-        sent = StreamTask(task, control, held.settings.buffer_timeout_s).run(received)
+        sent = StreamTask(task, control, held.settings.buffer_timeout_s, arriving).run(received)
     return sent if task.is_last else in_segments(sent, held.slot)
 
 

@@ -27,6 +27,7 @@ from penstock.taskmanager.protocol import (
     decode_ack,
     encode_command,
 )
+from penstock.taskmanager import stream_task
 from penstock.taskmanager.stream_task import _MARK, StreamTask
 from penstock.taskmanager.subtask import TaskEnvironment
 from penstock.taskmanager.worker import ManualClock
@@ -105,7 +106,18 @@ class Level:
         self.graph = SimpleNamespace(slots=1, exchanges=[])
         self.waiting = 0
         self.out: list[Row] = []
-        self.due: int | None = None
+        self.due: int | None = 0
+        self.wake: int | None = None
+        self.failure = None
+        self.uploads = False
+        self.environment = SimpleNamespace(clock=self)
+
+    def now_ms(self) -> int:
+        return round(stream_task.time.time() * 1000)
+
+    @property
+    def holds_back(self) -> bool:
+        return self.waiting > 0
 
     def flush(self) -> None:
         if self.waiting:
@@ -116,8 +128,11 @@ class Level:
         out, self.out = self.out, []
         return out
 
-    def next_record_at(self) -> int | None:
+    def next_read_at(self) -> int | None:
         return self.due
+
+    def next_wake(self) -> int | None:
+        return self.wake
 
     def advance_processing_time(self) -> None: ...
 
@@ -181,10 +196,48 @@ def test_a_source_rests_no_shorter_than_until_a_buffer_may_go(
     now.at += 0.001
     found = []
     for _ in pauses:
-        level.due = None if due_s is None else round((now.at + due_s) * 1000)
+        level.due = 0 if due_s is None else round((now.at + due_s) * 1000)
         found.append(round(task._pause(), 6))
         now.at += 0.05
     assert found == pauses
+
+
+@pytest.mark.parametrize(
+    ("about", "patience"),
+    [
+        ({}, None),
+        ({"waiting": 1}, 0.009),
+        ({"waiting": 1, "uploads": True}, 0.009),
+        ({"uploads": True}, 0.02),
+        ({"wake": 101_500}, 1.469),
+        ({"wake": 100_000}, 0.019),
+        ({"wake": 1 << 62}, 3600.0),
+        ({"failure": "told as soon as may be"}, 0.0),
+    ],
+    ids=["nothing", "a-buffer", "a-buffer-and-an-upload", "an-upload", "a-timer", "an-overdue-timer", "far", "a-failure"],
+)
+def test_a_task_sleeps_until_there_is_something_to_do(
+    now: SimpleNamespace, about: dict[str, Any], patience: float | None
+) -> None:
+    """Buffers go 10 ms after the last ones; timers are looked at every 20 ms at most."""
+    level: Any = Level()
+    task = StreamTask(level, cast("Any", Control()), 0.01)
+    now.at += 0.03
+    level.waiting = 1
+    list(task._send_output())
+    now.at += 0.001
+    vars(level).update(about)
+    found = task._patience()
+    assert found is None if patience is None else found == pytest.approx(patience)
+
+
+@pytest.mark.parametrize(("wake_ms", "expected"), [(None, None), (100_500, 0.5)])
+def test_a_source_without_anything_to_read_waits_for_a_command_or_a_timer(
+    now: SimpleNamespace, wake_ms: int | None, expected: float | None
+) -> None:
+    level: Any = Level()
+    level.due, level.wake = None, wake_ms
+    assert StreamTask(level, cast("Any", Control()), 0.01)._pause() == expected
 
 
 def run_numbers(*commands: EpochCommand) -> tuple[list[LevelAck], list[str]]:

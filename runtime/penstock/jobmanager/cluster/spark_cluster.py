@@ -221,7 +221,8 @@ class SparkCluster:
             "spark.python.daemon.module": "penstock.jobmanager.cluster.python_daemon",
             "spark.python.worker.faulthandler.enabled": "true",
             "spark.cleaner.periodicGC.interval": "10min",
-            "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
+            # Rows are sent as they are written (jvm/PromptWriter.java): nothing has to look for those that wait.
+            "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "60000",
             "spark.shuffle.streaming.networkBufferSize": str(2 * SEGMENT_BYTES),
             "spark.shuffle.streaming.writerMaxMemory": str(EXCHANGE_BYTES),
             "spark.shuffle.streaming.readerMaxMemory": str(EXCHANGE_BYTES),

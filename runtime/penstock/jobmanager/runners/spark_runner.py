@@ -13,12 +13,12 @@ import logging
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from typing import Any
 
 from pyspark.core.rdd import _wrap_function
-from pyspark.serializers import NoOpSerializer, Serializer, SpecialLengths, read_int
+from pyspark.serializers import NoOpSerializer, Serializer
 
 from penstock.common.errors import EpochFailed
 from penstock.jobmanager.cluster.slots import Slot
@@ -29,6 +29,7 @@ from penstock.jobmanager.failover.failures import JobFailed
 from penstock.jobmanager.runners.control_server import ControlServer
 from penstock.jobmanager.runners.runner import WATCH_S, Attempt, Watch, unwatched
 from penstock.taskmanager.control.channel import Hello
+from penstock.taskmanager.exchange.arriving import ArrivingRows
 from penstock.taskmanager.exchange.rows import ACK, COMMAND
 from penstock.taskmanager.protocol import (
     EpochCommand,
@@ -67,12 +68,8 @@ class FlushingSerializer(Serializer):  # type: ignore[misc]
             stream.write(pack(len(item)) + item)
             stream.flush()
 
-    def load_stream(self, stream: Any) -> Iterator[bytes]:
-        while True:
-            length = read_int(stream)
-            if length == SpecialLengths.END_OF_DATA_SECTION:
-                return
-            yield stream.read(length)
+    def load_stream(self, stream: Any) -> ArrivingRows:
+        return ArrivingRows(stream)
 
 
 class SparkRunner:

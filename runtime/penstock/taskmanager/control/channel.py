@@ -75,8 +75,8 @@ class ControlConnection:
         with self._sending:
             self._socket.sendall(self._sealer.seal(body))
 
-    def poll(self, timeout_s: float = 0.0) -> bytes | None:
-        """The next frame if there is one within the time; None else.
+    def poll(self, timeout_s: float | None = 0.0) -> bytes | None:
+        """The next frame if there is one within the time (None: as soon as anything comes); None else.
 
         Raises:
             ConnectionError: the JobManager is gone, or somebody else sends in its stead.

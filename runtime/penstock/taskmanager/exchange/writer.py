@@ -125,6 +125,12 @@ class ExchangeWriter(ABC):
             return batch
         return None
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether `flush` has something to send."""
+        now = (self._watermark, self._idle)
+        return any(self._rows[target] or self._sent[target] != now for target in self.reachable())
+
     def _append(self, target: int, values: list[Any], timestamps: list[int] | None) -> None:
         """Take records for a target; a change between with and without timestamps cuts a buffer."""
         self._tell_watermark(target)

@@ -185,6 +185,9 @@ class FileWriter(SinkWriter):
             if self._policy.is_due(now, part.created, part.written):
                 self._close(bucket)
 
+    def next_processing_time(self, now: int) -> int | None:
+        return self._next_check if self._parts else None
+
     def finish(self) -> None:
         self._is_finishing = True
 

@@ -19,25 +19,21 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
 /**
- * The rows of a pipelined exchange as one task gets them: aligned on markers, with ticks between them. It takes the place
- * of StreamingShuffleReader.read, and empties the same queue.
+ * The rows of a pipelined exchange as one task gets them: aligned on markers. It takes the place of
+ * StreamingShuffleReader.read, and empties the same queue.
  *
  * Behind a sender's marker come rows of the next epoch. The task must not see them before the markers of all senders have
  * come (see taskmanager/stream_task.py). They stay in the network's buffers, as Spark counts them: it reads nothing more
  * from a sender whose share of the reader's memory is used up, so the sender's buffers fill, and the sender waits. What an
  * alignment holds is bounded by that share, however long it takes.
- *
- * A tick lets the task look at its timers. It is made here, every 20 ms at most, whether rows come or not: one that came
- * over the network would wait behind the rows.
  */
 public class AlignedRows extends AbstractIterator implements TaskCompletionListener {
   private static final byte MARKER = 3;
-  private static final byte[] TICK = new byte[] {4};
   private static final byte SEGMENT = 5;
   /** Flags of the last segment of a marker. */
   private static final byte END_OF_MARKER = 3;
-  private static final long TICK_NS = 20000000L;
-  private static final long POLL_MS = 10L;
+  /** Between two looks whether the task has failed elsewhere; one that is killed is interrupted. */
+  private static final long POLL_MS = 250L;
 
   private final StreamingShuffleReader reader;
   private final SerializerInstance serializer;
@@ -51,7 +47,6 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
   /** What was held until the last alignment, and has not been looked at since; in order for each sender. */
   private final ArrayDeque ready = new ArrayDeque();
   private Rows rows = null;
-  private long ticked = System.nanoTime();
   private byte[] next = null;
   private volatile boolean finished = false;
 
@@ -86,11 +81,7 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
 
   /** Sets `next` or `finished`, or neither. */
   private synchronized void advance() {
-    long now = System.nanoTime();
-    if (now - this.ticked >= TICK_NS) {
-      this.ticked = now;
-      this.next = TICK;
-    } else if (this.rows != null) {
+    if (this.rows != null) {
       this.next = (byte[]) this.rows.left.pollFirst();
       if (this.next == null) {
         this.rows = null;

@@ -7,6 +7,7 @@ import org.apache.spark.shuffle.ShuffleReader;
 import org.apache.spark.shuffle.ShuffleWriteMetricsReporter;
 import org.apache.spark.shuffle.ShuffleWriter;
 import org.apache.spark.shuffle.streaming.StreamingShuffleManager;
+import org.apache.spark.shuffle.streaming.StreamingShuffleWriter;
 import org.apache.spark.util.ErrorNotifier;
 import scala.None$;
 
@@ -23,8 +24,8 @@ public class SealedShuffleManager extends StreamingShuffleManager {
 
   public ShuffleWriter getWriter(
       ShuffleHandle handle, long mapId, TaskContext context, ShuffleWriteMetricsReporter metrics) {
-    return (ShuffleWriter) create(
-        "StreamingShuffleWriter", new Object[] {handle, Long.valueOf(mapId), context, none(), new ErrorNotifier()});
+    return new PromptWriter((StreamingShuffleWriter) create(
+        "StreamingShuffleWriter", new Object[] {handle, Long.valueOf(mapId), context, none(), new ErrorNotifier()}));
   }
 
   public ShuffleReader getReader(

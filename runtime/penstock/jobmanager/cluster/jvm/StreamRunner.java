@@ -23,7 +23,7 @@ import scala.collection.Iterator;
  * again when it tells the worker, on the writer's. The worker is told the truth.
  */
 public class StreamRunner extends PythonRunner {
-  /** What is written goes out when it has this size (bytes): every row, a tick of five bytes too. */
+  /** What is written goes out when it has this size (bytes): every row. */
   private static final int SMALLEST_ROW = 4;
 
   private transient volatile Thread deciding;

@@ -50,6 +50,10 @@ class SinkOperator(Operator):
         assert self._writer is not None
         self._writer.advance_processing_time(now)
 
+    def next_wake(self) -> int | None:
+        assert self._writer is not None
+        return self._writer.next_processing_time(self.context.clock.now_ms())
+
     def current_watermark(self) -> int:
         return self._watermark
 

@@ -57,6 +57,14 @@ class _OwnedSplit:
             self.is_quiet and self.generator is not None and self.generator.is_idle(now_ms)
         )
 
+    def next_wake(self, now_ms: int) -> int | None:
+        """When (ms) its watermark may change without a record."""
+        if self.generator is None:
+            return None
+        self.is_idle(now_ms)  # begins to count
+        times = (self.generator.next_poll(), self.generator.idle_at() if self.is_quiet else None)
+        return min((at for at in times if at is not None), default=None)
+
 
 class SourceOperator(Operator):
     """Runs a `Source` in one subtask. Its input is time, not batches: the task calls `read`."""
@@ -322,9 +330,22 @@ class SourceOperator(Operator):
         self._finished = []
         return progress
 
-    def next_record_at(self) -> int | None:
-        """When the next record is due (ms), as far as the readers know."""
-        times = [split.reader.next_record_at() for split in self._open.values() if split.reader is not None]
+    def next_read_at(self) -> int | None:
+        """When (ms) it is worth to read again, if nothing could be read now; 0: nobody knows, None: not before a command.
+
+        Commands bring splits, let those go on that watermark alignment holds back, and begin the next epoch.
+        """
+        if self.has_used_up:
+            return None
+        quiet = [split.reader.next_record_at() for split in self._open.values() if split.reader and split.is_quiet]
+        return min((at or 0 for at in quiet), default=None)
+
+    def next_wake(self) -> int | None:
+        """Idleness of splits, and generators of the user's that are asked now and then."""
+        if self.strategy is None:
+            return None
+        now = self.context.clock.now_ms()
+        times = [split.next_wake(now) for split in self._open.values() if split.id not in self._idle_splits]
         return min((at for at in times if at is not None), default=None)
 
     def close(self) -> None:

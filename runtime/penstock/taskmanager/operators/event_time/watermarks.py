@@ -84,6 +84,11 @@ class TimestampsAndWatermarksOperator(Operator):
         times = (self._generator.next_poll(), None if self._idle else self._generator.idle_at())
         return min((time for time in times if time is not None), default=None)
 
+    def next_wake(self) -> int | None:
+        if self._emitted != MAX_TIMESTAMP and not self._idle:
+            self._generator.is_idle(self.context.clock.now_ms())  # begins to count
+        return self.next_processing_time()
+
     def current_watermark(self) -> int:
         return self._emitted
 

@@ -216,7 +216,7 @@ def test_a_split_costs_the_same_however_many_there_are(strategy: WatermarkStrate
             operator.begin_epoch(100)
             for _ in operator.read(FAR):
                 operator.advance_processing_time(0)
-                operator.next_record_at()
+                operator.next_read_at()
             progress = operator.progress()
             coordinator.on_progress(0, progress)
             coordinator.take_assignments()

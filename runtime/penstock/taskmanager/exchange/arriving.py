@@ -1,0 +1,85 @@
+"""Rows of a task as they come from Spark, and a tick where none comes in time.
+
+A task of a pipelined attempt sleeps until there is something to do: a row, a timer that is due, a buffer that has waited long
+enough. Spark hands it a stream to read from, and a read does not end before something has come. So what the stream's own
+buffer holds is counted here: only when it is empty does a read have to wait, and then it is the file descriptor that is
+waited for, as long as the task says. Nothing behind the last row is read, for that is Spark's.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from pyspark.serializers import SpecialLengths
+
+from penstock.taskmanager.exchange.rows import TICK
+
+TICK_ROW = bytes((TICK,))
+
+
+class BufferedStream(Protocol):
+    """What is used of an `io.BufferedReader`."""
+
+    def fileno(self) -> int: ...
+
+    def peek(self, size: int = 0, /) -> bytes: ...
+
+    def read(self, size: int = -1, /) -> bytes: ...
+
+
+class ArrivingRows(Iterator[bytes]):
+    """Length-prefixed rows of a stream, until Spark says that there are no more.
+
+    Args:
+        stream: buffered, and at the beginning of a row.
+    """
+
+    def __init__(self, stream: BufferedStream) -> None:
+        self._stream = stream
+        self._file = stream.fileno()
+        self._held = 0
+        """Bytes in the stream's own buffer."""
+        self._knows_held = False
+        self.patience: Callable[[], float | None] = _for_ever
+        """How long (s) to wait for a row before there is a tick; None: until one comes."""
+
+    def __next__(self) -> bytes:
+        if not self._held and not self._comes_in_time():
+            return TICK_ROW
+        length = int.from_bytes(self._take(4), "big", signed=True)
+        if length == SpecialLengths.END_OF_DATA_SECTION:
+            raise StopIteration
+        return self._take(length)
+
+    def _comes_in_time(self) -> bool:
+        """What the stream held before anybody counted it is there at once."""
+        if self._knows_held and not select.select((self._file,), (), (), self.patience())[0]:
+            return False
+        self._fill()
+        return True
+
+    def _fill(self) -> None:
+        self._knows_held = True
+        self._held = len(self._stream.peek())
+        if not self._held:
+            raise EOFError("the executor has closed the connection")
+
+    def _take(self, size: int) -> bytes:
+        if size <= self._held:
+            self._held -= size
+            return self._stream.read(size)
+        parts = []
+        while size:
+            if not self._held:
+                self._fill()
+            part = self._stream.read(min(size, self._held))
+            self._held -= len(part)
+            size -= len(part)
+            parts.append(part)
+        return b"".join(parts)
+
+
+def _for_ever() -> None:
+    return None

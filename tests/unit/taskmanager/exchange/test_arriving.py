@@ -1,0 +1,102 @@
+"""A task sleeps until rows come or its patience ends, and reads nothing that is Spark's."""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+import pytest
+
+from penstock.taskmanager.exchange.arriving import TICK_ROW, ArrivingRows
+
+END = struct.pack(">i", -1)
+
+
+def framed(*rows: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(row)) + row for row in rows)
+
+
+@contextmanager
+def pipe() -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb", 65536) as reader, os.fdopen(writing, "wb", 0) as writer:
+        yield reader, writer
+
+
+def test_rows_come_in_order_and_what_is_behind_them_is_left() -> None:
+    with pipe() as (reader, writer):
+        writer.write(framed(b"a", b"", b"ccc") + END + b"of Spark")
+        assert list(ArrivingRows(reader)) == [b"a", b"", b"ccc"]
+        assert reader.read(8) == b"of Spark"
+
+
+@pytest.mark.parametrize("size", [65_531, 65_532, 65_533, 65_536, 65_537, 300_000])
+def test_a_row_may_cross_the_streams_buffer(size: int) -> None:
+    rows = [b"x" * size, b"y", bytes(size), b"z"]
+    with pipe() as (reader, writer):
+        sender = threading.Thread(target=lambda: [writer.write(part) for part in (framed(*rows), END, b"!")])
+        sender.start()
+        assert list(ArrivingRows(reader)) == rows
+        assert reader.read(1) == b"!"
+        sender.join()
+
+
+def test_a_row_whose_bytes_come_one_by_one_is_one_row() -> None:
+    with pipe() as (reader, writer):
+
+        def send() -> None:
+            for byte in framed(b"slow") + END:
+                time.sleep(0.002)
+                writer.write(bytes((byte,)))
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        assert list(ArrivingRows(reader)) == [b"slow"]
+        sender.join()
+
+
+def test_there_is_a_tick_when_no_row_comes_in_time() -> None:
+    with pipe() as (reader, writer):
+        rows = ArrivingRows(reader)
+        rows.patience = lambda: 0.05
+        writer.write(framed(b"a", b"b"))
+        assert [next(rows), next(rows)] == [b"a", b"b"]
+        started = time.monotonic()
+        assert next(rows) == TICK_ROW
+        assert 0.04 < time.monotonic() - started < 2
+        writer.write(framed(b"c"))
+        assert next(rows) == b"c"
+
+
+def test_rows_that_wait_in_the_streams_buffer_are_not_waited_for() -> None:
+    with pipe() as (reader, writer):
+        rows = ArrivingRows(reader)
+        rows.patience = lambda: pytest.fail("there are rows")  # type: ignore[return-value]
+        writer.write(framed(*(b"row" for _ in range(1000))))
+        assert [next(rows) for _ in range(1000)] == [b"row"] * 1000
+
+
+def test_without_an_end_of_patience_a_row_is_waited_for() -> None:
+    with pipe() as (reader, writer):
+        rows = ArrivingRows(reader)
+        writer.write(framed(b"a"))
+        assert next(rows) == b"a"
+        sender = threading.Timer(0.1, lambda: writer.write(framed(b"b")))
+        sender.start()
+        assert next(rows) == b"b"
+        sender.join()
+
+
+def test_the_end_of_the_connection_is_no_row() -> None:
+    with pipe() as (reader, writer):
+        rows = ArrivingRows(reader)
+        writer.write(framed(b"a"))
+        assert next(rows) == b"a"
+        writer.close()
+        with pytest.raises(EOFError, match="closed the connection"):
+            next(rows)
