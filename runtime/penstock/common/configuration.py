@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
+import sys
 from contextvars import ContextVar, Token
 from pathlib import Path
 from types import MappingProxyType
@@ -28,6 +29,7 @@ T = TypeVar("T")
 
 CONFIGURATION_FILE = "penstock.yaml"
 CONFIGURATION_FOLDER_VARIABLE = "PENSTOCK_CONF_DIR"
+IN_PROCESS_ARGUMENT = "--in-process"
 
 
 class Configuration:
@@ -203,6 +205,8 @@ def reset_command_line(token: Token[Mapping[str, str]]) -> None:
 def load_configuration(folder: str | Path | None = None) -> Configuration:
     """`penstock.yaml` of the folder (default: the one `PENSTOCK_CONF_DIR` names), and the command line over it.
 
+    `python job.py --in-process` is part of the command line, whatever else the program makes of its arguments.
+
     Raises:
         InvalidJob: a folder was named and holds no `penstock.yaml`, or the file is not a mapping of keys to values.
     """
@@ -213,7 +217,10 @@ def load_configuration(folder: str | Path | None = None) -> Configuration:
         if not path.is_file():
             raise InvalidJob(f"there is no {path}", remedy=f"write the file, or unset {CONFIGURATION_FOLDER_VARIABLE}")
         configuration.add_all(read_configuration_file(path))
-    return configuration.add_all(_command_line.get())
+    configuration.add_all(_command_line.get())
+    if IN_PROCESS_ARGUMENT in sys.argv[1:]:
+        configuration.set_string("penstock.runner", "in-process")
+    return configuration
 
 
 def read_configuration_file(path: Path) -> dict[str, Any]:

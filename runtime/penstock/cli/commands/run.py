@@ -44,11 +44,17 @@ def run(
         ),
     ] = None,
     define: Definitions = None,
+    in_process: Annotated[
+        bool,
+        typer.Option("--in-process", help="All tasks in one process without Spark: starts at once, breakpoints work."),
+    ] = False,
     report_to: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run a program here, with workers as processes of this machine. Options go before SCRIPT, its arguments behind."""
     uids = allow_non_restored_state or []
     _check(script, uids)
+    if in_process:
+        define = [*(define or []), "penstock.runner=in-process"]
     configuration = parse_definitions(define)
     if detached:
         again = RunArguments(script, args or [], parallelism, savepoint_path, uids, define or [])

@@ -433,12 +433,14 @@ S3_SECRET_KEY = text_option("s3.secret-key", None, "Secret key that belongs to s
 S3_PATH_STYLE = flag_option("s3.path.style.access", False, "Put the bucket into the path instead of the host name.")
 S3_REGION = text_option("s3.endpoint.region", None, "Region to sign requests for.")
 
+IN_PROCESS = "in-process"
 RUNNER = choice_option(
     "penstock.runner",
-    ("batched", "pipelined", "auto"),
+    ("batched", "pipelined", "auto", IN_PROCESS),
     "auto",
     "How an epoch is carried out: batched, a Spark job for each; pipelined, one Spark job over pipelined shuffles with the "
-    "epochs as markers in the stream; auto: pipelined if a source is unbounded.",
+    "epochs as markers in the stream; auto: pipelined if a source is unbounded; in-process, all tasks in the program's own "
+    "process, without Spark: for trying and debugging, with `python job.py` and `penstock run`.",
 )
 EPOCH_TARGET = duration_option(
     "penstock.epoch.target",

@@ -25,6 +25,7 @@ from penstock.jobmanager.cluster.spark_cluster import ClusterConfig
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.runners.in_process import InProcessRunner
 from penstock.jobmanager.runners.pipelined_runner import create_runner
 from penstock.jobmanager.runners.runner import Runner
 from penstock.rest.server import RestServer
@@ -41,6 +42,8 @@ class LocalClusterProvider:
         """Those that settings name; others lie in the cluster's own."""
 
     def runner_for(self, slots: int, levels: int, settings: JobSettings, *, bounded: bool) -> Runner:
+        if settings.runner == options.IN_PROCESS:
+            return InProcessRunner()
         pipelined = settings.uses_pipelined(bounded=bounded)
         if self.cluster is None:
             conf = Configuration(settings.configuration)
@@ -102,8 +105,11 @@ class EmbeddedExecutor:
         return "" if self._server is None else self._server.url
 
     def _serve(self, program: Program) -> None:
+        conf = Configuration(program.configuration)
+        if conf.get(options.RUNNER) == options.IN_PROCESS and options.REST_PORT.key not in program.configuration:
+            return  # over before anybody could look
         if self._server is None:
-            self._server = self.session.serve(Configuration(program.configuration), fall_back=True)
+            self._server = self.session.serve(conf, fall_back=True)
 
     def execute(self, program: Program) -> JobExecutionResult:
         self._serve(program)

@@ -10,7 +10,7 @@ import threading
 from penstock.common.config import options
 from penstock.common.config.memory import MIB, job_manager_memory, jvm_heap, task_manager_memory
 from penstock.common.configuration import Configuration
-from penstock.common.errors import ClusterError
+from penstock.common.errors import ClusterError, InvalidJob
 from penstock.jobmanager.cluster.credentials import read_secret
 from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
 from penstock.jobmanager.cluster.task_managers import Worker
@@ -32,6 +32,11 @@ class MasterClusterProvider:
         self.cluster: SparkCluster | None = None
 
     def runner_for(self, slots: int, levels: int, settings: JobSettings, *, bounded: bool) -> Runner:
+        if settings.runner == options.IN_PROCESS:
+            raise InvalidJob(
+                "penstock.runner is in-process, and a master runs its job on workers",
+                remedy="leave penstock.runner at auto; in-process is for `python job.py` and `penstock run`",
+            )
         pipelined = settings.uses_pipelined(bounded=bounded)
         if self.cluster is None:
             conf = self._settings
