@@ -17,6 +17,7 @@ from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.records.batch import MAX_TIMESTAMP, RowBatch
+from penstock.taskmanager import stream_task
 from penstock.taskmanager.exchange.rows import DATA, MARKER, encode_buffer
 from penstock.taskmanager.level import LevelTask, Row
 from penstock.taskmanager.protocol import (
@@ -27,7 +28,6 @@ from penstock.taskmanager.protocol import (
     decode_ack,
     encode_command,
 )
-from penstock.taskmanager import stream_task
 from penstock.taskmanager.stream_task import _MARK, StreamTask
 from penstock.taskmanager.subtask import TaskEnvironment
 from penstock.taskmanager.worker import ManualClock
@@ -214,7 +214,16 @@ def test_a_source_rests_no_shorter_than_until_a_buffer_may_go(
         ({"wake": 1 << 62}, 3600.0),
         ({"failure": "told as soon as may be"}, 0.0),
     ],
-    ids=["nothing", "a-buffer", "a-buffer-and-an-upload", "an-upload", "a-timer", "an-overdue-timer", "far", "a-failure"],
+    ids=[
+        "nothing",
+        "a-buffer",
+        "a-buffer-and-an-upload",
+        "an-upload",
+        "a-timer",
+        "an-overdue-timer",
+        "far",
+        "a-failure",
+    ],
 )
 def test_a_task_sleeps_until_there_is_something_to_do(
     now: SimpleNamespace, about: dict[str, Any], patience: float | None

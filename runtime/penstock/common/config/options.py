@@ -66,7 +66,7 @@ RUNTIME_MODE = choice_option(
 )
 BUFFER_TIMEOUT = duration_option(
     "execution.buffer-timeout.interval",
-    timedelta(milliseconds=10),
+    timedelta(milliseconds=20),
     "Of the pipelined runner: a record waits about that long at most for others to travel with, at every exchange; 0: not "
     "at all. Longer costs less CPU time. The batched runner: see penstock.epoch.target.",
     "execution.buffer-timeout",

@@ -20,7 +20,8 @@ import scala.collection.Iterator;
 
 /**
  * The rows of a pipelined exchange as one task gets them: aligned on markers. It takes the place of
- * StreamingShuffleReader.read, and empties the same queue.
+ * StreamingShuffleReader.read, and empties the same queue, into which tasks of the same executor put rows as they are
+ * (LocalChannel).
  *
  * Behind a sender's marker come rows of the next epoch. The task must not see them before the markers of all senders have
  * come (see taskmanager/stream_task.py). They stay in the network's buffers, as Spark counts them: it reads nothing more
@@ -40,6 +41,9 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
   private final boolean checked;
   private final ShuffleChecksum checksum = new ShuffleChecksum();
   private final LinkedBlockingQueue queue;
+  private final int shuffle;
+  private final int slot;
+  private final LocalChannel[] local;
   private final boolean[] aligned;
   private final boolean[] ended;
   /** What has come from a sender behind its marker, in order: messages, and the rest of the one with the marker. */
@@ -51,7 +55,8 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
   private volatile boolean finished = false;
 
   public AlignedRows(
-      StreamingShuffleReader reader, SerializerInstance serializer, boolean checked, int senders) {
+      StreamingShuffleReader reader, SerializerInstance serializer, boolean checked, int shuffle, int slot, int senders,
+      long bytes) {
     this.reader = reader;
     this.serializer = serializer;
     this.checked = checked;
@@ -62,6 +67,9 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
     for (int i = 0; i < senders; i++) {
       this.held[i] = new ArrayDeque();
     }
+    this.shuffle = shuffle;
+    this.slot = slot;
+    this.local = LocalChannel.open(shuffle, slot, this.queue, senders, bytes);
     reader.context().addTaskCompletionListener((TaskCompletionListener) this);
   }
 
@@ -79,14 +87,17 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
     return row;
   }
 
-  /** Sets `next` or `finished`, or neither. */
-  private synchronized void advance() {
+  /** Sets `next` or `finished`, or neither. Not private: Janino would have it wait for all other readers of the process. */
+  synchronized void advance() {
     if (this.rows != null) {
       this.next = (byte[]) this.rows.left.pollFirst();
       if (this.next == null) {
         this.rows = null;
       } else if (endsEpoch(this.next)) {
-        this.align();
+        this.held[this.rows.sender].addFirst(this.rows);
+        int sender = this.rows.sender;
+        this.rows = null;
+        this.align(sender);
       }
     } else {
       this.take();
@@ -97,10 +108,8 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
     return row[0] == MARKER || (row[0] == SEGMENT && row[1] == END_OF_MARKER);
   }
 
-  private void align() {
-    this.held[this.rows.sender].addFirst(this.rows);
-    this.aligned[this.rows.sender] = true;
-    this.rows = null;
+  private void align(int sender) {
+    this.aligned[sender] = true;
     if (all(this.aligned)) {
       Arrays.fill(this.aligned, false);
       // What is ready came after what was held.
@@ -126,6 +135,11 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
     int sender = senderOf(item);
     if (this.aligned[sender]) {
       this.held[sender].addLast(item);
+    } else if (item instanceof LocalChannel.Row) {
+      this.next = ((LocalChannel.Row) item).take();
+      if (endsEpoch(this.next)) {
+        this.align(sender);
+      }
     } else if (item instanceof Rows) {
       this.rows = (Rows) item;
     } else if (item instanceof DataMessage) {
@@ -193,6 +207,7 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
   /** From the task's thread; rows are read by the one that feeds the Python worker. */
   public synchronized void onTaskCompletion(TaskContext context) {
     this.finished = true;
+    LocalChannel.close(this.shuffle, this.slot, this.local);
     for (int i = 0; i < this.held.length; i++) {
       release(this.held[i]);
     }
@@ -210,6 +225,9 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
   private static int senderOf(Object item) {
     if (item instanceof DataMessage) {
       return ((DataMessage) item).shuffleWriterId;
+    }
+    if (item instanceof LocalChannel.Row) {
+      return ((LocalChannel.Row) item).sender;
     }
     if (item instanceof Rows) {
       return ((Rows) item).sender;

@@ -6,7 +6,6 @@ import org.apache.spark.Partitioner;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.python.PairwiseRDD;
 import org.apache.spark.api.python.PythonFunction;
-import org.apache.spark.api.python.PythonPartitioner;
 import org.apache.spark.rdd.AsyncRDDActions;
 import org.apache.spark.rdd.RDD;
 import scala.Tuple2;
@@ -30,7 +29,7 @@ public class Epoch {
       Object preferred = locations[i].length() == 0 ? Lists.empty() : Lists.of(locations[i]);
       placed = new $colon$colon(new Tuple2(items[i], preferred), placed);
     }
-    Partitioner partitioner = new PythonPartitioner(locations.length, 0L);
+    Partitioner partitioner = new SlotPartitioner(locations);
     SlotExchange[] exchanges = new SlotExchange[levels.length - 1];
     context.setJobGroup(group, group, false);
     RDD rows = level(context.makeRDD(placed, ClassTag$.MODULE$.apply(byte[].class)), levels[0], jobId, slots, pipelined);

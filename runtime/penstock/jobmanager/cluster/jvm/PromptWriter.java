@@ -1,6 +1,9 @@
 package penstock;
 
+import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext;
 import org.apache.spark.shuffle.ShuffleWriter;
+import org.apache.spark.shuffle.streaming.StreamingShuffleHandle;
 import org.apache.spark.shuffle.streaming.StreamingShuffleWriter;
 import scala.Option;
 import scala.Product2;
@@ -8,7 +11,7 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
 /**
- * Spark's streaming writer, which sends every row at once.
+ * Spark's streaming writer, which sends every row at once, and hands those for slots of the same executor over by reference.
  *
  * Spark collects rows in a buffer for each target and has a thread that looks, every few milliseconds and for as long as the
  * task runs, which of the buffers are old enough to go. Here a row is a buffer already, that a task has held back for as long as
@@ -17,14 +20,18 @@ import scala.collection.Iterator;
  * when it is written: when the next one is asked for.
  */
 public class PromptWriter extends ShuffleWriter {
+  private final StreamingShuffleHandle handle;
+  private final TaskContext context;
   private final StreamingShuffleWriter writer;
 
-  public PromptWriter(StreamingShuffleWriter writer) {
+  public PromptWriter(StreamingShuffleHandle handle, TaskContext context, StreamingShuffleWriter writer) {
+    this.handle = handle;
+    this.context = context;
     this.writer = writer;
   }
 
   public void write(Iterator rows) {
-    this.writer.write(new Sending(rows, this.writer));
+    this.writer.write(new Remote(rows));
   }
 
   public Option stop(boolean success) {
@@ -35,29 +42,60 @@ public class PromptWriter extends ShuffleWriter {
     return this.writer.getPartitionLengths();
   }
 
-  /** Rows by the slot they are for. */
-  private static class Sending extends AbstractIterator {
+  /** Rows by the slot they are for: those that the network has to take. */
+  private class Remote extends AbstractIterator {
     private final Iterator rows;
-    private final StreamingShuffleWriter writer;
+    private final LocalChannel[] channels;
+    private final boolean[] isLocal;
     private int written = -1;
+    private Product2 next = null;
 
-    Sending(Iterator rows, StreamingShuffleWriter writer) {
+    Remote(Iterator rows) {
+      SlotPartitioner slots = (SlotPartitioner) PromptWriter.this.handle.dependency().partitioner();
       this.rows = rows;
-      this.writer = writer;
+      this.channels = new LocalChannel[slots.numPartitions()];
+      this.isLocal = new boolean[slots.numPartitions()];
+      for (int i = 0; i < this.isLocal.length; i++) {
+        this.isLocal[i] = slots.runsOn(i, SparkEnv.get().executorId());
+      }
     }
 
     public boolean hasNext() {
       if (this.written >= 0) {
-        this.writer.shards()[this.written].send();
+        PromptWriter.this.writer.shards()[this.written].send();
         this.written = -1;
       }
-      return this.rows.hasNext();
+      while (this.next == null && this.rows.hasNext()) {
+        Product2 row = (Product2) this.rows.next();
+        int slot = ((Number) row._1()).intValue();
+        if (this.isLocal[slot]) {
+          this.hand(slot, (byte[]) row._2());
+        } else {
+          this.next = row;
+        }
+      }
+      return this.next != null;
     }
 
     public Object next() {
-      Product2 row = (Product2) this.rows.next();
+      this.hasNext();
+      Product2 row = this.next;
+      this.next = null;
       this.written = ((Number) row._1()).intValue();
       return row;
+    }
+
+    private void hand(int slot, byte[] row) {
+      try {
+        if (this.channels[slot] == null) {
+          this.channels[slot] = LocalChannel.to(PromptWriter.this.handle.shuffleId(), slot, PromptWriter.this.context);
+        }
+        this.channels[slot].send(row, PromptWriter.this.context);
+      } catch (RuntimeException error) {
+        throw error;
+      } catch (Exception error) {
+        throw new RuntimeException("a row for slot " + slot + " cannot be handed over", error);
+      }
     }
   }
 }

@@ -6,6 +6,7 @@ import org.apache.spark.shuffle.ShuffleReadMetricsReporter;
 import org.apache.spark.shuffle.ShuffleReader;
 import org.apache.spark.shuffle.ShuffleWriteMetricsReporter;
 import org.apache.spark.shuffle.ShuffleWriter;
+import org.apache.spark.shuffle.streaming.StreamingShuffleHandle;
 import org.apache.spark.shuffle.streaming.StreamingShuffleManager;
 import org.apache.spark.shuffle.streaming.StreamingShuffleWriter;
 import org.apache.spark.util.ErrorNotifier;
@@ -24,7 +25,7 @@ public class SealedShuffleManager extends StreamingShuffleManager {
 
   public ShuffleWriter getWriter(
       ShuffleHandle handle, long mapId, TaskContext context, ShuffleWriteMetricsReporter metrics) {
-    return new PromptWriter((StreamingShuffleWriter) create(
+    return new PromptWriter((StreamingShuffleHandle) handle, context, (StreamingShuffleWriter) create(
         "StreamingShuffleWriter", new Object[] {handle, Long.valueOf(mapId), context, none(), new ErrorNotifier()}));
   }
 

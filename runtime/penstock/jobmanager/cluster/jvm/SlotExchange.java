@@ -75,8 +75,10 @@ public class SlotExchange extends RDD {
         (ShuffleReadMetricsReporter) context.taskMetrics().createTempShuffleReadMetrics());
     if (this.pipelined) {
       boolean checked = SparkEnv.get().conf().getBoolean("spark.shuffle.streaming.checksum.enabled", true);
+      long bytes = SparkEnv.get().conf().getSizeAsBytes("spark.shuffle.streaming.readerMaxMemory");
       return new AlignedRows(
-          (StreamingShuffleReader) reader, shuffle.serializer().newInstance(), checked, this.locations.length);
+          (StreamingShuffleReader) reader, shuffle.serializer().newInstance(), checked, shuffle.shuffleId(),
+          split.index(), this.locations.length, bytes);
     }
     return new Values(reader.read());
   }
