@@ -104,7 +104,7 @@ class TestSettings:
         assert not env.disable_operator_chaining().is_chaining_enabled()
         assert "Exponential" in type(env.get_restart_strategy()).__name__
         assert env.get_default_savepoint_directory() is None
-        assert env.get_buffer_timeout() == 10
+        assert env.get_buffer_timeout() == 20
         assert env.set_buffer_timeout(100).get_buffer_timeout() == 100
         assert env.set_buffer_timeout(-1).get_buffer_timeout() == -1
         assert env.set_buffer_timeout(0).get_buffer_timeout() == 0

@@ -1,4 +1,7 @@
-"""`python job.py`: the program's own process is the JobManager, workers are processes beside it."""
+"""`python job.py`: the program's own process is the JobManager, workers are processes beside it.
+
+A job in process needs neither Spark nor a REST server: both are imported when they are needed, which is half of its time.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import atexit
 import math
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.common.config import options
 from penstock.common.config.memory import (
@@ -20,16 +23,16 @@ from penstock.common.configuration import Configuration
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.graph.program import Program
-from penstock.jobmanager.cluster.local_cluster import LocalCluster
-from penstock.jobmanager.cluster.spark_cluster import ClusterConfig
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process.session import Session, SubmitOptions
 from penstock.jobmanager.runners.in_process import InProcessRunner
-from penstock.jobmanager.runners.pipelined_runner import create_runner
 from penstock.jobmanager.runners.runner import Runner
-from penstock.rest.server import RestServer
 from penstock.taskmanager.local_folders import local_folders, sweep_state
+
+if TYPE_CHECKING:
+    from penstock.jobmanager.cluster.local_cluster import LocalCluster
+    from penstock.rest.server import RestServer
 
 
 class LocalClusterProvider:
@@ -45,6 +48,10 @@ class LocalClusterProvider:
         if settings.runner == options.IN_PROCESS:
             return InProcessRunner()
         pipelined = settings.uses_pipelined(bounded=bounded)
+        from penstock.jobmanager.cluster.local_cluster import LocalCluster
+        from penstock.jobmanager.cluster.spark_cluster import ClusterConfig
+        from penstock.jobmanager.runners.pipelined_runner import create_runner
+
         if self.cluster is None:
             conf = Configuration(settings.configuration)
             per_worker = conf.get(options.TASK_SLOTS) if conf.contains_key(options.TASK_SLOTS.key) else None

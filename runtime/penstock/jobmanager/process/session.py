@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.config import options
@@ -31,10 +31,11 @@ from penstock.jobmanager.job.job_parts import JobMasterOptions, ResultSink
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process.dispatcher import Dispatcher
-from penstock.jobmanager.process.gateway import DispatcherGateway
 from penstock.jobmanager.runners.runner import Runner
-from penstock.rest.server import RestServer
 from penstock.taskmanager.worker import SystemClock
+
+if TYPE_CHECKING:
+    from penstock.rest.server import RestServer
 
 
 class ClusterProvider(Protocol):
@@ -153,6 +154,10 @@ class Session:
         """
         if settings.get(options.REST_PORT) < 0:
             return None
+        # A third of the time that a small job without REST takes would go into these imports.
+        from penstock.jobmanager.process.gateway import DispatcherGateway
+        from penstock.rest.server import RestServer
+
         gateway = DispatcherGateway(self.dispatcher, settings.to_dict(), self.cluster.task_managers, self.stop)
         host, port = settings.get(options.REST_BIND_ADDRESS), settings.get(options.REST_PORT)
         token_file = settings.to_dict().get("security.rest.token-file") or None
