@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.functions.state_attributes import list_state, map_state, value_state
 from penstock.state.descriptors import (
     AggregatingState,
     AggregatingStateDescriptor,
@@ -44,4 +45,7 @@ __all__ = [
     "StateTtlConfig",
     "ValueState",
     "ValueStateDescriptor",
+    "list_state",
+    "map_state",
+    "value_state",
 ]

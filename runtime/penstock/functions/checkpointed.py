@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import PenstockError, UserFunctionError
 from penstock.common.program.user_frames import user_line
+from penstock.functions.function import function_within
 from penstock.functions.runtime_context import RuntimeContextImpl
 
 if TYPE_CHECKING:
@@ -86,13 +87,6 @@ class CheckpointListener:
         """It will not complete; a later one may."""
 
 
-def checkpointed_within(function: Any) -> Any:
-    """The user's function behind what the engine has put around it."""
-    while (inner := getattr(type(function), "wrapped_function", None)) is not None:
-        function = inner.__get__(function)
-    return function
-
-
 class FunctionCheckpoints:
     """The user's functions of one operator, as checkpoints see them.
 
@@ -101,7 +95,7 @@ class FunctionCheckpoints:
     """
 
     def __init__(self, functions: Iterator[Any], context: OperatorContext) -> None:
-        self._functions = [checkpointed_within(function) for function in functions]
+        self._functions = [function_within(function) for function in functions]
         self._context = context
 
     def initialize(self) -> None:

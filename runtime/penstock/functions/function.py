@@ -124,6 +124,13 @@ def has_life_cycle(function: object) -> bool:
     return not isinstance(function, type) and all(callable(getattr(function, name, None)) for name in ("open", "close"))
 
 
+def function_within(function: Any) -> Any:
+    """The user's function behind what the engine has put around it: objects whose class has a `wrapped_function`."""
+    while (inner := getattr(type(function), "wrapped_function", None)) is not None:
+        function = inner.__get__(function)
+    return function
+
+
 def bind(function: Any, method: str) -> Callable[..., Any]:
     """The object's method of that name, or the callable itself.
 

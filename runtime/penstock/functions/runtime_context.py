@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.common.errors import InvalidJob, KeyedStateNotAvailable, PenstockError, UserFunctionError
 from penstock.common.program.user_frames import user_line
 from penstock.functions.accumulators import Accumulator, is_known
-from penstock.functions.function import RuntimeContext, has_life_cycle
+from penstock.functions.function import RuntimeContext, function_within, has_life_cycle
+from penstock.functions.state_attributes import state_attributes
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -138,6 +139,9 @@ def open_function(function: object, context: OperatorContext) -> None:
     Raises:
         UserFunctionError: `open` raised; names the function, the operator and the user's line.
     """
+    user_function = function_within(function)
+    for attribute in state_attributes(user_function):
+        attribute.open(user_function, RuntimeContextImpl(context))
     if not has_life_cycle(function):
         return
     try:

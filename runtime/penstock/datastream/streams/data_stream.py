@@ -18,6 +18,7 @@ from penstock.datastream.streams.row_results import with_row_results
 from penstock.datastream.streams.stream_ends import StreamEnds
 from penstock.datastream.streams.stream_routing import StreamRouting
 from penstock.datastream.streams.windowed_stream import AllWindowedStream, count_windows
+from penstock.functions.inspect import Inspect
 from penstock.graph import operations
 from penstock.graph.transformation import FORWARD, Exchange, Input, Partitioning, Transformation
 
@@ -109,6 +110,18 @@ class DataStream(StreamRouting, StreamEnds):
             checked_function(func, f.FilterFunction, operation="filter", arguments=1, methods=("filter",))
         operation = operations.Filter(func, self._state_key(func))
         return self._transform("Filter", operation, self._type_info, about=func)
+
+    def inspect(self, func: Callable[[Any], Any]) -> DataStream:
+        """Calls a function with each value and passes the value on: to log, count, or stop in a debugger.
+
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_collection([1, 2]).inspect(print).get_type()
+        Types.LONG()
+        """
+        checked_function(func, operation="inspect", arguments=1)
+        operation = operations.Map(Inspect(func))
+        return self._transform("Inspect", operation, self._type_info, about=func)
 
     def process(self, func: f.ProcessFunction | Callable[..., Any], output_type: Any = None) -> DataStream:
         """Values with their timestamps, the watermark and side outputs. State and timers need `key_by` before."""

@@ -21,6 +21,7 @@ from penstock.checkpoint.files.manifest import Manifest, OperatorState
 from penstock.common.errors import PenstockError
 from penstock.functions.operator_context import OperatorContext
 from penstock.functions.runtime_context import RuntimeContextImpl
+from penstock.functions.state_attributes import state_attributes
 from penstock.graph.job_graph import JobGraph, OperatorNode
 from penstock.jobmanager.validation.open_method import OpenMethod, is_ours
 from penstock.state.backend import KeyContext
@@ -99,6 +100,8 @@ def _has_rows(manifest: Manifest, uid: str) -> bool:
 
 def _declared(node: OperatorNode) -> Iterator[tuple[str, StateDescriptor]]:
     for function in map(_unwrapped, node.operation.user_functions()):
+        for attribute in state_attributes(function):
+            yield attribute.getter, attribute.descriptor
         yield from OpenMethod(function).states()
 
 
