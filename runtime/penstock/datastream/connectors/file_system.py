@@ -1,6 +1,7 @@
 """Files as sources and sinks, under PyFlink's names. What they do is told in `penstock.connectors.file`."""
 
 from penstock.connectors.file.sink.bucket import BucketAssigner
+from penstock.connectors.file.sink.compact import FileCompactor, FileCompactStrategy
 from penstock.connectors.file.sink.file_sink import FileSink
 from penstock.connectors.file.sink.part_file import OutputFileConfig
 from penstock.connectors.file.sink.rolling import DefaultRollingPolicy, OnCheckpointRollingPolicy, RollingPolicy
@@ -17,6 +18,8 @@ __all__ = [
     "BucketAssigner",
     "BulkFormat",
     "DefaultRollingPolicy",
+    "FileCompactStrategy",
+    "FileCompactor",
     "FileEnumeratorProvider",
     "FileSink",
     "FileSource",

@@ -98,5 +98,3 @@ def test_what_cannot_be_written_is_found_on_the_client(tmp_path: Path, monkeypat
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(SinkError, match="permission denied"):
         sink.validate()
-    with pytest.raises(InvalidJob, match="does not merge files"):
-        FileSink.for_row_format(str(tmp_path), TEXT).enable_compact(None, None)

@@ -20,6 +20,7 @@ from penstock.common.serialization import BulkWriterFactory, Encoder
 from penstock.common.time import TimeLike, as_millis
 from penstock.connectors.file.sink.bucket import BasePathBucketAssigner, BucketAssigner, FunctionBucketAssigner
 from penstock.connectors.file.sink.committer import FileCommitter, committer_of
+from penstock.connectors.file.sink.compact import Compaction, FileCompactor, FileCompactStrategy
 from penstock.connectors.file.sink.local_store import LocalStore
 from penstock.connectors.file.sink.object_store import ObjectStore
 from penstock.connectors.file.sink.part_file import OutputFileConfig, PartNames, owner_of
@@ -63,7 +64,9 @@ class FileSink(Sink):
         config: OutputFileConfig,
         check_interval_ms: int,
         storage_options: StorageOptions | None,
+        compaction: Compaction | None = None,
     ) -> None:
+        self.compaction = compaction
         self.base_path = local_path(base_path) if is_local(base_path) else base_path.rstrip("/")
         self.format = format
         self.assigner = assigner
@@ -101,6 +104,7 @@ class FileSink(Sink):
             self.policy,
             clock_of(context.operator),
             check_interval_ms=self.check_interval_ms,
+            compaction=self.compaction,
         )
         writer.restore(restored, context.attempt)
         return writer
@@ -130,13 +134,21 @@ class FileSink(Sink):
             config=self.config,
             check_interval_ms=self.check_interval_ms,
             storage_options=storage_options,
+            compaction=self.compaction,
         )
 
     def validate(self) -> None:
         """
         Raises:
+            InvalidJob: files are to be merged where a part cannot stay open over a checkpoint.
             SinkError: a local base path cannot be written to, or an object store does not answer or has no such bucket.
         """
+        is_s3 = protocol_of(self.base_path) in ("s3", "s3a", "s3n")
+        if self.compaction is not None and not (is_s3 or is_local(self.base_path)):
+            raise InvalidJob(
+                f"files in {self.base_path!r} end at every checkpoint, so they cannot be merged",
+                remedy="write to a local path or to S3, or leave out enable_compact",
+            )
         if is_local(self.base_path):
             with explained(self.base_path, "create", SinkError):
                 os.makedirs(self.base_path, exist_ok=True)
@@ -148,7 +160,7 @@ class FileSink(Sink):
             return
         with explained(self.base_path, "reach", SinkError):
             fs = file_system(self.base_path, self.storage_options)
-            if protocol_of(self.base_path) in ("s3", "s3a", "s3n"):
+            if is_s3:
                 fs.call_s3("head_bucket", Bucket=self.base_path.partition("://")[2].partition("/")[0])
 
 
@@ -179,6 +191,7 @@ class BaseBuilder(ABC):
         self._config = OutputFileConfig()
         self._check_interval_ms = 1000
         self._storage_options: StorageOptions | None = None
+        self._compaction: Compaction | None = None
 
     @abstractmethod
     def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Any:
@@ -209,18 +222,14 @@ class BaseBuilder(ABC):
         self._storage_options = options
         return self
 
-    def enable_compact(self, strategy: Any, compactor: Any) -> Any:
-        """
-        Raises:
-            InvalidJob: always.
-        """
-        raise InvalidJob(
-            "a file sink does not merge files after they were written",
-            remedy="let parts grow instead: a larger part_size and rollover_interval, a longer checkpoint interval for Parquet",
-        )
+    def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Any:
+        """Merge the files that the rolling policy makes: a part goes on until the strategy says so."""
+        self._compaction = Compaction(strategy, compactor.delimiter) if compactor.concatenates else None
+        return self
 
     def disable_compact(self) -> Any:
-        """Nothing to turn off."""
+        """Files are as the rolling policy makes them."""
+        self._compaction = None
         return self
 
 
@@ -245,6 +254,11 @@ class RowFileSinkBuilder(BaseBuilder):
         if not config.part_suffix:
             config = OutputFileConfig(config.part_prefix, suffix_of(encoder))
         if self._compression is not None:
+            if self._compaction is not None and self._compaction.delimiter:
+                raise InvalidJob(
+                    "compressed files cannot be merged with a delimiter between them",
+                    remedy="use FileCompactor.concat_file_compactor() without one, or no compression",
+                )
             encoder = CompressedEncoder(encoder, self._compression)
             config = OutputFileConfig(config.part_prefix, config.part_suffix + COMPRESSIONS[self._compression])
         return FileSink(
@@ -255,6 +269,7 @@ class RowFileSinkBuilder(BaseBuilder):
             config=config,
             check_interval_ms=self._check_interval_ms,
             storage_options=self._storage_options,
+            compaction=self._compaction,
         )
 
 
@@ -268,6 +283,19 @@ class BulkFileSinkBuilder(BaseBuilder):
 
     def with_rolling_policy(self, rolling_policy: RollingPolicy) -> BulkFileSinkBuilder:
         self._policy = rolling_policy.ending_at_checkpoints()
+        return self
+
+    def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Any:
+        """
+        Raises:
+            InvalidJob: files are to be merged.
+        """
+        super().enable_compact(strategy, compactor)
+        if self._compaction is not None:
+            raise InvalidJob(
+                "files of a bulk format end at every checkpoint, and cannot be put one after the other",
+                remedy="a longer checkpoint interval makes larger files",
+            )
         return self
 
     def build(self) -> FileSink:

@@ -26,6 +26,7 @@ from penstock.records.batch import Batch, ColumnBatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from penstock.connectors.file.sink.compact import Compaction
     from penstock.connectors.file.sink.part_file import PartNames
     from penstock.connectors.file.sink.rolling import RollingPolicy
 
@@ -44,6 +45,12 @@ class OpenPart:
         self.written = written
         self.persisted = persisted
         """A snapshot may hold it open: it is needed even if what closes it is abandoned."""
+        self.begun = 0
+        """Size at which the rolling policy's file begins that is being written; 0 unless files are merged."""
+        self.is_between = False
+        """The policy's file has ended, and the next has not begun."""
+        self.checkpoints = 0
+        """Seen since the part was made."""
 
     @property
     def size(self) -> int:
@@ -79,8 +86,10 @@ class FileWriter(SinkWriter):
         now_ms: Callable[[], int],
         *,
         check_interval_ms: int,
+        compaction: Compaction | None = None,
     ) -> None:
         self._store = store
+        self._compaction = compaction
         self._encoder = format if isinstance(format, Encoder) else None
         self._factory = format if isinstance(format, ColumnsWriterFactory) else None
         self._directory_of = directory_of
@@ -105,6 +114,7 @@ class FileWriter(SinkWriter):
             if stream is None:
                 continue
             part = OpenPart(stream, None, item["created"], item["written"], persisted=True)
+            part.begun, part.is_between, part.checkpoints = item.get("merging", (0, False, 0))
             if item["bucket"] in self._parts:
                 self._closed.append(part.close())
             else:
@@ -142,15 +152,24 @@ class FileWriter(SinkWriter):
         data = self._encoder.encode_batch(values)
         part = self._part(bucket)
         limit = self._policy.part_size
-        if limit and part.size + len(data) > limit and len(values) > 1:
+        if limit and part.size - part.begun + len(data) > limit and len(values) > 1:
             middle = len(values) // 2
             self._write_rows(bucket, values[:middle])
             self._write_rows(bucket, values[middle:])
             return
+        if part.is_between:
+            self._begin_file(part)
         part.stream.write(data)
         part.written = self._now_ms()
-        if self._policy.is_full(part.size):
-            self._close(bucket)
+        if self._policy.is_full(part.size - part.begun):
+            self._roll(bucket)
+
+    def _begin_file(self, part: OpenPart) -> None:
+        """The next of the files that are merged into the part."""
+        assert self._compaction is not None
+        assert self._encoder is not None
+        part.stream.write(self._compaction.delimiter + header_of(self._encoder))
+        part.is_between, part.begun, part.created = False, part.size, self._now_ms()
 
     def _write_bulk(self, bucket: str, values: Sequence[Any] | pa.RecordBatch) -> None:
         part = self._part(bucket)
@@ -174,6 +193,14 @@ class FileWriter(SinkWriter):
                 stream.write(header_of(self._encoder))
         return part
 
+    def _roll(self, bucket: str) -> None:
+        """The rolling policy's file ends, and the part with it, unless it is to be merged with those that follow."""
+        part, compaction = self._parts[bucket], self._compaction
+        if compaction is None or compaction.strategy.is_due(0, part.size):
+            self._close(bucket)
+        else:
+            part.is_between = True
+
     def _close(self, bucket: str) -> None:
         self._closed.append(self._parts.pop(bucket).close())
 
@@ -182,8 +209,8 @@ class FileWriter(SinkWriter):
             return
         self._next_check = now + self._check_interval_ms
         for bucket, part in list(self._parts.items()):
-            if self._policy.is_due(now, part.created, part.written):
-                self._close(bucket)
+            if not part.is_between and self._policy.is_due(now, part.created, part.written):
+                self._roll(bucket)
 
     def next_processing_time(self, now: int) -> int | None:
         return self._next_check if self._parts else None
@@ -192,9 +219,13 @@ class FileWriter(SinkWriter):
         self._is_finishing = True
 
     def prepare_commit(self, checkpoint_id: int) -> list[Any]:
-        if self._policy.on_checkpoint or self._is_finishing:
+        if self._is_finishing:
             for bucket in list(self._parts):
                 self._close(bucket)
+        elif self._policy.on_checkpoint:
+            for bucket in list(self._parts):
+                self._roll(bucket)
+        self._merge()
         self._states = [
             {
                 "type": _PART,
@@ -202,11 +233,21 @@ class FileWriter(SinkWriter):
                 "created": part.created,
                 "written": part.written,
                 "stream": part.persist(),
+                **({"merging": (part.begun, part.is_between, part.checkpoints)} if self._compaction else {}),
             }
             for bucket, part in self._parts.items()
         ]
         closed, self._closed = self._closed, []
         return closed + [open_marker(state["stream"]) for state in self._states]
+
+    def _merge(self) -> None:
+        """End the parts whose files have waited long enough. One that is being written ends with them."""
+        if self._compaction is None:
+            return
+        for bucket, part in list(self._parts.items()):
+            part.checkpoints += 1
+            if self._compaction.strategy.is_due(part.checkpoints, part.size):
+                self._close(bucket)
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
         return [{"type": _COUNTER, "value": self._names.counter}, *self._states]
