@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.common.type_info.type_information import DecimalTypeInfo
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ class RowField(NamedTuple):
 
 
 class DataTypes:
-    """Makes types. Lengths and precisions are taken and not enforced; any column may be null.
+    """Makes types. Lengths and the precision of times are taken and not enforced; any column may be null.
 
     >>> DataTypes.DECIMAL(10, 2), DataTypes.ARRAY(DataTypes.INT())
-    (Types.BIG_DEC(), BasicArrayTypeInfo(Types.INT()))
+    (DataTypes.DECIMAL(10, 2), BasicArrayTypeInfo(Types.INT()))
     """
 
     @staticmethod
@@ -56,7 +57,7 @@ class DataTypes:
 
     @staticmethod
     def DECIMAL(precision: int, scale: int, nullable: bool = True) -> TypeInformation:
-        return Types.BIG_DEC()
+        return DecimalTypeInfo(precision, scale)
 
     @staticmethod
     def CHAR(length: int, nullable: bool = True) -> TypeInformation:

@@ -190,6 +190,33 @@ class BasicTypeInfo(TypeInformation):
         return InstantTypeInfo(BasicType.INSTANT)
 
 
+class DecimalTypeInfo(BasicTypeInfo):
+    """A decimal of a column: so many digits, and so many of them after the point.
+
+    >>> DecimalTypeInfo(4, 1).convert(decimal.Decimal("1.25"))
+    Decimal('1.3')
+    """
+
+    def __init__(self, precision: int, scale: int) -> None:
+        super().__init__(BasicType.BIG_DEC)
+        self.precision = precision
+        self.scale = scale
+        self._unit = decimal.Decimal(1).scaleb(-scale)
+
+    def convert(self, value: Any) -> Any:
+        """Rounded to the scale, halves away from zero, as Java does it."""
+        if value is None:
+            return None
+        with decimal.localcontext(prec=max(self.precision + 1, 28)):
+            return decimal.Decimal(value).quantize(self._unit, decimal.ROUND_HALF_UP)
+
+    def _key(self) -> tuple[object, ...]:
+        return (self.precision, self.scale)
+
+    def __repr__(self) -> str:
+        return f"DataTypes.DECIMAL({self.precision}, {self.scale})"
+
+
 class InstantTypeInfo(BasicTypeInfo):
     """`Instant`; internally milliseconds since the epoch."""
 

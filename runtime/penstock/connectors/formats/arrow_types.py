@@ -13,6 +13,7 @@ from typing import Any, Union, get_args, get_origin
 import pyarrow as pa
 
 from penstock.common.errors import InvalidJob
+from penstock.common.type_info.type_information import DecimalTypeInfo
 from penstock.common.typeinfo import (
     BasicArrayTypeInfo,
     BasicType,
@@ -144,6 +145,9 @@ def _of_annotation(declared: Any, name: str) -> pa.DataType | None:
 
 
 def _of_type_info(declared: TypeInformation, name: str) -> pa.DataType | None:
+    if isinstance(declared, DecimalTypeInfo):
+        make = pa.decimal128 if declared.precision <= 38 else pa.decimal256
+        return make(declared.precision, declared.scale)
     if isinstance(declared, BasicTypeInfo):
         return _BASIC.get(declared.basic_type)
     if isinstance(declared, ARRAYS):

@@ -8,6 +8,7 @@ not believed, and its lines are taken as records.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import InvalidOperation
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from penstock.common.errors import InvalidJob, RecordFormatError
+from penstock.common.type_info.type_information import DecimalTypeInfo
 from penstock.connectors.formats.record_format import MALFORMED_RECORDS, Decode, MalformedBlock, StreamFormat
 from penstock.connectors.formats.shape import Declaration, RecordShape
 from penstock.records.batch import ColumnBatch
@@ -97,6 +99,8 @@ class CsvFormat(StreamFormat):
         names = self._columns(header)
         schema, maker, dialect = self.shape.schema, self.shape.maker, self.dialect
         separators = {f.name: dialect.array_separators.get(f.name, ";") for f in schema if pa.types.is_list(f.type)}
+        decimals = {f.name: f.type for f in self.shape.fields if isinstance(f.type, DecimalTypeInfo)}
+        as_text = separators.keys() | decimals.keys()
         required = [n for n, f in enumerate(self.shape.fields) if not f.optional]
         parse = pa_csv.ParseOptions(
             delimiter=dialect.delimiter,
@@ -105,7 +109,7 @@ class CsvFormat(StreamFormat):
             newlines_in_values=dialect.quote is not None,
         )
         convert = pa_csv.ConvertOptions(
-            column_types={f.name: pa.string() if f.name in separators else f.type for f in schema},
+            column_types={f.name: pa.string() if f.name in as_text else f.type for f in schema},
             include_columns=schema.names,
             null_values=["" if dialect.null_value is None else dialect.null_value],
             strings_can_be_null=dialect.null_value is not None,
@@ -120,7 +124,8 @@ class CsvFormat(StreamFormat):
             try:
                 table = pa_csv.read_csv(pa.BufferReader(data), read, parse, convert)
                 columns = _with_lists(table, separators, schema) if separators else table
-            except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+                columns = _with_decimals(columns, decimals, schema) if decimals else columns
+            except (pa.ArrowInvalid, UnicodeDecodeError, InvalidOperation) as error:
                 raise MalformedBlock(str(error).splitlines()[0]) from None
             for index in required:
                 if columns.column(index).null_count:
@@ -179,6 +184,15 @@ class CsvFormat(StreamFormat):
         quote = self.dialect.quote.encode()
         escaped = data.count(self.dialect.escape.encode() + quote, start, end) if self.dialect.escape else 0
         return data.count(quote, start, end) - escaped
+
+
+def _with_decimals(table: pa.Table, types: dict[str, DecimalTypeInfo], schema: pa.Schema) -> pa.Table:
+    """Decimals of any number of digits, rounded to those of their type; Arrow reads none that it would have to round."""
+    for name, kind in types.items():
+        index = schema.get_field_index(name)
+        values = [kind.convert(text or None) for text in table.column(index).to_pylist()]
+        table = table.set_column(index, schema.field(index), pa.array(values, schema.field(index).type))
+    return table
 
 
 def _with_lists(table: pa.Table, separators: dict[str, str], schema: pa.Schema) -> pa.Table:

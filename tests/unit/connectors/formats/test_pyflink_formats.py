@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,27 @@ def test_columns_of_a_csv_file_go_by_their_position_unless_headers_are_strict(tm
     builder.set_strict_headers()
     with pytest.raises(RecordFormatError, match="h1, h2"):
         rows()
+
+
+def test_decimals_of_csv_have_the_digits_of_their_type(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1.25,-0.5,123456789012345678901234567890123456789012.5\n,2,1\n", encoding="utf-8")
+    builder = CsvSchema.builder().add_number_column("a", DataTypes.DECIMAL(4, 1))
+    builder.add_number_column("b", DataTypes.DECIMAL(2, 0)).add_number_column("c", DataTypes.DECIMAL(50, 1))
+    source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(builder.build()), str(tmp_path)).build()
+    large = Decimal("123456789012345678901234567890123456789012.5")
+    assert [tuple(row) for row in read_source(source)] == [
+        (Decimal("1.3"), Decimal("-1"), large),
+        (None, Decimal("2"), Decimal("1.0")),
+    ]
+
+
+@pytest.mark.parametrize("text", ["x", "1000"])
+def test_what_is_no_decimal_of_the_type_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.csv").write_text(f"{text}\n", encoding="utf-8")
+    schema = CsvSchema.builder().add_number_column("a", DataTypes.DECIMAL(3, 0)).build()
+    source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), str(tmp_path)).build()
+    with pytest.raises(RecordFormatError):
+        read_source(source)
 
 
 def test_parquet_columns_are_named_by_data_types(tmp_path: Path) -> None:
