@@ -102,6 +102,7 @@ class AccumulatorTable(ValueTable):
         self._root.clear()
         self._root_marks.clear()
         self._columns = columns
+        self.are_columns = True
         self._mark_present(changed, None)
 
     def _become_objects(self) -> None:
@@ -109,6 +110,7 @@ class AccumulatorTable(ValueTable):
         if columns is None:
             return
         self._columns = None
+        self.are_columns = False
         self._root.update(zip(columns.keys(), columns.accumulators(), strict=True))
         if self.tracking:
             self._mark_present(columns.take_changed().keys.to_list(), None)

@@ -218,23 +218,37 @@ class HashMapRawTable:
     """`backend.RawTable`. A dictionary from `mapping` is the live one until its namespace is popped or a snapshot is
     taken; fetch it once per batch."""
 
-    __slots__ = ("_table",)
+    __slots__ = ("_spaces", "_table")
 
     def __init__(self, table: ValueTable) -> None:
         self._table = table
+        self._spaces = table.spaces
 
     def get(self, key: Any, namespace: Any = None) -> Any:
-        space = self._table.spaces.get(namespace)
+        spaces = self._table.spaces if self._table.are_columns else self._spaces
+        space = spaces.get(namespace)
         return None if space is None else space.get(key)
 
     def put(self, key: Any, value: Any, namespace: Any = None) -> None:
-        self._table.space(namespace)[key] = value
-        self._table.marks(namespace)[key] = value
+        table = self._table
+        spaces = table.spaces if table.are_columns else self._spaces
+        space = spaces.get(namespace)
+        if space is None:
+            spaces[namespace] = {key: value}
+        else:
+            space[key] = value
+        if table.tracking:
+            table.marks(namespace)[key] = value
 
     def remove(self, key: Any, namespace: Any = None) -> None:
-        space = self._table.spaces.get(namespace)
+        table = self._table
+        spaces = table.spaces if table.are_columns else self._spaces
+        space = spaces.get(namespace)
         if space and space.pop(key, ABSENT) is not ABSENT:
-            self._table.mark_removed(key, namespace)
+            if table.tracking:
+                table.mark_removed(key, namespace)
+            if not space and namespace is not None:
+                del spaces[namespace]
 
     def mapping(self, namespace: Any = None) -> dict[Any, Any]:
         return self._table.space(namespace)

@@ -199,6 +199,8 @@ class ValueTable(CellTable):
     """Values; also of reducing and aggregating state."""
 
     layout = "value"
+    are_columns = False
+    """Whether the values of the namespace None are columns at the moment, and `spaces` makes objects of them."""
 
     def __init__(self, name: str, codec: Codec, map_keys: KeyCodec | None = None) -> None:
         super().__init__(name, codec, map_keys)

@@ -59,7 +59,7 @@ class _Session:
     """The session that a key was in last, while a batch is processed.
 
     Attributes:
-        stored_end: as the key's windows have it.
+        stored_end: as the key's windows have it; None: they do not have it yet.
         before: where the key's next session begins, or behind the end of time.
         place: of the session among the key's windows.
     """
@@ -68,7 +68,8 @@ class _Session:
 
     def __init__(self, start: int, end: int, state: Namespace, accumulator: Any, place: int, before: int) -> None:
         self.start = start
-        self.end = self.stored_end = end
+        self.end = end
+        self.stored_end: int | None = end
         self.state = state
         self.accumulator = accumulator
         self.place = place
@@ -146,17 +147,18 @@ class SessionWindows:
         if key in sessions:
             self._store(key, sessions.pop(key))
         windows: Windows = self._windows.get(key) or ()
-        first = bisect_left(windows, time, key=end_of)
-        behind = bisect_right(windows, end, first, key=start_of)
-        touched = windows[first:behind]
+        first = behind = 0
+        if windows:
+            first = bisect_left(windows, time, key=end_of)
+            behind = bisect_right(windows, end, first, key=start_of)
         before = windows[behind][0][0] if behind < len(windows) else MAX_LONG + 1
-        if not touched:
+        if first == behind:
             if self._event_time and end - 1 <= self._operator.watermark:
                 return None
             own = (time, end)
-            self._windows.put(key, (*windows[:first], (own, own), *windows[first:]))
             self._set_timer(key, own)
             session = _Session(time, end, own, None, first, before)
+            session.stored_end = None
         else:
             session = self._merged(key, (time, end), windows, first, behind, before)
         sessions[key] = session
@@ -182,12 +184,13 @@ class SessionWindows:
         return _Session(low, high, state, accumulator, first, before)
 
     def _store(self, key: Any, session: _Session) -> None:
-        """Write what changed; the windows themselves only if the session has grown since they were."""
+        """Write what changed; the windows themselves only if the session is new or has grown since they were."""
         if session.end != session.stored_end:
-            windows: Windows = self._windows.get(key)
+            windows: Windows = self._windows.get(key) or ()
             place = session.place
-            window = (session.start, session.end)
-            self._windows.put(key, (*windows[:place], (window, session.state), *windows[place + 1 :]))
+            pair = ((session.start, session.end), session.state)
+            behind = place if session.stored_end is None else place + 1
+            self._windows.put(key, (*windows[:place], pair, *windows[behind:]) if windows else (pair,))
         self._contents.put(key, session.accumulator, session.state)
 
     # --- timers -----------------------------------------------------------------------------------------------
@@ -214,9 +217,12 @@ class SessionWindows:
 
     def _on_timer(self, timestamp: int, key: Any, namespace: Namespace) -> None:
         """The session has ended, or has become a longer one since, or is gone."""
-        windows: Windows = self._windows.get(key) or ()
-        place = bisect_right(windows, namespace[0], key=start_of) - 1
-        if place < 0 or windows[place][0][1] < namespace[1]:
+        windows: Windows | None = self._windows.get(key)
+        if windows is None:
+            return
+        place = 0 if len(windows) == 1 else max(0, bisect_right(windows, namespace[0], key=start_of) - 1)
+        start, end = windows[place][0]
+        if start > namespace[0] or end < namespace[1]:
             return
         window, state = windows[place]
         if window != namespace:
@@ -224,14 +230,13 @@ class SessionWindows:
             return
         if timestamp != window[1] - 1:
             return
-        kept = (*windows[:place], *windows[place + 1 :])
         try:
             self._fire(key, TimeWindow(*window), window, self._contents.get(key, state))
         except Exception as error:
             raise_user_error(self._operator.context, error, f"{TimeWindow(*window)!r} of the key {key!r}")
         self._contents.remove(key, state)
-        if kept:
-            self._windows.put(key, kept)
+        if len(windows) > 1:
+            self._windows.put(key, (*windows[:place], *windows[place + 1 :]))
         else:
             self._windows.remove(key)
 

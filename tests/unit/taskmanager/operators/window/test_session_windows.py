@@ -121,3 +121,12 @@ def test_a_session_that_begins_earlier_than_it_did_fires_once_at_the_same_end() 
     run.push(("a", 10), ("a", 1), at=[10 * MINUTE, 0])
     assert [timestamp for timestamp, _, _ in run.timers.event_time_timers()] == [25 * MINUTE - 1]
     assert run.end().values == [("a", 11)]
+
+
+@pytest.mark.parametrize("lateness", [0, 1000], ids=["together", "pane by pane"])
+def test_a_session_that_is_over_leaves_no_namespace_behind_without_checkpoints(lateness: int) -> None:
+    run = OperatorRun(WindowOperator(SESSIONS, Spec.reduce(add), KEY, allowed_lateness=lateness))
+    for minute in (0, 30, 60):
+        run.push(("a", 1), at=minutes(minute)).watermark((minute + 20) * MINUTE)
+    (table,) = [table for name, (_, table) in run.backend._registered.items() if name == "window-contents"]
+    assert list(table.spaces) == [None]
