@@ -49,6 +49,12 @@ def text_of(type_info: TypeInformation | None) -> Callable[[Any], str]:
     return lambda value: "null" if value is None else write(value)
 
 
+def is_written_otherwise(type_info: TypeInformation) -> bool:
+    """Whether Flink's text of the values is not Python's: of booleans and floating numbers."""
+    kinds = (BasicType.BOOLEAN, BasicType.FLOAT, BasicType.DOUBLE)
+    return isinstance(type_info, BasicTypeInfo) and type_info.basic_type in kinds
+
+
 def _writer(type_info: TypeInformation) -> Callable[[Any], str]:
     if isinstance(type_info, ExternalTypeInfo):
         return _writer(type_info.inner)

@@ -24,6 +24,8 @@ from penstock.records.columns import rows_as_tuples
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.common.typeinfo import TypeInformation
+
 _GROUP_BYTES = 32 << 20
 
 
@@ -148,12 +150,15 @@ class CsvWriterFactory(ColumnsWriterFactory):
 
     suffix = ".csv"
 
-    def __init__(self, fields: Declaration, dialect: CsvDialect | None = None) -> None:
+    def __init__(
+        self, fields: Declaration, dialect: CsvDialect | None = None, types: Sequence[TypeInformation] | None = None
+    ) -> None:
         self.shape = RecordShape.of(fields)
         self.dialect = dialect or CsvDialect()
+        self.types = types
 
     def create(self, sink: ByteSink) -> BulkWriter:
-        return CsvFileWriter(CsvEncoder(self.shape.names, self.dialect), sink)
+        return CsvFileWriter(CsvEncoder(self.shape.names, self.dialect, self.types), sink)
 
 
 class CsvFileWriter(BulkWriter):

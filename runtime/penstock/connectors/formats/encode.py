@@ -7,6 +7,7 @@ compressed: gzip and zstd files may consist of several members.
 from __future__ import annotations
 
 import csv
+import functools
 import io
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,9 @@ import pyarrow as pa
 from penstock.common.errors import InvalidJob, RecordFormatError
 from penstock.common.serialization import Encoder
 from penstock.common.time import Instant
+from penstock.common.type_info.flink_text import is_written_otherwise, text_of
 from penstock.common.types import Row
+from penstock.connectors.formats.arrow_types import ARRAYS
 from penstock.connectors.formats.csv import CsvDialect
 
 if TYPE_CHECKING:
@@ -88,6 +91,7 @@ class CsvEncoder(Encoder):
     Args:
         fields: names of the fields: what a header line says, and what is taken of dicts and objects.
         dialect: separators and quotes; a header line is written unless `header` is "none".
+        types: of the fields; booleans and numbers are then written as Flink writes them: `true`, `1.0E10`.
 
     >>> CsvEncoder(["id", "n"]).encode_batch([("a,b", 1), ("c", None)])
     b'"a,b",1\nc,\n'
@@ -95,7 +99,13 @@ class CsvEncoder(Encoder):
 
     suffix = ".csv"
 
-    def __init__(self, fields: Sequence[str] | None = None, dialect: CsvDialect | None = None) -> None:
+    def __init__(
+        self,
+        fields: Sequence[str] | None = None,
+        dialect: CsvDialect | None = None,
+        types: Sequence[TypeInformation] | None = None,
+    ) -> None:
+        self._types = types
         self._fields = None if fields is None else list(fields)
         self._dialect = dialect or CsvDialect()
         separators = self._dialect.array_separators
@@ -113,12 +123,23 @@ class CsvEncoder(Encoder):
     def encode_batch(self, elements: Sequence[Any]) -> bytes:
         try:
             values = self._values(elements)
+            if self._types is not None:
+                values = [list(map(_flink_text, row, self._texts)) for row in values]
             return self._lines([self._join_lists(row) for row in values] if self._lists else values)
         except (TypeError, ValueError, KeyError, AttributeError, csv.Error) as error:
             raise RecordFormatError(
                 f"records such as {_shown(elements)} cannot be written as CSV: {error}",
                 remedy="map them to tuples, or name the encoder's fields",
             ) from error
+
+    @functools.cached_property
+    def _texts(self) -> list[Callable[[Any], str] | None]:
+        """What writes a field whose text is another one in Flink, or the items of such a list."""
+        kinds = [kind.element_type if isinstance(kind, ARRAYS) else kind for kind in self._types or ()]
+        return [text_of(kind) if is_written_otherwise(kind) else None for kind in kinds]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_texts"}
 
     def _values(self, elements: Sequence[Any]) -> Sequence[Any]:
         if not elements or isinstance(elements[0], tuple | list | Row):
@@ -150,6 +171,12 @@ class CsvEncoder(Encoder):
             lineterminator="\n",
         ).writerows(rows)
         return out.getvalue().encode()
+
+
+def _flink_text(value: Any, text: Callable[[Any], str] | None) -> Any:
+    if text is None or value is None:
+        return value
+    return [None if item is None else text(item) for item in value] if isinstance(value, list | tuple) else text(value)
 
 
 class FunctionEncoder(Encoder):

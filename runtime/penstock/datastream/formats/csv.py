@@ -39,9 +39,11 @@ __all__ = [
 class CsvSchema:
     """Columns of CSV and how they are separated; made by `CsvSchema.builder()`."""
 
-    def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect) -> None:
+    def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, *, has_header: bool = False) -> None:
         self.row_type = row_type
         self.dialect = dialect
+        self.has_header = has_header
+        """The first line is no record, and is written, too."""
 
     @staticmethod
     def builder() -> CsvSchemaBuilder:
@@ -69,6 +71,7 @@ class CsvSchemaBuilder:
     def __init__(self) -> None:
         self._columns: dict[str, TypeInformation] = {}
         self._dialect = CsvDialect()
+        self._has_header = False
 
     def build(self) -> CsvSchema:
         """
@@ -78,7 +81,7 @@ class CsvSchemaBuilder:
         if not self._columns:
             raise InvalidJob("a CSV schema without columns", remedy="add columns before build()")
         row_type = RowTypeInfo(list(self._columns.values()), list(self._columns))
-        return CsvSchema(row_type, self._dialect)
+        return CsvSchema(row_type, self._dialect, has_header=self._has_header)
 
     def add_array_column(self, name: str, separator: str = ";", element_type: Any = None) -> CsvSchemaBuilder:
         """A list in one value, its elements (str unless given) separated by `separator`."""
@@ -165,6 +168,7 @@ class CsvSchemaBuilder:
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
         """The first line is no record. Columns go by their position, as in PyFlink; `CsvFormat` with `header="names"` goes by
         the names."""
+        self._has_header = use
         if use:
             return self if self._dialect.header == "strict" else self._change(header="skip")
         return self._change(header="none")
@@ -202,8 +206,11 @@ class CsvBulkWriters:
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> CsvWriterFactory:
-        dialect = schema.dialect if schema.dialect.header != "skip" else replace(schema.dialect, header="none")
-        return CsvWriterFactory(schema.row_type, with_separators(schema.row_type, dialect))
+        dialect = schema.dialect
+        if dialect.header == "skip":
+            dialect = replace(dialect, header="names" if schema.has_header else "none")
+        row_type = schema.row_type
+        return CsvWriterFactory(row_type, with_separators(row_type, dialect), row_type.get_field_types())
 
 
 class CsvRowDeserializationSchema(RowMessages):

@@ -82,6 +82,21 @@ def test_columns_of_a_csv_file_go_by_their_position_unless_headers_are_strict(tm
         rows()
 
 
+def test_csv_is_written_as_flink_writes_it(tmp_path: Path) -> None:
+    builder = CsvSchema.builder().add_boolean_column("a").add_number_column("b", DataTypes.FLOAT())
+    builder.add_number_column("c", DataTypes.DOUBLE()).add_array_column("d", ";", DataTypes.BOOLEAN())
+    sink = FileSink.for_bulk_format(str(tmp_path), CsvBulkWriters.for_schema(builder.build())).build()
+    write(sink, [Row(True, 3e38, 2e-308, [True, False]), Row(None, 1.5, None, [])])
+    assert visible(tmp_path)[0].read_text() == "true,3.0E38,2.0E-308,true;false\n,1.5,,\n"
+
+
+@pytest.mark.parametrize(("uses_header", "text"), [(True, "a\n1\n"), (False, "1\n")])
+def test_csv_is_written_with_a_header_if_the_schema_has_one(tmp_path: Path, uses_header: bool, text: str) -> None:
+    schema = CsvSchema.builder().add_number_column("a").set_use_header(uses_header).build()
+    write(FileSink.for_bulk_format(str(tmp_path), CsvBulkWriters.for_schema(schema)).build(), [Row(1)])
+    assert visible(tmp_path)[0].read_text() == text
+
+
 def test_decimals_of_csv_have_the_digits_of_their_type(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("1.25,-0.5,123456789012345678901234567890123456789012.5\n,2,1\n", encoding="utf-8")
     builder = CsvSchema.builder().add_number_column("a", DataTypes.DECIMAL(4, 1))
