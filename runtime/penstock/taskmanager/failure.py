@@ -53,6 +53,7 @@ def failure_of(error: BaseException) -> TaskFailure:
             detail=raised(error),
             remedy=next((of for kind, of in _REMEDIES.items() if isinstance(error, kind)), ""),
         )
+    told.comes_again = isinstance(error, ImportError) or isinstance(error.__cause__, ImportError)
     told.message = str(error) if isinstance(error, PenstockError) else told.detail
     told.traceback = user_traceback(error)
     return told

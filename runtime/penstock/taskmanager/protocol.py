@@ -145,6 +145,8 @@ class TaskFailure(msgspec.Struct):
     detail: str = ""
     """Message of a `PenstockError` without code, operator and remedy."""
     remedy: str = ""
+    comes_again: bool = False
+    """Another attempt would meet it, too: an import that failed."""
 
 
 class Whereabouts(msgspec.Struct):

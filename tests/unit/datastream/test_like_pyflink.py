@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from penstock.common import Configuration, Encoder, ExecutionConfig, Row, Time, Types, WatermarkStrategy
+from penstock.common import (
+    Configuration,
+    Encoder,
+    ExecutionConfig,
+    RestartStrategies,
+    Row,
+    Time,
+    Types,
+    WatermarkStrategy,
+)
 from penstock.common.errors import InvalidJob, RecordFormatError, UserFunctionError
 from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.datastream import (
@@ -199,6 +208,17 @@ class TestMistakes:
         with pytest.raises(UserFunctionError, match="returned one value") as told:
             _collected(env.from_collection([1]).flat_map(function))
         assert "yield the value" in str(told.value)
+
+    def test_an_import_that_fails_in_a_function_ends_the_job_at_once(self, env: StreamExecutionEnvironment) -> None:
+        def late(value: int) -> int:
+            import no_such_module  # type: ignore[import-not-found]
+
+            return int(no_such_module.change(value))
+
+        env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1000, 60_000))
+        with pytest.raises(UserFunctionError, match="No module named 'no_such_module'") as told:
+            _collected(env.from_collection([1]).map(late))
+        assert "import no_such_module" in str(told.value)
 
     def test_what_a_function_goes_through_itself_is_its_own_mistake(self, env: StreamExecutionEnvironment) -> None:
         with pytest.raises(UserFunctionError, match="raised TypeError: 'int' object is not iterable"):

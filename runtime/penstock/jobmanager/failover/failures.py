@@ -15,8 +15,8 @@ What holds.
 - State of a failed attempt is never used again. The attempt's number is the leader epoch, so no two share one; a task that
   is asked for another attempt's state, or for another epoch's, has none (`StateNotLocal`), and acks of an older one are dropped.
 - An exception never leaves a task: Spark would retry it, elsewhere, without its state. Spark's own recovery is off.
-- A failure that the next attempt would meet again (`_FATAL`) ends the job at once, whatever the strategy says; so does a lack
-  of slots before the first attempt. A user's exception is not among them: the record may come out otherwise, or the service be back.
+- A failure that the next attempt would meet again (`_FATAL`, a failed import) ends the job at once, whatever the strategy says; so does a lack
+  of slots before the first attempt. Other exceptions of a user's are not among them: the record may come out otherwise, or the service be back.
 - Who finds that somebody else has taken over (`Fenced`) does not fail over but stops, and touches nothing.
 - Counting is in memory: a JobManager that is started anew begins with fresh attempts. A rescale is no failure.
 
@@ -66,6 +66,8 @@ class JobFailed(Exception):
 def is_fatal(error: Exception, attempt: int) -> bool:
     """Another attempt would fail alike. `attempt`: number of the one that failed; 0: none had begun."""
     code = error.failure.code if isinstance(error, JobFailed) else getattr(error, "code", "")
+    if isinstance(error, JobFailed) and error.failure.comes_again:
+        return True
     # A job that has never had its slots is not started again and again: it waited for them long enough.
     return code in _FATAL or (isinstance(error, NotEnoughSlots) and attempt == 0)
 
