@@ -15,11 +15,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.common.typeinfo import Types
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.formats.encode import JsonLinesEncoder
 from penstock.datastream.connectors.file_system import FileSink, FileSource
-from penstock.datastream.formats.csv import CsvReaderFormat, CsvSchema
+from penstock.datastream.formats.csv import CsvDialect, CsvFormat
 from penstock.datastream.formats.parquet import ParquetBulkWriters
 from penstock.datastream.functions import AggregateFunction, KeyedProcessFunction, ProcessWindowFunction
 from penstock.datastream.output_tag import OutputTag
@@ -128,16 +127,9 @@ class RisingTemperature(KeyedProcessFunction):
 
 def build(env: StreamExecutionEnvironment, data: str, output: str) -> None:
     """The job: readings -> Celsius -> by station -> (a) days, (b) alerts."""
-    schema = (
-        CsvSchema.builder()
-        .add_string_column("origin")
-        .add_number_column("temp", Types.DOUBLE())
-        .add_string_column("time_hour")
-        .set_use_header()
-        .set_null_value("NA")
-        .build()
-    )
-    source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), f"{data}/*.csv.gz").build()
+    columns = {"origin": str, "temp": float | None, "time_hour": str}
+    csv = CsvFormat(columns, CsvDialect(header="names", null_value="NA"), record="row")
+    source = FileSource.for_record_stream_format(csv, f"{data}/*.csv.gz").build()
     by_hour = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(event_time)
     readings = (
         env.from_source(source, by_hour, "readings")

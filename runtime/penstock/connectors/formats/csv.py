@@ -126,7 +126,7 @@ class CsvFormat(StreamFormat):
                 columns = _with_lists(table, separators, schema) if separators else table
                 columns = _with_decimals(columns, decimals, schema) if decimals else columns
             except (pa.ArrowInvalid, UnicodeDecodeError, InvalidOperation) as error:
-                raise MalformedBlock(str(error).splitlines()[0]) from None
+                raise MalformedBlock(_told(error, dialect)) from None
             for index in required:
                 if columns.column(index).null_count:
                     raise MalformedBlock(f"no value for {schema.names[index]!r}, which is not optional")
@@ -193,6 +193,13 @@ def _with_decimals(table: pa.Table, types: dict[str, DecimalTypeInfo], schema: p
         values = [kind.convert(text or None) for text in table.column(index).to_pylist()]
         table = table.set_column(index, schema.field(index), pa.array(values, schema.field(index).type))
     return table
+
+
+def _told(error: Exception, dialect: CsvDialect) -> str:
+    text = str(error).splitlines()[0]
+    if dialect.header == "skip" and "columns, got" in text:
+        text += ' (columns go by their position here; CsvFormat with CsvDialect(header="names") goes by the names of the header)'
+    return text
 
 
 def _with_lists(table: pa.Table, separators: dict[str, str], schema: pa.Schema) -> pa.Table:

@@ -19,6 +19,8 @@ from penstock.datastream.connectors.file_system import FileSink, FileSource, OnC
 from penstock.datastream.formats import avro
 from penstock.datastream.formats.csv import (
     CsvBulkWriters,
+    CsvDialect,
+    CsvFormat,
     CsvReaderFormat,
     CsvRowDeserializationSchema,
     CsvRowSerializationSchema,
@@ -80,6 +82,16 @@ def test_columns_of_a_csv_file_go_by_their_position_unless_headers_are_strict(tm
     builder.set_strict_headers()
     with pytest.raises(RecordFormatError, match="h1, h2"):
         rows()
+
+
+def test_a_file_with_more_columns_than_its_schema_says_how_to_go_by_their_names(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("other,name,number\nx,a,1\n", encoding="utf-8")
+    schema = CsvSchema.builder().add_string_column("name").add_number_column("number").set_use_header().build()
+    source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), str(tmp_path)).build()
+    with pytest.raises(RecordFormatError, match=r'got 3.*CsvDialect\(header="names"\)'):
+        read_source(source)
+    by_name = CsvFormat({"name": str, "number": int}, CsvDialect(header="names"), record="tuple")
+    assert read_source(FileSource.for_record_stream_format(by_name, str(tmp_path)).build()) == [("a", 1)]
 
 
 def test_csv_is_written_as_flink_writes_it(tmp_path: Path) -> None:
