@@ -25,7 +25,7 @@ class OneRunner:
         self.runner = runner
         self.stopped = False
 
-    def runner_for(self, slots: int, levels: int, settings: Any, *, bounded: bool) -> InProcessRunner:
+    def runner_for(self, slots: int, levels: int, settings: Any, *, dataframes: bool) -> InProcessRunner:
         return self.runner
 
     def task_managers(self) -> list[Worker]:
@@ -43,7 +43,7 @@ class InProcess(OneRunner):
         super().__init__(InProcessRunner(slots))
         self.slots = slots
 
-    def runner_for(self, slots: int, levels: int, settings: Any, *, bounded: bool) -> InProcessRunner:
+    def runner_for(self, slots: int, levels: int, settings: Any, *, dataframes: bool) -> InProcessRunner:
         return InProcessRunner(self.slots)
 
 

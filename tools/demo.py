@@ -35,7 +35,7 @@ EXAMPLE = ROOT / "examples" / "airport_weather"
 BUILD = ROOT / "build" / "demo"
 BUCKET = "penstock"
 RECORDS_PER_EPOCH = 50
-"""Of one source subtask: a year of weather would be over in a second otherwise."""
+"""Of one source subtask: a year of weather would be over in a second otherwise. Only the batched runner can be held back so."""
 
 
 @dataclass
@@ -85,6 +85,7 @@ def _run(spec: dict[str, Any], story: Story) -> str:
         "execution.checkpointing.dir": spec["storage"]["checkpoints"],
         "execution.checkpointing.savepoint-dir": spec["storage"]["savepoints"],
         "taskmanager.numberOfTaskSlots": str(spec["worker"]["slots"]),
+        "penstock.runner": "batched",
         "penstock.epoch.max-records": str(RECORDS_PER_EPOCH),
         "rest.port": "0",
     }

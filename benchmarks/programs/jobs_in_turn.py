@@ -40,7 +40,7 @@ INTERVAL_MS = 10_000
 class InProcess:
     """A runner for each job, no cluster."""
 
-    def runner_for(self, slots: int, levels: int, settings: JobSettings, *, bounded: bool) -> InProcessRunner:
+    def runner_for(self, slots: int, levels: int, settings: JobSettings, *, dataframes: bool) -> InProcessRunner:
         return InProcessRunner(slots)
 
     def task_managers(self) -> list[Worker]:

@@ -32,8 +32,8 @@ class AlternatingProvider(LocalClusterProvider):
         self.epochs: list[float] = []
         self.bare: list[float] = []
 
-    def runner_for(self, slots: int, levels: int, settings: JobSettings, *, bounded: bool) -> Any:
-        runner: Any = super().runner_for(slots, levels, settings, bounded=bounded)
+    def runner_for(self, slots: int, levels: int, settings: JobSettings, *, dataframes: bool) -> Any:
+        runner: Any = super().runner_for(slots, levels, settings, dataframes=dataframes)
         run_epoch = runner.run_epoch
 
         def timed(commands: list[EpochCommand], watch: Watch) -> list[LevelAck]:
@@ -68,6 +68,7 @@ def main() -> None:
     options = arguments.parse_args()
     configuration = Configuration()
     configuration.set_string("penstock.epoch.max-records", str(RECORDS // SLOTS))
+    configuration.set_string("penstock.runner", "batched")
     configuration.set_string("rest.port", "-1")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(SLOTS)

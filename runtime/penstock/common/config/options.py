@@ -439,8 +439,9 @@ RUNNER = choice_option(
     ("batched", "pipelined", "auto", IN_PROCESS),
     "auto",
     "How an epoch is carried out: batched, a Spark job for each; pipelined, one Spark job over pipelined shuffles with the "
-    "epochs as markers in the stream; auto: pipelined if a source is unbounded; in-process, all tasks in the program's own "
-    "process, without Spark: for trying and debugging, with `python job.py` and `penstock run`.",
+    "epochs as markers in the stream; auto: pipelined, but batched for jobs with DataFrames (`from_spark`, `to_spark`) and "
+    "those of more than 16 levels; in-process, all tasks in the program's own process, without Spark: for trying and "
+    "debugging, with `python job.py` and `penstock run`.",
 )
 EPOCH_TARGET = duration_option(
     "penstock.epoch.target",

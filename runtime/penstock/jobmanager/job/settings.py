@@ -141,9 +141,9 @@ class JobSettings:
             return self.backend_options
         return {**self.backend_options, MEMORY: self.managed_memory // databases}
 
-    def uses_pipelined(self, *, bounded: bool) -> bool:
-        """`auto`: the pipelined runner for unbounded jobs, the batched one for bounded ones."""
-        return self.runner == "pipelined" or (self.runner == "auto" and not bounded)
+    def uses_pipelined(self, *, dataframes: bool) -> bool:
+        """`auto`: the pipelined runner, but for jobs with DataFrames, which need slots that an epoch gives back at its end."""
+        return self.runner == "pipelined" or (self.runner == "auto" and not dataframes)
 
     def restart_strategy(self) -> RestartStrategy:
         """A fresh strategy, counting from zero."""

@@ -44,10 +44,10 @@ class LocalClusterProvider:
         self._state_folders: set[str] = set()
         """Those that settings name; others lie in the cluster's own."""
 
-    def runner_for(self, slots: int, levels: int, settings: JobSettings, *, bounded: bool) -> Runner:
+    def runner_for(self, slots: int, levels: int, settings: JobSettings, *, dataframes: bool) -> Runner:
         if settings.runner == options.IN_PROCESS:
             return InProcessRunner()
-        pipelined = settings.uses_pipelined(bounded=bounded)
+        pipelined = settings.uses_pipelined(dataframes=dataframes)
         from penstock.jobmanager.cluster.local_cluster import LocalCluster
         from penstock.jobmanager.cluster.spark_cluster import ClusterConfig
         from penstock.jobmanager.runners.pipelined_runner import create_runner

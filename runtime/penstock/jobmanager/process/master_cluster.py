@@ -31,13 +31,13 @@ class MasterClusterProvider:
         self._settings = settings
         self.cluster: SparkCluster | None = None
 
-    def runner_for(self, slots: int, levels: int, settings: JobSettings, *, bounded: bool) -> Runner:
+    def runner_for(self, slots: int, levels: int, settings: JobSettings, *, dataframes: bool) -> Runner:
         if settings.runner == options.IN_PROCESS:
             raise InvalidJob(
                 "penstock.runner is in-process, and a master runs its job on workers",
                 remedy="leave penstock.runner at auto; in-process is for `python job.py` and `penstock run`",
             )
-        pipelined = settings.uses_pipelined(bounded=bounded)
+        pipelined = settings.uses_pipelined(dataframes=dataframes)
         if self.cluster is None:
             conf = self._settings
             self.cluster = SparkCluster(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class ClusterProvider(Protocol):
     """Where a session gets its cluster from, once it knows the first job's needs."""
 
-    def runner_for(self, slots: int, levels: int, settings: JobSettings, *, bounded: bool) -> Runner: ...
+    def runner_for(self, slots: int, levels: int, settings: JobSettings, *, dataframes: bool) -> Runner: ...
 
     def task_managers(self) -> list[Worker]:
         """Those that are registered now."""
@@ -93,10 +93,8 @@ class Session:
         graph = master.graph
         check_runner(graph, settings)
         self.dispatcher.check_free(master.job_id)
-        # DataFrames need slots that an epoch gives back at its end.
-        batched = graph.bounded or graph.needs_spark
         master.attach(
-            self.cluster.runner_for(graph.slots, graph.levels, settings, bounded=batched),
+            self.cluster.runner_for(graph.slots, graph.levels, settings, dataframes=graph.needs_spark),
             self.dispatcher.metric_store,
         )
         conf = Configuration(settings.configuration)

@@ -85,4 +85,4 @@ def test_an_error_of_a_function_names_its_line() -> None:
 def test_a_master_refuses_to_be_its_own_worker() -> None:
     settings = JobSettings.from_configuration({"penstock.runner": "in-process"})
     with pytest.raises(InvalidJob, match="in-process"):
-        MasterClusterProvider(Configuration()).runner_for(1, 1, settings, bounded=True)
+        MasterClusterProvider(Configuration()).runner_for(1, 1, settings, dataframes=False)
