@@ -19,7 +19,6 @@ _TICK = os.sysconf("SC_CLK_TCK")
 _ROLES = {
     b"CoarseGrainedExecutorBackend": "executor",
     b"SparkSubmit": "driver",
-    b"deploy.worker.Worker": "worker",
     b"python_daemon": "python",
     b"benchmarks/programs": "program",
 }
@@ -71,7 +70,7 @@ def is_driver(pid: int) -> bool:
 
 
 def role(pid: int) -> str:
-    """What a process of a cluster is for: program, driver, worker, executor, python (daemons and Python workers), other."""
+    """What a process of a cluster is for: program, driver, executor, python (daemons and Python workers), other."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

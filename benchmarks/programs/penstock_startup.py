@@ -33,8 +33,8 @@ def main() -> None:
 
     moments["pyspark imported"] = time.time()
     noted(moments, pyspark.java_gateway, "launch_gateway", "driver's JVM")
-    noted(moments, LocalCluster, "start", "Master and SparkContext")
-    noted(moments, LocalClusterProvider, "runner_for", "workers and executors")
+    noted(moments, LocalCluster, "start", "SparkContext")
+    noted(moments, LocalClusterProvider, "runner_for", "executors")
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(2)
     env.from_collection([(n % 2, n) for n in range(10)]).key_by(0).reduce(lambda total, one: one).print()

@@ -71,7 +71,7 @@ class Faults:
             Fault("Python worker killed", self._kill_python_worker, 3, 3, fails_over=True),
             Fault("executor killed", self._kill_executor, 2, 2, fails_over=True),
             Fault("executor stands still", self._pause_executor, 2, 2),
-            Fault("Spark worker killed", self._kill_worker, 1, 1, fails_over=True),
+            Fault("TaskManager killed", self._kill_worker, 1, 1, fails_over=True),
             Fault("JobManager killed", self._kill_master, 0.5, 1, fails_over=True),
             Fault("zombie JobManager", self._zombie, 0.5, 1, fails_over=True),
             Fault("storage refuses", self._disorder(Disorder.REFUSE, 6), 3, 4, may_overlap=True),
@@ -155,7 +155,14 @@ class Faults:
         return self._kill_one(self._java("CoarseGrainedExecutorBackend"), rng)
 
     def _kill_worker(self, rng: random.Random) -> bool:
-        return self._kill_one(self._java("deploy.worker.Worker"), rng)
+        """The executor and all that is below it at once."""
+        found = self._java("CoarseGrainedExecutorBackend")
+        if not found:
+            return False
+        executor = rng.choice(found)
+        for below in processes.descendants([executor]):
+            processes.kill(below.pid)
+        return self._kill_one([executor], rng)
 
     def _pause_executor(self, rng: random.Random) -> bool:
         """SIGSTOP it with all that is below it, as on a machine that swaps."""

@@ -181,12 +181,12 @@ class TestBuilt:
         assert run(base, program) == "True"
 
     def test_its_java_takes_the_archive_of_classes(self, base: str) -> None:
-        """As a Worker does; with `-Xshare:on` it would not start if Java or a jar were not those of the archive."""
+        """As an executor does; with `-Xshare:on` it would not start if Java or a jar were not those of the archive."""
         program = (
             "import os, subprocess; from penstock.jobmanager.cluster.jvm.class_archive import class_path, jvm_options; "
             "home = os.environ['JAVA_HOME']; options = [*jvm_options(home), '-Xshare:on', '-Xlog:class+load']; "
-            "worker = ['-cp', class_path(home), 'org.apache.spark.deploy.worker.Worker', '--help']; "
-            "log = subprocess.run([home + '/bin/java', *options, *worker], stdout=subprocess.PIPE, text=True).stdout; "
+            "executor = ['-cp', class_path(home), 'org.apache.spark.executor.CoarseGrainedExecutorBackend']; "
+            "log = subprocess.run([home + '/bin/java', *options, *executor], stdout=subprocess.PIPE, text=True).stdout; "
             "loaded = [line for line in log.splitlines() if ' source: ' in line]; "
             "print(sum('shared objects file' in line for line in loaded) / len(loaded))"
         )

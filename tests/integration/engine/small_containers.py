@@ -17,7 +17,7 @@ from tests.integration.engine.selfcheck.driver import environment
 
 RECORDS = 50_000
 SETTINGS = {
-    "taskmanager.memory.process.size": "800mb",
+    "taskmanager.memory.process.size": "608mb",
     "taskmanager.numberOfTaskSlots": "2",
     "jobmanager.memory.process.size": "352mb",
     "state.backend.type": "rocksdb",

@@ -23,7 +23,7 @@ LONG = Plan(per_key=1_000)
 FAULTS: dict[str, Callable[[Driver], object]] = {
     "python-worker": Driver.kill_python_worker,
     "executor": Driver.kill_executor,
-    "spark-worker": Driver.kill_worker,
+    "task-manager": Driver.kill_worker,
 }
 
 

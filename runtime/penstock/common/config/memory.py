@@ -2,7 +2,7 @@
 
 A TaskManager's container may use `taskmanager.memory.process.size`. In it are
 
-    framework         `penstock worker`, Spark's Worker, and the process that Python workers are forked from
+    framework         `penstock worker`, and the process that Python workers are forked from
     heap              of the executor's JVM, in which all slots are, at most: a share of the rest, or `penstock.executor.memory-mb`
     JVM overhead      its classes, code, threads, network buffers
     of each slot:
@@ -15,8 +15,8 @@ Linux kills what goes beyond the container's limit, whichever process asked for 
 to it. A heap is, too, but Spark refuses one below `LEAST_JVM_HEAP`: in a small container it could grow beyond its share, which with
 records in Python only DataFrames make it do. Python cannot be told, so it gets what is left, and `shortage` says when that is less than its
 processes take before a record has come. What processes take was measured (PSS, pipelined runner, levels 1 to 3, 100
-records/s): `penstock worker` 70 MiB, Spark's Worker 195, an executor 65 besides its heap, a Python daemon 40 and 39 for
-each level, a JobManager's Python 80.
+records/s): `penstock worker` 73 MiB, an executor 65 besides its heap, a Python daemon 37 and 12 to 34 for
+each level, a JobManager's Python 100.
 
 Keys are Flink's where it has the thing
 (https://nightlies.apache.org/flink/flink-docs-release-2.0/docs/deployment/memory/mem_setup/). As Flink's, the heap is one for all slots of a
@@ -32,8 +32,8 @@ from penstock.common.configuration import Configuration
 
 MIB = 2**20
 
-FRAMEWORK = 304 * MIB
-"""`penstock worker` with Spark's Worker, whose heap is bounded, and a Python daemon."""
+FRAMEWORK = 112 * MIB
+"""`penstock worker` and a Python daemon."""
 LEAST_HEAP = 128 * MIB
 """With less, JVMs of Spark collect all the time; they begin with so much, and some 30 MiB of it are in use."""
 LEAST_HEAP_OF_SLOT = 16 * MIB
@@ -100,7 +100,7 @@ def task_manager_memory(conf: Configuration, slots: int | None = None) -> TaskMa
 
     >>> memory = task_manager_memory(Configuration({"taskmanager.memory.process.size": "2gb"}))
     >>> memory.heap // MIB, memory.python_of_slot // MIB
-    (512, 1136)
+    (512, 1328)
     """
     slots = slots or conf.get(options.TASK_SLOTS)
     process = conf.get(options.TASKMANAGER_PROCESS_SIZE)
@@ -162,7 +162,7 @@ def least_task_manager(slots: int, levels: int = 3, overhead: int = 96 * MIB) ->
     """What a TaskManager takes as it idles: what to request for it where nobody says.
 
     >>> [least_task_manager(slots) // MIB for slots in (1, 2, 4)]
-    [648, 800, 1104]
+    [456, 608, 912]
     """
     jvm = _least_heap(slots) + overhead + (slots - 1) * OVERHEAD_OF_SLOT
     return FRAMEWORK + jvm + slots * _python_need(levels)

@@ -316,7 +316,7 @@ JOBMANAGER_HEAP = size_option(
 TASKMANAGER_PROCESS_SIZE = size_option(
     "taskmanager.memory.process.size",
     None,
-    "What a TaskManager's container may use; the operator sets it to the limit of the pod. 304mb of it are the worker's own, "
+    "What a TaskManager's container may use; the operator sets it to the limit of the pod. 112mb of it are the worker's own, "
     "its JVM has a part, the rest is shared out equally among the slots.",
 )
 HEAP_FRACTION = fraction_option(

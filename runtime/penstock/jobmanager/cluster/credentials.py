@@ -3,23 +3,23 @@
 A cluster always has one. `python job.py` makes one up; a master and its workers read the same file
 (`security.spark.secret-file`). With it
 
-* Spark's processes authenticate each other (SASL, `spark.authenticate`): Master, workers, driver, executors, and the
-  pipelined exchanges (`jvm/SealedTransport.java`);
-* all that they send goes through TLS 1.3. Its key and its certificate are derived from the secret, so every process makes
+* Spark's processes authenticate each other (SASL, `spark.authenticate`): driver, executors, and the pipelined exchanges
+  (`jvm/SealedTransport.java`);
+* TaskManagers and JobManager seal what they say to each other (`registration`);
+* all that Spark's processes send goes through TLS 1.3. Its key and its certificate are derived from the secret, so every process makes
   the same ones by itself, takes no other, and nothing has to be distributed, or expires.
 
 Why TLS and not Spark's own encryption (`spark.network.crypto`): that runs in Java, and our JVMs compile little
 (`class_archive`): 9 MB/s of AES-GCM for a core. TLS uses BoringSSL, which is among Spark's jars.
 
-The secret is in no command line: the driver has it from a file that only this user can read, workers from their
-environment, executors from their worker's.
+The secret is in no command line: the driver has it from a file that only this user can read, executors from their
+environment.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -96,16 +96,8 @@ class Credentials:
             "spark.ssl.useNodeLocalConf": "true",
         }
 
-    def client_context(self) -> ssl.SSLContext:
-        """For connections from Python: takes this cluster's certificate, whatever the host is called, and no other."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.load_verify_locations(self.certificate)
-        return context
-
     def environment(self) -> dict[str, str]:
-        """Where a worker finds the secret, and what its executors inherit."""
+        """Where an executor finds the secret."""
         return {"_SPARK_AUTH_SECRET": self.secret}
 
 

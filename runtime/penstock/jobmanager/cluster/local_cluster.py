@@ -1,35 +1,65 @@
-"""A cluster of real processes on this machine: Master and driver here, worker processes beside it.
+"""A cluster of real processes on this machine: the driver and executors beside it, each a TaskManager's.
 
-What `python job.py`, the demo and the tests run on. Workers that die are started again, as Kubernetes would do it.
+What `python job.py`, the demo and the tests run on. The JobManager starts executors itself: nothing else is needed of a TaskManager
+here. One that dies is started again, as Kubernetes would do it.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
+from penstock.common.config.memory import MIB
 from penstock.common.errors import NotEnoughSlots
 from penstock.common.folders.owned_folder import OwnedFolder
+from penstock.jobmanager.cluster.executor_output import BoundedFile, copy_output
+from penstock.jobmanager.cluster.executor_process import executor_folder, start_executor
+from penstock.jobmanager.cluster.registry import Member
 from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
-from penstock.jobmanager.cluster.spark_worker import start_worker
+
+WATCH_S = 0.25
+"""How often processes are looked after."""
+LOOK_S = 2.0
+"""How often the driver is asked which executors it has."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Worker:
+    """A TaskManager: its executor's process, and where that works."""
+
+    process: subprocess.Popen[bytes]
+    folder: str
+    member: str
 
 
 class LocalCluster:
     """Start with `start()`, grow with `ensure_slots`, end with `stop()`.
 
     Args:
-        slots_per_worker: of every worker process; None: the first has as many as are asked for first, and so on.
+        slots_per_worker: of every TaskManager; None: the first has as many as are asked for first, and so on.
         config: of the Spark side; None = defaults.
-        restart_workers: start a worker again that has died.
+        restart_workers: start an executor again that has died.
+        heap_mb: of an executor of so many slots; None: the config's.
     """
 
     def __init__(
-        self, *, slots_per_worker: int | None = None, config: ClusterConfig | None = None, restart_workers: bool = True
+        self,
+        *,
+        slots_per_worker: int | None = None,
+        config: ClusterConfig | None = None,
+        restart_workers: bool = True,
+        heap_mb: Callable[[int], int] | None = None,
     ) -> None:
         self._folder = OwnedFolder(tempfile.gettempdir(), "penstock-cluster-")
         self.directory = self._folder.path
@@ -38,9 +68,10 @@ class LocalCluster:
             self.config.local_dir = os.path.join(self.directory, "driver")
         self.slots_per_worker = slots_per_worker
         self.spark = SparkCluster(self.config)
-        self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._heap_mb = heap_mb or (lambda slots: self.config.executor_memory_mb)
+        self._workers: dict[int, _Worker] = {}
         self._sizes: dict[int, int] = {}
-        """Slots by worker number, of those that are about to start, too."""
+        """Slots by number, of those that are about to start, too."""
         self._to_start: list[int] = []
         self._changed = threading.Event()
         self._restart = restart_workers
@@ -54,22 +85,22 @@ class LocalCluster:
         self._watcher.start()
 
     def add_worker(self, slots: int = 1) -> int:
-        """Start one more worker process; returns its number."""
+        """Start one more TaskManager; returns its number."""
         with self._lock:
             number = len(self._sizes)
             self._sizes[number] = self.slots_per_worker or slots
             self._to_start.append(number)
         self._changed.set()
-        while number in self._to_start:
+        while number in self._to_start and self._watcher.is_alive():
             time.sleep(0.02)
         return number
 
     def kill_worker(self, number: int) -> None:
-        """SIGKILL a worker process and everything under it."""
-        os.killpg(self._workers[number].pid, signal.SIGKILL)
+        """SIGKILL an executor and everything under it."""
+        os.killpg(self._workers[number].process.pid, signal.SIGKILL)
 
     def ensure_slots(self, slots: int, timeout_s: float = 120.0, *, least_workers: int = 1) -> None:
-        """Start workers until there are that many slots, and wait for their executors.
+        """Start TaskManagers until there are that many slots, and wait for their executors.
 
         Raises:
             NotEnoughSlots: they did not come in time; names the workers' logs.
@@ -85,34 +116,68 @@ class LocalCluster:
 
     @property
     def workers(self) -> dict[int, int]:
-        """Process id by worker number."""
+        """Process id of the executor by number."""
         with self._lock:
-            return {number: worker.pid for number, worker in self._workers.items()}
+            return {number: worker.process.pid for number, worker in self._workers.items()}
 
-    def _spawn(self, number: int) -> subprocess.Popen[bytes]:
-        return start_worker(
-            self.spark.master_url,
-            slots=self._sizes[number],
-            host=self.config.host,
-            work_dir=os.path.join(self.directory, f"worker-{number}"),
-            executor_memory_mb=self.config.executor_memory_mb,
-            log=os.path.join(self.directory, f"worker-{number}.log"),
+    def _spawn(self, number: int) -> None:
+        """Start its executor, in the place of the one that it has."""
+        before = self._workers.get(number)
+        if before is not None:
+            _kill(before)
+        slots, launch = self._sizes[number], self.spark.launch()
+        heap_mb, host = self._heap_mb(slots), self.config.host
+        member = f"worker-{number}"
+        work_dir = os.path.join(self.directory, member)
+        process = start_executor(
+            launch,
+            slots=slots,
+            host=host,
+            work_dir=work_dir,
+            heap_mb=heap_mb,
             credentials=self.spark.credentials,
         )
+        assert process.stdout is not None
+        copy_output(process.stdout, "", BoundedFile(os.path.join(self.directory, f"{member}.log")).write)
+        self.spark.registry.put(
+            Member(member, host, slots, heap_mb * MIB, launch.executor_id, last_heartbeat=_now_ms())
+        )
+        self._workers[number] = _Worker(process, executor_folder(launch, work_dir), member)
 
     def _watch(self) -> None:
-        """Starts workers, also again. Always from this thread: the system ends them when it is gone."""
+        """Starts executors, also again. Always from this thread: the system ends them when it is gone."""
+        looked = 0.0
         while not self._stopping.is_set():
-            self._changed.wait(0.25)
+            self._changed.wait(WATCH_S)
             self._changed.clear()
+            lost: set[str] = set()
+            if time.monotonic() - looked > LOOK_S:
+                lost = self._look()
+                looked = time.monotonic()
             with self._lock:
-                for number in self._to_start:
-                    self._workers[number] = self._spawn(number)
-                self._to_start.clear()
+                while self._to_start:
+                    self._spawn(self._to_start[0])
+                    self._to_start.pop(0)
                 for number, worker in self._workers.items():
-                    if self._restart and worker.poll() is not None and not self._stopping.is_set():
-                        self._workers[number] = self._spawn(number)
+                    is_lost = worker.process.poll() is not None or worker.member in lost
+                    if self._restart and is_lost and not self._stopping.is_set():
+                        self._spawn(number)
         self._stopped.wait()
+
+    def _look(self) -> set[str]:
+        """TaskManagers whose executor the driver has given up, though it may live; the others are well."""
+        try:
+            _, lost = self.spark.look()
+        except Exception as error:  # it ends, or has: then the job fails by itself
+            if not self._stopping.is_set():
+                log.warning("the driver does not tell of its executors: %s", error)
+            return set()
+        now_ms = _now_ms()
+        with self._lock:
+            for worker in self._workers.values():
+                if worker.process.poll() is None:
+                    self.spark.registry.heard_of(worker.member, now_ms)
+        return {member.id for member in lost}
 
     def stop(self) -> None:
         self._stopping.set()
@@ -120,15 +185,29 @@ class LocalCluster:
         self.spark.stop()
         with self._lock:
             for worker in self._workers.values():
-                _end(worker)
+                _end(worker.process)
         self._stopped.set()
         if self._watcher.is_alive():
             self._watcher.join(2)
         self._folder.remove()
 
 
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _kill(worker: _Worker) -> None:
+    """What is left of it: Python workers are in the executor's session."""
+    try:
+        os.killpg(worker.process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    worker.process.wait()
+    shutil.rmtree(worker.folder, ignore_errors=True)
+
+
 def _end(worker: subprocess.Popen[bytes]) -> None:
-    """SIGTERM to the whole group, SIGKILL after a moment: executors and Python workers are in the worker's session."""
+    """SIGTERM to the whole group, SIGKILL after a moment: Python workers are in the executor's session."""
     for sig, patience in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 2.0)):
         try:
             os.killpg(worker.pid, sig)

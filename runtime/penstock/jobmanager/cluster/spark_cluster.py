@@ -1,8 +1,9 @@
-"""The cluster: Spark's standalone Master inside this process's JVM (the ResourceManager), workers that register with it.
+"""The cluster as Spark's driver sees it, in this process's JVM: executors that TaskManagers start register with it.
 
-One executor has all slots of its TaskManager. The Master runs inside the driver's JVM (started through the gateway before the SparkContext), so
-the JobManager is one process with one JVM under it, and a worker pod needs nothing but its address. Spark's own recovery is
-off (`spark.task.maxFailures=1`, no speculation): recovery is the JobMaster's.
+Spark has no cluster manager of its own here (`jvm/SlotCluster.java`): who starts executors is the owner's affair, `LocalCluster`
+for those of this machine, `ResourceManager` for deployed TaskManagers. So the JobManager is one process with one JVM under it.
+One executor has all slots of its TaskManager. Spark's own recovery is off (`spark.task.maxFailures=1`, no speculation): recovery
+is the JobMaster's.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import penstock
 from penstock.common.config.memory import DEFAULT_DRIVER_HEAP, DEFAULT_HEAP, MIB
 from penstock.common.errors import ClusterError
 from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.jobmanager.cluster.credentials import Credentials, new_secret, write_private
+from penstock.jobmanager.cluster.executor_process import Launch
 from penstock.jobmanager.cluster.jvm import class_archive
 from penstock.jobmanager.cluster.jvm import classes as jvm_package
 from penstock.jobmanager.cluster.jvm.java import find_java
+from penstock.jobmanager.cluster.registry import Member, Registry
 from penstock.jobmanager.cluster.slot_pool import SlotPool
 from penstock.jobmanager.cluster.slots import MAX_PIPELINED_LEVELS, ExecutorInfo, Slot, slots_of
 from penstock.jobmanager.cluster.spark_sql import SparkSql
@@ -38,11 +43,14 @@ from penstock.taskmanager.exchange.segments import SEGMENT_BYTES
 EXCHANGE_BYTES = 2 * 2**20
 """What waits between two levels in the buffers of a sender, and as much in those of a receiver; at least two segments for
 each slot. With little a slow task slows its senders soon, and a barrier has little to wait for."""
+_ENVIRONMENT = "spark.executorEnv."
 _MOST_TASKS = 4096
 """Of a stage, which has one for each slot of its job."""
 _LOOPBACK = "127.0.0.1"
 _ONLY_WARNINGS = "-Dlog4j2.level=WARN"
-"""Else executors write half a dozen lines for each task, and the driver its settings before anything can be set."""
+"""Else the driver writes its settings before anything can be set."""
+_STARTUP = ("spark.auth", "spark.rpc", "spark.network", "spark.ssl", "spark.port.")
+"""Settings that begin so an executor needs before it can ask for the others, as those that end with `.port`."""
 
 
 @dataclass
@@ -50,10 +58,10 @@ class ClusterConfig:
     """How the cluster is laid out."""
 
     host: str = "127.0.0.1"
-    master_port: int = 0
     driver_port: int = 0
     block_manager_port: int = 0
     executor_memory_mb: int = DEFAULT_HEAP // MIB
+    """Heap of an executor, where its TaskManager does not say another."""
     driver_memory_mb: int = DEFAULT_DRIVER_HEAP // MIB
     secret: str = field(default_factory=new_secret)
     """What the processes of the cluster prove to each other; see `credentials`."""
@@ -75,7 +83,7 @@ _QUIET = {
 
 
 class SparkCluster:
-    """Master and SparkContext of one JobManager."""
+    """The SparkContext of one JobManager, and who runs executors for it."""
 
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
@@ -87,10 +95,12 @@ class SparkCluster:
         self._private_dir = tempfile.mkdtemp(prefix="private-", dir=config.local_dir)
         self.credentials = Credentials.create(config.secret, self._private_dir)
         self.context: Any = None
-        self.master_url = ""
+        self.registry = Registry()
+        """The TaskManagers."""
+        self._launch: Launch | None = None
         self._epochs: Any = None
         self._executors: Any = None
-        self._workers: Any = None
+        self._manager: Any = None
         self._failures: Any = None
         self.slots = SlotPool()
         """Which job holds which, by id (see `slots.Slot`)."""
@@ -98,7 +108,7 @@ class SparkCluster:
         """DataFrames on this cluster."""
 
     def start(self) -> None:
-        """Start JVM, Master and SparkContext.
+        """Start JVM and SparkContext.
 
         Raises:
             ClusterError: no usable Java, or the JVM did not start; with the end of its output.
@@ -123,20 +133,10 @@ class SparkCluster:
         self._quiet(jvm)
         jar = jvm_package.build_jar(gateway)
         jvm_package.add_to_driver(gateway, jar)
-        master_conf = jvm.org.apache.spark.SparkConf(False)
-        for key, value in self._shared_conf().items():
-            master_conf.set(key, value)
-        master_conf.set("spark.master.rest.enabled", "false").set("spark.deploy.maxExecutorRetries", "-1")
-        master_conf.set("spark.worker.timeout", "15")
-        started = jvm.org.apache.spark.deploy.master.Master.startRpcEnvAndEndpoint(
-            self.config.host, self.config.master_port, 0, master_conf
-        )
-        self._master = started._1()
-        self.master_url = f"spark://{self.config.host}:{self._master.address().port()}"
         # The launcher has looked up what `spark.jars` and `spark.jars.packages` name.
         given = jvm.java.lang.System.getProperty("spark.jars") or ""
         settings["spark.jars"] = ",".join(filter(None, [str(jar), given]))
-        conf = SparkConf(loadDefaults=False).setMaster(self.master_url)
+        conf = SparkConf(loadDefaults=False).setMaster("penstock")
         for key, value in settings.items():
             conf.set(key, value)
         self.context = SparkContext(gateway=gateway, conf=conf)
@@ -144,10 +144,31 @@ class SparkCluster:
         self._gateway = gateway
         self._epochs = jvm_package.load(gateway, "penstock.Epoch")
         self._executors = jvm_package.load(gateway, "penstock.Executors")
-        self._workers = jvm_package.load(gateway, "penstock.Workers")
+        self._manager = jvm_package.load(gateway, "penstock.SlotCluster")
         self._failures = jvm_package.load(gateway, "penstock.TaskFailures")
         for listener in (self._executors, self._failures):
             self.context._jsc.sc().addSparkListener(listener)
+        self._launch = self._first_launch()
+
+    def _first_launch(self) -> Launch:
+        settings = dict(self.context.getConf().getAll())
+        secret = "spark.authenticate.secret"
+        needed = {k: v for k, v in settings.items() if k.startswith(_STARTUP) or k.endswith(".port")}
+        environment = {k.removeprefix(_ENVIRONMENT): v for k, v in settings.items() if k.startswith(_ENVIRONMENT)}
+        return Launch(
+            executor_id="",
+            driver_url=f"spark://CoarseGrainedScheduler@{self.config.host}:{settings['spark.driver.port']}",
+            app_id=self.context.applicationId,
+            java_options=shlex.split(settings.get("spark.executor.extraJavaOptions", "")),
+            class_path=settings.get("spark.executor.extraClassPath", ""),
+            properties={key: value for key, value in needed.items() if key != secret},
+            environment=environment | {"SPARK_USER": self.context.sparkUser()},
+        )
+
+    def launch(self) -> Launch:
+        """Another executor, to be started by a TaskManager."""
+        assert self._launch is not None
+        return msgspec.structs.replace(self._launch, executor_id=self.registry.new_executor_id())
 
     @staticmethod
     def _quiet(jvm: Any) -> None:
@@ -167,13 +188,13 @@ class SparkCluster:
         given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
         return {
             "PYSPARK_SUBMIT_ARGS": f"--properties-file {shlex.quote(str(path))} --load-spark-defaults {given}",
-            # Of the Master's web page, which cannot be turned off.
+            # Else Spark looks for the machine's addresses.
             "SPARK_LOCAL_IP": _LOOPBACK,
             "SPARK_LOCAL_HOSTNAME": self.config.host,
         }
 
     def _shared_conf(self) -> dict[str, str]:
-        """Of driver, executors and Master; stronger than settings of a job."""
+        """Of driver and executors; stronger than settings of a job."""
         return {
             "spark.python.unix.domain.socket.enabled": "true",
             "spark.ui.killEnabled": "false",
@@ -192,7 +213,6 @@ class SparkCluster:
             "spark.driver.bindAddress": config.host,
             "spark.driver.memory": f"{config.driver_memory_mb}m",
             "spark.driver.extraJavaOptions": jvm_options,
-            "spark.executor.extraJavaOptions": jvm_options,
             "spark.executor.memory": f"{config.executor_memory_mb}m",
             "spark.rpc.netty.dispatcher.numThreads": "2",
             "spark.rpc.io.threads": "2",
@@ -233,7 +253,7 @@ class SparkCluster:
         }
         extra_class_path = class_archive.extra_class_path(java_home)
         if extra_class_path:
-            conf |= {f"spark.{of}.extraClassPath": extra_class_path for of in ("driver", "executor")}
+            conf["spark.driver.extraClassPath"] = extra_class_path
         if config.driver_port:
             conf["spark.driver.port"] = str(config.driver_port)
         if config.block_manager_port:
@@ -262,14 +282,22 @@ class SparkCluster:
         return slots_of(self.executors())
 
     def workers(self) -> list[Worker]:
-        """Workers that are registered now, each with the slots that can take a task."""
-        slots = self.all_slots()
+        """TaskManagers that are there now, each with the slots that can take a task."""
+        executors = {executor.id: executor for executor in self.executors()}
         found = []
-        for line in self._workers.list(self._master).splitlines():
-            worker_id, host, port, heartbeat, memory_mb, *executors = line.split()
-            own = tuple(name for name, slot in slots.items() if slot.executor.id in executors)
-            found.append(Worker(worker_id, host, int(port), own, int(heartbeat), int(memory_mb) * 2**20))
-        return sorted(found, key=lambda worker: worker.id)
+        for member in self.registry.members():
+            executor = executors.get(member.executor)
+            port, slots = (0, ()) if executor is None else (executor.port, tuple(slots_of([executor])))
+            found.append(Worker(member.id, member.host, port, slots, member.last_heartbeat, member.heap))
+        return found
+
+    def look(self) -> tuple[list[Member], list[Member]]:
+        """TaskManagers whose executor the driver has now, and had not before; and those whose executor it has lost."""
+        return self.registry.seen({executor.id for executor in self.executors()})
+
+    def remove_executor(self, executor_id: str, why: str) -> None:
+        """It is known to have ended; the driver would notice it later, if the machine has gone with it."""
+        self._manager.remove(self.context._jsc.sc(), executor_id, why)
 
     def wait_for_slots(self, count: int, timeout_s: float) -> dict[str, Slot]:
         """Wait until there are `count` slots, at most `timeout_s`; returns those that are there."""
@@ -340,19 +368,16 @@ class SparkCluster:
         if self.context is not None:
             self._silence()
             self.context.stop()
-            try:
-                self._master.shutdown()
-            finally:
-                gateway, self.context = self._gateway, None
-                gateway.shutdown()
-                process = getattr(gateway, "proc", None)
-                if process is not None:
-                    process.stdin.close()
-                    process.wait(10)
-                from pyspark import SparkContext
+            gateway, self.context = self._gateway, None
+            gateway.shutdown()
+            process = getattr(gateway, "proc", None)
+            if process is not None:
+                process.stdin.close()
+                process.wait(10)
+            from pyspark import SparkContext
 
-                SparkContext._gateway = None
-                SparkContext._jvm = None
+            SparkContext._gateway = None
+            SparkContext._jvm = None
         if self._own_dir is not None:
             self._own_dir.remove()
         shutil.rmtree(self._private_dir, ignore_errors=True)

@@ -6,7 +6,6 @@ A job in process needs neither Spark nor a REST server: both are imported when t
 from __future__ import annotations
 
 import atexit
-import math
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -57,11 +56,11 @@ class LocalClusterProvider:
             per_worker = conf.get(options.TASK_SLOTS) if conf.contains_key(options.TASK_SLOTS.key) else None
             config = ClusterConfig(
                 python_path=settings.python_path,
-                executor_memory_mb=_heap(conf, per_worker or math.ceil(slots / self.least_workers)) // MIB,
+                executor_memory_mb=_heap_mb(conf, 1),
                 driver_memory_mb=jvm_heap(job_manager_memory(conf).heap) // MIB,
             )
             config.extra_conf = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
-            self.cluster = LocalCluster(slots_per_worker=per_worker, config=config)
+            self.cluster = LocalCluster(slots_per_worker=per_worker, config=config, heap_mb=partial(_heap_mb, conf))
             self.cluster.start()
         if settings.backend == "rocksdb" and (settings.work_dir or settings.backend_options.get("localdir")):
             self._state_folders.update(local_folders(settings.backend_options, settings.work_dir))
@@ -89,12 +88,12 @@ class LocalClusterProvider:
                 sweep_state(folder)
 
 
-def _heap(conf: Configuration, slots: int) -> int:
-    """Of an executor of so many slots. Sizes that are given are those of a TaskManager as it is configured; one of more slots
+def _heap_mb(conf: Configuration, slots: int) -> int:
+    """Heap of an executor of so many slots. Sizes that are given are those of a TaskManager as it is configured; one of more slots
     than that has more."""
     configured = task_manager_memory(conf)
     more = max(0, slots - configured.slots)
-    return jvm_heap(configured.heap + more * DEFAULT_HEAP_OF_SLOT)
+    return jvm_heap(configured.heap + more * DEFAULT_HEAP_OF_SLOT) // MIB
 
 
 class EmbeddedExecutor:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import runpy
+import shutil
 import signal
-import socket
 import sys
 import tempfile
 import uuid
@@ -23,7 +23,7 @@ from penstock.checkpoint.savepoint.snapshots import newest_complete, resolve
 from penstock.checkpoint.store.object_store import join_url, normalize_url
 from penstock.checkpoint.store.retrying_store import RetryPolicy, Stores
 from penstock.common.config import options
-from penstock.common.config.memory import shortages
+from penstock.common.config.memory import MIB, shortages
 from penstock.common.configuration import (
     Configuration,
     load_configuration,
@@ -31,7 +31,6 @@ from penstock.common.configuration import (
     set_command_line,
 )
 from penstock.common.errors import (
-    ClusterError,
     InvalidJob,
     PenstockError,
     SnapshotNotFound,
@@ -47,8 +46,8 @@ from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.cluster.credentials import Credentials
-from penstock.jobmanager.cluster.executor_logs import ExecutorLogs
-from penstock.jobmanager.cluster.spark_worker import start_worker, state_folder
+from penstock.jobmanager.cluster.executor_output import copy_output, to_stdout
+from penstock.jobmanager.cluster.executor_process import Launch, executor_folder, start_executor, state_folder
 from penstock.jobmanager.cluster.worker_health import WorkerHealth, health_port
 from penstock.jobmanager.job.checkpoints import operator_infos
 from penstock.jobmanager.job.job_master import JobMaster
@@ -151,30 +150,30 @@ def run_worker(*, master: str, slots: int) -> int:
     secret = spark_secret(settings)
     given = settings.get(options.TMP_DIRECTORIES)
     own = None if given else OwnedFolder(tempfile.gettempdir(), "penstock-worker-")
-    work_dir = given if own is None else own.path
-    assert work_dir is not None
-    memory = executor_memory_mb(settings)
+    root = given if own is None else own.path
+    assert root is not None
+    work_dir = os.path.join(root, "executors")
+    heap_mb = executor_memory_mb(settings, slots)
     with ExitStack() as stack:
         # Executors and their Python workers have ended by then.
-        stack.callback(sweep_state, state_folder(os.path.join(work_dir, "spark")))
+        stack.callback(sweep_state, state_folder(work_dir))
         if own is not None:
             stack.callback(own.remove)
         private = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-private-"))
         credentials = Credentials.create(secret, private)
 
-        def start(address: str) -> Child:
-            return start_worker(
-                address,
-                slots=slots,
-                host=own_address(address),
-                work_dir=os.path.join(work_dir, "spark"),
-                executor_memory_mb=memory,
-                log="/dev/stdout",
-                credentials=credentials,
+        def start(launch: Launch, host: str) -> Child:
+            process = start_executor(
+                launch, slots=slots, host=host, work_dir=work_dir, heap_mb=heap_mb, credentials=credentials
             )
+            assert process.stdout is not None
+            copy_output(process.stdout, f"[{launch.executor_id}] ", to_stdout)
+            return process
 
-        ExecutorLogs(os.path.join(work_dir, "spark")).start()
-        worker = WorkerProcess(master, start, tls=credentials.client_context())
+        def ended(launch: Launch) -> None:
+            shutil.rmtree(executor_folder(launch, work_dir), ignore_errors=True)
+
+        worker = WorkerProcess(master, secret, slots, heap_mb * MIB, start, ended)
         port = health_port(settings)
         if port >= 0:
             health = WorkerHealth(port, lambda: worker.is_alive, lambda: worker.is_ready).start()
@@ -366,16 +365,3 @@ def _arguments(argv: list[str]) -> Iterator[None]:
         yield
     finally:
         sys.argv = before
-
-
-def own_address(peer: str) -> str:
-    """The address of this machine as a peer (`host:port`) sees it."""
-    host, _, port = peer.removeprefix("spark://").partition(":")
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, int(port or options.JOBMANAGER_PORT.default)))
-            return str(probe.getsockname()[0])
-    except OSError as error:
-        raise ClusterError(
-            f"the master's address {peer!r} cannot be used: {error}", remedy="give it as host:port"
-        ) from error

@@ -1,4 +1,4 @@
-"""The cluster of a master process: Spark's Master here, workers elsewhere, which come and go by themselves."""
+"""The cluster of a master process: the driver and the resource manager here, workers elsewhere, which come and go by themselves."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from penstock.common.config.memory import MIB, job_manager_memory, jvm_heap, tas
 from penstock.common.configuration import Configuration
 from penstock.common.errors import ClusterError, InvalidJob
 from penstock.jobmanager.cluster.credentials import read_secret
+from penstock.jobmanager.cluster.resource_manager import ResourceManager
 from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.job.settings import JobSettings
@@ -25,11 +26,12 @@ logger = logging.getLogger(__name__)
 
 
 class MasterClusterProvider:
-    """Starts Master and driver at the first job; slots are whatever workers bring."""
+    """Starts driver and resource manager at the first job; slots are whatever workers bring."""
 
     def __init__(self, settings: Configuration) -> None:
         self._settings = settings
         self.cluster: SparkCluster | None = None
+        self._resources: ResourceManager | None = None
 
     def runner_for(self, slots: int, levels: int, settings: JobSettings, *, dataframes: bool) -> Runner:
         if settings.runner == options.IN_PROCESS:
@@ -43,7 +45,6 @@ class MasterClusterProvider:
             self.cluster = SparkCluster(
                 ClusterConfig(
                     host=conf.get(options.JOBMANAGER_ADDRESS) or _address(),
-                    master_port=conf.get(options.JOBMANAGER_PORT),
                     driver_port=conf.get(options.DRIVER_PORT),
                     block_manager_port=conf.get(options.DRIVER_BLOCKS_PORT),
                     executor_memory_mb=executor_memory_mb(conf),
@@ -55,6 +56,9 @@ class MasterClusterProvider:
             )
             self.cluster.start()
             self._end_with_the_driver(self.cluster)
+            port = conf.get(options.JOBMANAGER_PORT)
+            self._resources = ResourceManager(self.cluster.config.host, port, self.cluster)
+            self._resources.start()
         return create_runner(self.cluster, pipelined=pipelined, levels=levels)
 
     def _end_with_the_driver(self, cluster: SparkCluster) -> None:
@@ -74,13 +78,15 @@ class MasterClusterProvider:
 
     def stop(self) -> None:
         cluster, self.cluster = self.cluster, None
+        if self._resources is not None:
+            self._resources.close()
         if cluster is not None:
             cluster.stop()
 
 
-def executor_memory_mb(settings: Configuration) -> int:
-    """Heap of an executor, MB: master and workers must agree on it, so it depends on nothing but what both read."""
-    return jvm_heap(task_manager_memory(settings).heap) // MIB
+def executor_memory_mb(settings: Configuration, slots: int | None = None) -> int:
+    """Heap of an executor, MB; None: of as many slots as configured."""
+    return jvm_heap(task_manager_memory(settings, slots).heap) // MIB
 
 
 def spark_secret(settings: Configuration) -> str:

@@ -1,38 +1,47 @@
-"""The process of a deployed TaskManager (`penstock worker`): a Spark Worker for as long as its master lives.
+"""The process of a deployed TaskManager (`penstock worker`): an executor for as long as its master lives.
 
-Spark's Worker is patient: a master that does not listen yet is asked again after 5 to 15 s, and one that has gone is
-waited for in the same way, under an address that was looked up once. So the Worker is started when the master listens, and
-when the master has gone it is ended, with its executors, which are of no use to the next master; then all begins anew. That
-the master has gone is told by a connection of its own, which ends with it. It is a TLS connection, as the master takes no
-others, and who listens there and is not of this cluster is not taken for the master.
+It registers with the master, whose address is looked up anew each time, and starts the executor that the master names. The
+connection stays: when it ends, the master has gone, and the executor, which is of no use to the next one, is ended; then all
+begins anew. An executor that ends by itself is told of, and another one is started. Who listens there and does not prove to
+have the cluster's secret is not taken for the master.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import select
 import signal
 import socket
-import ssl
 import subprocess
 import time
+import uuid
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+import msgspec
+
+from penstock.jobmanager.cluster.executor_process import Launch
+from penstock.jobmanager.cluster.registration import BEAT_S, PURPOSE, Beat, Ended, Register, Start, ToTaskManager
+from penstock.taskmanager.control.channel import ControlConnection
 
 LOOK_S = 0.25
 """Between two looks for a master that does not listen."""
-CONNECT_S = 2.0
+CONNECT_S = 5.0
 WATCH_S = 0.5
 STUCK_S = 60.0
 """More than a name look-up and a connection attempt take."""
+STRANGE = 4
+"""So many connections, one after the other, that end before the master has proved to be one: it is not just going down."""
+USELESS = 3
+"""So many executors that end one after the other before the master's driver has them: the next would do the same."""
 
 logger = logging.getLogger(__name__)
 
 
 class Child(Protocol):
-    """The Worker's process, in a session of its own."""
+    """An executor's process, in a session of its own."""
 
     @property
     def pid(self) -> int: ...
@@ -45,27 +54,45 @@ class Child(Protocol):
 
 
 class WorkerProcess:
-    """Runs Workers one after the other.
+    """Runs executors one after the other.
 
     Args:
         master: `host:port`; the host is looked up anew each time.
-        start: starts a Worker for a master at `address:port`.
-        tls: takes the cluster's certificate only; None: the master speaks no TLS (tests).
-        linger_s: how long a Worker may take to end before it is killed.
+        secret: the cluster's.
+        slots: of each executor.
+        heap: of each executor, bytes.
+        start: starts an executor that others reach by this address.
+        ended: called when nothing of it is left.
+        linger_s: how long an executor may take to end before it is killed.
     """
 
     def __init__(
-        self, master: str, start: Callable[[str], Child], linger_s: float = 5.0, tls: ssl.SSLContext | None = None
+        self,
+        master: str,
+        secret: str,
+        slots: int,
+        heap: int,
+        start: Callable[[Launch, str], Child],
+        ended: Callable[[Launch], object] = lambda launch: None,
+        linger_s: float = 5.0,
     ) -> None:
         host, _, port = master.removeprefix("spark://").rpartition(":")
         self._host, self._port = host, int(port)
+        self._secret = secret
+        self._slots = slots
+        self._heap = heap
         self._start = start
+        self._ended = ended
         self._linger_s = linger_s
+        self._id = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
         self._ending = False
-        self._tls = tls
-        self._told = False
+        self._strange = 0
+        self._own_address = ""
         self._turned_at = time.monotonic()
+        self._launch: Launch | None = None
+        self._child: Child | None = None
         self._running = False
+        self._useless = 0
 
     @property
     def is_alive(self) -> bool:
@@ -74,7 +101,7 @@ class WorkerProcess:
 
     @property
     def is_ready(self) -> bool:
-        """A Worker runs, of a master that is there."""
+        """An executor runs that the driver of the master has."""
         return self._running
 
     def end(self, *_: object) -> None:
@@ -82,7 +109,7 @@ class WorkerProcess:
         self._ending = True
 
     def run(self) -> int:
-        """Until `end` (0), or until a Worker ends by itself while its master is there (its exit code, 1 at least)."""
+        """Until `end` (0), or until no executor can be run while the master is there (the last one's code, 1 at least)."""
         waiting = False
         while not self._ending:
             self._turned_at = time.monotonic()
@@ -94,78 +121,97 @@ class WorkerProcess:
                 time.sleep(LOOK_S)
                 continue
             waiting = False
-            with connection:
-                address = connection.getpeername()[0]
-                logger.info("the master listens at %s:%d", address, self._port)
-                child = self._start(f"{address}:{self._port}")
-                self._running = True
+            with closing(connection):
                 try:
-                    if not self._watch(child, connection):
-                        return child.wait() or 1
+                    code = self._serve(connection)
                 finally:
-                    self._running = False
-                    self._stop(child)
+                    self._stop()
+            if code is not None:
+                return code
             if not self._ending:
-                logger.info("the master at %s has gone", address)
+                logger.info("the master at %s:%d has gone", self._host, self._port)
         return 0
 
-    def _connect(self) -> socket.socket | None:
+    # --- the master ---------------------------------------------------------------------------------------------
+
+    def _connect(self) -> ControlConnection | None:
         try:
-            for family, kind, proto, _, where in socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM):
-                connection = socket.socket(family, kind, proto)
-                connection.settimeout(CONNECT_S)
-                try:
-                    connection.connect(where)
-                    if self._tls is not None:
-                        connection = self._tls.wrap_socket(connection)
-                except ssl.SSLError as error:
-                    connection.close()
-                    self._tell_stranger(where[0], error)
-                    continue
-                except OSError:
-                    connection.close()
-                    continue
-                self._told = False
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-                return connection
+            found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         except OSError:
             return None
+        for family, _, _, _, where in found:
+            address = f"{where[0]}:{self._port}"
+            try:
+                own = self._own_address = own_address(where, family)
+                hello = Register(self._id, own, self._slots, self._heap)
+                connection = ControlConnection(address, self._secret, hello, purpose=PURPOSE, connect_s=CONNECT_S)
+            except ConnectionRefusedError:
+                self._strange = 0
+                continue
+            except ConnectionError as error:
+                self._tell_stranger(address, error)
+                continue
+            except OSError:
+                continue
+            self._strange = 0
+            connection.notice_a_lost_peer()
+            logger.info("the master listens at %s", address)
+            return connection
         return None
 
-    def _tell_stranger(self, address: object, error: ssl.SSLError) -> None:
-        if not self._told:
-            self._told = True
+    def _tell_stranger(self, address: str, error: ConnectionError) -> None:
+        self._strange += 1
+        if self._strange == STRANGE:
             logger.error(
-                "who listens at %s:%d does not prove to be this cluster's master (%s): does security.spark.secret-file "
+                "who listens at %s does not prove to be this cluster's master (%s): does security.spark.secret-file "
                 "name the same secret there?",
                 address,
-                self._port,
                 error,
             )
 
-    def _watch(self, child: Child, connection: socket.socket) -> bool:
-        """Until the master has gone or the end was asked for (True), or the Worker has ended (False)."""
+    def _serve(self, master: ControlConnection) -> int | None:
+        """Until the master has gone or the end was asked for (None), or no executor can be run (a code)."""
+        beaten = 0.0
         while not self._ending:
-            self._turned_at = time.monotonic()
-            readable, _, _ = select.select([connection], [], [], WATCH_S)
-            if readable:
-                try:
-                    connection.setblocking(False)
-                    if not connection.recv(4096):
-                        return True
-                except (BlockingIOError, ssl.SSLWantReadError):
-                    pass  # TLS has something to say, the master has not
-                except OSError:
-                    return True
-            if child.poll() is not None:
-                return self._ending
-        return True
+            self._turned_at = now = time.monotonic()
+            try:
+                if now - beaten >= BEAT_S:
+                    master.send(msgspec.msgpack.encode(Beat()))
+                    beaten = now
+                frame = master.poll(WATCH_S)
+                if frame is not None:
+                    self._obey(msgspec.msgpack.decode(frame, type=ToTaskManager))
+                child, launch = self._child, self._launch
+                if child is not None and launch is not None and (code := child.poll()) is not None:
+                    if self._is_hopeless():
+                        return code if code > 0 else 1
+                    self._stop()
+                    master.send(msgspec.msgpack.encode(Ended(launch.executor_id, code)))
+            except OSError:
+                return None
+        return None
 
-    def _stop(self, child: Child) -> None:
-        """End the Worker, then whatever is left of its session: executors and their Python workers."""
+    def _is_hopeless(self) -> bool:
+        self._useless = 0 if self._running else self._useless + 1
+        return self._useless >= USELESS
+
+    # --- the executor -------------------------------------------------------------------------------------------
+
+    def _obey(self, told: ToTaskManager) -> None:
+        if isinstance(told, Start):
+            self._stop()
+            self._launch = told.launch
+            self._child = self._start(told.launch, self._own_address)
+        elif self._launch is not None and told.executor_id == self._launch.executor_id:
+            self._running = True
+
+    def _stop(self) -> None:
+        """End the executor, then whatever is left of its session: Python workers."""
+        child, launch = self._child, self._launch
+        self._child = self._launch = None
+        self._running = False
+        if child is None or launch is None:
+            return
         if child.poll() is None:
             child.terminate()
             try:
@@ -174,6 +220,18 @@ class WorkerProcess:
                 os.kill(child.pid, signal.SIGKILL)
                 child.wait()
         kill_session(child.pid)
+        self._ended(launch)
+
+
+def own_address(peer: Any, family: int = socket.AF_INET) -> str:
+    """The address of this machine as a peer, (host, port), sees it.
+
+    Raises:
+        OSError: there is no way to it.
+    """
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(peer)
+        return str(probe.getsockname()[0])
 
 
 def kill_session(session: int) -> None:

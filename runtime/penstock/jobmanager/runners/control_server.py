@@ -1,115 +1,20 @@
-"""The JobManager's end of the control channel (see `taskmanager.control.channel`): one thread, one connection per task.
+"""The JobManager's end of the control channel (see `taskmanager.control.channel`): one connection per task.
 
-Anybody can connect, so whoever has not proved to be a task costs little and gets nothing: some hundred bytes, ten seconds,
-one of a thousand places, of which the oldest is given to who comes next. A task that does not read holds up nobody: what
-it does not take at once waits here, and if it takes nothing for ten seconds it counts as gone.
-
-The thread outlives what a connection does to it. Whatever goes wrong with a connection ends that connection, by name in
-the log, and the attempt of the task that it belonged to; should the thread itself end, `failure` says why.
+What goes wrong with a connection ends the attempt of the task that it belonged to.
 """
 
 from __future__ import annotations
 
-import logging
 import secrets
-import selectors
-import socket
-import threading
-import time
 from collections.abc import Callable
 
 import msgspec
 
+from penstock.jobmanager.cluster.sealed_server import Peer, SealedServer
 from penstock.taskmanager.control.channel import Hello
-from penstock.taskmanager.control.sealed_channel import (
-    HELLO_BYTES,
-    MAX_FRAME,
-    NotAuthentic,
-    Opener,
-    Sealer,
-    derive_keys,
-)
-
-logger = logging.getLogger(__name__)
-
-GREETING_S = 10.0
-"""Time to prove to be a task."""
-STRANGERS = 1024
-"""Connections that may be about to prove it at the same time: as many as 256 slots of 4 levels make."""
-STALLED_S = 10.0
-"""A task that takes nothing of what is there for it for so long is gone."""
-_GREETING_BYTES = 512
-"""Of the frame that says hello."""
-_RECEIVE_BYTES = 1 << 20
-_TURN_S = 0.2
-_TELL_EVERY_S = 60.0
 
 
-class _Peer:
-    """One connection. `post` may be called by any thread, the rest by the server's."""
-
-    def __init__(self, connection: socket.socket, address: str) -> None:
-        self.socket = connection
-        self.address = address
-        self.hello: Hello | None = None
-        self.since = time.monotonic()
-        self.server_random = secrets.token_bytes(HELLO_BYTES)
-        self.opener: Opener | None = None
-        self.sealer: Sealer | None = None
-        self.unread = b""
-        """What came of the client's random bytes."""
-        self._lock = threading.Lock()
-        self._outgoing = bytearray()
-        self._progress = 0.0
-        """When some of `_outgoing` last left; meaningless without any."""
-        self._closed = False
-
-    def post(self, body: bytes) -> bool:
-        """Send, or keep what cannot be sent at once; False: the connection is gone."""
-        assert self.sealer is not None
-        with self._lock:
-            if self._closed:
-                return False
-            if not self._outgoing:
-                self._progress = time.monotonic()
-            self._outgoing += self.sealer.seal(body)
-            return self._push()
-
-    def flush(self) -> bool:
-        """Send more of what waits; False: the connection is gone."""
-        with self._lock:
-            return not self._closed and self._push()
-
-    def _push(self) -> bool:
-        try:
-            while self._outgoing:
-                with memoryview(self._outgoing) as view:
-                    sent = self.socket.send(view[:_RECEIVE_BYTES])
-                del self._outgoing[:sent]
-                self._progress = time.monotonic()
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return True
-
-    @property
-    def waits(self) -> bool:
-        """There is something that could not be sent yet."""
-        return bool(self._outgoing)
-
-    def stalled_s(self, now: float) -> float:
-        with self._lock:
-            return now - self._progress if self._outgoing else 0.0
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            self._outgoing.clear()
-            self.socket.close()
-
-
-class ControlServer:
+class ControlServer(SealedServer):
     """Listens for the tasks of an attempt.
 
     Args:
@@ -118,33 +23,15 @@ class ControlServer:
         on_gone: called when a task's connection has closed.
     """
 
+    what = "the control channel"
+
     def __init__(self, host: str, on_frame: Callable[[Hello, bytes], None], on_gone: Callable[[Hello], None]) -> None:
-        self.token = secrets.token_hex(32)
-        self.failure: Exception | None = None
-        """What ended the thread before `close` did."""
-        self._on_frame = on_frame
-        self._on_gone = on_gone
-        self._listener = socket.create_server((host, 0), backlog=STRANGERS)
-        self._listener.setblocking(False)
-        self.address = f"{host}:{self._listener.getsockname()[1]}"
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        self._wake_up, self._woken = socket.socketpair()
-        self._wake_up.setblocking(False)
-        self._woken.setblocking(False)
-        self._selector.register(self._woken, selectors.EVENT_READ)
+        super().__init__(host, 0, secrets.token_hex(32))
+        self._tell_frame = on_frame
+        self._tell_gone = on_gone
         self._expected = (-1, 0, 0)
-        self._strangers: dict[_Peer, None] = {}
-        """Those that have not said who they are, in the order in which they came."""
-        self._peers: dict[tuple[int, int, int], _Peer] = {}
-        self._stuck: set[_Peer] = set()
-        """Those that have not taken all that is there for them."""
-        self._refused = 0
-        self._told = -_TELL_EVERY_S
-        self._lock = threading.Lock()
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="penstock-control", daemon=True)
-        self._thread.start()
+        self._peers: dict[tuple[int, int, int], Peer] = {}
+        self.start()
 
     def expect(self, attempt: int, slots: int, levels: int) -> None:
         """From now on these tasks are let in, and no others."""
@@ -160,190 +47,33 @@ class ControlServer:
         """Does not wait for the task to read. False: that task is not (any more) there."""
         with self._lock:
             peer = self._peers.get((attempt, slot, level))
-        if peer is None or self.failure is not None or not peer.post(body):
-            return False
-        if peer.waits:
-            with self._lock:
-                self._stuck.add(peer)
-            self._wake()
-        return True
+        return peer is not None and self.post(peer, body)
 
-    def _wake(self) -> None:
-        try:
-            self._wake_up.send(b"\0")
-        except OSError:
-            return  # it has been woken already, or has ended
-
-    def _serve(self) -> None:
-        try:
-            while not self._closing.is_set():
-                self._turn()
-        except Exception as error:
-            self.failure = error
-            logger.exception("the control channel has ended")
-        finally:
-            for key in list(self._selector.get_map().values()):
-                if isinstance(key.data, _Peer):
-                    key.data.close()
-            self._listener.close()
-            self._selector.close()
-            self._woken.close()
-
-    def _turn(self) -> None:
-        for key, events in self._selector.select(_TURN_S):
-            if key.fileobj is self._listener:
-                self._accept()
-            elif key.fileobj is self._woken:
-                self._woken.recv(4096)
-            elif key.data.socket.fileno() >= 0:
-                self._carefully(key.data, events)
-        now = time.monotonic()
-        for peer in list(self._strangers):
-            if now - peer.since < GREETING_S:
-                break
-            self._refuse(peer, "said nothing for too long")
-        with self._lock:
-            stuck = list(self._stuck)
-        for peer in stuck:
-            if peer.stalled_s(now) > STALLED_S:
-                logger.warning("%s reads nothing: it counts as gone", peer.hello)
-                self._drop(peer)
-            elif peer.waits and peer.socket.fileno() >= 0:
-                self._selector.modify(peer.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, peer)
-
-    def _accept(self) -> None:
-        try:
-            connection, address = self._listener.accept()
-        except BlockingIOError:
-            return
-        except OSError as error:  # too many files are open, most likely: a stranger less is one less
-            logger.warning("the control channel cannot take a connection: %s", error)
-            if self._strangers:
-                self._refuse(next(iter(self._strangers)), "others wait")
-            else:
-                self._closing.wait(_TURN_S)
-            return
-        peer = _Peer(connection, f"{address[0]}:{address[1]}")
-        connection.setblocking(False)
-        try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.send(peer.server_random)
-        except OSError:
-            connection.close()
-            return
-        if len(self._strangers) >= STRANGERS:
-            self._refuse(next(iter(self._strangers)), "others wait")
-        self._strangers[peer] = None
-        self._selector.register(connection, selectors.EVENT_READ, peer)
-
-    def _carefully(self, peer: _Peer, events: int) -> None:
-        """Nothing that one connection brings may end the thread that serves all."""
-        try:
-            if events & selectors.EVENT_WRITE:
-                self._flush(peer)
-            if events & selectors.EVENT_READ and peer.socket.fileno() >= 0:
-                self._receive(peer)
-        except NotAuthentic as error:
-            self._refuse(peer, str(error))
-        except Exception:
-            logger.exception("the connection of %s to the control channel ends", peer.hello or peer.address)
-            self._drop(peer)
-
-    def _flush(self, peer: _Peer) -> None:
-        with self._lock:
-            self._stuck.discard(peer)  # first: who posts meanwhile puts it back
-        if not peer.flush():
-            self._drop(peer)
-        elif peer.waits:
-            with self._lock:
-                self._stuck.add(peer)
-        else:
-            self._selector.modify(peer.socket, selectors.EVENT_READ, peer)
-
-    def _receive(self, peer: _Peer) -> None:
-        try:
-            received = peer.socket.recv(_RECEIVE_BYTES if peer.hello else _GREETING_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            received = b""
-        if not received:
-            self._drop(peer)
-            return
-        if peer.opener is None:
-            received = self._begin(peer, received)
-        opener = peer.opener
-        if opener is None:
-            return
-        opener.feed(received)
-        while (frame := opener.take()) is not None:
-            if peer.hello is not None:
-                self._on_frame(peer.hello, frame)
-            elif not self._greet(peer, frame):
-                return
-
-    def _begin(self, peer: _Peer, received: bytes) -> bytes:
-        """Make the keys as soon as the client's random bytes are there; returns what came behind them."""
-        peer.unread += received
-        if len(peer.unread) < HELLO_BYTES:
-            return b""
-        to_server, to_client = derive_keys(self.token, peer.server_random, peer.unread[:HELLO_BYTES])
-        peer.opener, peer.sealer = Opener(to_server, _GREETING_BYTES), Sealer(to_client)
-        rest, peer.unread = peer.unread[HELLO_BYTES:], b""
-        return rest
-
-    def _greet(self, peer: _Peer, frame: bytes) -> bool:
-        """The peer has the key. Let it in if it is a task of this attempt, and the only one that says so."""
-        hello = msgspec.msgpack.decode(frame, type=Hello)
-        key = (hello.attempt, hello.slot, hello.level)
+    def admit(self, peer: Peer, frame: bytes) -> str | None:
+        """Let it in if it is a task of this attempt, and the only one that says so."""
+        hello = peer.name = msgspec.msgpack.decode(frame, type=Hello)
         with self._lock:
             attempt, slots, levels = self._expected
-            is_expected = hello.attempt == attempt and 0 <= hello.slot < slots and 0 <= hello.level < levels
-            is_first = key not in self._peers
-            if is_expected and is_first:
-                peer.hello = hello
-                self._peers[key] = peer
-        if peer.hello is None:
-            why = "is there already" if is_expected else f"is not one of attempt {attempt}, the one that runs"
-            logger.warning("%s of %s is refused: it %s", hello, peer.address, why)
-            self._drop(peer)
-            return False
-        assert peer.opener is not None
-        peer.opener.limit = MAX_FRAME
-        del self._strangers[peer]
-        return peer.post(b"")
+            if hello.attempt != attempt or not (0 <= hello.slot < slots and 0 <= hello.level < levels):
+                return f"is not one of attempt {attempt}, the one that runs"
+            if _key(hello) in self._peers:
+                return "is there already"
+            self._peers[_key(hello)] = peer
+        return None
 
-    def _refuse(self, peer: _Peer, why: str) -> None:
-        """Drop a stranger. Said at most once a minute: strangers do not fill the log either."""
-        self._refused += 1
-        now = time.monotonic()
-        if peer.hello is not None or now - self._told >= _TELL_EVERY_S:
-            self._told = now
-            logger.warning(
-                "the control channel refuses %s: %s (%d refused so far)",
-                peer.hello or peer.address,
-                why,
-                self._refused,
-            )
-        self._drop(peer)
+    def on_frame(self, peer: Peer, frame: bytes) -> None:
+        assert isinstance(peer.name, Hello)
+        self._tell_frame(peer.name, frame)
 
-    def _drop(self, peer: _Peer) -> None:
-        self._strangers.pop(peer, None)
-        if peer.socket.fileno() >= 0:
-            self._selector.unregister(peer.socket)
-        peer.close()
-        hello = peer.hello
-        if hello is None:
-            return
+    def on_gone(self, peer: Peer) -> None:
+        hello = peer.name
+        assert isinstance(hello, Hello)
         with self._lock:
-            self._stuck.discard(peer)
-            if self._peers.get((hello.attempt, hello.slot, hello.level)) is not peer:
+            if self._peers.get(_key(hello)) is not peer:
                 return
-            del self._peers[hello.attempt, hello.slot, hello.level]
-        self._on_gone(hello)
+            del self._peers[_key(hello)]
+        self._tell_gone(hello)
 
-    def close(self) -> None:
-        self._closing.set()
-        self._wake()
-        self._thread.join(2)
-        self._wake_up.close()
+
+def _key(hello: Hello) -> tuple[int, int, int]:
+    return hello.attempt, hello.slot, hello.level

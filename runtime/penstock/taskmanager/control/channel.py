@@ -15,7 +15,7 @@ import time
 
 import msgspec
 
-from penstock.taskmanager.control.sealed_channel import HELLO_BYTES, Opener, Sealer, derive_keys
+from penstock.taskmanager.control.sealed_channel import CONTROL_CHANNEL, HELLO_BYTES, Opener, Sealer, derive_keys
 
 CONNECT_S = 30.0
 """For the connection and the first frames of both sides."""
@@ -35,23 +35,33 @@ class ControlConnection:
     Args:
         address: host:port of the JobManager's control server.
         token: the key that both have.
-        hello: who this is.
+        hello: who this is: `Hello` of a task.
+        purpose: what the key is used for.
+        connect_s: for the connection and the first frames of both sides.
 
     Raises:
         ConnectionError: nobody is there, it is not the JobManager, or it does not want this task.
     """
 
-    def __init__(self, address: str, token: str, hello: Hello) -> None:
+    def __init__(
+        self,
+        address: str,
+        token: str,
+        hello: msgspec.Struct,
+        *,
+        purpose: bytes = CONTROL_CHANNEL,
+        connect_s: float = CONNECT_S,
+    ) -> None:
         host, _, port = address.rpartition(":")
-        deadline = time.monotonic() + CONNECT_S
-        self._socket = socket.create_connection((host, int(port)), timeout=CONNECT_S)
+        deadline = time.monotonic() + connect_s
+        self._socket = socket.create_connection((host, int(port)), timeout=connect_s)
         self._closed = False
         self._sending = threading.Lock()
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             server_random = self._receive_exactly(HELLO_BYTES)
             client_random = secrets.token_bytes(HELLO_BYTES)
-            to_server, to_client = derive_keys(token, server_random, client_random)
+            to_server, to_client = derive_keys(token, server_random, client_random, purpose)
             self._sealer = Sealer(to_server)
             self._opener = Opener(to_client)
             self._socket.sendall(client_random + self._sealer.seal(msgspec.msgpack.encode(hello)))
@@ -91,6 +101,19 @@ class ControlConnection:
                 raise ConnectionError("the JobManager closed the control connection")
             self._opener.feed(received)
         return self._opener.take()
+
+    def notice_a_lost_peer(self) -> None:
+        """Half a minute after its machine, or the way to it, is gone `poll` raises, though nothing is sent or expected."""
+        for name, value in (
+            ("TCP_KEEPIDLE", 10),
+            ("TCP_KEEPINTVL", 5),
+            ("TCP_KEEPCNT", 3),
+            ("TCP_USER_TIMEOUT", 25_000),
+        ):
+            option = getattr(socket, name, None)
+            if option is not None:
+                self._socket.setsockopt(socket.IPPROTO_TCP, option, value)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def close(self) -> None:
         if not self._closed:

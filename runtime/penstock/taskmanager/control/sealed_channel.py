@@ -32,16 +32,19 @@ MAX_FRAME = 256 * 1024 * 1024
 _LENGTH = struct.Struct(">I")
 _TAG_BYTES = 16
 _KEY_BYTES = 32
-_PURPOSE = b"penstock control channel 1"
+CONTROL_CHANNEL = b"penstock control channel 1"
+"""What keys are derived for; with one key each purpose has others."""
 
 
 class NotAuthentic(ConnectionError):
     """What came is not from somebody with the key, or not what was sent."""
 
 
-def derive_keys(token: str, server_random: bytes, client_random: bytes) -> tuple[bytes, bytes]:
+def derive_keys(
+    token: str, server_random: bytes, client_random: bytes, purpose: bytes = CONTROL_CHANNEL
+) -> tuple[bytes, bytes]:
     """Keys of one connection: of what the client sends, of what the server sends."""
-    kdf = HKDF(SHA256(), 2 * _KEY_BYTES, salt=server_random + client_random, info=_PURPOSE)
+    kdf = HKDF(SHA256(), 2 * _KEY_BYTES, salt=server_random + client_random, info=purpose)
     keys = kdf.derive(token.encode())
     return keys[:_KEY_BYTES], keys[_KEY_BYTES:]
 

@@ -104,7 +104,7 @@ class Driver:
 
     @property
     def workers(self) -> list[int]:
-        """Process ids of the Spark workers."""
+        """Process ids of the executors."""
         cluster = self.executor.provider.cluster
         assert cluster is not None
         return list(cluster.workers.values())
@@ -198,13 +198,11 @@ class Driver:
         return processes.executor(self.workers, runner.placement[0].executor.id)
 
     def kill_worker(self) -> None:
-        """SIGKILL the Spark worker of the first slot, and its executor."""
+        """SIGKILL the TaskManager of the first slot: executor and Python workers at once, as when a machine is gone."""
         cluster = self.executor.provider.cluster
         assert cluster is not None
         used = self._executor()
-        cluster.kill_worker(
-            next(n for n, pid in cluster.workers.items() if used in {p.pid for p in processes.descendants([pid])})
-        )
+        cluster.kill_worker(next(number for number, pid in cluster.workers.items() if pid == used))
 
     def misplace(self) -> None:
         """Exchange the places of two slots behind the runner's back: what they hold is then in the wrong place."""

@@ -1,4 +1,4 @@
-"""The processes of a local cluster, found in /proc under the workers that the test's own cluster started."""
+"""The processes of a local cluster, found in /proc under the executors that the test's own cluster started."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Process(NamedTuple):
     """Clock ticks after the machine's start: with the number it tells a process from a later one with its number."""
 
 
-def descendants(roots: Iterable[int]) -> list[Process]:
-    """All processes below these."""
+def descendants(roots: Iterable[int], *, themselves: bool = False) -> list[Process]:
+    """All processes below these; `themselves`: these, too."""
     children: dict[int, list[Process]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -29,8 +29,8 @@ def descendants(roots: Iterable[int]) -> list[Process]:
                 continue  # it has just ended
             process = Process(int(folder.name), int(fields[1]), command, int(fields[19]))
             children.setdefault(process.parent, []).append(process)
-    found: list[Process] = []
     todo = list(roots)
+    found = [process for below in children.values() for process in below if themselves and process.pid in todo]
     while todo:
         below = children.get(todo.pop(), [])
         found += below
@@ -39,13 +39,15 @@ def descendants(roots: Iterable[int]) -> list[Process]:
 
 
 def executor(workers: Iterable[int], executor_id: str) -> int:
-    """Process id of an executor under these Spark workers."""
+    """Process id of an executor, which is one of these or below."""
     wanted = f"--executor-id {executor_id} "
-    return next(p.pid for p in descendants(workers) if wanted in p.command and "ExecutorBackend" in p.command)
+    return next(
+        p.pid for p in descendants(workers, themselves=True) if wanted in p.command and "ExecutorBackend" in p.command
+    )
 
 
 def python_workers(roots: Iterable[int]) -> list[int]:
-    """Process ids of the Python workers (children of PySpark's daemons) under these Spark workers or executors."""
+    """Process ids of the Python workers (children of PySpark's daemons) under these executors."""
     found = descendants(roots)
     daemons = {p.pid for p in found if "python_daemon" in p.command}
     return [p.pid for p in found if p.parent in daemons]

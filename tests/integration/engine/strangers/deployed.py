@@ -36,8 +36,10 @@ class Deployed:
         (folder / "program.py").write_text(PROGRAM)
         told = json.dumps({"plan": asdict(plan), "output": output})
         self._logs: list[IO[bytes]] = []
+        self._master = ["master", "--entry", "program.py", "--job-id", job_id]
+        self._told = told
         self._commands = {
-            "master": ["master", "--entry", "program.py", "--fresh", "--job-id", job_id, "--", told],
+            "master": [*self._master, "--fresh", "--", told],
             "worker": [
                 "worker",
                 "--master",
@@ -49,20 +51,29 @@ class Deployed:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Deployed:
-        path = os.pathsep.join([str(ROOT / "runtime"), str(ROOT)])
         for role, command in self._commands.items():
-            log = (self._folder / f"{role}.log").open("ab")
-            self._logs.append(log)
-            self.processes[role] = subprocess.Popen(
-                [sys.executable, "-m", "penstock.cli", *command],
-                cwd=self._folder,
-                env={**os.environ, "PYTHONPATH": path, "PENSTOCK_CONF_DIR": str(self._folder)},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            self._start(role, command)
         return self
+
+    def _start(self, role: str, command: list[str]) -> None:
+        path = os.pathsep.join([str(ROOT / "runtime"), str(ROOT)])
+        log = (self._folder / f"{role}.log").open("ab")
+        self._logs.append(log)
+        self.processes[role] = subprocess.Popen(
+            [sys.executable, "-m", "penstock.cli", *command],
+            cwd=self._folder,
+            env={**os.environ, "PYTHONPATH": path, "PENSTOCK_CONF_DIR": str(self._folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def another_master(self) -> None:
+        """The one there is dies, and one goes on with the job in its place."""
+        self.processes["master"].kill()
+        self.processes["master"].wait()
+        self._start("master", [*self._master, "--restore-latest", "--", self._told])
 
     def __exit__(self, *error: object) -> None:
         below = [

@@ -14,8 +14,9 @@ from penstock.common.config import options
 from penstock.common.configuration import Configuration
 from penstock.common.errors import ClusterError
 from penstock.jobmanager.cluster.credentials import Credentials, derive_tls, new_secret, read_secret
+from penstock.jobmanager.cluster.executor_process import Launch, executor_command
+from penstock.jobmanager.cluster.slots import MAX_PIPELINED_LEVELS
 from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
-from penstock.jobmanager.cluster.spark_worker import worker_command
 from penstock.jobmanager.process import launch
 from penstock.jobmanager.process.master_cluster import spark_secret
 
@@ -82,10 +83,16 @@ class TestTls:
 
 
 class TestCommandLines:
-    def test_a_worker_has_the_secret_in_its_environment_alone(self, credentials: Credentials) -> None:
-        command, environment = worker_command(
-            "host:7077", slots=1, host="10.0.0.1", work_dir="/w", executor_memory_mb=512, credentials=credentials
+    def test_an_executor_has_the_secret_in_its_environment_alone(self, credentials: Credentials) -> None:
+        mine = {"spark.ssl.rpc.privateKey": "/the/driver's/key", "spark.rpc.askTimeout": "30s"}
+        launch = Launch("7", "spark://CoarseGrainedScheduler@10.0.0.9:7078", "app", ["-Dx=y"], "", mine, {"A": "b"})
+        command, environment = executor_command(
+            launch, slots=2, host="10.0.0.1", work_dir="/w", heap_mb=512, credentials=credentials
         )
+        assert f"-Dspark.ssl.rpc.privateKey={credentials.private_key}" in command
+        assert {"-Xmx512m", "-Dx=y", "-Dspark.rpc.askTimeout=30s"} <= set(command)
+        assert command[command.index("--cores") + 1] == str(2 * MAX_PIPELINED_LEVELS)
+        assert (environment["A"], environment["SPARK_LOCAL_DIRS"]) == ("b", "/w/executor-app-7")
         assert SECRET not in " ".join(command)
         assert environment["_SPARK_AUTH_SECRET"] == SECRET
         assert "-Dspark.authenticate=true" in command

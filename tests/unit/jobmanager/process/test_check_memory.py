@@ -28,10 +28,10 @@ def warnings(**configuration: str) -> list[dict[str, Any]]:
 def test_four_slots_in_a_gibibyte() -> None:
     (warning,) = warnings(**FOUR_SLOTS_IN_A_GIBIBYTE)
     assert warning["code"] == "MEMORY_TIGHT"
-    assert "4 slots need 1179Mi" in warning["message"]
-    assert "to 1280Mi, or lower taskmanager.numberOfTaskSlots to 2" in warning["remedy"]
+    assert "4 slots need 1055Mi" in warning["message"]
+    assert "to 1088Mi, or lower taskmanager.numberOfTaskSlots to 3" in warning["remedy"]
 
 
 def test_what_is_enough_is_not_warned_about() -> None:
     assert warnings() == []
-    assert warnings(**FOUR_SLOTS_IN_A_GIBIBYTE | {"taskmanager.memory.process.size": "1280mb"}) == []
+    assert warnings(**FOUR_SLOTS_IN_A_GIBIBYTE | {"taskmanager.memory.process.size": "1088mb"}) == []

@@ -73,9 +73,9 @@ def test_how_memory_is_shared_out_can_be_read(tmp_path: Path) -> None:
         (manager,) = gateway.cluster().task_managers
         shares = {name: size >> 20 for name, size in manager.memory_configuration.items()}
         assert shares["totalProcessMemory"] == 2048
-        assert (shares["taskHeap"], shares["managedMemory"]) == (610, 408)
+        assert (shares["taskHeap"], shares["managedMemory"]) == (677, 458)
         assert abs(2048 - sum(size for name, size in shares.items() if name != "totalProcessMemory")) < 4
-        assert gateway.configuration()["penstock.executor.memory-mb"] == "610"
+        assert gateway.configuration()["penstock.executor.memory-mb"] == "677"
         assert gateway.configuration()["jobmanager.memory.heap.size"] == "640mb"
     finally:
         session.stop()

@@ -1,68 +1,105 @@
-"""A TaskManager's process: it waits for its master, ends its Worker when the master has gone, and begins anew."""
+"""A TaskManager's process: it registers with its master, runs the executor it is told to, and begins anew with the next master."""
 
 from __future__ import annotations
 
 import socket
-import ssl
 import subprocess
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 
-from penstock.jobmanager.cluster.credentials import Credentials
+from penstock.jobmanager.cluster.executor_process import Launch
+from penstock.jobmanager.cluster.registration import (
+    MOST_BYTES,
+    PURPOSE,
+    Beat,
+    Ended,
+    FromTaskManager,
+    Register,
+    Running,
+    Start,
+)
+from penstock.jobmanager.cluster.sealed_server import Peer, SealedServer
 from penstock.jobmanager.process import worker_process
 from penstock.jobmanager.process.worker_process import WorkerProcess
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+SECRET = "s" * 32
 
 
-class Master:
-    """Something that listens."""
+class Master(SealedServer):
+    """Takes TaskManagers, and has every one start an executor."""
 
-    def __init__(self, port: int = 0) -> None:
-        self.listener = socket.create_server(("127.0.0.1", port))
-        self.port = self.listener.getsockname()[1]
-        self.peers: list[socket.socket] = []
-        threading.Thread(target=self._serve, daemon=True).start()
+    def __init__(self, port: int = 0, secret: str = SECRET) -> None:
+        super().__init__("127.0.0.1", port, secret, PURPOSE, MOST_BYTES)
+        self.port = int(self.address.rpartition(":")[2])
+        self.peers: list[Peer] = []
+        self.registered: list[Register] = []
+        self.said: list[FromTaskManager] = []
+        self.launched = 0
+        self.start()
 
-    def _serve(self) -> None:
-        while True:
-            try:
-                self.peers.append(self.listener.accept()[0])
-            except OSError:
-                return
+    def admit(self, peer: Peer, frame: bytes) -> str | None:
+        register = peer.name = msgspec.msgpack.decode(frame, type=Register)
+        self.registered.append(register)
+        self.peers.append(peer)
+        return None
 
-    def stop(self) -> None:
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-        for peer in self.peers:
-            peer.close()
+    def on_admitted(self, peer: Peer) -> None:
+        self.launch(peer)
+
+    def launch(self, peer: Peer) -> None:
+        launch = Launch(str(self.launched), "spark://driver", "app", [], "", {}, {})
+        self.launched += 1
+        self.post(peer, msgspec.msgpack.encode(Start(launch)))
+
+    def on_frame(self, peer: Peer, frame: bytes) -> None:
+        said: FromTaskManager = msgspec.msgpack.decode(frame, type=FromTaskManager)
+        self.said.append(said)
+        if isinstance(said, Ended):
+            self.launch(peer)
+
+    def on_gone(self, peer: Peer) -> None:
+        self.peers.remove(peer)
+
+    def says_it_runs(self, executor_id: str) -> None:
+        self.post(self.peers[-1], msgspec.msgpack.encode(Running(executor_id)))
+
+    @property
+    def ended(self) -> list[Ended]:
+        return [said for said in self.said if isinstance(said, Ended)]
 
 
-class Started:
-    """The Workers that were started: processes that sleep."""
+@dataclass
+class Executors:
+    """Those that were started: processes that sleep."""
 
-    def __init__(self, command: str = "sleep 60 & wait") -> None:
-        self.command = command
-        self.children: list[subprocess.Popen[bytes]] = []
-        self.masters: list[str] = []
+    command: str = "sleep 60 & wait"
+    children: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    started: list[tuple[str, str]] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
 
-    def __call__(self, master: str) -> subprocess.Popen[bytes]:
-        self.masters.append(master)
+    def start(self, launch: Launch, host: str) -> subprocess.Popen[bytes]:
+        self.started.append((launch.executor_id, host))
         child = subprocess.Popen(["/bin/sh", "-c", self.command], start_new_session=True)
         self.children.append(child)
         return child
 
+    def ended(self, launch: Launch) -> None:
+        self.gone.append(launch.executor_id)
 
-class Running:
+
+class TaskManager:
     """A WorkerProcess in a thread."""
 
-    def __init__(self, worker: WorkerProcess) -> None:
-        self.worker = worker
+    def __init__(self, port: int, command: str = "sleep 60 & wait", linger_s: float = 5.0) -> None:
+        self.executors = Executors(command)
+        self.worker = WorkerProcess(
+            f"localhost:{port}", SECRET, 2, 2**29, self.executors.start, self.executors.ended, linger_s
+        )
         self.code: int | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -74,6 +111,11 @@ class Running:
         self.thread.join(20)
         assert not self.thread.is_alive()
         return self.code
+
+    def end(self) -> None:
+        self.worker.end()
+        assert self.ended() == 0
+        wait_until(lambda: all(session_of(child) == [] for child in self.executors.children))
 
 
 @pytest.fixture(autouse=True)
@@ -95,114 +137,113 @@ def free_port() -> int:
 
 
 def session_of(child: subprocess.Popen[bytes]) -> list[str]:
-    """Processes of the Worker's session that are alive."""
+    """Processes of the executor's session that are alive."""
     found = subprocess.run(
         ["ps", "-o", "pid=,stat=", "-s", str(child.pid)], capture_output=True, text=True, check=False
     )
     return [line for line in found.stdout.splitlines() if "Z" not in line.split()[1]]
 
 
-def test_worker_is_started_when_the_master_listens_and_with_its_address() -> None:
-    started, port = Started(), free_port()
-    running = Running(WorkerProcess(f"localhost:{port}", started))
+def test_it_registers_when_the_master_listens_and_starts_what_it_is_told() -> None:
+    port = free_port()
+    manager = TaskManager(port)
     time.sleep(0.1)
-    assert started.masters == []
+    assert manager.executors.started == []
     master = Master(port)
-    wait_until(lambda: bool(started.masters))
-    assert started.masters == [f"127.0.0.1:{port}"]
-    running.worker.end()
-    assert running.ended() == 0
-    wait_until(lambda: session_of(started.children[0]) == [])
-    master.stop()
+    wait_until(lambda: bool(manager.executors.started))
+    assert manager.executors.started == [("0", "127.0.0.1")]
+    register = master.registered[0]
+    assert (register.host, register.slots, register.heap) == ("127.0.0.1", 2, 2**29)
+    wait_until(lambda: Beat() in master.said)
+    manager.end()
+    assert manager.executors.gone == ["0"]
+    master.close()
 
 
-def test_worker_ends_with_its_master_and_another_begins_with_the_next() -> None:
-    started, master = Started(), Master()
-    running = Running(WorkerProcess(f"127.0.0.1:{master.port}", started))
-    wait_until(lambda: len(started.children) == 1)
-    master.stop()
-    wait_until(lambda: started.children[0].poll() is not None)
+def test_the_executor_ends_with_its_master_and_another_begins_with_the_next() -> None:
+    master = Master()
+    manager = TaskManager(master.port)
+    wait_until(lambda: len(manager.executors.children) == 1)
+    master.close()
+    wait_until(lambda: manager.executors.children[0].poll() is not None)
     again = Master(master.port)
-    wait_until(lambda: len(started.children) == 2)
-    running.worker.end()
-    assert running.ended() == 0
-    again.stop()
+    wait_until(lambda: len(manager.executors.children) == 2)
+    assert again.registered[0].id == master.registered[0].id
+    manager.end()
+    again.close()
 
 
-def test_worker_that_ends_by_itself_ends_the_process() -> None:
-    started, master = Started("exit 3"), Master()
-    assert Running(WorkerProcess(f"127.0.0.1:{master.port}", started)).ended() == 3
-    master.stop()
+def test_an_executor_that_ends_is_told_of_and_followed_by_another() -> None:
+    master = Master()
+    manager = TaskManager(master.port)
+    for number in range(5):
+        wait_until(lambda number=number: len(manager.executors.children) == number + 1)  # type: ignore[misc]
+        master.says_it_runs(str(number))
+        wait_until(lambda: manager.worker.is_ready)
+        manager.executors.children[number].kill()
+        wait_until(lambda number=number: len(master.ended) == number + 1)  # type: ignore[misc]
+    assert [said.executor_id for said in master.ended] == ["0", "1", "2", "3", "4"]
+    manager.end()
+    master.close()
 
 
-def test_worker_that_does_not_end_is_killed() -> None:
-    started, master = Started("trap '' TERM; while :; do sleep 1; done"), Master()
-    running = Running(WorkerProcess(f"127.0.0.1:{master.port}", started, linger_s=0.2))
-    wait_until(lambda: bool(started.children))
+def test_executors_that_never_come_to_run_end_the_process_with_their_code() -> None:
+    master = Master()
+    manager = TaskManager(master.port, "exit 3")
+    assert manager.ended() == 3
+    assert len(manager.executors.children) == worker_process.USELESS
+    master.close()
+
+
+def test_an_executor_that_does_not_end_is_killed() -> None:
+    master = Master()
+    manager = TaskManager(master.port, "trap '' TERM; while :; do sleep 1; done", linger_s=0.2)
+    wait_until(lambda: bool(manager.executors.children))
     time.sleep(0.1)
-    running.worker.end()
-    assert running.ended() == 0
-    wait_until(lambda: session_of(started.children[0]) == [])
-    master.stop()
+    manager.end()
+    master.close()
 
 
-class TestTls:
-    """The master takes TLS connections only, and ends others after some seconds."""
-
-    def master(self, credentials: Credentials) -> Master:
-        master = Master.__new__(Master)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(credentials.certificate, credentials.private_key)
-        plain = socket.create_server(("127.0.0.1", 0))
-        master.listener = context.wrap_socket(plain, server_side=True)
-        master.port = plain.getsockname()[1] if plain.fileno() >= 0 else master.listener.getsockname()[1]
-        master.peers = []
-        threading.Thread(target=master._serve, daemon=True).start()
-        return master
-
-    def test_a_master_of_this_cluster_is_watched_until_it_goes(self, tmp_path: Path) -> None:
-        credentials = Credentials.create("s" * 32, tmp_path / "private")
-        master, started = self.master(credentials), Started()
-        running = Running(WorkerProcess(f"127.0.0.1:{master.port}", started, tls=credentials.client_context()))
-        wait_until(lambda: len(started.children) == 1)
-        time.sleep(0.3)  # in which TLS says more, and the master does not
-        assert started.children[0].poll() is None
-        master.stop()
-        wait_until(lambda: started.children[0].poll() is not None)
-        running.worker.end()
-        assert running.ended() == 0
-        assert len(started.children) == 1
-
-    def test_who_is_not_of_this_cluster_is_not_taken_for_the_master(
-        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        other = self.master(Credentials.create("o" * 32, tmp_path / "other"))
-        credentials = Credentials.create("s" * 32, tmp_path / "private")
-        started = Started()
-        running = Running(WorkerProcess(f"127.0.0.1:{other.port}", started, tls=credentials.client_context()))
-        wait_until(lambda: "security.spark.secret-file" in caplog.text)
-        running.worker.end()
-        assert running.ended() == 0
-        assert not started.children
-        assert caplog.text.count("does not prove to be this cluster's master") == 1
-        other.stop()
+def test_the_executor_it_has_is_ended_when_it_is_told_to_start_another() -> None:
+    master = Master()
+    manager = TaskManager(master.port)
+    wait_until(lambda: len(manager.executors.children) == 1)
+    master.launch(master.peers[0])
+    wait_until(lambda: len(manager.executors.children) == 2)
+    assert manager.executors.children[0].poll() is not None
+    assert manager.executors.gone == ["0"]
+    assert not master.ended
+    manager.end()
+    master.close()
 
 
-def test_it_is_ready_while_a_worker_runs_for_a_master_and_alive_while_it_waits() -> None:
-    master, started = Master(), Started()
-    worker = WorkerProcess(f"127.0.0.1:{master.port}", started)
-    assert (worker.is_alive, worker.is_ready) == (True, False)
-    running = Running(worker)
-    wait_until(lambda: worker.is_ready)
-    master.stop()
-    wait_until(lambda: not worker.is_ready)
-    assert worker.is_alive
-    worker.end()
-    assert running.ended() == 0
+def test_who_does_not_have_the_secret_is_not_taken_for_the_master(caplog: pytest.LogCaptureFixture) -> None:
+    other = Master(secret="o" * 32)
+    manager = TaskManager(other.port)
+    wait_until(lambda: "security.spark.secret-file" in caplog.text)
+    time.sleep(0.1)
+    assert caplog.text.count("does not prove to be this cluster's master") == 1
+    manager.end()
+    assert not manager.executors.children
+    assert not other.registered
+    other.close()
+
+
+def test_it_is_ready_while_its_executor_runs_and_alive_while_it_waits() -> None:
+    master = Master()
+    manager = TaskManager(master.port)
+    wait_until(lambda: bool(manager.executors.children))
+    assert (manager.worker.is_alive, manager.worker.is_ready) == (True, False)
+    master.says_it_runs("0")
+    wait_until(lambda: manager.worker.is_ready)
+    master.close()
+    wait_until(lambda: not manager.worker.is_ready)
+    assert manager.worker.is_alive
+    manager.end()
 
 
 def test_a_loop_that_is_stuck_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = WorkerProcess("127.0.0.1:1", Started())
+    worker = WorkerProcess("127.0.0.1:1", SECRET, 1, 0, Executors().start)
     now = time.monotonic()
     monkeypatch.setattr(worker_process.time, "monotonic", lambda: now + worker_process.STUCK_S + 1)
     assert not worker.is_alive

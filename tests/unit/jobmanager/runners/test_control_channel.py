@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.jobmanager.runners import control_server
+from penstock.jobmanager.cluster import sealed_server
 from penstock.jobmanager.runners.control_server import ControlServer
 from penstock.taskmanager.control import channel as control
 from penstock.taskmanager.control.channel import ControlConnection, Hello
@@ -177,7 +177,7 @@ class TestStrangers:
             thread.join()
 
     def test_who_says_nothing_is_dropped(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(control_server, "GREETING_S", 0.3)
+        monkeypatch.setattr(sealed_server, "GREETING_S", 0.3)
         channel = Channel()
         with channel.stranger() as stranger:
             began = time.monotonic()
@@ -199,7 +199,7 @@ class TestStrangers:
         channel.check()
 
     def test_many_silent_strangers_keep_nobody_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(control_server, "STRANGERS", 8)
+        monkeypatch.setattr(sealed_server, "STRANGERS", 8)
         channel = Channel()
         strangers = [channel.stranger() for _ in range(40)]
         channel.check()
@@ -275,7 +275,7 @@ class TestTasks:
         channel.check()
 
     def test_that_reads_nothing_holds_up_nobody(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(control_server, "STALLED_S", 1.0)
+        monkeypatch.setattr(sealed_server, "STALLED_S", 1.0)
         channel = Channel()
         stalled, other = channel.task(slot=0), channel.task(slot=1)
         began = time.monotonic()
@@ -291,7 +291,7 @@ class TestTasks:
         channel.server.close()
 
     def test_that_reads_slowly_gets_everything(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(control_server, "STALLED_S", 2.0)
+        monkeypatch.setattr(sealed_server, "STALLED_S", 2.0)
         channel = Channel()
         task = channel.task()
         bodies = [bytes((n,)) * (3 << 20) for n in range(4)]

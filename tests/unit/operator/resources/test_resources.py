@@ -245,8 +245,8 @@ def main_container(pod: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("given", "requests"),
     [
-        ({}, {"cpu": "150m", "memory": "648Mi"}),
-        ({"requests": {"cpu": "2"}}, {"cpu": "2", "memory": "648Mi"}),
+        ({}, {"cpu": "150m", "memory": "456Mi"}),
+        ({"requests": {"cpu": "2"}}, {"cpu": "2", "memory": "456Mi"}),
         ({"limits": {"memory": "2Gi"}}, {"cpu": "150m"}),
         ({"requests": {"memory": "1Gi"}, "limits": {"cpu": "1", "memory": "2Gi"}}, {"memory": "1Gi"}),
         ({"limits": {"cpu": "1", "memory": "2Gi"}}, None),
@@ -264,7 +264,7 @@ def test_no_pod_is_best_effort(given: dict[str, Any], requests: dict[str, Any] |
 
 def test_slots_are_counted_in_what_is_requested() -> None:
     worker = pods(make_spec(worker={"slots": 4}))[1]
-    assert main_container(worker)["resources"] == {"requests": {"cpu": "450m", "memory": "1104Mi"}}
+    assert main_container(worker)["resources"] == {"requests": {"cpu": "450m", "memory": "912Mi"}}
 
 
 def test_the_engine_is_told_the_limits_of_its_containers() -> None:

@@ -2,7 +2,8 @@
 
 Why Java at all: (1) Spark's ShuffledRDD cannot be told on which executor a partition should run, and a subtask must run
 where its state is; (2) the pipelined shuffle can be had only from a dependency class, which no Python API reaches;
-(3) one call over the gateway per epoch instead of some fifty. The sources are package data; Janino, which is among Spark's
+(3) one call over the gateway per epoch instead of some fifty; (4) Spark's own cluster managers start executors, and here
+TaskManagers do. The sources are package data; Janino, which is among Spark's
 jars, compiles them into a jar that is cached by the hash of sources and Spark version, so no Java compiler is needed.
 
 The jar also has Spark's streaming shuffle under other names (`_RELOCATED`), as shaded jars have other people's classes:
@@ -27,6 +28,8 @@ from penstock.common.folders.private_folder import private_folder, temporary_fol
 _SHUFFLE = "org/apache/spark/shuffle/streaming/"
 _RELOCATED = ("StreamingShuffleWriter", "StreamingShuffleReader")
 """With their inner classes."""
+_SERVICES = {"META-INF/services/org.apache.spark.scheduler.ExternalClusterManager": b"penstock.SlotCluster\n"}
+"""What Spark looks for by the interface alone."""
 _RENAMED = {"org/apache/spark/network/TransportContext": "penstock/SealedTransport"}
 
 
@@ -62,7 +65,7 @@ def build_jar(gateway: Any) -> Path:
         handle, temporary = tempfile.mkstemp(dir=jar.parent)
         os.close(handle)
         with zipfile.ZipFile(temporary, "w") as archive:
-            for name, content in classes.items():
+            for name, content in (classes | _SERVICES).items():
                 archive.writestr(name, content)
         os.replace(temporary, jar)
     return jar

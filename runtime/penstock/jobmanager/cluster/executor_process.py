@@ -1,0 +1,117 @@
+"""An executor: the JVM in which all slots of a TaskManager are. The TaskManager's process starts it.
+
+It registers with the driver by itself, as an executor of Spark's that proves to have the cluster's secret. What the driver
+has to say to it before that is in its `Launch`; what belongs to the machine, as the place of Java and of the files that TLS
+reads, is found here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pyspark
+
+from penstock.jobmanager.cluster.credentials import Credentials
+from penstock.jobmanager.cluster.jvm import class_archive
+from penstock.jobmanager.cluster.jvm.java import find_java
+from penstock.jobmanager.cluster.slots import MAX_PIPELINED_LEVELS
+from penstock.taskmanager.local_folders import LOCAL_DIR
+
+_ONLY_WARNINGS = "-Dlog4j2.level=WARN"
+"""Else it writes half a dozen lines for each task."""
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """An executor that is to be started: whose it is, and what the driver wants it to have."""
+
+    executor_id: str
+    driver_url: str
+    app_id: str
+    java_options: list[str]
+    class_path: str
+    """What goes before Spark's."""
+    properties: dict[str, str]
+    """Settings that it needs before it can ask the driver for the others."""
+    environment: dict[str, str]
+    """Of the executor and its Python workers."""
+
+
+def state_folder(work_dir: str) -> str:
+    """Below which the slots of a TaskManager keep files of their state, unless settings say otherwise."""
+    return os.path.join(work_dir, "state")
+
+
+def executor_folder(launch: Launch, work_dir: str) -> str:
+    """Where it works; of no use to anybody when it has ended."""
+    return os.path.join(work_dir, f"executor-{launch.app_id}-{launch.executor_id}")
+
+
+def executor_command(
+    launch: Launch, *, slots: int, host: str, work_dir: str, heap_mb: int, credentials: Credentials
+) -> tuple[list[str], dict[str, str]]:
+    """Command line and environment of an executor with that many slots.
+
+    Args:
+        host: by which others reach it.
+    """
+    java_home = find_java()
+    environment = dict(os.environ)
+    environment |= launch.environment
+    environment |= {
+        "JAVA_HOME": java_home,
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_SCALA_VERSION": "2.13",
+        "SPARK_LOCAL_DIRS": executor_folder(launch, work_dir),
+        LOCAL_DIR: state_folder(work_dir),
+        "SPARK_LOCAL_HOSTNAME": host,
+        **credentials.environment(),
+    }
+    properties = launch.properties | credentials.spark_conf()
+    command = [
+        os.path.join(java_home, "bin", "java"),
+        f"-Xmx{heap_mb}m",
+        *class_archive.jvm_options(java_home),
+        _ONLY_WARNINGS,
+        *launch.java_options,
+        *(f"-D{key}={value}" for key, value in properties.items()),
+        # The certificate itself is known, whatever the host is called; Spark's launcher says so to the driver.
+        "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+        *("-cp", os.pathsep.join(filter(None, (launch.class_path, class_archive.class_path(java_home))))),
+        "org.apache.spark.executor.CoarseGrainedExecutorBackend",
+        *("--driver-url", launch.driver_url),
+        *("--executor-id", launch.executor_id),
+        *("--hostname", host),
+        *("--cores", str(slots * MAX_PIPELINED_LEVELS)),
+        *("--app-id", launch.app_id),
+        *("--resourceProfileId", "0"),
+    ]
+    return command, environment
+
+
+def start_executor(
+    launch: Launch, *, slots: int, host: str, work_dir: str, heap_mb: int, credentials: Credentials
+) -> subprocess.Popen[bytes]:
+    """Start it in a session of its own; what it and its Python workers write is in the process's `stdout`.
+
+    The system kills it when the calling *thread* ends, so that no executor outlives a TaskManager that was killed.
+    """
+    folder = executor_folder(launch, work_dir)
+    os.makedirs(folder, exist_ok=True)
+    setpriv = shutil.which("setpriv")
+    die_with_parent = [setpriv, "--pdeathsig", "KILL"] if setpriv else []
+    command, environment = executor_command(
+        launch, slots=slots, host=host, work_dir=work_dir, heap_mb=heap_mb, credentials=credentials
+    )
+    return subprocess.Popen(
+        [*die_with_parent, *command],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )

@@ -1,0 +1,55 @@
+"""What a TaskManager and its JobManager say to each other, for as long as both live.
+
+One sealed connection (`taskmanager.control.sealed_channel`) under the cluster's secret. The TaskManager says who it is, and
+is told which executor to start. It starts that one, says so when it ends, and is told of the next. The end of the connection is
+the end of the other: its executor is of no use any more.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.jobmanager.cluster.executor_process import Launch
+
+PURPOSE = b"penstock resource manager 1"
+"""Of the secret here; the number changes with what is said."""
+BEAT_S = 3.0
+"""How often a TaskManager says that it lives."""
+MOST_BYTES = 64 * 1024
+"""Of what a TaskManager says at once."""
+
+
+class Register(msgspec.Struct, frozen=True, tag=True):
+    """First frame of a TaskManager. `heap` is that of its executor, bytes."""
+
+    id: str
+    host: str
+    slots: int
+    heap: int
+
+
+class Beat(msgspec.Struct, frozen=True, tag=True):
+    """The TaskManager lives."""
+
+
+class Ended(msgspec.Struct, frozen=True, tag=True):
+    """An executor has ended by itself."""
+
+    executor_id: str
+    code: int
+
+
+class Start(msgspec.Struct, frozen=True, tag=True):
+    """To a TaskManager: start this executor, in the place of the one that it has."""
+
+    launch: Launch
+
+
+class Running(msgspec.Struct, frozen=True, tag=True):
+    """To a TaskManager: the driver has its executor."""
+
+    executor_id: str
+
+
+FromTaskManager = Beat | Ended
+ToTaskManager = Start | Running

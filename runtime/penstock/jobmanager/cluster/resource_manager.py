@@ -1,0 +1,165 @@
+"""The JobManager's door for TaskManagers: they come, are given executors to start, and count as long as they are connected.
+
+It listens on `jobmanager.rpc.port`. Who does not have the cluster's secret gets nothing (`sealed_server`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import replace
+
+import msgspec
+
+from penstock.common.errors import ClusterError
+from penstock.jobmanager.cluster.registration import (
+    MOST_BYTES,
+    PURPOSE,
+    Beat,
+    FromTaskManager,
+    Register,
+    Running,
+    Start,
+)
+from penstock.jobmanager.cluster.registry import Member
+from penstock.jobmanager.cluster.sealed_server import Peer, SealedServer
+from penstock.jobmanager.cluster.spark_cluster import SparkCluster
+
+SILENT_S = 20.0
+"""A TaskManager that says nothing for so long is gone: its machine, most likely."""
+LOOK_S = 2.0
+"""How often the driver's executors are looked at."""
+LOOK_SOON_S = 0.2
+"""The same while one is expected."""
+
+logger = logging.getLogger(__name__)
+
+
+class ResourceManager(SealedServer):
+    """Serves until `close`.
+
+    Args:
+        spark: started; whose executors they are.
+    """
+
+    what = "the resource manager"
+
+    def __init__(self, host: str, port: int, spark: SparkCluster) -> None:
+        try:
+            super().__init__(host, port, spark.credentials.secret, PURPOSE, MOST_BYTES)
+        except OSError as error:
+            raise ClusterError(
+                f"workers cannot be waited for at {host}:{port}: {error}",
+                remedy="set jobmanager.rpc.address to an address of this machine, and jobmanager.rpc.port to a free port",
+            ) from error
+        self._spark = spark
+        self._peers: dict[str, Peer] = {}
+        self._silent: dict[str, float] = {}
+        """Seconds, by TaskManager."""
+        self._watcher = threading.Thread(target=self._watch, name="penstock-resources", daemon=True)
+
+    def start(self) -> None:
+        super().start()
+        self._watcher.start()
+
+    def admit(self, peer: Peer, frame: bytes) -> str | None:
+        register = peer.name = msgspec.msgpack.decode(frame, type=Register)
+        if register.slots < 1:
+            return f"has {register.slots} slots"
+        with self._lock:
+            before = self._peers.get(register.id)
+            self._peers[register.id] = peer
+            self._silent[register.id] = 0.0
+        if before is not None:  # it has come again before its last connection was missed
+            before.hang_up()
+        return None
+
+    def on_admitted(self, peer: Peer) -> None:
+        register = _of(peer)
+        logger.info("worker %s on %s has come, with %d slots", register.id, register.host, register.slots)
+        member = Member(register.id, register.host, register.slots, register.heap, "", last_heartbeat=_now_ms())
+        self._launch(peer, member)
+
+    def _launch(self, peer: Peer, member: Member) -> None:
+        """Have it start another executor."""
+        launch = self._spark.launch()
+        self._spark.registry.put(replace(member, executor=launch.executor_id, registered=False))
+        self.post(peer, msgspec.msgpack.encode(Start(launch)))
+
+    def on_frame(self, peer: Peer, frame: bytes) -> None:
+        said: FromTaskManager = msgspec.msgpack.decode(frame, type=FromTaskManager)
+        register = _of(peer)
+        if isinstance(said, Beat):
+            with self._lock:
+                self._silent[register.id] = 0.0
+            self._spark.registry.heard_of(register.id, _now_ms())
+            return
+        logger.warning("executor %s of worker %s has ended (%d)", said.executor_id, register.id, said.code)
+        self._spark.remove_executor(said.executor_id, f"it has ended with code {said.code}")
+        member = self._spark.registry.get(register.id)
+        if member is not None and member.executor == said.executor_id and self._is_current(peer):
+            self._launch(peer, member)
+
+    def _is_current(self, peer: Peer) -> bool:
+        with self._lock:
+            return self._peers.get(_of(peer).id) is peer
+
+    def on_gone(self, peer: Peer) -> None:
+        register = _of(peer)
+        with self._lock:
+            if self._peers.get(register.id) is not peer:
+                return
+            del self._peers[register.id], self._silent[register.id]
+        logger.info("worker %s on %s has gone", register.id, register.host)
+        member = self._spark.registry.remove(register.id)
+        if member is not None and not self._closing.is_set():
+            self._spark.remove_executor(member.executor, "its worker has gone")
+
+    # --- what the driver knows ----------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        pause, looked = LOOK_SOON_S, time.monotonic()
+        while not self._closing.wait(pause):
+            now = time.monotonic()
+            # Of a process that stood still itself only a moment counts: what others said meanwhile waits to be read.
+            self._count_silence(min(now - looked, LOOK_S))
+            looked = now
+            try:
+                self._look()
+            except Exception:
+                if not self._closing.is_set():
+                    logger.exception("the driver does not tell of its executors")
+            expected = any(not member.registered for member in self._spark.registry.members())
+            pause = LOOK_SOON_S if expected else LOOK_S
+
+    def _look(self) -> None:
+        come, lost = self._spark.look()
+        for member in come + lost:
+            with self._lock:
+                peer = self._peers.get(member.id)
+            if peer is None:
+                continue
+            if member in come:
+                self.post(peer, msgspec.msgpack.encode(Running(member.executor)))
+            else:
+                logger.warning("the driver has lost executor %s of worker %s", member.executor, member.id)
+                self._launch(peer, member)
+
+    def _count_silence(self, seconds: float) -> None:
+        with self._lock:
+            for member_id in self._silent:
+                self._silent[member_id] += seconds
+            gone = [self._peers[member_id] for member_id, silent in self._silent.items() if silent > SILENT_S]
+        for peer in gone:
+            logger.warning("worker %s has said nothing for %.0f s", _of(peer).id, SILENT_S)
+            peer.hang_up()
+
+
+def _of(peer: Peer) -> Register:
+    assert isinstance(peer.name, Register)
+    return peer.name
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
