@@ -13,7 +13,7 @@ marker stays in the network's buffers, and its sender waits when its share of th
 
 A task that has nothing to do sleeps: until a row or a command comes, a timer is due, a buffer has waited long enough, the next
 record of a source is due. For deeper levels a *tick* among the rows says that it was time that passed
-(`exchange/arriving.py`). Nothing looks around in between, so a job that does nothing costs next to nothing.
+(`exchange/row_stream.py`). Nothing looks around in between, so a job that does nothing costs next to nothing.
 
 What a task looks at between two batches, commands, timers, output for others, waits no longer than a batch takes: sources
 read, and buffers are processed, in parts of bounded time (`taskmanager.pace`).
@@ -28,7 +28,7 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 
 from penstock.taskmanager.control.channel import ControlConnection
-from penstock.taskmanager.exchange.arriving import ArrivingRows
+from penstock.taskmanager.exchange.row_stream import ArrivingRows
 from penstock.taskmanager.exchange.rows import DATA, MARKER, TICK, exchange_of, sender_of
 from penstock.taskmanager.level import LevelTask, Row
 from penstock.taskmanager.protocol import EpochCommand, decode_command, encode_ack, encode_command

@@ -30,8 +30,8 @@ from penstock.functions.operator_context import Clock
 from penstock.graph.job_graph import JobGraph
 from penstock.metrics.scope import ScopeFormats
 from penstock.taskmanager.control.channel import ControlConnection, Hello
-from penstock.taskmanager.exchange.arriving import ArrivingRows
 from penstock.taskmanager.exchange.records import refuse_to_pickle
+from penstock.taskmanager.exchange.row_stream import ArrivingRows
 from penstock.taskmanager.exchange.rows import ACK, DATA
 from penstock.taskmanager.exchange.segments import in_segments, put_together
 from penstock.taskmanager.failure import failure_of

@@ -13,12 +13,12 @@ import logging
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any
 
 from pyspark.core.rdd import _wrap_function
-from pyspark.serializers import NoOpSerializer, Serializer
+from pyspark.serializers import NoOpSerializer
 
 from penstock.common.errors import EpochFailed
 from penstock.jobmanager.cluster.slots import Slot
@@ -29,7 +29,7 @@ from penstock.jobmanager.failover.failures import JobFailed
 from penstock.jobmanager.runners.control_server import ControlServer
 from penstock.jobmanager.runners.runner import WATCH_S, Attempt, Watch, unwatched
 from penstock.taskmanager.control.channel import Hello
-from penstock.taskmanager.exchange.arriving import ArrivingRows
+from penstock.taskmanager.exchange.row_stream import RowSerializer
 from penstock.taskmanager.exchange.rows import ACK, COMMAND
 from penstock.taskmanager.protocol import (
     EpochCommand,
@@ -57,19 +57,6 @@ _COMMAND_PREFIX = bytes((COMMAND,))
 _LENGTH = struct.Struct(">i")
 
 log = logging.getLogger(__name__)
-
-
-class FlushingSerializer(Serializer):  # type: ignore[misc]
-    """Length-prefixed byte strings, flushed one by one: a row leaves the Python worker when it is made."""
-
-    def dump_stream(self, iterator: Iterable[bytes], stream: Any) -> None:
-        pack = _LENGTH.pack
-        for item in iterator:
-            stream.write(pack(len(item)) + item)
-            stream.flush()
-
-    def load_stream(self, stream: Any) -> ArrivingRows:
-        return ArrivingRows(stream)
 
 
 class SparkRunner:
@@ -158,7 +145,7 @@ class SparkRunner:
     def _wrapped(self, context: Any, function: Callable[..., Any]) -> Any:
         # Spark pools Python workers by environment: those that hold state are never lent to functions of DataFrames.
         context.environment["PENSTOCK_TASKS"] = "1"
-        serializer = FlushingSerializer() if self.streaming else NoOpSerializer()
+        serializer = RowSerializer() if self.streaming else NoOpSerializer()
         try:
             return _wrap_function(context, function, serializer, serializer)
         finally:

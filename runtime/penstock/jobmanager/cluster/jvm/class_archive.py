@@ -39,6 +39,9 @@ the first collection; with 64 MB they collect so often that W2 cost a fifth more
 """
 CLASS_LIST = Path(__file__).parent / "classes.txt"
 _QUIET = "-Xlog:cds=off"
+_IN_PLACE = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
+"""Java maps an archive somewhere else each time unless told otherwise, and then writes to all of it: 77 MB that each JVM has for
+itself, where those of a machine could share them."""
 _MODULES = "--add-modules=jdk.incubator.vector"
 """Spark's launcher gives it to drivers and executors."""
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
@@ -49,7 +52,7 @@ _EARLIEST_S = 315_532_800
 def jvm_options(java_home: str) -> list[str]:
     """Options of every JVM of a cluster."""
     archive = find_archive(java_home)
-    return [*BASE_OPTIONS, *([f"-XX:SharedArchiveFile={archive}", _QUIET] if archive else [])]
+    return [*BASE_OPTIONS, *([f"-XX:SharedArchiveFile={archive}", *_IN_PLACE, _QUIET] if archive else [])]
 
 
 def extra_class_path(java_home: str) -> str:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import pytest
 
-from penstock.taskmanager.exchange.arriving import TICK_ROW, ArrivingRows
+from penstock.taskmanager.exchange.row_stream import TICK_ROW, ArrivingRows
 
 END = struct.pack(">i", -1)
 

@@ -1,4 +1,4 @@
-"""Rows of a task as they come from Spark, and a tick where none comes in time.
+"""Rows of a task as they come from Spark and go to it; and a tick where none comes in time.
 
 A task of a pipelined attempt sleeps until there is something to do: a row, a timer that is due, a buffer that has waited long
 enough. Spark hands it a stream to read from, and a read does not end before something has come. So what the stream's own
@@ -9,14 +9,16 @@ waited for, as long as the task says. Nothing behind the last row is read, for t
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Iterator
-from typing import Protocol
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
 
-from pyspark.serializers import SpecialLengths
+from pyspark.serializers import Serializer, SpecialLengths
 
 from penstock.taskmanager.exchange.rows import TICK
 
 TICK_ROW = bytes((TICK,))
+_LENGTH = struct.Struct(">i")
 
 
 class BufferedStream(Protocol):
@@ -83,3 +85,19 @@ class ArrivingRows(Iterator[bytes]):
 
 def _for_ever() -> None:
     return None
+
+
+class RowSerializer(Serializer):  # type: ignore[misc]
+    """Length-prefixed byte strings, flushed one by one: a row leaves the Python worker when it is made.
+
+    Defined here and not where the JobManager names it, because workers import the module that it is in.
+    """
+
+    def dump_stream(self, iterator: Iterable[bytes], stream: Any) -> None:
+        pack = _LENGTH.pack
+        for item in iterator:
+            stream.write(pack(len(item)) + item)
+            stream.flush()
+
+    def load_stream(self, stream: Any) -> ArrivingRows:
+        return ArrivingRows(stream)
