@@ -11,7 +11,6 @@ import os
 import sys
 from contextvars import ContextVar, Token
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
@@ -184,10 +183,11 @@ class Configuration:
         return f"{{{', '.join(f'{key}={value}' for key, value in self._values.items())}}}"
 
 
-_command_line: ContextVar[Mapping[str, str]] = ContextVar("penstock.command-line", default=MappingProxyType({}))
+_command_line: ContextVar[Mapping[str, str] | None] = ContextVar("penstock.command-line", default=None)
+"""None: no command of Penstock's has started the program."""
 
 
-def set_command_line(settings: Mapping[str, Any]) -> Token[Mapping[str, str]]:
+def set_command_line(settings: Mapping[str, Any]) -> Token[Mapping[str, str] | None]:
     """What the command line set (`-p`, `-D`), for programs that run in this context; `reset_command_line` undoes it.
 
     >>> token = set_command_line({"parallelism.default": 3})
@@ -198,14 +198,14 @@ def set_command_line(settings: Mapping[str, Any]) -> Token[Mapping[str, str]]:
     return _command_line.set(Configuration(settings).to_dict())
 
 
-def reset_command_line(token: Token[Mapping[str, str]]) -> None:
+def reset_command_line(token: Token[Mapping[str, str] | None]) -> None:
     _command_line.reset(token)
 
 
 def load_configuration(folder: str | Path | None = None) -> Configuration:
     """`penstock.yaml` of the folder (default: the one `PENSTOCK_CONF_DIR` names), and the command line over it.
 
-    `python job.py --in-process` is part of the command line, whatever else the program makes of its arguments.
+    `python job.py --in-process` is a command line, too, whatever else the program makes of its arguments.
 
     Raises:
         InvalidJob: a folder was named and holds no `penstock.yaml`, or the file is not a mapping of keys to values.
@@ -217,7 +217,9 @@ def load_configuration(folder: str | Path | None = None) -> Configuration:
         if not path.is_file():
             raise InvalidJob(f"there is no {path}", remedy=f"write the file, or unset {CONFIGURATION_FOLDER_VARIABLE}")
         configuration.add_all(read_configuration_file(path))
-    configuration.add_all(_command_line.get())
+    command_line = _command_line.get()
+    if command_line is not None:
+        return configuration.add_all(command_line)
     if IN_PROCESS_ARGUMENT in sys.argv[1:]:
         configuration.set_string("penstock.runner", "in-process")
     return configuration

@@ -206,8 +206,8 @@ class LevelTask:
 
     @property
     def holds_back(self) -> bool:
-        """Whether records or a watermark wait for a flush."""
-        return any(subtask.holds_back for subtask in self._subtasks)
+        """Whether records or a watermark wait for a flush, or rows to be taken."""
+        return bool(self._out) or any(subtask.holds_back for subtask in self._subtasks)
 
     def _earliest(self, questions: Iterable[Callable[[], int | None]]) -> int | None:
         """Readers, writers and generators of the user's may fail to answer."""
@@ -222,6 +222,10 @@ class LevelTask:
     def passes(self, exchange: int) -> bool:
         """Buffers of this exchange are (also) for a deeper level."""
         return exchange in self._passes
+
+    def takes(self, exchange: int) -> bool:
+        """Buffers of this exchange are for a subtask of this level."""
+        return exchange in self._by_exchange
 
     def keep(self, row: bytes) -> None:
         """Put a buffer into the gates of the subtasks it is for; `drain` processes them in watermark order."""

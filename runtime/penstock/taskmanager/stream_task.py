@@ -195,6 +195,9 @@ class StreamTask:
     def _process(self, row: bytes) -> Iterator[Row]:
         if self._task.passes(exchange_of(row)):
             yield self._slot, row
+            if not self._task.takes(exchange_of(row)):
+                yield from self._send_output()
+                self._send_news()
         for _ in self._task.process(row):
             yield from self._send_output()
             self._send_news()
@@ -239,8 +242,12 @@ class StreamTask:
         return (moment_ms - self._task.environment.clock.now_ms()) / 1000
 
     def _send_output(self) -> Iterator[Row]:
-        """Full buffers at once, partly filled ones when the last went out a buffer timeout ago; timers now and then."""
+        """Full buffers at once, partly filled ones when the last went out a buffer timeout ago. Timers that are due come first: a
+        task may sleep for long after this, and what they give must be on its way by then."""
         now = time.monotonic()
+        if now - self._ticked >= TICK_S:
+            self._ticked = now
+            self._task.advance_processing_time()
         is_due = now - self._flushed >= self._buffer_timeout_s
         if is_due:
             self._task.flush()
@@ -248,9 +255,6 @@ class StreamTask:
         if is_due and rows:
             self._flushed = now
         yield from rows
-        if now - self._ticked >= TICK_S:
-            self._ticked = now
-            self._task.advance_processing_time()
 
     def _send_news(self) -> None:
         """What the JobManager should know before the next barrier: finished uploads, a failure."""

@@ -10,7 +10,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from penstock.common.configuration import Configuration, load_configuration
+from penstock.common.configuration import (
+    Configuration,
+    load_configuration,
+    reset_command_line,
+    set_command_line,
+)
 from penstock.common.errors import InvalidJob
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
@@ -86,3 +91,12 @@ def test_a_master_refuses_to_be_its_own_worker() -> None:
     settings = JobSettings.from_configuration({"penstock.runner": "in-process"})
     with pytest.raises(InvalidJob, match="in-process"):
         MasterClusterProvider(Configuration()).runner_for(1, 1, settings, dataframes=False)
+
+
+def test_an_argument_of_a_program_that_a_command_started_is_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["job.py", "--in-process"])
+    token = set_command_line({})
+    try:
+        assert load_configuration().get_string("penstock.runner", "auto") == "auto"
+    finally:
+        reset_command_line(token)

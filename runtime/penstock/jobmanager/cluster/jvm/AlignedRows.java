@@ -207,7 +207,7 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
   /** From the task's thread; rows are read by the one that feeds the Python worker. */
   public synchronized void onTaskCompletion(TaskContext context) {
     this.finished = true;
-    LocalChannel.close(this.shuffle, this.slot, this.local);
+    LocalChannel.close(this.shuffle, this.slot, this.local, this.queue);
     for (int i = 0; i < this.held.length; i++) {
       release(this.held[i]);
     }

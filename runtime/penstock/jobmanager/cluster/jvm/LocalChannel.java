@@ -1,6 +1,7 @@
 package penstock;
 
 import java.util.HashMap;
+import java.util.Iterator;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
@@ -62,10 +63,17 @@ public class LocalChannel {
   }
 
   /** Of a reader that has come to its end, well or not. */
-  public static void close(int shuffle, int slot, LocalChannel[] channels) {
+  public static void close(int shuffle, int slot, LocalChannel[] channels, LinkedBlockingQueue queue) {
     forget(name(shuffle, slot));
     for (int i = 0; i < channels.length; i++) {
       channels[i].close();
+    }
+    // Spark releases what is left, and believes that all of it is its own.
+    Iterator left = queue.iterator();
+    while (left.hasNext()) {
+      if (left.next() instanceof Row) {
+        left.remove();
+      }
     }
   }
 
@@ -84,21 +92,17 @@ public class LocalChannel {
     return channels[context.partitionId()];
   }
 
-  /** Waits until there is room. */
-  public void send(byte[] row, TaskContext context) throws Exception {
-    this.admit(row.length, context);
-    this.queue.put(new Row(this, row));
-  }
-
-  synchronized void admit(int bytes, TaskContext context) throws Exception {
-    while (this.waiting > 0L && this.waiting + bytes > this.share && !this.closed) {
+  /** Waits until there is room. Nothing may come into the queue of a reader that has ended and emptied it. */
+  public synchronized void send(byte[] row, TaskContext context) throws Exception {
+    while (this.waiting > 0L && this.waiting + row.length > this.share && !this.closed) {
       check(context);
       this.wait(LOOK_MS);
     }
     if (this.closed) {
       throw new IllegalStateException("the task of the receiving slot has ended");
     }
-    this.waiting += bytes;
+    this.waiting += row.length;
+    this.queue.put(new Row(this, row));
   }
 
   private static void check(TaskContext context) {

@@ -128,6 +128,8 @@ class SourceOperator(Operator):
             owned.generator = create_generator(self.strategy, self.context.auto_watermark_interval_ms)
             if assignment.generator is not None:
                 owned.generator.restore(assignment.generator)
+            if self.strategy.kind == "custom":
+                owned.generator.on_periodic(self.context.clock.now_ms())  # from now on it says when it is to be asked
         return owned.reader
 
     def _count_unread(self, owned: _OwnedSplit, sign: int) -> None:
