@@ -36,6 +36,8 @@ STRANGE = 4
 """So many connections, one after the other, that end before the master has proved to be one: it is not just going down."""
 USELESS = 3
 """So many executors that end one after the other before the master's driver has them: the next would do the same."""
+NOT_STARTED = 126
+"""Code of an executor that the system would not start, as shells have it."""
 
 logger = logging.getLogger(__name__)
 
@@ -125,11 +127,14 @@ class WorkerProcess:
                 try:
                     code = self._serve(connection)
                 finally:
+                    was_of_use = self._running
                     self._stop()
             if code is not None:
                 return code
             if not self._ending:
                 logger.info("the master at %s:%d has gone", self._host, self._port)
+                if not was_of_use:
+                    time.sleep(LOOK_S)
         return 0
 
     # --- the master ---------------------------------------------------------------------------------------------
@@ -181,11 +186,13 @@ class WorkerProcess:
                 frame = master.poll(WATCH_S)
                 if frame is not None:
                     self._obey(msgspec.msgpack.decode(frame, type=ToTaskManager))
-                child, launch = self._child, self._launch
-                if child is not None and launch is not None and (code := child.poll()) is not None:
+                launch, code = self._launch, self._code()
+                if launch is not None and code is not None:
                     if self._is_hopeless():
                         return code if code > 0 else 1
                     self._stop()
+                    if code == NOT_STARTED:
+                        time.sleep(LOOK_S)
                     master.send(msgspec.msgpack.encode(Ended(launch.executor_id, code)))
             except OSError:
                 return None
@@ -201,25 +208,35 @@ class WorkerProcess:
         if isinstance(told, Start):
             self._stop()
             self._launch = told.launch
-            self._child = self._start(told.launch, self._own_address)
+            try:
+                self._child = self._start(told.launch, self._own_address)
+            except OSError as error:
+                logger.error("executor %s cannot be started: %s", told.launch.executor_id, error)
         elif self._launch is not None and told.executor_id == self._launch.executor_id:
             self._running = True
+
+    def _code(self) -> int | None:
+        """Of the executor that should run and does not; None: it does, or there is none."""
+        if self._launch is None:
+            return None
+        return NOT_STARTED if self._child is None else self._child.poll()
 
     def _stop(self) -> None:
         """End the executor, then whatever is left of its session: Python workers."""
         child, launch = self._child, self._launch
         self._child = self._launch = None
         self._running = False
-        if child is None or launch is None:
+        if launch is None:
             return
-        if child.poll() is None:
-            child.terminate()
-            try:
-                child.wait(self._linger_s)
-            except subprocess.TimeoutExpired:
-                os.kill(child.pid, signal.SIGKILL)
-                child.wait()
-        kill_session(child.pid)
+        if child is not None:
+            if child.poll() is None:
+                child.terminate()
+                try:
+                    child.wait(self._linger_s)
+                except subprocess.TimeoutExpired:
+                    os.kill(child.pid, signal.SIGKILL)
+                    child.wait()
+            kill_session(child.pid)
         self._ended(launch)
 
 

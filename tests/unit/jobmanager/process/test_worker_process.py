@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import subprocess
 import threading
@@ -81,9 +82,13 @@ class Executors:
     children: list[subprocess.Popen[bytes]] = field(default_factory=list)
     started: list[tuple[str, str]] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
+    refused: int = 0
+    """So many that the system does not start."""
 
     def start(self, launch: Launch, host: str) -> subprocess.Popen[bytes]:
         self.started.append((launch.executor_id, host))
+        if len(self.started) <= self.refused:
+            raise OSError(errno.ENOSPC, "No space left on device")
         child = subprocess.Popen(["/bin/sh", "-c", self.command], start_new_session=True)
         self.children.append(child)
         return child
@@ -95,8 +100,8 @@ class Executors:
 class TaskManager:
     """A WorkerProcess in a thread."""
 
-    def __init__(self, port: int, command: str = "sleep 60 & wait", linger_s: float = 5.0) -> None:
-        self.executors = Executors(command)
+    def __init__(self, port: int, command: str = "sleep 60 & wait", linger_s: float = 5.0, *, refused: int = 0) -> None:
+        self.executors = Executors(command, refused=refused)
         self.worker = WorkerProcess(
             f"localhost:{port}", SECRET, 2, 2**29, self.executors.start, self.executors.ended, linger_s
         )
@@ -192,6 +197,45 @@ def test_executors_that_never_come_to_run_end_the_process_with_their_code() -> N
     manager = TaskManager(master.port, "exit 3")
     assert manager.ended() == 3
     assert len(manager.executors.children) == worker_process.USELESS
+    master.close()
+
+
+def test_an_executor_that_cannot_be_started_is_told_of_and_followed_by_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    master = Master()
+    manager = TaskManager(master.port, refused=worker_process.USELESS - 1)
+    wait_until(lambda: bool(manager.executors.children))
+    assert [said.code for said in master.ended] == [worker_process.NOT_STARTED] * (worker_process.USELESS - 1)
+    assert manager.executors.gone == ["0", "1"]
+    assert len(master.registered) == 1
+    assert "executor 0 cannot be started: [Errno 28] No space left on device" in caplog.text
+    manager.end()
+    master.close()
+
+
+def test_executors_that_can_never_be_started_end_the_process() -> None:
+    master = Master()
+    manager = TaskManager(master.port, refused=1_000)
+    assert manager.ended() == worker_process.NOT_STARTED
+    assert len(manager.executors.started) == worker_process.USELESS
+    master.close()
+
+
+def test_it_pauses_before_it_registers_again_with_a_master_for_which_nothing_has_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_process, "LOOK_S", 0.5)
+    master = Master()
+    manager = TaskManager(master.port)
+    deadline = time.monotonic() + 0.4
+    while time.monotonic() < deadline:
+        for peer in list(master.peers):
+            peer.hang_up()
+        time.sleep(0.01)
+    assert len(master.registered) == 1
+    wait_until(lambda: len(master.registered) > 1)
+    manager.end()
     master.close()
 
 
