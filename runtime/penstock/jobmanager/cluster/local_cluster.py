@@ -1,7 +1,7 @@
 """A cluster of real processes on this machine: the driver and executors beside it, each a TaskManager's.
 
 What `python job.py`, the demo and the tests run on. The JobManager starts executors itself: nothing else is needed of a TaskManager
-here. One that dies is started again, as Kubernetes would do it.
+here. One that dies is started again, as Kubernetes would do it; one that the driver never had, after a pause that doubles.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ from penstock.jobmanager.cluster.executor_output import BoundedFile, copy_output
 from penstock.jobmanager.cluster.executor_process import executor_folder, start_executor
 from penstock.jobmanager.cluster.registry import Member
 from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
+from penstock.jobmanager.cluster.start_brake import StartBrake
 
 WATCH_S = 0.25
 """How often processes are looked after."""
 LOOK_S = 2.0
 """How often the driver is asked which executors it has."""
+WAIT_S = 0.5
+"""How often who waits for slots looks whether there is no hope."""
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +76,7 @@ class LocalCluster:
         self._sizes: dict[int, int] = {}
         """Slots by number, of those that are about to start, too."""
         self._to_start: list[int] = []
+        self._brakes: dict[int, StartBrake] = {}
         self._changed = threading.Event()
         self._restart = restart_workers
         self._stopping = threading.Event()
@@ -89,9 +93,10 @@ class LocalCluster:
         with self._lock:
             number = len(self._sizes)
             self._sizes[number] = self.slots_per_worker or slots
+            self._brakes[number] = StartBrake()
             self._to_start.append(number)
         self._changed.set()
-        while number in self._to_start and self._watcher.is_alive():
+        while number in self._to_start and self._watcher.is_alive() and not self._brakes[number].reason:
             time.sleep(0.02)
         return number
 
@@ -103,16 +108,30 @@ class LocalCluster:
         """Start TaskManagers until there are that many slots, and wait for their executors.
 
         Raises:
-            NotEnoughSlots: they did not come in time; names the workers' logs.
+            NotEnoughSlots: they did not come in time, or executors do not start; names the workers' logs.
         """
+        with self._lock:  # who asks anew has three attempts again
+            for brake in self._brakes.values():
+                brake.release()
         while (missing := slots - sum(self._sizes.values())) > 0 or len(self._sizes) < least_workers:
             self.add_worker(max(1, math.ceil(missing / max(1, least_workers - len(self._sizes)))))
-        found = self.spark.wait_for_slots(sum(self._sizes.values()), timeout_s)
+        wanted, deadline = sum(self._sizes.values()), time.monotonic() + timeout_s
+        while True:
+            patience = max(0.0, deadline - time.monotonic())
+            found = self.spark.wait_for_slots(wanted, min(WAIT_S, patience))
+            why = self._why_hopeless()
+            if len(found) >= wanted or why or patience <= WAIT_S:
+                break
         if len(found) < slots:
             raise NotEnoughSlots(
-                f"{len(found)} of {slots} slots came up within {timeout_s:.0f} s",
+                f"{len(found)} of {slots} slots came up{f': {why}' if why else f' within {timeout_s:.0f} s'}",
                 remedy=f"look at the workers' logs in {self.directory}",
             )
+
+    def _why_hopeless(self) -> str:
+        """Why some executor does not start, again and again; empty: all do."""
+        with self._lock:
+            return next((brake.reason for brake in self._brakes.values() if brake.reason), "")
 
     @property
     def workers(self) -> dict[int, int]:
@@ -122,7 +141,7 @@ class LocalCluster:
 
     def _spawn(self, number: int) -> None:
         """Start its executor, in the place of the one that it has."""
-        before = self._workers.get(number)
+        before = self._workers.pop(number, None)
         if before is not None:
             _kill(before)
         slots, launch = self._sizes[number], self.spark.launch()
@@ -137,12 +156,13 @@ class LocalCluster:
             heap_mb=heap_mb,
             credentials=self.spark.credentials,
         )
+        # First: whatever fails below, the next attempt ends this one.
+        self._workers[number] = _Worker(process, executor_folder(launch, work_dir), member)
         assert process.stdout is not None
         copy_output(process.stdout, "", BoundedFile(os.path.join(self.directory, f"{member}.log")).write)
         self.spark.registry.put(
             Member(member, host, slots, heap_mb * MIB, launch.executor_id, last_heartbeat=_now_ms())
         )
-        self._workers[number] = _Worker(process, executor_folder(launch, work_dir), member)
 
     def _watch(self) -> None:
         """Starts executors, also again. Always from this thread: the system ends them when it is gone."""
@@ -155,14 +175,39 @@ class LocalCluster:
                 lost = self._look()
                 looked = time.monotonic()
             with self._lock:
-                while self._to_start:
-                    self._spawn(self._to_start[0])
-                    self._to_start.pop(0)
-                for number, worker in self._workers.items():
-                    is_lost = worker.process.poll() is not None or worker.member in lost
-                    if self._restart and is_lost and not self._stopping.is_set():
-                        self._spawn(number)
+                self._note_lost(lost)
+                self._start_some()
         self._stopped.wait()
+
+    def _note_lost(self, given_up: set[str]) -> None:
+        """Have those started again that have ended, or that the driver has given up."""
+        for number, worker in self._workers.items():
+            brake, member = self._brakes[number], self.spark.registry.get(worker.member)
+            was_there = member is not None and member.registered
+            if was_there:
+                brake.release()
+            code = worker.process.poll()
+            if number in self._to_start or not self._restart or (code is None and worker.member not in given_up):
+                continue
+            if code is not None and not was_there:
+                self._miss(number, f"the executor of {worker.member} ended with code {code} before the driver had it")
+            self._to_start.append(number)
+
+    def _start_some(self) -> None:
+        """Those whose time has come. What fails is tried again: with this thread all other executors would end."""
+        for number in list(self._to_start):
+            if self._stopping.is_set() or not self._brakes[number].is_free(time.monotonic()):
+                continue
+            try:
+                self._spawn(number)
+            except Exception as error:
+                self._miss(number, f"the executor of worker-{number} cannot be started: {error}")
+            else:
+                self._to_start.remove(number)
+
+    def _miss(self, number: int, why: str) -> None:
+        log.warning("%s", why)
+        self._brakes[number].missed(why, time.monotonic())
 
     def _look(self) -> set[str]:
         """TaskManagers whose executor the driver has given up, though it may live; the others are well."""
