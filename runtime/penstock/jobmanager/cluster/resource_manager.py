@@ -13,6 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from penstock.common.errors import ClusterError
+from penstock.jobmanager.cluster.executor_process import Launch
 from penstock.jobmanager.cluster.registration import (
     MOST_BYTES,
     PURPOSE,
@@ -32,6 +33,8 @@ LOOK_S = 2.0
 """How often the driver's executors are looked at."""
 LOOK_SOON_S = 0.2
 """The same while one is expected."""
+_NONE = ""
+"""The executor of a TaskManager that has just come."""
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +60,10 @@ class ResourceManager(SealedServer):
         self._peers: dict[str, Peer] = {}
         self._silent: dict[str, float] = {}
         """Seconds, by TaskManager."""
+        self._launches: dict[str, Launch] = {}
+        """What each TaskManager was told last."""
+        self._launching = threading.Lock()
+        """Held while a TaskManager's executor is compared, replaced and told of: two threads do that. Comes before `_lock`."""
         self._watcher = threading.Thread(target=self._watch, name="penstock-resources", daemon=True)
 
     def start(self) -> None:
@@ -67,25 +74,43 @@ class ResourceManager(SealedServer):
         register = peer.name = msgspec.msgpack.decode(frame, type=Register)
         if register.slots < 1:
             return f"has {register.slots} slots"
-        with self._lock:
-            before = self._peers.get(register.id)
-            self._peers[register.id] = peer
-            self._silent[register.id] = 0.0
+        with self._launching:
+            with self._lock:
+                before = self._peers.get(register.id)
+                self._peers[register.id] = peer
+                self._silent[register.id] = 0.0
+            member = self._spark.registry.remove(register.id)
         if before is not None:  # it has come again before its last connection was missed
             before.hang_up()
+        if member is not None:
+            self._spark.remove_executor(member.executor, "its worker has come again")
         return None
 
     def on_admitted(self, peer: Peer) -> None:
         register = _of(peer)
         logger.info("worker %s on %s has come, with %d slots", register.id, register.host, register.slots)
-        member = Member(register.id, register.host, register.slots, register.heap, "", last_heartbeat=_now_ms())
-        self._launch(peer, member)
+        member = Member(register.id, register.host, register.slots, register.heap, _NONE, last_heartbeat=_now_ms())
+        with self._launching:
+            self._spark.registry.put(member)
+        self._launch(peer, _NONE)
 
-    def _launch(self, peer: Peer, member: Member) -> None:
-        """Have it start another executor."""
-        launch = self._spark.launch()
-        self._spark.registry.put(replace(member, executor=launch.executor_id, registered=False))
-        self.post(peer, msgspec.msgpack.encode(Start(launch)))
+    def _launch(self, peer: Peer, expected_executor: str) -> None:
+        """Have it start another executor in the place of this one, unless it has come again or has another one already."""
+        register = _of(peer)
+        with self._launching:
+            member = self._spark.registry.get(register.id)
+            if member is None or member.executor != expected_executor or not self._is_current(peer):
+                return
+            launch = self._launches[register.id] = self._spark.launch()
+            self._spark.registry.put(replace(member, executor=launch.executor_id, registered=False))
+            self.post(peer, msgspec.msgpack.encode(Start(launch)))
+
+    def _tell_again(self, peer: Peer, ended: str) -> None:
+        """It has spoken of an executor that is not the one it was told to start: it may not know that one."""
+        with self._launching:
+            launch = self._launches.get(_of(peer).id)
+            if launch is not None and launch.executor_id != ended and self._is_current(peer):
+                self.post(peer, msgspec.msgpack.encode(Start(launch)))
 
     def on_frame(self, peer: Peer, frame: bytes) -> None:
         said: FromTaskManager = msgspec.msgpack.decode(frame, type=FromTaskManager)
@@ -97,9 +122,8 @@ class ResourceManager(SealedServer):
             return
         logger.warning("executor %s of worker %s has ended (%d)", said.executor_id, register.id, said.code)
         self._spark.remove_executor(said.executor_id, f"it has ended with code {said.code}")
-        member = self._spark.registry.get(register.id)
-        if member is not None and member.executor == said.executor_id and self._is_current(peer):
-            self._launch(peer, member)
+        self._tell_again(peer, said.executor_id)
+        self._launch(peer, said.executor_id)
 
     def _is_current(self, peer: Peer) -> bool:
         with self._lock:
@@ -107,12 +131,14 @@ class ResourceManager(SealedServer):
 
     def on_gone(self, peer: Peer) -> None:
         register = _of(peer)
-        with self._lock:
-            if self._peers.get(register.id) is not peer:
-                return
-            del self._peers[register.id], self._silent[register.id]
+        with self._launching:
+            with self._lock:
+                if self._peers.get(register.id) is not peer:
+                    return
+                del self._peers[register.id], self._silent[register.id]
+            self._launches.pop(register.id, None)
+            member = self._spark.registry.remove(register.id)
         logger.info("worker %s on %s has gone", register.id, register.host)
-        member = self._spark.registry.remove(register.id)
         if member is not None and not self._closing.is_set():
             self._spark.remove_executor(member.executor, "its worker has gone")
 
@@ -141,10 +167,16 @@ class ResourceManager(SealedServer):
             if peer is None:
                 continue
             if member in come:
-                self.post(peer, msgspec.msgpack.encode(Running(member.executor)))
+                self._tell_that_it_runs(peer, member.executor)
             else:
                 logger.warning("the driver has lost executor %s of worker %s", member.executor, member.id)
-                self._launch(peer, member)
+                self._launch(peer, member.executor)
+
+    def _tell_that_it_runs(self, peer: Peer, executor: str) -> None:
+        with self._launching:
+            member = self._spark.registry.get(_of(peer).id)
+            if member is not None and member.executor == executor:
+                self.post(peer, msgspec.msgpack.encode(Running(executor)))
 
     def _count_silence(self, seconds: float) -> None:
         with self._lock:

@@ -92,6 +92,8 @@ class WorkerProcess:
         self._own_address = ""
         self._turned_at = time.monotonic()
         self._launch: Launch | None = None
+        self._told = ""
+        """Executor that this master has said to start last."""
         self._child: Child | None = None
         self._running = False
         self._useless = 0
@@ -176,7 +178,7 @@ class WorkerProcess:
 
     def _serve(self, master: ControlConnection) -> int | None:
         """Until the master has gone or the end was asked for (None), or no executor can be run (a code)."""
-        beaten = 0.0
+        beaten, self._told = 0.0, ""
         while not self._ending:
             self._turned_at = now = time.monotonic()
             try:
@@ -206,6 +208,9 @@ class WorkerProcess:
 
     def _obey(self, told: ToTaskManager) -> None:
         if isinstance(told, Start):
+            if told.launch.executor_id == self._told:  # said twice, to be sure
+                return
+            self._told = told.launch.executor_id
             self._stop()
             self._launch = told.launch
             try:

@@ -34,8 +34,11 @@ class Driver:
         self.registry = Registry()
         self.there: set[str] = set()
         self.removed: list[str] = []
+        self.launch_s = 0.0
+        """How long it thinks about an executor."""
 
     def launch(self) -> Launch:
+        time.sleep(self.launch_s)
         executor_id = self.registry.new_executor_id()
         return Launch(executor_id, "spark://driver", "app", [], "", {"spark.rpc.x": "1"}, {"PYTHONPATH": "/app"})
 
@@ -134,6 +137,45 @@ def test_an_executor_that_the_driver_has_given_up_is_replaced(door: Door) -> Non
     assert visitor.started() != first
 
 
+def test_an_executor_that_has_ended_and_that_the_driver_has_lost_is_replaced_once(door: Door) -> None:
+    visitor = door.come()
+    first = visitor.started()
+    door.driver.there = {first}
+    assert visitor.heard() == Running(first)
+    door.driver.launch_s = 0.3
+    door.driver.there = set()
+    visitor.say(Ended(first, 1))
+    time.sleep(1.0)
+    told = visitor.started()
+    while (frame := visitor.connection.poll(0.1)) is not None:  # the same may be said twice
+        told_again = msgspec.msgpack.decode(frame, type=ToTaskManager)
+        assert isinstance(told_again, Start)
+        assert told_again.launch.executor_id == told
+    [member] = door.driver.registry.members()
+    assert member.executor == told
+    assert int(told) == int(first) + 1
+
+
+def test_a_worker_that_goes_while_its_executor_is_replaced_is_not_kept(door: Door) -> None:
+    visitor = door.come()
+    first = visitor.started()
+    door.driver.there = {first}
+    assert visitor.heard() == Running(first)
+    door.driver.launch_s = 0.3
+    door.driver.there = set()
+    time.sleep(0.15)
+    visitor.connection.close()
+    time.sleep(0.5)
+    assert door.driver.registry.members() == []
+
+
+def test_who_tells_of_an_executor_that_is_not_its_own_hears_again_which_is(door: Door) -> None:
+    visitor = door.come()
+    first = visitor.started()
+    visitor.say(Ended("nobody's", 1))
+    assert visitor.started() == first
+
+
 def test_who_goes_takes_its_executor_with_it(door: Door) -> None:
     visitor = door.come()
     executor = visitor.started()
@@ -144,12 +186,13 @@ def test_who_goes_takes_its_executor_with_it(door: Door) -> None:
 
 def test_who_comes_again_takes_the_place_of_the_connection_that_nobody_missed(door: Door) -> None:
     before = door.come()
-    before.started()
+    left = before.started()
     again = door.come()
     executor = again.started()
     assert before.is_told_to_go()
     time.sleep(0.2)
     assert [member.executor for member in door.driver.registry.members()] == [executor]
+    assert door.driver.removed == [left]
     again.say(Ended(executor, 1))
     assert again.started() != executor
 

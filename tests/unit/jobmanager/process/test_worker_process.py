@@ -261,6 +261,20 @@ def test_the_executor_it_has_is_ended_when_it_is_told_to_start_another() -> None
     master.close()
 
 
+def test_an_executor_that_it_is_told_to_start_twice_is_started_once() -> None:
+    master = Master()
+    manager = TaskManager(master.port)
+    wait_until(lambda: len(manager.executors.children) == 1)
+    master.launched = 0
+    master.launch(master.peers[0])
+    master.launch(master.peers[0])
+    wait_until(lambda: len(manager.executors.started) == 2)
+    assert [executor for executor, _ in manager.executors.started] == ["0", "1"]
+    assert manager.executors.gone == ["0"]
+    manager.end()
+    master.close()
+
+
 def test_who_does_not_have_the_secret_is_not_taken_for_the_master(caplog: pytest.LogCaptureFixture) -> None:
     other = Master(secret="o" * 32)
     manager = TaskManager(other.port)
