@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
@@ -44,11 +45,14 @@ class ResourceManager(SealedServer):
 
     Args:
         spark: started; whose executors they are.
+        on_failure: called with the reason when it can serve no more, though nobody has closed it.
     """
 
     what = "the resource manager"
 
-    def __init__(self, host: str, port: int, spark: SparkCluster) -> None:
+    def __init__(
+        self, host: str, port: int, spark: SparkCluster, on_failure: Callable[[Exception], object] = lambda why: None
+    ) -> None:
         try:
             super().__init__(host, port, spark.credentials.secret, PURPOSE, MOST_BYTES)
         except OSError as error:
@@ -57,6 +61,7 @@ class ResourceManager(SealedServer):
                 remedy="set jobmanager.rpc.address to an address of this machine, and jobmanager.rpc.port to a free port",
             ) from error
         self._spark = spark
+        self._on_failure = on_failure
         self._peers: dict[str, Peer] = {}
         self._silent: dict[str, float] = {}
         """Seconds, by TaskManager."""
@@ -147,6 +152,9 @@ class ResourceManager(SealedServer):
     def _watch(self) -> None:
         pause, looked = LOOK_SOON_S, time.monotonic()
         while not self._closing.wait(pause):
+            if self.failure is not None:
+                self._on_failure(self.failure)
+                return
             now = time.monotonic()
             # Of a process that stood still itself only a moment counts: what others said meanwhile waits to be read.
             self._count_silence(min(now - looked, LOOK_S))

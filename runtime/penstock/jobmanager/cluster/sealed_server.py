@@ -17,6 +17,8 @@ import selectors
 import socket
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 
 from penstock.taskmanager.control.sealed_channel import (
     CONTROL_CHANNEL,
@@ -212,20 +214,23 @@ class SealedServer:
             elif key.fileobj is self._woken:
                 self._woken.recv(4096)
             elif key.data.socket.fileno() >= 0:
-                self._carefully(key.data, events)
+                self._carefully(key.data, partial(self._serve_peer, key.data, events))
         now = time.monotonic()
         for peer in list(self._strangers):
             if now - peer.since < GREETING_S:
                 break
-            self._refuse(peer, "said nothing for too long")
+            self._carefully(peer, partial(self._refuse, peer, "said nothing for too long"))
         with self._lock:
             stuck = list(self._stuck)
         for peer in stuck:
-            if peer.stalled_s(now) > STALLED_S:
-                logger.warning("%s reads nothing: it counts as gone", peer.name)
-                self._drop(peer)
-            elif peer.waits and peer.socket.fileno() >= 0:
-                self._selector.modify(peer.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, peer)
+            self._carefully(peer, partial(self._look_after_stuck, peer, now))
+
+    def _look_after_stuck(self, peer: Peer, now: float) -> None:
+        if peer.stalled_s(now) > STALLED_S:
+            logger.warning("%s reads nothing: it counts as gone", peer.name)
+            self._drop(peer)
+        elif peer.waits and peer.socket.fileno() >= 0:
+            self._selector.modify(peer.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, peer)
 
     def _accept(self) -> None:
         try:
@@ -252,13 +257,16 @@ class SealedServer:
         self._strangers[peer] = None
         self._selector.register(connection, selectors.EVENT_READ, peer)
 
-    def _carefully(self, peer: Peer, events: int) -> None:
+    def _serve_peer(self, peer: Peer, events: int) -> None:
+        if events & selectors.EVENT_WRITE:
+            self._flush(peer)
+        if events & selectors.EVENT_READ and peer.socket.fileno() >= 0:
+            self._receive(peer)
+
+    def _carefully(self, peer: Peer, act: Callable[[], None]) -> None:
         """Nothing that one connection brings may end the thread that serves all."""
         try:
-            if events & selectors.EVENT_WRITE:
-                self._flush(peer)
-            if events & selectors.EVENT_READ and peer.socket.fileno() >= 0:
-                self._receive(peer)
+            act()
         except NotAuthentic as error:
             self._refuse(peer, str(error))
         except Exception:
@@ -348,7 +356,10 @@ class SealedServer:
             return
         with self._lock:
             self._stuck.discard(peer)
-        self.on_gone(peer)
+        try:
+            self.on_gone(peer)
+        except Exception:
+            logger.exception("%s has not come to terms with the end of %s", self.what, peer.name)
 
     def close(self) -> None:
         self._closing.set()

@@ -19,8 +19,8 @@ from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.runners.pipelined_runner import create_runner
 from penstock.jobmanager.runners.runner import Runner
 
-_DRIVER_LOST = 70
-"""Exit code: EX_SOFTWARE of sysexits.h."""
+_LOST = 70
+"""Exit code without driver or resource manager: EX_SOFTWARE of sysexits.h."""
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,12 @@ class MasterClusterProvider:
             self.cluster.start()
             self._end_with_the_driver(self.cluster)
             port = conf.get(options.JOBMANAGER_PORT)
-            self._resources = ResourceManager(self.cluster.config.host, port, self.cluster)
+            self._resources = ResourceManager(
+                self.cluster.config.host,
+                port,
+                self.cluster,
+                on_failure=lambda why: _end_process(f"the resource manager has ended ({why})"),
+            )
             self._resources.start()
         return create_runner(self.cluster, pipelined=pipelined, levels=levels)
 
@@ -67,9 +72,7 @@ class MasterClusterProvider:
         def watch() -> None:
             code = cluster.wait_for_driver()
             if self.cluster is cluster:
-                logger.critical("Spark's driver has ended (%s); so does this process", code)
-                logging.shutdown()
-                os._exit(_DRIVER_LOST)
+                _end_process(f"Spark's driver has ended ({code})")
 
         threading.Thread(target=watch, name="driver-watch", daemon=True).start()
 
@@ -82,6 +85,12 @@ class MasterClusterProvider:
             self._resources.close()
         if cluster is not None:
             cluster.stop()
+
+
+def _end_process(why: str) -> None:
+    logger.critical("%s; so does this process", why)
+    logging.shutdown()
+    os._exit(_LOST)
 
 
 def executor_memory_mb(settings: Configuration, slots: int | None = None) -> int:

@@ -18,7 +18,7 @@ from penstock.jobmanager.cluster.executor_process import Launch
 from penstock.jobmanager.cluster.registration import PURPOSE, Beat, Ended, Register, Running, Start, ToTaskManager
 from penstock.jobmanager.cluster.registry import Member, Registry
 from penstock.jobmanager.cluster.resource_manager import ResourceManager
-from penstock.jobmanager.cluster.sealed_server import STRANGERS
+from penstock.jobmanager.cluster.sealed_server import STRANGERS, Peer
 from penstock.jobmanager.cluster.spark_cluster import SparkCluster
 from penstock.taskmanager.control.channel import ControlConnection, Hello
 from penstock.taskmanager.control.sealed_channel import CONTROL_CHANNEL, HELLO_BYTES
@@ -52,7 +52,9 @@ class Driver:
 class Door:
     def __init__(self) -> None:
         self.driver = Driver()
-        self.server = ResourceManager("127.0.0.1", 0, cast(SparkCluster, self.driver))
+        self.failures: list[Exception] = []
+        spark = cast(SparkCluster, self.driver)
+        self.server = ResourceManager("127.0.0.1", 0, spark, on_failure=self.failures.append)
         self.server.start()
 
     def come(self, name: str = "tm", slots: int = 2, secret: str = SECRET, purpose: bytes = PURPOSE) -> Visitor:
@@ -223,8 +225,10 @@ def test_a_jobmanager_that_stood_still_itself_blames_nobody(door: Door, monkeypa
 def test_who_has_not_the_key_for_this_door_is_refused(door: Door, secret: str, purpose: bytes) -> None:
     with pytest.raises(ConnectionError):
         door.come(secret=secret, purpose=purpose)
-    door.come().started()
+    visitor = door.come()
+    visitor.started()
     assert len(door.driver.registry.members()) == 1
+    visitor.connection.close()
 
 
 @pytest.mark.parametrize("said", [Hello(1, 0, 0), Register("tm", "10.0.0.1", 0, 1)])
@@ -268,3 +272,55 @@ def test_a_port_that_is_taken_is_named(door: Door) -> None:
     port = int(door.server.address.rpartition(":")[2])
     with pytest.raises(ClusterError, match=rf"{port}.*Address already in use"):
         ResourceManager("127.0.0.1", port, cast(SparkCluster, door.driver))
+
+
+def test_its_owner_is_told_when_it_serves_no_more(
+    door: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    why = MemoryError("no more")
+
+    def broken() -> None:
+        raise why
+
+    monkeypatch.setattr(door.server, "_turn", broken)
+    wait_until(lambda: door.failures == [why])
+
+
+def test_its_owner_is_not_told_when_it_is_closed(door: Door) -> None:
+    door.come().started()
+    door.server.close()
+    time.sleep(0.1)
+    assert door.failures == []
+
+
+def test_the_driver_that_does_not_take_an_executor_away_ends_nothing(
+    door: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(executor_id: str, why: str) -> None:
+        raise RuntimeError("Py4JNetworkError")
+
+    monkeypatch.setattr(door.driver, "remove_executor", refused)
+    visitor = door.come()
+    visitor.started()
+    visitor.connection.close()
+    wait_until(lambda: "has not come to terms with the end of" in caplog.text)
+    door.come().started()
+    assert door.server.failure is None
+
+
+def test_a_worker_that_cannot_be_looked_after_ends_nothing(
+    door: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    visitor = door.come()
+    visitor.started()
+
+    def broken(peer: Peer, now: float) -> float:
+        raise KeyError("is not registered")
+
+    monkeypatch.setattr(Peer, "stalled_s", broken)
+    [peer] = door.server._peers.values()
+    door.server._stuck.add(peer)
+    assert visitor.is_told_to_go()
+    door.come("other").started()
+    assert door.server.failure is None
