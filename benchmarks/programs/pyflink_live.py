@@ -27,6 +27,7 @@ arguments.add_argument("--seconds", type=float, default=20)
 options = arguments.parse_args()
 OUT = Path(options.out).resolve()
 RATE, KEYS = options.rate, options.keys
+SLOTS = 2  # in thread mode a function cannot ask for the number of subtasks
 log_into(OUT / "log")
 
 from pyflink.common import Types, WatermarkStrategy  # noqa: E402
@@ -42,12 +43,11 @@ class Paced(MapFunction):
     """Holds each index back until it is due, in equal shares of the rate for the subtasks."""
 
     def open(self, runtime_context):
-        self.subtasks = runtime_context.get_number_of_parallel_subtasks()
         self.origin = time.time()
         self.count = 0
 
     def map(self, value):
-        due = self.origin + self.count * self.subtasks / RATE
+        due = self.origin + self.count * SLOTS / RATE
         self.count += 1
         wait = due - time.time()
         if wait > 0:
@@ -93,7 +93,7 @@ def main() -> None:
     nowhere = get_gateway().jvm.org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink()
     counted.map(Noting(), Types.LONG()).sink_to(Sink(nowhere))
     client = env.execute_async("live")
-    while not list(OUT.glob("latency-*")):
+    while not any(path.stat().st_size for path in OUT.glob("latency-*")):
         time.sleep(0.05)
     time.sleep(options.warm_up)
     begin = time.time()
