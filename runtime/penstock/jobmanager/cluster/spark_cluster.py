@@ -50,7 +50,8 @@ _LOOPBACK = "127.0.0.1"
 _ONLY_WARNINGS = "-Dlog4j2.level=WARN"
 """Else the driver writes its settings before anything can be set."""
 _STARTUP = ("spark.auth", "spark.rpc", "spark.network", "spark.ssl", "spark.port.")
-"""Settings that begin so an executor needs before it can ask for the others, as those that end with `.port`."""
+"""Settings that begin so an executor needs before it can ask for the others, as those that end with `.port`. They are on its command
+line, which anybody can read: passwords and the secret are not among them."""
 
 
 @dataclass
@@ -152,8 +153,6 @@ class SparkCluster:
 
     def _first_launch(self) -> Launch:
         settings = dict(self.context.getConf().getAll())
-        secret = "spark.authenticate.secret"
-        needed = {k: v for k, v in settings.items() if k.startswith(_STARTUP) or k.endswith(".port")}
         environment = {k.removeprefix(_ENVIRONMENT): v for k, v in settings.items() if k.startswith(_ENVIRONMENT)}
         return Launch(
             executor_id="",
@@ -161,7 +160,7 @@ class SparkCluster:
             app_id=self.context.applicationId,
             java_options=shlex.split(settings.get("spark.executor.extraJavaOptions", "")),
             class_path=settings.get("spark.executor.extraClassPath", ""),
-            properties={key: value for key, value in needed.items() if key != secret},
+            properties={key: value for key, value in settings.items() if _is_for_the_start(key)},
             environment=environment | {"SPARK_USER": self.context.sparkUser()},
         )
 
@@ -381,6 +380,12 @@ class SparkCluster:
         if self._own_dir is not None:
             self._own_dir.remove()
         shutil.rmtree(self._private_dir, ignore_errors=True)
+
+
+def _is_for_the_start(key: str) -> bool:
+    if key == "spark.authenticate.secret" or "password" in key.lower():
+        return False
+    return key.startswith(_STARTUP) or key.endswith(".port")
 
 
 @contextmanager
