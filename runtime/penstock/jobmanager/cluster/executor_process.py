@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import pyspark
 
+from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.jobmanager.cluster.credentials import Credentials
 from penstock.jobmanager.cluster.jvm import class_archive
 from penstock.jobmanager.cluster.jvm.java import find_java
@@ -45,18 +46,15 @@ def state_folder(work_dir: str) -> str:
     return os.path.join(work_dir, "state")
 
 
-def executor_folder(launch: Launch, work_dir: str) -> str:
-    """Where it works; of no use to anybody when it has ended."""
-    return os.path.join(work_dir, f"executor-{launch.app_id}-{launch.executor_id}")
-
-
 def executor_command(
-    launch: Launch, *, slots: int, host: str, work_dir: str, heap_mb: int, credentials: Credentials
+    launch: Launch, *, slots: int, host: str, work_dir: str, folder: str, heap_mb: int, credentials: Credentials
 ) -> tuple[list[str], dict[str, str]]:
     """Command line and environment of an executor with that many slots.
 
     Args:
         host: by which others reach it.
+        work_dir: of its TaskManager.
+        folder: where it works itself.
     """
     java_home = find_java()
     environment = dict(os.environ)
@@ -65,7 +63,7 @@ def executor_command(
         "JAVA_HOME": java_home,
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "SPARK_SCALA_VERSION": "2.13",
-        "SPARK_LOCAL_DIRS": executor_folder(launch, work_dir),
+        "SPARK_LOCAL_DIRS": folder,
         LOCAL_DIR: state_folder(work_dir),
         "SPARK_LOCAL_HOSTNAME": host,
         **credentials.environment(),
@@ -94,18 +92,38 @@ def executor_command(
 
 def start_executor(
     launch: Launch, *, slots: int, host: str, work_dir: str, heap_mb: int, credentials: Credentials
-) -> subprocess.Popen[bytes]:
+) -> tuple[subprocess.Popen[bytes], OwnedFolder]:
     """Start it in a session of its own; what it and its Python workers write is in the process's `stdout`.
 
     The system kills it when the calling *thread* ends, so that no executor outlives a TaskManager that was killed.
+
+    Returns:
+        The process, and the folder where it works: of no use to anybody when it has ended. The next executor in `work_dir`
+        removes those that nobody could remove.
     """
-    folder = executor_folder(launch, work_dir)
-    os.makedirs(folder, exist_ok=True)
+    folder = OwnedFolder(work_dir, "executor-", f"{launch.app_id}-{launch.executor_id}-")
+    try:
+        process = _start(
+            *executor_command(
+                launch,
+                slots=slots,
+                host=host,
+                work_dir=work_dir,
+                folder=folder.path,
+                heap_mb=heap_mb,
+                credentials=credentials,
+            ),
+            folder.path,
+        )
+    except BaseException:
+        folder.remove()
+        raise
+    return process, folder
+
+
+def _start(command: list[str], environment: dict[str, str], folder: str) -> subprocess.Popen[bytes]:
     setpriv = shutil.which("setpriv")
     die_with_parent = [setpriv, "--pdeathsig", "KILL"] if setpriv else []
-    command, environment = executor_command(
-        launch, slots=slots, host=host, work_dir=work_dir, heap_mb=heap_mb, credentials=credentials
-    )
     return subprocess.Popen(
         [*die_with_parent, *command],
         cwd=folder,

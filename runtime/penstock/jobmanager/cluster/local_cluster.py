@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -22,7 +21,7 @@ from penstock.common.config.memory import MIB
 from penstock.common.errors import NotEnoughSlots
 from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.jobmanager.cluster.executor_output import BoundedFile, copy_output
-from penstock.jobmanager.cluster.executor_process import executor_folder, start_executor
+from penstock.jobmanager.cluster.executor_process import start_executor
 from penstock.jobmanager.cluster.registry import Member
 from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
 from penstock.jobmanager.cluster.start_brake import StartBrake
@@ -42,7 +41,7 @@ class _Worker:
     """A TaskManager: its executor's process, and where that works."""
 
     process: subprocess.Popen[bytes]
-    folder: str
+    folder: OwnedFolder
     member: str
 
 
@@ -148,7 +147,7 @@ class LocalCluster:
         heap_mb, host = self._heap_mb(slots), self.config.host
         member = f"worker-{number}"
         work_dir = os.path.join(self.directory, member)
-        process = start_executor(
+        process, folder = start_executor(
             launch,
             slots=slots,
             host=host,
@@ -157,7 +156,7 @@ class LocalCluster:
             credentials=self.spark.credentials,
         )
         # First: whatever fails below, the next attempt ends this one.
-        self._workers[number] = _Worker(process, executor_folder(launch, work_dir), member)
+        self._workers[number] = _Worker(process, folder, member)
         assert process.stdout is not None
         copy_output(process.stdout, "", BoundedFile(os.path.join(self.directory, f"{member}.log")).write)
         self.spark.registry.put(
@@ -231,6 +230,7 @@ class LocalCluster:
         with self._lock:
             for worker in self._workers.values():
                 _end(worker.process)
+                worker.folder.remove()
         self._stopped.set()
         if self._watcher.is_alive():
             self._watcher.join(2)
@@ -248,7 +248,7 @@ def _kill(worker: _Worker) -> None:
     except ProcessLookupError:
         pass
     worker.process.wait()
-    shutil.rmtree(worker.folder, ignore_errors=True)
+    worker.folder.remove()
 
 
 def _end(worker: subprocess.Popen[bytes]) -> None:

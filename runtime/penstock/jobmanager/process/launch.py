@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import runpy
-import shutil
 import signal
 import sys
 import tempfile
@@ -47,7 +46,7 @@ from penstock.graph.program import Program
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.cluster.credentials import Credentials
 from penstock.jobmanager.cluster.executor_output import copy_output, to_stdout
-from penstock.jobmanager.cluster.executor_process import Launch, executor_folder, start_executor, state_folder
+from penstock.jobmanager.cluster.executor_process import Launch, start_executor, state_folder
 from penstock.jobmanager.cluster.worker_health import WorkerHealth, health_port
 from penstock.jobmanager.job.checkpoints import operator_infos
 from penstock.jobmanager.job.job_master import JobMaster
@@ -161,9 +160,10 @@ def run_worker(*, master: str, slots: int) -> int:
             stack.callback(own.remove)
         private = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-private-"))
         credentials = Credentials.create(secret, private)
+        folders: dict[str, OwnedFolder] = {}
 
         def start(launch: Launch, host: str) -> Child:
-            process = start_executor(
+            process, folders[launch.executor_id] = start_executor(
                 launch, slots=slots, host=host, work_dir=work_dir, heap_mb=heap_mb, credentials=credentials
             )
             assert process.stdout is not None
@@ -171,7 +171,9 @@ def run_worker(*, master: str, slots: int) -> int:
             return process
 
         def ended(launch: Launch) -> None:
-            shutil.rmtree(executor_folder(launch, work_dir), ignore_errors=True)
+            folder = folders.pop(launch.executor_id, None)
+            if folder is not None:
+                folder.remove()
 
         worker = WorkerProcess(master, secret, slots, heap_mb * MIB, start, ended)
         port = health_port(settings)

@@ -87,12 +87,12 @@ class TestCommandLines:
         mine = {"spark.ssl.rpc.privateKey": "/the/driver's/key", "spark.rpc.askTimeout": "30s"}
         launch = Launch("7", "spark://CoarseGrainedScheduler@10.0.0.9:7078", "app", ["-Dx=y"], "", mine, {"A": "b"})
         command, environment = executor_command(
-            launch, slots=2, host="10.0.0.1", work_dir="/w", heap_mb=512, credentials=credentials
+            launch, slots=2, host="10.0.0.1", work_dir="/w", folder="/w/7", heap_mb=512, credentials=credentials
         )
         assert f"-Dspark.ssl.rpc.privateKey={credentials.private_key}" in command
         assert {"-Xmx512m", "-Dx=y", "-Dspark.rpc.askTimeout=30s"} <= set(command)
         assert command[command.index("--cores") + 1] == str(2 * MAX_PIPELINED_LEVELS)
-        assert (environment["A"], environment["SPARK_LOCAL_DIRS"]) == ("b", "/w/executor-app-7")
+        assert (environment["A"], environment["SPARK_LOCAL_DIRS"]) == ("b", "/w/7")
         assert SECRET not in " ".join(command)
         assert environment["_SPARK_AUTH_SECRET"] == SECRET
         assert "-Dspark.authenticate=true" in command

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from penstock.common.errors import NotEnoughSlots
+from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.jobmanager.cluster import local_cluster, start_brake
 from penstock.jobmanager.cluster.executor_process import Launch
 from penstock.jobmanager.cluster.local_cluster import LocalCluster
@@ -50,21 +51,22 @@ class Driver:
 class Machine:
     """Starts processes in the place of executors."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, directory: str) -> None:
         self.driver = driver
+        self.directory = directory
         self.command = "sleep 60"
         self.asked: list[float] = []
         self.failures = 0
         """So many starts fail from now on."""
 
-    def start_executor(self, launch: Launch, **_: Any) -> subprocess.Popen[bytes]:
+    def start_executor(self, launch: Launch, **_: Any) -> tuple[subprocess.Popen[bytes], OwnedFolder]:
         self.asked.append(time.monotonic())
         if self.failures > 0:
             self.failures -= 1
             raise OSError(errno.ENOSPC, "No space left on device")
         child = subprocess.Popen(["/bin/sh", "-c", self.command], stdout=subprocess.PIPE, start_new_session=True)
         self.driver.executors[launch.executor_id] = child
-        return child
+        return child, OwnedFolder(self.directory, "executor-")
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def machine(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    made = Machine(cast(Driver, cluster.spark))
+    made = Machine(cast(Driver, cluster.spark), cluster.directory)
     monkeypatch.setattr(local_cluster, "start_executor", made.start_executor)
     return made
 

@@ -1,0 +1,65 @@
+"""How an executor's process is started. In its place a process sleeps."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from penstock.common.folders.owned_folder import OwnedFolder
+from penstock.jobmanager.cluster import executor_process
+from penstock.jobmanager.cluster.credentials import Credentials
+from penstock.jobmanager.cluster.executor_process import Launch, start_executor
+
+LAUNCH = Launch("7", "spark://driver", "app", [], "", {}, {})
+
+
+class TestFolder:
+    def start(self, work_dir: Path) -> tuple[subprocess.Popen[bytes], OwnedFolder]:
+        return start_executor(
+            LAUNCH, slots=1, host="", work_dir=str(work_dir), heap_mb=1, credentials=cast(Credentials, None)
+        )
+
+    @pytest.fixture(autouse=True)
+    def command(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        command = ["sleep", "60"]
+
+        def made(*_: Any, **__: Any) -> tuple[list[str], dict[str, str]]:
+            return command, dict(os.environ)
+
+        monkeypatch.setattr(executor_process, "executor_command", made)
+        monkeypatch.setattr(executor_process.shutil, "which", lambda name: None)
+        return command
+
+    def test_of_an_executor_nobody_else_reads(self, tmp_path: Path) -> None:
+        before = os.umask(0)
+        try:
+            process, folder = self.start(tmp_path)
+        finally:
+            os.umask(before)
+        assert os.path.samefile(f"/proc/{process.pid}/cwd", folder.path)
+        assert stat.S_IMODE(os.stat(folder.path).st_mode) == 0o700
+        process.kill()
+        process.wait()
+        folder.remove()
+        assert not os.path.exists(folder.path)
+
+    def test_of_executors_whose_taskmanager_was_killed_is_removed_by_the_next(self, tmp_path: Path) -> None:
+        (_, left), (_, used) = started = [self.start(tmp_path), self.start(tmp_path)]
+        os.close(left._lock)  # as the system does it
+        started.append(self.start(tmp_path))
+        assert not os.path.exists(left.path)
+        assert os.path.exists(used.path)
+        for process, _ in started:
+            process.kill()
+            process.wait()
+
+    def test_of_an_executor_that_cannot_be_started_is_not_left(self, tmp_path: Path, command: list[str]) -> None:
+        command[0] = str(tmp_path / "no-such-program")
+        with pytest.raises(FileNotFoundError):
+            self.start(tmp_path)
+        assert list(tmp_path.iterdir()) == []
