@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -133,3 +134,14 @@ def _start(command: list[str], environment: dict[str, str], folder: str) -> subp
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
+
+
+def kill_session(session: int) -> None:
+    """SIGKILL every process of a session, where the system tells which they are. Python daemons have groups of their own."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                os.kill(int(folder.name), signal.SIGKILL)
+        except (OSError, IndexError):
+            continue  # it has just ended

@@ -21,7 +21,7 @@ from penstock.common.config.memory import MIB
 from penstock.common.errors import NotEnoughSlots
 from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.jobmanager.cluster.executor_output import BoundedFile, copy_output
-from penstock.jobmanager.cluster.executor_process import start_executor
+from penstock.jobmanager.cluster.executor_process import kill_session, start_executor
 from penstock.jobmanager.cluster.registry import Member
 from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
 from penstock.jobmanager.cluster.start_brake import StartBrake
@@ -243,27 +243,30 @@ def _now_ms() -> int:
 
 def _kill(worker: _Worker) -> None:
     """What is left of it: Python workers are in the executor's session."""
-    try:
-        os.killpg(worker.process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+    _signal_group(worker.process, signal.SIGKILL)
     worker.process.wait()
+    kill_session(worker.process.pid)
     worker.folder.remove()
 
 
 def _end(worker: subprocess.Popen[bytes]) -> None:
-    """SIGTERM to the whole group, SIGKILL after a moment: Python workers are in the executor's session."""
+    """SIGTERM to the whole group, SIGKILL after a moment, then to the rest of its session: Python workers."""
     for sig, patience in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 2.0)):
-        try:
-            os.killpg(worker.pid, sig)
-        except ProcessLookupError:
+        if not _signal_group(worker, sig):
             break
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
             if worker.poll() is not None:
                 break
             time.sleep(0.05)
+    _signal_group(worker, signal.SIGKILL)
+    kill_session(worker.pid)
+
+
+def _signal_group(worker: subprocess.Popen[bytes], sig: signal.Signals) -> bool:
+    """False: nobody is there any more."""
     try:
-        os.killpg(worker.pid, signal.SIGKILL)
+        os.killpg(worker.pid, sig)
     except ProcessLookupError:
-        return
+        return False
+    return True

@@ -17,12 +17,11 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
-from penstock.jobmanager.cluster.executor_process import Launch
+from penstock.jobmanager.cluster.executor_process import Launch, kill_session
 from penstock.jobmanager.cluster.registration import BEAT_S, PURPOSE, Beat, Ended, Register, Start, ToTaskManager
 from penstock.taskmanager.control.channel import ControlConnection
 
@@ -254,15 +253,3 @@ def own_address(peer: Any, family: int = socket.AF_INET) -> str:
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect(peer)
         return str(probe.getsockname()[0])
-
-
-def kill_session(session: int) -> None:
-    """SIGKILL every process of a session."""
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                fields = (folder / "stat").read_text().rpartition(")")[2].split()
-                if int(fields[3]) == session:
-                    os.kill(int(folder.name), signal.SIGKILL)
-            except (OSError, IndexError):
-                continue  # it has just ended

@@ -64,7 +64,7 @@ class Machine:
         if self.failures > 0:
             self.failures -= 1
             raise OSError(errno.ENOSPC, "No space left on device")
-        child = subprocess.Popen(["/bin/sh", "-c", self.command], stdout=subprocess.PIPE, start_new_session=True)
+        child = subprocess.Popen(["/bin/bash", "-c", self.command], stdout=subprocess.PIPE, start_new_session=True)
         self.driver.executors[launch.executor_id] = child
         return child, OwnedFolder(self.directory, "executor-")
 
@@ -135,3 +135,31 @@ def test_who_waits_for_slots_is_told_that_executors_end_before_the_driver_has_th
     with pytest.raises(NotEnoughSlots, match="worker-0 ended with code 3 before the driver had it"):
         cluster.ensure_slots(1, 60.0)
     assert len(machine.asked) == start_brake.HOPELESS
+
+
+def session_of(leader: int) -> list[str]:
+    """Processes of the executor's session that are alive."""
+    found = subprocess.run(["ps", "-o", "pid=,stat=", "-s", str(leader)], capture_output=True, text=True, check=False)
+    return [line for line in found.stdout.splitlines() if "Z" not in line.split()[1]]
+
+
+DAEMON = "set -m; (sleep 60 & wait) & echo; wait"
+"""An executor with a child in a group of its own."""
+
+
+def test_with_an_executor_that_is_killed_its_python_daemon_ends(cluster: LocalCluster, machine: Machine) -> None:
+    machine.command = DAEMON
+    cluster.ensure_slots(1)
+    first = cluster.workers[0]
+    wait_until(lambda: len(session_of(first)) == 3)
+    cluster.kill_worker(0)
+    wait_until(lambda: session_of(first) == [])
+
+
+def test_no_process_is_left_of_a_cluster_that_has_stopped(cluster: LocalCluster, machine: Machine) -> None:
+    machine.command = f"trap '' TERM; {DAEMON}; wait; wait"
+    cluster.ensure_slots(1)
+    first = cluster.workers[0]
+    wait_until(lambda: len(session_of(first)) == 3)
+    cluster.stop()
+    wait_until(lambda: session_of(first) == [])
