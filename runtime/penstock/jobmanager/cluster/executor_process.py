@@ -25,6 +25,7 @@ from penstock.taskmanager.local_folders import LOCAL_DIR
 
 _ONLY_WARNINGS = "-Dlog4j2.level=WARN"
 """Else it writes half a dozen lines for each task."""
+_LIBRARIES = "LD_LIBRARY_PATH"
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -40,6 +41,16 @@ class Launch(msgspec.Struct, frozen=True):
     """Settings that it needs before it can ask the driver for the others."""
     environment: dict[str, str]
     """Of the executor and its Python workers."""
+    library_path: str = ""
+    """What goes before the machine's `LD_LIBRARY_PATH`."""
+
+    def own_java_options(self) -> list[str]:
+        """With the ids where Spark's documentation has it put them."""
+        ids = {"{{APP_ID}}": self.app_id, "{{EXECUTOR_ID}}": self.executor_id}
+        options = self.java_options
+        for name, value in ids.items():
+            options = [option.replace(name, value) for option in options]
+        return options
 
 
 def state_folder(work_dir: str) -> str:
@@ -69,13 +80,15 @@ def executor_command(
         "SPARK_LOCAL_HOSTNAME": host,
         **credentials.environment(),
     }
+    if launch.library_path:
+        environment[_LIBRARIES] = os.pathsep.join(filter(None, (launch.library_path, environment.get(_LIBRARIES))))
     properties = launch.properties | credentials.spark_conf()
     command = [
         os.path.join(java_home, "bin", "java"),
         f"-Xmx{heap_mb}m",
         *class_archive.jvm_options(java_home),
         _ONLY_WARNINGS,
-        *launch.java_options,
+        *launch.own_java_options(),
         *(f"-D{key}={value}" for key, value in properties.items()),
         # The certificate itself is known, whatever the host is called; Spark's launcher says so to the driver.
         "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",

@@ -8,6 +8,7 @@ is the JobMaster's.
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import shutil
@@ -24,6 +25,7 @@ from typing import Any
 import msgspec
 
 import penstock
+from penstock.common.config import options
 from penstock.common.config.memory import DEFAULT_DRIVER_HEAP, DEFAULT_HEAP, MIB
 from penstock.common.errors import ClusterError
 from penstock.common.folders.owned_folder import OwnedFolder
@@ -44,6 +46,7 @@ EXCHANGE_BYTES = 2 * 2**20
 """What waits between two levels in the buffers of a sender, and as much in those of a receiver; at least two segments for
 each slot. With little a slow task slows its senders soon, and a barrier has little to wait for."""
 _ENVIRONMENT = "spark.executorEnv."
+_HEAP = "spark.executor.memory"
 _MOST_TASKS = 4096
 """Of a stage, which has one for each slot of its job."""
 _LOOPBACK = "127.0.0.1"
@@ -52,6 +55,8 @@ _ONLY_WARNINGS = "-Dlog4j2.level=WARN"
 _STARTUP = ("spark.auth", "spark.rpc", "spark.network", "spark.ssl", "spark.port.")
 """Settings that begin so an executor needs before it can ask for the others, as those that end with `.port`. They are on its command
 line, which anybody can read: passwords and the secret are not among them."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -88,6 +93,13 @@ class SparkCluster:
 
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
+        if _HEAP in config.extra_conf:
+            logger.warning(
+                "%s=%s has no effect: set %s for the heap of executors, in MiB",
+                _HEAP,
+                config.extra_conf[_HEAP],
+                options.EXECUTOR_MEMORY_MB.key,
+            )
         self._own_dir: OwnedFolder | None = None
         if not config.local_dir:
             self._own_dir = OwnedFolder(tempfile.gettempdir(), "penstock-driver-")
@@ -158,10 +170,15 @@ class SparkCluster:
             executor_id="",
             driver_url=f"spark://CoarseGrainedScheduler@{self.config.host}:{settings['spark.driver.port']}",
             app_id=self.context.applicationId,
-            java_options=shlex.split(settings.get("spark.executor.extraJavaOptions", "")),
+            java_options=[
+                option
+                for which in ("default", "extra")
+                for option in shlex.split(settings.get(f"spark.executor.{which}JavaOptions", ""))
+            ],
             class_path=settings.get("spark.executor.extraClassPath", ""),
             properties={key: value for key, value in settings.items() if _is_for_the_start(key)},
             environment=environment | {"SPARK_USER": self.context.sparkUser()},
+            library_path=settings.get("spark.executor.extraLibraryPath", ""),
         )
 
     def launch(self) -> Launch:
@@ -212,7 +229,7 @@ class SparkCluster:
             "spark.driver.bindAddress": config.host,
             "spark.driver.memory": f"{config.driver_memory_mb}m",
             "spark.driver.extraJavaOptions": jvm_options,
-            "spark.executor.memory": f"{config.executor_memory_mb}m",
+            _HEAP: f"{config.executor_memory_mb}m",
             "spark.rpc.netty.dispatcher.numThreads": "2",
             "spark.rpc.io.threads": "2",
             "spark.shuffle.io.clientThreads": "2",

@@ -7,9 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
-from penstock.jobmanager.cluster.executor_process import Launch
+from penstock.jobmanager.cluster.credentials import Credentials
+from penstock.jobmanager.cluster.executor_process import Launch, executor_command
 from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
 
 LaunchOf = Callable[..., Launch]
@@ -54,3 +56,37 @@ def test_no_password_is_on_a_command_line(launch_of: LaunchOf) -> None:
         spark_ssl_rpc_protocol="TLSv1.3",
     )
     assert launch.properties == {"spark.driver.port": "7001", "spark.ssl.rpc.protocol": "TLSv1.3"}
+
+
+def test_the_default_java_options_come_first(launch_of: LaunchOf) -> None:
+    launch = launch_of(spark_executor_extraJavaOptions="-Dx=2 '-Dy=a b'", spark_executor_defaultJavaOptions="-Dx=1")
+    assert launch.java_options == ["-Dx=1", "-Dx=2", "-Dy=a b"]
+
+
+def test_java_options_name_the_executor(launch_of: LaunchOf) -> None:
+    launch = launch_of(spark_executor_extraJavaOptions="-Xlog:gc:file=/tmp/{{APP_ID}}-{{EXECUTOR_ID}}.log -Dz")
+    seventh = msgspec.structs.replace(launch, executor_id="7")
+    assert seventh.own_java_options() == ["-Xlog:gc:file=/tmp/app-1-7.log", "-Dz"]
+
+
+def test_libraries_of_a_job_go_before_those_of_the_machine(
+    launch_of: LaunchOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = launch_of(
+        spark_executor_extraLibraryPath="/opt/hadoop/native", spark_executor_extraJavaOptions="-Did={{EXECUTOR_ID}}"
+    )
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/usr/lib/own")
+    launch = msgspec.structs.replace(launch, executor_id="7")
+    credentials = Credentials.create("s" * 32, tmp_path / "private")
+    command, environment = executor_command(
+        launch, slots=1, host="", work_dir="/w", folder="/w/7", heap_mb=1, credentials=credentials
+    )
+    assert environment["LD_LIBRARY_PATH"] == "/opt/hadoop/native:/usr/lib/own"
+    assert "-Did=7" in command
+
+
+def test_who_sets_the_heap_as_for_spark_is_told_what_to_set(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    SparkCluster(ClusterConfig(local_dir=str(tmp_path), extra_conf={"spark.executor.memory": "4g"}))
+    assert caplog.messages == [
+        "spark.executor.memory=4g has no effect: set penstock.executor.memory-mb for the heap of executors, in MiB"
+    ]
