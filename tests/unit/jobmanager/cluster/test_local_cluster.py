@@ -73,6 +73,7 @@ class Machine:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCluster]:
     monkeypatch.setattr(local_cluster, "WATCH_S", 0.01)
     monkeypatch.setattr(local_cluster, "LOOK_S", 0.02)
+    monkeypatch.setattr(local_cluster, "WAIT_S", 0.02)
     monkeypatch.setattr(start_brake, "FIRST_S", 0.1)
     made = LocalCluster(slots_per_worker=1)
     made.spark.stop()
@@ -134,7 +135,7 @@ def test_who_waits_for_slots_is_told_that_executors_end_before_the_driver_has_th
     machine.command = "exit 3"
     with pytest.raises(NotEnoughSlots, match="worker-0 ended with code 3 before the driver had it"):
         cluster.ensure_slots(1, 60.0)
-    assert len(machine.asked) == start_brake.HOPELESS
+    assert start_brake.HOPELESS <= len(machine.asked) <= start_brake.HOPELESS + 2  # it goes on meanwhile
 
 
 def session_of(leader: int) -> list[str]:
