@@ -37,9 +37,9 @@ from penstock.connectors.source import (
     SplitReader,
 )
 from penstock.connectors.source_context import Mark, QueueContext, Taken
-from penstock.functions.checkpointed import FunctionCheckpoints
 from penstock.functions.record_functions import ParallelSourceFunction, SinkFunction
 from penstock.functions.runtime_context import close_function, open_function
+from penstock.functions.state.checkpointed import FunctionCheckpoints
 from penstock.records.batch import MIN_TIMESTAMP, RowBatch
 
 if TYPE_CHECKING:

@@ -7,13 +7,6 @@ from __future__ import annotations
 
 from penstock.functions.async_functions import AsyncFunction, AsyncFunctionDescriptor
 from penstock.functions.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
-from penstock.functions.checkpointed import (
-    CheckpointedFunction,
-    CheckpointListener,
-    FunctionInitializationContext,
-    FunctionSnapshotContext,
-    ListCheckpointed,
-)
 from penstock.functions.function import Function, KeyedStateStore, RuntimeContext
 from penstock.functions.join_functions import (
     CoGroupFunction,
@@ -46,6 +39,13 @@ from penstock.functions.record_functions import (
     SourceFunction,
 )
 from penstock.functions.runtime_context import close_function, open_function
+from penstock.functions.state.checkpointed import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    ListCheckpointed,
+)
 from penstock.functions.timer_service import TimerService
 from penstock.functions.window_functions import (
     AllWindowFunction,

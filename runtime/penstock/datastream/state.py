@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.functions.state_attributes import list_state, map_state, value_state
+from penstock.functions.state.state_attributes import list_state, map_state, value_state
 from penstock.state.descriptors import (
     AggregatingState,
     AggregatingStateDescriptor,

@@ -8,7 +8,7 @@ from penstock.common.errors import InvalidJob, KeyedStateNotAvailable, PenstockE
 from penstock.common.program.user_frames import user_line
 from penstock.functions.accumulators import Accumulator, is_known
 from penstock.functions.function import RuntimeContext, function_within, has_life_cycle
-from penstock.functions.state_attributes import state_attributes
+from penstock.functions.state.state_attributes import state_attributes
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,

@@ -16,7 +16,7 @@ from penstock.datastream.streams.key_selectors import Field, FieldOf
 from penstock.datastream.streams.row_results import with_row_results
 from penstock.datastream.streams.windowed_stream import WindowedStream, count_windows
 from penstock.functions.function import has_life_cycle
-from penstock.functions.state_functions import FlatMapWithState, MapWithState
+from penstock.functions.state.state_functions import FlatMapWithState, MapWithState
 from penstock.graph import operations
 from penstock.graph.transformation import Exchange, Partitioning
 from penstock.records.fields import field_of

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from penstock.common.config.memory import MIB
 from penstock.common.errors import NotEnoughSlots
 from penstock.common.folders.owned_folder import OwnedFolder
-from penstock.jobmanager.cluster.executor_output import BoundedFile, copy_output
-from penstock.jobmanager.cluster.executor_process import kill_session, start_executor
+from penstock.jobmanager.cluster.executor.executor_output import BoundedFile, copy_output
+from penstock.jobmanager.cluster.executor.executor_process import kill_session, start_executor
+from penstock.jobmanager.cluster.executor.start_brake import StartBrake
 from penstock.jobmanager.cluster.registry import Member
 from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
-from penstock.jobmanager.cluster.start_brake import StartBrake
 
 WATCH_S = 0.25
 """How often processes are looked after."""

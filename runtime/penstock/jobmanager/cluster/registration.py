@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.jobmanager.cluster.executor_process import Launch
+from penstock.jobmanager.cluster.executor.executor_process import Launch
 
 PURPOSE = b"penstock resource manager 1"
 """Of the secret here; the number changes with what is said."""

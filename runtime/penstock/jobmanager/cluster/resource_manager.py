@@ -14,7 +14,7 @@ from dataclasses import replace
 import msgspec
 
 from penstock.common.errors import ClusterError
-from penstock.jobmanager.cluster.executor_process import Launch
+from penstock.jobmanager.cluster.executor.executor_process import Launch
 from penstock.jobmanager.cluster.registration import (
     MOST_BYTES,
     PURPOSE,

@@ -17,6 +17,7 @@ import selectors
 import socket
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 
@@ -115,7 +116,7 @@ class Peer:
             self.socket.close()
 
 
-class SealedServer:
+class SealedServer(ABC):
     """Listens until `close`.
 
     Args:
@@ -159,20 +160,20 @@ class SealedServer:
 
     # --- what the owner of the server says, from its thread -----------------------------------------------------
 
+    @abstractmethod
     def admit(self, peer: Peer, frame: bytes) -> str | None:
         """The first frame of a peer that has the key. None: it is known now, by `peer.name`; else why it is refused."""
-        raise NotImplementedError
 
-    def on_admitted(self, peer: Peer) -> None:
+    def on_admitted(self, peer: Peer) -> None:  # noqa: B027 - most have nothing to say
         """It has been told so, and may be sent something."""
 
+    @abstractmethod
     def on_frame(self, peer: Peer, frame: bytes) -> None:
         """What it raises ends the connection."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on_gone(self, peer: Peer) -> None:
         """The connection of a peer that was admitted has ended."""
-        raise NotImplementedError
 
     # ------------------------------------------------------------------------------------------------------------
 

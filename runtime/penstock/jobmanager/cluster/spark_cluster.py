@@ -30,7 +30,7 @@ from penstock.common.config.memory import DEFAULT_DRIVER_HEAP, DEFAULT_HEAP, MIB
 from penstock.common.errors import ClusterError
 from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.jobmanager.cluster.credentials import Credentials, new_secret, write_private
-from penstock.jobmanager.cluster.executor_process import Launch
+from penstock.jobmanager.cluster.executor.executor_process import Launch
 from penstock.jobmanager.cluster.jvm import class_archive
 from penstock.jobmanager.cluster.jvm import classes as jvm_package
 from penstock.jobmanager.cluster.jvm.java import find_java

@@ -45,8 +45,8 @@ from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.cluster.credentials import Credentials
-from penstock.jobmanager.cluster.executor_output import copy_output, to_stdout
-from penstock.jobmanager.cluster.executor_process import Launch, start_executor, state_folder
+from penstock.jobmanager.cluster.executor.executor_output import copy_output, to_stdout
+from penstock.jobmanager.cluster.executor.executor_process import Launch, start_executor, state_folder
 from penstock.jobmanager.cluster.worker_health import WorkerHealth, health_port
 from penstock.jobmanager.job.checkpoints import operator_infos
 from penstock.jobmanager.job.job_master import JobMaster

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from penstock.jobmanager.cluster.executor_process import Launch, kill_session
+from penstock.jobmanager.cluster.executor.executor_process import Launch, kill_session
 from penstock.jobmanager.cluster.registration import BEAT_S, PURPOSE, Beat, Ended, Register, Start, ToTaskManager
 from penstock.taskmanager.control.channel import ControlConnection
 

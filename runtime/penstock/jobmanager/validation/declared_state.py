@@ -21,7 +21,7 @@ from penstock.checkpoint.files.manifest import Manifest, OperatorState
 from penstock.common.errors import PenstockError
 from penstock.functions.operator_context import OperatorContext
 from penstock.functions.runtime_context import RuntimeContextImpl
-from penstock.functions.state_attributes import state_attributes
+from penstock.functions.state.state_attributes import state_attributes
 from penstock.graph.job_graph import JobGraph, OperatorNode
 from penstock.jobmanager.validation.open_method import OpenMethod, is_ours
 from penstock.state.backend import KeyContext

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from penstock.common.errors import PenstockError, StateTypeError, UserFunctionError
 from penstock.common.program.user_frames import is_engine, user_line
-from penstock.functions.checkpointed import FunctionCheckpoints
 from penstock.functions.function import bind
 from penstock.functions.runtime_context import close_function, open_function
+from penstock.functions.state.checkpointed import FunctionCheckpoints
 from penstock.graph.operator import Operator, OperatorSnapshot
 from penstock.records.fields import shortened
 from penstock.state.encoding.key_hash import stable_hash

@@ -14,7 +14,7 @@ from penstock.common.config import options
 from penstock.common.configuration import Configuration
 from penstock.common.errors import ClusterError
 from penstock.jobmanager.cluster.credentials import Credentials, derive_tls, new_secret, read_secret
-from penstock.jobmanager.cluster.executor_process import Launch, executor_command
+from penstock.jobmanager.cluster.executor.executor_process import Launch, executor_command
 from penstock.jobmanager.cluster.slots import MAX_PIPELINED_LEVELS
 from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
 from penstock.jobmanager.process import launch

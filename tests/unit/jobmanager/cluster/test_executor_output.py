@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from penstock.jobmanager.cluster.executor_output import BoundedFile, copy_output
+from penstock.jobmanager.cluster.executor.executor_output import BoundedFile, copy_output
 
 if TYPE_CHECKING:
     from pathlib import Path

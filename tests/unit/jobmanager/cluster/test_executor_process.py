@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 
 from penstock.common.folders.owned_folder import OwnedFolder
-from penstock.jobmanager.cluster import executor_process
 from penstock.jobmanager.cluster.credentials import Credentials
-from penstock.jobmanager.cluster.executor_process import Launch, start_executor
+from penstock.jobmanager.cluster.executor import executor_process
+from penstock.jobmanager.cluster.executor.executor_process import Launch, start_executor
 
 LAUNCH = Launch("7", "spark://driver", "app", [], "", {}, {})
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from penstock.jobmanager.cluster.credentials import Credentials
-from penstock.jobmanager.cluster.executor_process import Launch, executor_command
+from penstock.jobmanager.cluster.executor.executor_process import Launch, executor_command
 from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
 
 LaunchOf = Callable[..., Launch]

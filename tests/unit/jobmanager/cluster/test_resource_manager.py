@@ -14,7 +14,7 @@ import pytest
 
 from penstock.common.errors import ClusterError
 from penstock.jobmanager.cluster import resource_manager
-from penstock.jobmanager.cluster.executor_process import Launch
+from penstock.jobmanager.cluster.executor.executor_process import Launch
 from penstock.jobmanager.cluster.registration import PURPOSE, Beat, Ended, Register, Running, Start, ToTaskManager
 from penstock.jobmanager.cluster.registry import Member, Registry
 from penstock.jobmanager.cluster.resource_manager import ResourceManager

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from penstock.jobmanager.cluster.executor_process import Launch
+from penstock.jobmanager.cluster.executor.executor_process import Launch
 from penstock.jobmanager.cluster.registration import (
     MOST_BYTES,
     PURPOSE,

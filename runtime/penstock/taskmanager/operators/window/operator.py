@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob
 from penstock.common.time import TimeLike, as_millis
-from penstock.functions.checkpointed import FunctionCheckpoints
 from penstock.functions.operator_context import OperatorContext
 from penstock.functions.runtime_context import close_function, open_function
+from penstock.functions.state.checkpointed import FunctionCheckpoints
 from penstock.graph.operations import constant_key
 from penstock.graph.operator import Operator, OperatorSnapshot, Output
 from penstock.records.batch import MIN_TIMESTAMP, Batch, ColumnBatch
