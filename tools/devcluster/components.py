@@ -106,6 +106,8 @@ def _api_server(plan: Plan) -> tuple[str, ...]:
 
 
 def _controller_manager(plan: Plan) -> tuple[str, ...]:
+    # without a node, pods have no address that an endpoint may have: each would be tried, refused and told again and again
+    left_out = ("endpoints", "endpointslice", "endpointslice-mirroring") if plan.level == "control" else ()
     return (
         *_client(plan, "kube-controller-manager", kubeconfig(plan, "controller-manager")),
         f"--secure-port={plan.ports.controller_manager}",
@@ -121,6 +123,7 @@ def _controller_manager(plan: Plan) -> tuple[str, ...]:
         # the usual 20 calls per second would make a thousand Deployments take ten minutes
         "--kube-api-qps=200",
         "--kube-api-burst=400",
+        f"--controllers={','.join(['*', *(f'-{name}-controller' for name in left_out)])}",
     )
 
 
