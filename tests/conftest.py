@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.jobmanager.process.embedded import EmbeddedExecutor
+    from tools.kafkaserver import KafkaServer
     from tools.s3server import S3Server
 
 settings.register_profile("any machine", deadline=None)
@@ -58,4 +59,13 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
     with S3Server(tmp_path_factory.mktemp("s3")) as server:
         server.create_bucket("engine")
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A real Kafka broker; a test makes topics of its own, and whatever kills or pauses has a broker of its own."""
+    from tools.kafkaserver import KafkaServer
+
+    with KafkaServer(tmp_path_factory.mktemp("kafka")) as server:
         yield server
