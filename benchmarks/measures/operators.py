@@ -114,6 +114,7 @@ def _run(case: Case, steps: list[Step]) -> list[Any]:
             operator.process_batch(RowBatch(step.records, [record[1] for record in step.records]), step.input_index)
         if case.inputs == 1 or step.input_index:
             operator.process_watermark(step.watermark)
+    operator.finish()
     run.close()
     return [value for batch in output.batches for value in batch.rows().values]
 

@@ -1,8 +1,7 @@
 """`AsyncDataStream`: asks outside services for every value, many at a time.
 
-Requests of a batch run side by side, at most `capacity` at once; the batch goes on when all are answered. No request is
-therefore under way at a checkpoint, a watermark or a timer, and after a failure the inputs since the last checkpoint are
-asked for again.
+At most `capacity` requests are under way at once, while the task goes on with timers, checkpoints and everything else. What is
+under way is part of a checkpoint, and asked for again after a restore.
 """
 
 from __future__ import annotations
@@ -119,6 +118,7 @@ def _wait(
         retry_strategy=strategy or AsyncRetryStrategy.no_restart(),
         output_mode=mode,
         declared=declared,
+        element_type=stream.get_type(),
     )
     name = f"Async Wait ({mode.name.lower()})"
     return stream._transform(name, operation, declared or element_type(function, "async_invoke"), about=function)

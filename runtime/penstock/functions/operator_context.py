@@ -35,6 +35,10 @@ class MetricSink(Protocol):
     def add_group(self, name: str, extra: str | None = None) -> MetricSink: ...
 
 
+def _nobody() -> None:
+    """Nothing sleeps: whoever drives the operator looks again by itself."""
+
+
 @dataclass
 class OperatorContext:
     """What the task gives an operator. One per operator and subtask.
@@ -66,6 +70,8 @@ class OperatorContext:
     """Of this operator's functions, by name."""
     results: Callable[[str, list[Any]], None] | None = None
     """Hands values to the JobManager with the epoch's ack (execute_and_collect)."""
+    wake: Callable[[], None] = _nobody
+    """Have the task call `take_finished` soon. From any thread."""
     auto_watermark_interval_ms: int = 200
     object_store_options: dict[str, Any] = field(default_factory=dict)
 

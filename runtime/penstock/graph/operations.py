@@ -166,6 +166,7 @@ class AsyncWait(OneFunction):
     Args:
         timeout_ms: for all attempts of one value.
         declared: type of the results, None if none was declared.
+        element_type: of the inputs, which are in checkpoints while they wait for an answer; None: any builtin one.
     """
 
     timeout_ms: int = field(kw_only=True)
@@ -173,6 +174,7 @@ class AsyncWait(OneFunction):
     retry_strategy: AsyncRetryStrategy = field(kw_only=True)
     output_mode: AsyncFunctionDescriptor.OutputMode = field(kw_only=True)
     declared: TypeInformation | None = field(default=None, kw_only=True)
+    element_type: TypeInformation | None = field(default=None, kw_only=True)
 
 
 # --- what needs no function -------------------------------------------------------------------------------------

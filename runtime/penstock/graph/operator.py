@@ -6,6 +6,7 @@ that, and drives it from one thread. The life of an operator:
     setup(context, output) -> restore happened before this: state handles already hold the restored values
     open()
       process_batch(batch, input_index) / process_watermark(timestamp) / process_idle(is_idle)
+      take_finished()                    of operators with a capacity: the task was woken
       advance_processing_time(now)       at every epoch and between batches; fires processing-time timers that are due
       snapshot(checkpoint_id)            at the barrier, after the last record of the epoch; sync part only
       notify_checkpoint_complete(id) / notify_checkpoint_aborted(id)
@@ -55,6 +56,9 @@ class OperatorSnapshot:
 class Operator:
     """Base of all runtime operators with one input. See the module's head for the life cycle."""
 
+    capacity: int | None = None
+    """Of operators that go on working on records after `process_batch`: how many at a time. They call `context.wake` when some
+    are done."""
     is_keyed = False
     """True: needs keyed state; its input comes over a key-group exchange; `key_selectors` are set."""
     key_selectors: tuple[Callable[[Any], Any] | None, ...] = ()
@@ -81,6 +85,14 @@ class Operator:
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Work on records of one input, in order. Not abstract: a source's operator has no input that could bring any."""
         raise NotImplementedError(f"{type(self).__qualname__} takes no input")
+
+    @property
+    def is_full(self) -> bool:
+        """It has as many records at work as it can: its task brings no more for now."""
+        return False
+
+    def take_finished(self) -> None:
+        """Emit what has come of records that were still at work."""
 
     def process_watermark(self, timestamp: int) -> None:
         """The task's event-time clock has advanced to `timestamp` (ms). Fire due timers, then forward."""

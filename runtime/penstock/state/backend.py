@@ -233,6 +233,10 @@ class OperatorStateBackend(Protocol):
         """A `BroadcastState` (map-shaped), the same on all subtasks; copied on restore."""
         ...
 
+    def check(self, name: str, item: Any) -> None:
+        """Whether a snapshot could hold the item in this list state. Raises StateTypeError."""
+        ...
+
     def snapshot(self) -> dict[str, Any]:
         """JSON-able: {name: {"mode": "split"|"union"|"broadcast", "items": [base64 msgpack …]}}."""
         ...

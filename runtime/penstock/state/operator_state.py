@@ -135,6 +135,14 @@ class OperatorStateStore:
                 operator=self._operator,
             )
 
+    def check(self, name: str, item: Any) -> None:
+        """Encode the item as one of this list state's.
+
+        Raises:
+            StateTypeError: it cannot be encoded.
+        """
+        self._registered[name].codec.encode(item)
+
     def snapshot(self) -> dict[str, Any]:
         """See the module's head; empty states are left out.
 

@@ -178,7 +178,9 @@ class LevelTask:
         started = time.perf_counter()
         self._watchdog.since = started
         try:
-            return next(reader, None) is not None
+            if subtask.is_full:
+                subtask.take_finished()
+            return not subtask.is_full and next(reader, None) is not None
         except BaseException as error:
             self._fail(error)
             return False
@@ -198,7 +200,12 @@ class LevelTask:
 
     def next_read_at(self) -> int | None:
         """When (ms) it is worth to read again, if nothing could be read now; 0: nobody knows, None: not before a command."""
-        return self._earliest(source.next_read_at for subtask in self._subtasks for source in subtask.sources.values())
+        return self._earliest(
+            source.next_read_at
+            for subtask in self._subtasks
+            if not subtask.is_full  # what it waits for wakes the task
+            for source in subtask.sources.values()
+        )
 
     def next_wake(self) -> int | None:
         """When (ms) `advance_processing_time` next has something to do; None: not without input."""
@@ -263,6 +270,11 @@ class LevelTask:
         now = self.environment.clock.now_ms()
         for subtask in self._subtasks:
             self._guard(subtask.advance_processing_time, now)
+
+    def take_finished(self) -> None:
+        """The task was woken: operators have something to emit."""
+        for subtask in self._subtasks:
+            self._guard(subtask.take_finished)
 
     # --- output -----------------------------------------------------------------------------------------------
 
@@ -384,6 +396,7 @@ class LevelTask:
                     self._fail(error)
                 else:
                     logger.warning("slot %d, level %d is not closed properly", self.slot, self.level, exc_info=error)
+        self.environment.waker.close()
 
 
 class BatchTask:

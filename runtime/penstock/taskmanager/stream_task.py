@@ -65,10 +65,12 @@ class StreamTask:
         self._task = task
         if arriving is not None and task.level > 0:
             arriving.patience = self._patience
+            arriving.also = task.environment.waker.files
         self._buffer_timeout_s = buffer_timeout_s
         self._slot = task.slot
         self._slots = task.graph.slots
         self._control = control
+        self._waker = task.environment.waker
         self._flushed = time.monotonic()
         self._ticked = self._flushed
         self._reported = False
@@ -118,7 +120,7 @@ class StreamTask:
             yield from self._send_output()
             self._send_news()
             self._ask_for_epoch()
-            frame = self._control.poll(0.0 if readers else self._pause())
+            frame = self._control.poll(0.0 if readers else self._pause(), self._waker.files())
             if frame is not None or not readers:
                 return frame
 
@@ -245,6 +247,8 @@ class StreamTask:
         """Full buffers at once, partly filled ones when the last went out a buffer timeout ago. Timers that are due come first: a
         task may sleep for long after this, and what they give must be on its way by then."""
         now = time.monotonic()
+        if self._waker.take():
+            self._task.take_finished()
         if now - self._ticked >= TICK_S:
             self._ticked = now
             self._task.advance_processing_time()

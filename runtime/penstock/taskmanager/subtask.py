@@ -43,9 +43,13 @@ from penstock.taskmanager.operators.factory import create_operator
 from penstock.taskmanager.pace import Pace
 from penstock.taskmanager.protocol import RestoreCommand, SnapshotAck, SnapshotCommand, VertexMetrics
 from penstock.taskmanager.uploads import SnapshotUploads
+from penstock.taskmanager.waker import Waker
 from penstock.taskmanager.watchdog import CLOSING, OPENING, RESTORING, Unwatched
 
 logger = logging.getLogger(__name__)
+
+_LOOK_S = 0.02
+"""While an operator is full its task looks at timers and output so often."""
 
 
 @dataclass
@@ -68,6 +72,7 @@ class TaskEnvironment:
     host: str = "localhost"
     task_manager: str = ""
     watchdog: Unwatched = field(default_factory=Unwatched)
+    waker: Waker = field(default_factory=Waker)
 
 
 class Subtask:
@@ -102,6 +107,9 @@ class Subtask:
         self._heads: list[Operator] = []
         self._pace = Pace(sys.maxsize)
         self._build(emit)
+        self._at_work = [operator for operator in self._operators.values() if operator.capacity is not None]
+        """Operators that go on working on records after `process_batch`."""
+        self._limit_batches()
         self.gate = self._create_gate()
 
     # --- building ---------------------------------------------------------------------------------------------
@@ -135,6 +143,15 @@ class Subtask:
                     if operator not in self._heads:
                         self._heads.append(operator)
 
+    def _limit_batches(self) -> None:
+        """An operator that is nearly full shall not get many times what it can work on."""
+        if self._at_work:
+            self.environment.waker.open()
+            most = min(operator.capacity or 1 for operator in self._at_work)
+            self._pace = Pace(most)
+            for source in self.sources.values():
+                source.limit_batches(most)
+
     def _context(self, node: OperatorNode, operator: Operator) -> OperatorContext:
         environment = self.environment
         context = OperatorContext(
@@ -153,6 +170,7 @@ class Subtask:
             user_location=node.user_location,
             print_line=environment.print_line,
             results=environment.results,
+            wake=environment.waker.set,
             auto_watermark_interval_ms=self.graph.auto_watermark_interval_ms,
             object_store_options=environment.object_store_options,
         )
@@ -252,6 +270,8 @@ class Subtask:
     def _process_batch(self, batch: Batch, targets: list[tuple[Operator, int]]) -> Iterator[None]:
         begin, size, clock = 0, len(batch), time.perf_counter
         while begin < size:
+            if self.is_full:
+                yield from self._wait_for_room()
             end = min(begin + self._pace.records, size)
             part = batch if end - begin == size else batch.slice(begin, end)
             started = clock()
@@ -261,6 +281,27 @@ class Subtask:
             begin = end
             if begin < size:
                 yield
+
+    @property
+    def is_full(self) -> bool:
+        """An operator has as many records at work as it can."""
+        return any(operator.is_full for operator in self._at_work)
+
+    def take_finished(self) -> None:
+        """Emit what operators have worked on since they were given it."""
+        for operator in self._at_work:
+            operator.take_finished()
+
+    def _wait_for_room(self) -> Iterator[None]:
+        """Timers and output have their turns meanwhile; what is waited for is somebody else's work."""
+        while self.is_full:
+            started = time.perf_counter()
+            self.environment.waker.wait(_LOOK_S)
+            waited_ms = (time.perf_counter() - started) * 1e3
+            self.metrics.busy_ms -= waited_ms
+            self.metrics.blocked_ms += waited_ms
+            self.take_finished()
+            yield
 
     def _advance(self, buffer: Buffer) -> None:
         """A buffer's records are processed: its watermark counts."""

@@ -29,7 +29,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from types import FrameType
 from typing import TextIO
 
-from penstock.common.program.user_frames import is_user, user_frame
+from penstock.common.program.user_frames import is_engine, is_user, user_frame
 from penstock.taskmanager.failure import context_of
 from penstock.taskmanager.protocol import STEP_TIMEOUT, TaskFailure, Whereabouts
 
@@ -182,9 +182,22 @@ def timeout_failure(where: Whereabouts, limit: float, remedy: str) -> TaskFailur
 
 
 def _stack(thread_id: int) -> list[FrameType]:
-    """Frames of a thread of this process, the outermost first."""
+    """Frames of a thread of this process, the outermost first; then those of the thread that it waits for.
+
+    An object that has work done in a thread of its own says so by `works_in`, the thread's id.
+    """
+    all_frames = sys._current_frames()
+    frames = _frames(all_frames.get(thread_id))
+    for frame in reversed(frames):
+        worker = getattr(frame.f_locals.get("self"), "works_in", None) if is_engine(frame.f_code.co_filename) else None
+        if isinstance(worker, int):
+            return frames + _frames(all_frames.get(worker))
+    return frames
+
+
+def _frames(innermost: FrameType | None) -> list[FrameType]:
     frames = []
-    frame = sys._current_frames().get(thread_id)
+    frame = innermost
     while frame is not None:
         frames.append(frame)
         frame = frame.f_back

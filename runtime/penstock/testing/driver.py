@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SLOTS = 1024
 PAUSE_S = 0.0005
-"""Between epochs, while a checkpoint is uploaded in the background."""
+"""Between epochs, while a checkpoint is uploaded in the background, or an answer is awaited."""
 
 
 class JobDriver:
@@ -175,7 +175,8 @@ class JobDriver:
             else:
                 self._fail_over(error)
         else:
-            if master.checkpoints.coordinator.is_in_progress:
+            due = self._loop.next_due()
+            if master.checkpoints.coordinator.is_in_progress or (due is not None and due <= self.clock.now_ms()):
                 time.sleep(PAUSE_S)
 
     def _fail_over(self, error: Exception) -> None:

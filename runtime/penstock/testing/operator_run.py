@@ -6,6 +6,7 @@ Tests of the engine's own operators use it as it is, because they look at the or
 from __future__ import annotations
 
 import pickle
+import time
 import zlib
 from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
@@ -25,6 +26,7 @@ NAME = "operator under test"
 WATERMARK = "watermark"
 IDLE = "idle"
 MAX_PARALLELISM = 128
+PAUSE_S = 0.0005
 
 
 class ManualClock:
@@ -263,6 +265,13 @@ class OperatorRun:
         """Processing time moves to `now` (ms)."""
         self.clock.now = now
         self.operator.advance_processing_time(now)
+        return self
+
+    def settle(self) -> OperatorRun:
+        """Wait for what the operator still works on (async I/O)."""
+        while self.operator.capacity is not None and self.operator.next_processing_time() is not None:
+            time.sleep(PAUSE_S)
+            self.operator.take_finished()
         return self
 
     def end(self) -> OperatorRun:

@@ -41,19 +41,19 @@ class Slow(AsyncFunction):
 
 
 def test_ordered_results_come_in_the_order_of_their_inputs(numbers: DataStream) -> None:
-    run = start(AsyncDataStream.ordered_wait(numbers, Slow(), SOON)).push(1, 4, 2, at=[10, 40, 20])
+    run = start(AsyncDataStream.ordered_wait(numbers, Slow(), SOON)).push(1, 4, 2, at=[10, 40, 20]).settle()
     assert run.results == [(1, 10), (-1, 10), (4, 40), (-4, 40), (2, 20), (-2, 20)]
 
 
 def test_unordered_results_come_as_they_are_answered(numbers: DataStream) -> None:
-    run = start(AsyncDataStream.unordered_wait(numbers, Slow(), SOON)).push(1, 4, 2, at=[10, 40, 20])
+    run = start(AsyncDataStream.unordered_wait(numbers, Slow(), SOON)).push(1, 4, 2, at=[10, 40, 20]).settle()
     assert run.results == [(4, 40), (-4, 40), (2, 20), (-2, 20), (1, 10), (-1, 10)]
     assert run.watermark(50).events[-1] == ("watermark", 50)
 
 
 def test_no_more_requests_than_the_capacity_are_under_way(numbers: DataStream) -> None:
     function = Slow()
-    run = start(AsyncDataStream.unordered_wait(numbers, function, SOON, capacity=2)).push(4, 4, 4, 4)
+    run = start(AsyncDataStream.unordered_wait(numbers, function, SOON, capacity=2)).push(4, 4, 4, 4).settle()
     assert (function.most, len(run.values)) == (2, 8)
 
 
@@ -75,10 +75,11 @@ class RoomOfSensor(AsyncFunction):
         return [(value, self.rooms.get(value, "UNKNOWN ROOM"))]
 
 
-def test_rooms_of_sensors_are_looked_up_side_by_side_and_come_in_order(numbers: DataStream) -> None:
+def test_rooms_of_sensors_are_looked_up_side_by_side_and_come_in_order(env: StreamExecutionEnvironment) -> None:
     """E52: 5 s, 100 in flight; 79 of the sensors and one that the table does not have."""
     sensors = [*(f"sensor_{i}" for i in range(1, 80)), "sensor_99"]
-    run = start(AsyncDataStream.ordered_wait(numbers, RoomOfSensor(), timedelta(seconds=5), 100)).push(*sensors)
+    stream = AsyncDataStream.ordered_wait(env.from_collection(["sensor_1"]), RoomOfSensor(), timedelta(seconds=5), 100)
+    run = start(stream).push(*sensors).settle()
     assert run.values[6] == ("sensor_7", "room_7")
     assert run.values[9] == ("sensor_10", "room_0")
     assert run.values[-1] == ("sensor_99", "UNKNOWN ROOM")
@@ -91,7 +92,7 @@ def test_a_plain_coroutine_function_does_as_well(numbers: DataStream) -> None:
 
     stream = AsyncDataStream.ordered_wait(numbers, double, SOON)
     assert stream.get_type() == Types.LONG()
-    assert start(stream).push(1, 2).values == [2, 4]
+    assert start(stream).push(1, 2).settle().values == [2, 4]
 
 
 def test_a_late_answer_is_given_to_timeout(numbers: DataStream) -> None:
@@ -104,7 +105,7 @@ def test_a_late_answer_is_given_to_timeout(numbers: DataStream) -> None:
             return [f"{value} timed out"]
 
     stream = AsyncDataStream.ordered_wait(numbers, Never(), timedelta(milliseconds=10))
-    assert start(stream).push(1).values == ["1 timed out"]
+    assert start(stream).push(1).settle().values == ["1 timed out"]
 
 
 def test_without_timeout_method_a_late_answer_fails_the_job(numbers: DataStream) -> None:
@@ -113,7 +114,7 @@ def test_without_timeout_method_a_late_answer_fails_the_job(numbers: DataStream)
         return []
 
     with pytest.raises(UserFunctionError, match=r"on 7 raised TimeoutError: no answer within 0\.01 s"):
-        start(AsyncDataStream.ordered_wait(numbers, never, 10)).push(7)
+        start(AsyncDataStream.ordered_wait(numbers, never, 10)).push(7).settle()
 
 
 class Flaky(AsyncFunction):
@@ -143,14 +144,14 @@ def is_connection_error(error: BaseException) -> bool:
 @pytest.mark.parametrize("wait", ["ordered_wait_with_retry", "unordered_wait_with_retry"])
 def test_failures_are_tried_again(numbers: DataStream, strategy: AsyncRetryStrategy, wait: str) -> None:
     stream = getattr(AsyncDataStream, wait)(numbers, Flaky(), SOON, strategy)
-    assert sorted(start(stream).push(1, 2).values) == [1, 2]
+    assert sorted(start(stream).push(1, 2).settle().values) == [1, 2]
 
 
 def test_attempts_end(numbers: DataStream) -> None:
     strategy = AsyncRetryStrategy.fixed_delay(2, 1, None, is_connection_error)
     stream = AsyncDataStream.ordered_wait_with_retry(numbers, Flaky(), SOON, strategy)
     with pytest.raises(UserFunctionError, match="Flaky on 1 raised ConnectionError: away"):
-        start(stream).push(1)
+        start(stream).push(1).settle()
 
 
 def test_results_may_be_asked_for_again(numbers: DataStream) -> None:
@@ -160,12 +161,14 @@ def test_results_may_be_asked_for_again(numbers: DataStream) -> None:
         return answers.pop(0)
 
     strategy = AsyncRetryStrategy.fixed_delay(5, 1, lambda results: not results, None)
-    assert start(AsyncDataStream.ordered_wait_with_retry(numbers, lookup, SOON, strategy)).push(1).values == ["found"]
+    assert start(AsyncDataStream.ordered_wait_with_retry(numbers, lookup, SOON, strategy)).push(1).settle().values == [
+        "found"
+    ]
 
 
 def test_without_retries_the_first_failure_counts(numbers: DataStream) -> None:
     with pytest.raises(UserFunctionError, match="ConnectionError"):
-        start(AsyncDataStream.ordered_wait(numbers, Flaky(), SOON)).push(1)
+        start(AsyncDataStream.ordered_wait(numbers, Flaky(), SOON)).push(1).settle()
 
 
 def test_a_result_that_is_no_list_is_refused(numbers: DataStream) -> None:
@@ -173,7 +176,7 @@ def test_a_result_that_is_no_list_is_refused(numbers: DataStream) -> None:
         return "text"
 
     with pytest.raises(Exception, match="returned 'text', not a list of results"):
-        start(AsyncDataStream.ordered_wait(numbers, text, SOON)).push(1)
+        start(AsyncDataStream.ordered_wait(numbers, text, SOON)).push(1).settle()
 
 
 def test_declared_rows_are_made(numbers: DataStream) -> None:
@@ -181,7 +184,9 @@ def test_declared_rows_are_made(numbers: DataStream) -> None:
         return [(value, value)]
 
     row = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.LONG()])
-    assert start(AsyncDataStream.ordered_wait(numbers, pair, SOON, output_type=row)).push(1).values == [Row(a=1, b=1)]
+    assert start(AsyncDataStream.ordered_wait(numbers, pair, SOON, output_type=row)).push(1).settle().values == [
+        Row(a=1, b=1)
+    ]
 
 
 def test_closing_ends_the_loop(numbers: DataStream) -> None:
@@ -191,7 +196,7 @@ def test_closing_ends_the_loop(numbers: DataStream) -> None:
         def close(self) -> None:
             closed.append(asyncio.get_running_loop() is self.loop)
 
-    run = start(AsyncDataStream.ordered_wait(numbers, Closed(), SOON)).push(4)
+    run = start(AsyncDataStream.ordered_wait(numbers, Closed(), SOON)).push(4).settle()
     run.operator.close()
     run.operator.close()
     assert closed == [True]

@@ -50,7 +50,7 @@ class Control:
     def send(self, frame: bytes) -> None:
         self.acks.append(decode_ack(frame))
 
-    def poll(self, timeout_s: float = 0.0) -> bytes | None:
+    def poll(self, timeout_s: float = 0.0, also: tuple[int, ...] = ()) -> bytes | None:
         raise ConnectionError("the attempt is over")
 
     def close(self) -> None: ...

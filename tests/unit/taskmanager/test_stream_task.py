@@ -30,6 +30,7 @@ from penstock.taskmanager.protocol import (
 )
 from penstock.taskmanager.stream_task import _MARK, StreamTask
 from penstock.taskmanager.subtask import TaskEnvironment
+from penstock.taskmanager.waker import Waker
 from penstock.taskmanager.worker import ManualClock
 
 SLOTS = 2
@@ -110,7 +111,7 @@ class Level:
         self.wake: int | None = None
         self.failure = None
         self.uploads = False
-        self.environment = SimpleNamespace(clock=self)
+        self.environment = SimpleNamespace(clock=self, waker=Waker())
 
     def now_ms(self) -> int:
         return round(stream_task.time.time() * 1000)
@@ -262,7 +263,7 @@ def run_numbers(*commands: EpochCommand) -> tuple[list[LevelAck], list[str]]:
     first = commands[0]
     first.is_first, first.assignments = True, {uid: [SplitAssignment(split.id, split.properties)]}
     frames = iter([frame for command in commands[1:] for frame in (*[None] * 50, encode_command(command))])
-    control.poll = lambda timeout_s: next(frames)
+    control.poll = lambda timeout_s, also: next(frames)
     for _ in StreamTask(LevelTask(job, 0, 0, environment), control).run(iter([b"\0" + encode_command(first)])):
         pass
     return control.acks, lines

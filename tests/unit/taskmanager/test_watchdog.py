@@ -13,10 +13,14 @@ from typing import cast
 
 import pytest
 
+from penstock.functions.async_functions import AsyncFunctionDescriptor
+from penstock.functions.async_retry_strategies import AsyncRetryStrategy
+from penstock.taskmanager.operators.async_io.requests import RequestLoop
 from penstock.taskmanager.protocol import STEP_TIMEOUT, TaskFailure, Whereabouts
 from penstock.taskmanager.watchdog import OPENING, PROCESSING, Watchdog
 
 PATIENCE_S = 20.0
+ORDERED = AsyncFunctionDescriptor.OutputMode.ORDERED
 
 
 class Listener:
@@ -81,6 +85,24 @@ def test_a_batch_that_takes_long_is_told_and_no_failure(listener: Listener, watc
     assert where.step == PROCESSING
     assert where.seconds >= 0.05
     assert "users_function_that_waits" in where.line
+
+
+def test_who_waits_for_another_thread_is_where_that_one_is(listener: Listener, watchdog: Watchdog) -> None:
+    """An async function runs on a loop of its own; a barrier waits for what it does there."""
+
+    async def never(value: int) -> list[int]:
+        return [value]
+
+    descriptor = AsyncFunctionDescriptor(never, 60_000, 1, AsyncRetryStrategy.no_restart(), ORDERED)
+    loop = RequestLoop(descriptor, None, lambda: None)
+    loop.start(lambda: None)
+    with watchdog.step("starts the watchdog"):
+        pass
+    watchdog.since = time.perf_counter()
+    loop.call(listener.users_function_that_waits)
+    watchdog.since = 0.0
+    loop.close(lambda: None)
+    assert "users_function_that_waits" in cast("Whereabouts", listener.heard[0]).line
 
 
 def test_a_step_within_a_batch_leaves_the_batch_as_it_was(listener: Listener, watchdog: Watchdog) -> None:

@@ -85,8 +85,11 @@ class ControlConnection:
         with self._sending:
             self._socket.sendall(self._sealer.seal(body))
 
-    def poll(self, timeout_s: float | None = 0.0) -> bytes | None:
+    def poll(self, timeout_s: float | None = 0.0, also: tuple[int, ...] = ()) -> bytes | None:
         """The next frame if there is one within the time (None: as soon as anything comes); None else.
+
+        Args:
+            also: files; when one of them becomes readable, there is no more waiting.
 
         Raises:
             ConnectionError: the JobManager is gone, or somebody else sends in its stead.
@@ -94,8 +97,8 @@ class ControlConnection:
         frame = self._opener.take()
         if frame is not None:
             return frame
-        readable, _, _ = select.select((self._socket,), (), (), timeout_s)
-        if readable:
+        readable, _, _ = select.select((self._socket, *also), (), (), timeout_s)
+        if self._socket in readable:
             received = self._socket.recv(1 << 16)
             if not received:
                 raise ConnectionError("the JobManager closed the control connection")

@@ -46,6 +46,8 @@ class ArrivingRows(Iterator[bytes]):
         self._knows_held = False
         self.patience: Callable[[], float | None] = _for_ever
         """How long (s) to wait for a row before there is a tick; None: until one comes."""
+        self.also: Callable[[], tuple[int, ...]] = tuple
+        """Gives files; when one of them becomes readable, there is a tick."""
 
     def __next__(self) -> bytes:
         if not self._held and not self._comes_in_time():
@@ -57,8 +59,10 @@ class ArrivingRows(Iterator[bytes]):
 
     def _comes_in_time(self) -> bool:
         """What the stream held before anybody counted it is there at once."""
-        if self._knows_held and not select.select((self._file,), (), (), self.patience())[0]:
-            return False
+        if self._knows_held:
+            readable = select.select((self._file, *self.also()), (), (), self.patience())[0]
+            if self._file not in readable:
+                return False
         self._fill()
         return True
 

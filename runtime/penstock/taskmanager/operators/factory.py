@@ -95,7 +95,7 @@ def _(operation: operations.Process) -> Operator:
 
 @operator_of.register(operations.AsyncWait)
 def _(operation: operations.AsyncWait) -> Operator:
-    from penstock.taskmanager.operators.async_wait import AsyncWaitOperator
+    from penstock.taskmanager.operators.async_io.async_wait import AsyncWaitOperator
 
     descriptor = AsyncFunctionDescriptor(
         operation.function,
@@ -104,7 +104,7 @@ def _(operation: operations.AsyncWait) -> Operator:
         operation.retry_strategy,
         operation.output_mode,
     )
-    return AsyncWaitOperator(descriptor, operation.declared)
+    return AsyncWaitOperator(descriptor, operation.declared, operation.element_type)
 
 
 @operator_of.register(operations.Reduce)

@@ -138,6 +138,10 @@ class SourceOperator(Operator):
         if lag is not None:
             self._unread_lag = (self._unread_lag or 0) + sign * lag
 
+    def limit_batches(self, most: int) -> None:
+        """Operators behind it take no more records at once."""
+        self._pace = Pace(min(most, READ_RECORDS), READ_BYTES)
+
     def align(self, limit: int) -> None:
         """Splits whose watermark is past `limit` (ms) wait (watermark alignment)."""
         self._aligned_to = limit

@@ -1,0 +1,1 @@
+"""Requests to outside services that are under way while the job goes on."""

@@ -1,0 +1,51 @@
+"""How another thread of the process wakes a task that sleeps."""
+
+from __future__ import annotations
+
+import os
+import select
+from contextlib import suppress
+
+
+class Waker:
+    """One task's. Costs nothing until an operator wants it (`open`).
+
+    >>> waker = Waker()
+    >>> waker.open()
+    >>> waker.set()
+    >>> waker.wait(1), waker.take(), waker.take()
+    (True, True, False)
+    >>> waker.close()
+    """
+
+    def __init__(self) -> None:
+        self._fd: int | None = None
+
+    def open(self) -> None:
+        if self._fd is None:
+            self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def files(self) -> tuple[int, ...]:
+        """Readable when somebody has called `set`: for `select`."""
+        return () if self._fd is None else (self._fd,)
+
+    def set(self) -> None:
+        """From any thread; but not after `close`."""
+        if self._fd is not None:
+            os.eventfd_write(self._fd, 1)
+
+    def take(self) -> bool:
+        """Whether `set` was called since the last time."""
+        if self._fd is not None:
+            with suppress(BlockingIOError):
+                return os.eventfd_read(self._fd) > 0
+        return False
+
+    def wait(self, seconds: float) -> bool:
+        """Whether `set` was, or is within the time."""
+        return bool(select.select(self.files(), (), (), seconds)[0])
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)

@@ -1,0 +1,258 @@
+"""Async I/O goes on beside its task: marks keep their place, checkpoints have what waits for an answer, and no batch is held up."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from penstock.common.errors import StateTypeError, UserFunctionError
+from penstock.common.type_info.type_inference import to_type_info
+from penstock.datastream.functions import AsyncFunction, AsyncRetryStrategy, CheckpointedFunction
+from penstock.functions.async_functions import AsyncFunctionDescriptor
+from penstock.records.batch import MAX_TIMESTAMP
+from penstock.taskmanager.operators.async_io.answers import Answers, Mark, OrderedAnswers, Request, UnorderedAnswers
+from penstock.taskmanager.operators.async_io.async_wait import AsyncWaitOperator
+from penstock.testing import JobHarness
+from penstock.testing.operator_run import OperatorRun
+
+ORDERED, UNORDERED = AsyncFunctionDescriptor.OutputMode.ORDERED, AsyncFunctionDescriptor.OutputMode.UNORDERED
+MODES = [ORDERED, UNORDERED]
+
+
+class Held(AsyncFunction):
+    """Answers a value when the test opens its gate; values above 100 at once."""
+
+    gates: dict[int, threading.Event] = {}
+    asked: list[int] = []
+
+    async def async_invoke(self, value: int) -> list[int]:
+        self.asked.append(value)
+        while value <= 100 and not self.gates.setdefault(value, threading.Event()).is_set():
+            await asyncio.sleep(0.001)
+        return [value]
+
+
+def answer(*values: int) -> None:
+    for value in values:
+        Held.gates.setdefault(value, threading.Event()).set()
+
+
+@pytest.fixture(autouse=True)
+def _gates() -> Iterator[None]:
+    Held.gates, Held.asked = {}, []
+    yield
+    answer(*range(101))
+
+
+def operator(
+    mode: Any = ORDERED, capacity: int = 100, function: Any = None, element_type: Any = int
+) -> AsyncWaitOperator:
+    strategy = AsyncRetryStrategy.no_restart()
+    descriptor = AsyncFunctionDescriptor(function or Held(), 60_000, capacity, strategy, mode)
+    return AsyncWaitOperator(descriptor, None, to_type_info(element_type))
+
+
+def until(condition: Any) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+# --- order -------------------------------------------------------------------------------------------------------
+
+
+def taken(answers: Answers, *done: Request) -> list[Any]:
+    for request in done:
+        request.is_done = True
+    return [item.value if isinstance(item, Request) else item.watermark for item in answers.take(iter(done))]
+
+
+def test_ordered_answers_wait_for_those_before_them() -> None:
+    answers, (a, b, c) = OrderedAnswers(), [Request(name, None) for name in "abc"]
+    for item in (a, b, Mark(7), c):
+        answers.mark(item) if isinstance(item, Mark) else answers.put(item)
+    assert taken(answers, b, c) == []
+    assert taken(answers, a) == ["a", "b", 7, "c"]
+    assert len(answers) == 0
+
+
+def test_unordered_answers_pass_each_other_but_no_mark() -> None:
+    answers, (a, b, c, d) = UnorderedAnswers(), [Request(name, None) for name in "abcd"]
+    for item in (a, b, Mark(7), Mark(8), c, d):
+        answers.mark(item) if isinstance(item, Mark) else answers.put(item)
+    assert taken(answers, d) == []
+    assert taken(answers, b) == ["b"]
+    assert [request.value for request in answers.inputs()] == ["a", "c", "d"]
+    assert taken(answers, a) == ["a", 7, 8, "d"]
+    answers.mark(Mark(9))
+    assert taken(answers, c) == ["c", 9]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_result_overtakes_a_watermark_and_none_is_overtaken(mode: Any) -> None:
+    run = OperatorRun(operator(mode))
+    run.push(1, at=10).watermark(20).push(2, at=30)
+    answer(2)
+    until(lambda: 2 in Held.asked)
+    assert run.at_time(1).events == []
+    answer(1)
+    assert run.settle().events == [(1, 10), ("watermark", 20), (2, 30)]
+    assert run.watermark(40).events[-1] == ("watermark", 40)
+
+
+# --- nothing is held up ------------------------------------------------------------------------------------------
+
+
+def test_a_batch_does_not_wait_for_its_answers() -> None:
+    run = OperatorRun(operator(capacity=2))
+    run.push(1, 2, 3, 101)
+    assert run.values == []
+    until(lambda: len(Held.asked) == 2)
+    assert run.operator.is_full
+    answer(1, 2, 3)
+    assert run.settle().values == [1, 2, 3, 101]
+    assert not run.operator.is_full
+
+
+def test_the_task_is_woken_by_an_answer() -> None:
+    woken = threading.Event()
+    run = OperatorRun(operator())
+    run.operator.context.wake = woken.set  # taken by the next `open`
+    run.operator.close()
+    run.operator.open()
+    run.push(1)
+    assert not woken.is_set()
+    answer(1)
+    assert woken.wait(20)
+
+
+def test_the_end_of_bounded_input_waits_for_all_answers() -> None:
+    run = OperatorRun(operator())
+    run.push(1, 2).watermark(MAX_TIMESTAMP)
+    threading.Timer(0.05, answer, (1, 2)).start()
+    run.operator.finish()
+    assert run.events == [(1, None), (2, None), ("watermark", MAX_TIMESTAMP)]
+
+
+def test_what_fails_is_told_though_others_before_it_wait() -> None:
+    class Fails(Held):
+        async def async_invoke(self, value: int) -> list[int]:
+            if value == 101:
+                raise ValueError("bad")
+            return await super().async_invoke(value)
+
+    run = OperatorRun(operator(function=Fails()))
+    with pytest.raises(UserFunctionError, match="on 101 raised ValueError: bad"):
+        run.push(1, 101).settle()
+
+
+def test_leaving_the_interpreter_in_a_request_is_an_error_of_the_function() -> None:
+    async def leave(value: int) -> list[int]:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        OperatorRun(operator(function=leave)).push(1).settle()
+
+
+# --- checkpoints -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_inputs_without_results_are_in_the_checkpoint_and_asked_for_again(mode: Any) -> None:
+    old = OperatorRun(operator(mode))
+    old.push(1, 2, 3, at=[10, 20, 30])
+    answer(1)
+    until(lambda: old.at_time(1).values == [1])
+    new = old.restart()
+    until(lambda: Held.asked[3:] == [2, 3])
+    answer(2, 3)
+    assert new.settle().results == [(2, 20), (3, 30)]
+    assert new.restart().settle().values == []
+
+
+def test_inputs_without_results_are_spread_by_a_rescale() -> None:
+    old = OperatorRun(operator())
+    old.push(1, 2, 3, at=[10, 20, 30])
+    news = OperatorRun.rescale([old], 2)
+    answer(1, 2, 3)
+    assert sorted(result for run in news for result in run.settle().results) == [(1, 10), (2, 20), (3, 30)]
+
+
+@dataclass
+class Reading:
+    room: str
+    degrees: float
+
+
+def test_inputs_of_the_users_classes_come_back_as_they_were() -> None:
+    async def never(value: Reading) -> list[Reading]:
+        if Held.asked:
+            return [value]
+        await asyncio.sleep(60)
+        return []
+
+    old = OperatorRun(operator(function=never, element_type=Reading))
+    old.push(Reading("hall", 20.5))
+    snapshot = old.snapshot()
+    old.close()
+    Held.asked = [1]
+    new = OperatorRun(operator(function=never, element_type=Reading), restored_from=[snapshot])
+    assert new.settle().values == [Reading("hall", 20.5)]
+
+
+def test_an_input_that_no_checkpoint_could_hold_is_refused_at_once() -> None:
+    with pytest.raises(StateTypeError, match="async-in-flight"):
+        OperatorRun(operator(element_type=None)).push(threading.Lock())
+
+
+class Counting(Held, CheckpointedFunction):
+    """All of the function runs on its loop, snapshots too."""
+
+    def initialize_state(self, context: Any) -> None:
+        self.state = context.get_operator_state_store().get_list_state("asked", int)
+        self.loop = asyncio.get_running_loop()
+
+    def snapshot_state(self, context: Any) -> None:
+        assert asyncio.get_running_loop() is self.loop
+        self.state[:] = self.asked
+
+
+def test_state_of_the_function_is_part_of_the_checkpoint() -> None:
+    run = OperatorRun(operator(function=Counting()))
+    run.push(101, 102).settle()
+    again = run.restart()
+    assert again.operator.fn.state == [101, 102]  # type: ignore[attr-defined]
+
+
+# --- whole jobs --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_a_job_goes_on_after_a_crash_as_if_nothing_had_happened(parallelism: int) -> None:
+    from penstock.datastream import AsyncDataStream
+
+    async def double(value: int) -> list[int]:
+        await asyncio.sleep(0.001 * (value % 5))
+        return [2 * value]
+
+    with JobHarness(parallelism) as harness:
+        numbers = harness.source("numbers")
+        doubled = AsyncDataStream.unordered_wait(numbers.rebalance(), double, 10_000, capacity=4)
+        harness.collect(doubled.key_by(lambda v: v % 3).sum(), "sums")
+        harness.push("numbers", *range(20))
+        harness.snapshot()
+        harness.push("numbers", *range(20, 40))
+        harness.run()
+        harness.crash()
+        harness.push("numbers", *range(40, 60))
+        harness.close("numbers")
+        sums = harness.outputs("sums")
+    assert len(sums) == 60
+    assert sorted(sums)[-1] == max(sum(2 * v for v in range(60) if 2 * v % 3 == r) for r in range(3))
