@@ -1,9 +1,9 @@
 """The RocksDB backend: state larger than memory, on the worker's local disk.
 
 One column family per state; rows as in `rocksdb_rows`. Timers are kept in memory, as firing them must not cost a seek, and
-are written to a column family of their own with each snapshot. A snapshot flushes what is in memory and hard-links the
-immutable files into a directory; the upload sends those the last confirmed checkpoint does not have (S43). A restore of
-the same key groups downloads the files and opens them; one of other key groups copies ranges of rows.
+are written to a column family of their own with each snapshot. A snapshot hard-links the immutable files into a directory and
+has what is in memory flushed in the background (`frozen`); the upload sends the files that the last confirmed checkpoint does not have (S43). A restore
+fetches the files with rows of its key groups and opens them as they are, those of several former subtasks as one database (`restore`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from penstock.state.encoding.keys import KeyCodec
 from penstock.state.hashmap.backend import check_key_schema, folded
 from penstock.state.registry import Registration, key_schema
 from penstock.state.rocksdb.database import Database, scan, scan_prefix
+from penstock.state.rocksdb.frozen import FrozenDatabase
 from penstock.state.rocksdb.handles import RocksDBListState, RocksDBMapState, RocksDBRawTable, RocksDBValueState
 from penstock.state.rocksdb.options import read_options
 from penstock.state.rocksdb.restore import Restore
@@ -220,9 +221,11 @@ class RocksDBStateBackend:
         for domain, timers in enumerate((self.event_time_timers, self.processing_time_timers)):
             write_timers(database, domain, timers, self._addresses, everything=not self._timers_written)
         self._timers_written = True
+        for upload in self._uploads.values():
+            upload.wait()
         directory = self._work_dir / f"chk-{checkpoint_id}"
         shutil.rmtree(directory, ignore_errors=True)
-        database.checkpoint(str(directory))
+        frozen = FrozenDatabase(database, directory)
         states = self._stored | {name: registration.info for name, registration in self._registered.items()}
         facts = SnapshotFacts(
             self.key_group_range,
@@ -232,7 +235,7 @@ class RocksDBStateBackend:
             states,
             self._number,
         )
-        upload = RocksDBUpload(directory, facts, dict(self._confirmed))
+        upload = RocksDBUpload(frozen, directory, facts, dict(self._confirmed))
         self._uploads[checkpoint_id] = upload
         return upload
 
@@ -260,16 +263,12 @@ class RocksDBStateBackend:
         handles = restore.relevant(handles)
         for handle in handles:
             check_key_schema(handle, self._key_schema, self.operator_name)
-        whole = restore.as_a_whole(handles)
-        if whole is not None:
-            files = restore.download(whole, self._work_dir / "db")
-            self._confirmed = files if owned else {}
-        else:
-            restore.copy_ranges(handles, self._database)
+        files = restore.run(handles, self._work_dir / "db", lambda: self._database)
+        self._confirmed = files if owned else {}
         self._number = restore.last_number
         self._stored = restore.states
         timers = self.event_time_timers, self.processing_time_timers
-        read_timers(self._database, self._keys, timers)
+        read_timers(self._database, self._keys, timers, self.key_group_range)
         for block in restore.timer_blocks:
             restore.apply(timers[0] if block.name == timers[0].name else timers[1], block, self._keys)
         for table in timers:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
+    BottommostLevelCompaction,
     Cache,
-    Checkpoint,
+    CompactOptions,
     DBCompressionType,
     Options,
     Rdict,
@@ -22,13 +23,20 @@ from rocksdict import (
     WriteOptions,
 )
 
+from penstock.common.errors import StorageError
 from penstock.state.rocksdb.options import WRITES
-from penstock.state.rocksdb.rows import after
+from penstock.state.rocksdb.rows import STATE, after, group_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from penstock.state.backend import KeyGroupRange
+
 BATCH_ROWS = 10_000
+_WRITE_BUFFERS = 4
+"""Of a state, with those that are being flushed: a snapshot begins one anew, and must not wait until another is on disk."""
+_SLOW_AT_FILES, _STOP_AT_FILES = 40, 60
+"""Of level 0: a snapshot adds one to it, and must not wait for compaction, which by default slows writes down from 20 on."""
 
 
 class Database:
@@ -38,11 +46,15 @@ class Database:
         path: directory; opened if there is a database, made otherwise.
         options: what `rocksdb_options.read_options` gave.
         read_only: opens what a restore reads.
+        compacts: files are put together in the background.
     """
 
-    def __init__(self, path: str, options: Mapping[str, Any], *, read_only: bool = False) -> None:
+    def __init__(
+        self, path: str, options: Mapping[str, Any], *, read_only: bool = False, compacts: bool = True
+    ) -> None:
         self.path = path
         self._settings = options
+        self._compacts = compacts
         self._cache = Cache(options["block.cache-size"])
         exists = (Path(path) / "CURRENT").exists()
         names = [name for name in Rdict.list_cf(path) if name != "default"] if exists else []
@@ -66,6 +78,11 @@ class Database:
         options.set_max_background_jobs(settings["thread.num"])
         options.set_compression_type(getattr(DBCompressionType, settings["compression"])())
         options.set_keep_log_file_num(1)
+        options.set_max_write_buffer_number(_WRITE_BUFFERS)
+        options.set_level_zero_slowdown_writes_trigger(_SLOW_AT_FILES)
+        options.set_level_zero_stop_writes_trigger(_STOP_AT_FILES)
+        options.set_atomic_flush(True)  # see `frozen`
+        options.set_disable_auto_compactions(not self._compacts)
         options.set_level_compaction_dynamic_level_bytes(True)
         table = BlockBasedOptions()
         table.set_block_cache(self._cache)
@@ -122,9 +139,46 @@ class Database:
                 batch = self.batch()
         self.write(batch)
 
-    def checkpoint(self, path: str) -> None:
-        """Flush, and hard-link all files into a new directory."""
-        Checkpoint(self._db).create_checkpoint(path)
+    def begin_flush(self) -> int:
+        """What is in memory is written to files from now on, in the background, apart from whatever comes later.
+
+        Returns:
+            The last sequence number of what is being written.
+        """
+        for family in self._families.values():
+            family.flush(wait=False)
+        return int(self._db.latest_sequence_number())
+
+    def is_flushed(self) -> bool:
+        """
+        Raises:
+            StorageError: it cannot be written.
+        """
+        if self._db.property_int_value("rocksdb.background-errors"):
+            raise StorageError(
+                f"RocksDB cannot write to {self.path}",
+                remedy="look at the disk: is it full? The log of RocksDB is beside it",
+            )
+        families = list(self._families.values())
+        return not any(family.property_int_value("rocksdb.num-immutable-mem-table") for family in families)
+
+    def delete_outside(self, groups: KeyGroupRange) -> None:
+        """Hide the rows of all other key groups, without looking at them."""
+        batch = self.batch()
+        for name in self._families:
+            if name.startswith(STATE):
+                for start, stop in _outside(groups):
+                    batch.delete_range(start, stop, self.handle(name))
+        self.write(batch)
+
+    def compact_outside(self, groups: KeyGroupRange) -> None:
+        """Write the files anew that reach beyond the key groups, without what is hidden there."""
+        options = CompactOptions()
+        options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+        for name, family in self._families.items():
+            if name.startswith(STATE):
+                for start, stop in _outside(groups):
+                    family.compact_range(start, stop, options)
 
     def close(self) -> None:
         for family in self._families.values():
@@ -135,6 +189,11 @@ class Database:
     def destroy(self) -> None:
         self.close()
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _outside(groups: KeyGroupRange) -> list[tuple[bytes, bytes]]:
+    """Ranges of rows of states."""
+    return [(b"", group_prefix(groups.start)), (group_prefix(groups.end + 1), group_prefix(1 << 16))]
 
 
 def scan(family: Rdict, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:

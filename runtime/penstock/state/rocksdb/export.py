@@ -15,8 +15,8 @@ from penstock.state.encoding.codec import Codec, EncodedCodec
 from penstock.state.encoding.keys import UNTYPED_KEYS
 from penstock.state.hashmap.reading import overlap
 from penstock.state.rocksdb.database import Database, scan
+from penstock.state.rocksdb.download import download
 from penstock.state.rocksdb.options import read_options
-from penstock.state.rocksdb.restore import download
 from penstock.state.rocksdb.rows import address_size, decode_namespace, family_name, group_prefix, split_row
 from penstock.state.rocksdb.timers import FAMILY, stored_timers
 from penstock.state.snapshot_format.rows import PUT, Rows
@@ -107,7 +107,7 @@ class _Part:
 
 
 def _timer_blocks(database: Database, within: KeyGroupRange, handle: dict[str, Any]) -> Iterator[StoredBlock]:
-    for domain, timers in groupby(stored_timers(database), key=lambda timer: timer[0]):
+    for domain, timers in groupby(stored_timers(database, within), key=lambda timer: timer[0]):
         listed = list(timers)
         rows = Rows(
             PUT,

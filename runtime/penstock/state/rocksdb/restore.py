@@ -1,10 +1,15 @@
-"""Restore of the RocksDB backend: open the files of a snapshot of the same key groups, copy rows of any other."""
+"""Restore of the RocksDB backend: former files become its database; rows are copied one by one only where that is not possible.
+
+One former subtask's files are opened as they are, without those that hold only foreign key groups, and the rest of these is hidden. Files of
+several are put into one database (`assembly`); what reaches beyond its part is written anew by RocksDB before. Rows are copied from
+snapshots of the hashmap backend, of timers (which are kept in memory in any case), and if RocksDB's files are not as expected.
+"""
 
 from __future__ import annotations
 
+import logging
 import shutil
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,7 +19,6 @@ from penstock.state.encoding.codec import EncodedCodec
 from penstock.state.encoding.keys import UNTYPED_KEYS, KeyCodec
 from penstock.state.hashmap.collection_tables import ListTable, MapTable
 from penstock.state.hashmap.reading import (
-    READ_THREADS,
     apply_block,
     chain_files,
     check_format,
@@ -26,9 +30,13 @@ from penstock.state.hashmap.snapshot import BACKEND as HASHMAP
 from penstock.state.hashmap.table import Table
 from penstock.state.hashmap.tables import ValueTable
 from penstock.state.key_groups import keys_key_groups
+from penstock.state.rocksdb.assembly import within
 from penstock.state.rocksdb.database import Database, scan
+from penstock.state.rocksdb.download import StoredDatabase, download
+from penstock.state.rocksdb.manifest import ManifestUnreadable
+from penstock.state.rocksdb.putting_together import Part, put_together
 from penstock.state.rocksdb.rows import NUMBER, family_name, group_prefix, sized, space_prefix, split_row, split_timer
-from penstock.state.rocksdb.snapshot import BACKEND, PACK
+from penstock.state.rocksdb.snapshot import BACKEND
 from penstock.state.rocksdb.timers import FAMILY
 from penstock.state.snapshot_format.segment import StateInfo
 
@@ -38,6 +46,8 @@ if TYPE_CHECKING:
 
     from penstock.state.backend import StateFileReader
     from penstock.state.snapshot_format.segment import StoredBlock
+
+logger = logging.getLogger(__name__)
 
 _TABLES: dict[str, type[Table]] = {"value": ValueTable, "list": ListTable, "map": MapTable}
 
@@ -82,32 +92,99 @@ class Restore:
                 self.states[name] = msgspec.convert(info, StateInfo)
         return chosen
 
-    def as_a_whole(self, handles: list[dict[str, Any]]) -> dict[str, Any] | None:
-        """The handle whose files can be opened as they are, if that is all there is."""
-        if len(handles) == 1 and handles[0]["backend"] == BACKEND and tuple(handles[0]["key_groups"]) == self._groups:
-            return handles[0]
-        return None
+    def run(self, handles: list[dict[str, Any]], target: Path, opened: Callable[[], Database]) -> dict[str, FileRef]:
+        """Make the database of the key groups.
 
-    def download(self, handle: dict[str, Any], directory: Path) -> dict[str, FileRef]:
-        """Put a snapshot's files into a directory; its SST files by name."""
-        return download(handle, directory, self._reader, self._settings["checkpoint.transfer.thread.num"])
+        Args:
+            target: where its files are to be.
+            opened: opens it.
 
-    def copy_ranges(self, handles: list[dict[str, Any]], into: Database) -> None:
+        Returns:
+            Files of it that lie in storage, by name.
+        """
+        if handles and all(handle["backend"] == BACKEND for handle in handles):
+            try:
+                return self._by_files(handles, target, opened)
+            except ManifestUnreadable as error:
+                logger.warning("rows are copied, since the files of RocksDB cannot be taken over: %s", error)
+                shutil.rmtree(target, ignore_errors=True)
+        self._copy_ranges(handles, opened())
+        return {}
+
+    def _by_files(
+        self, handles: list[dict[str, Any]], target: Path, opened: Callable[[], Database]
+    ) -> dict[str, FileRef]:
+        if len(handles) > 1:
+            return self._of_several(handles, target, opened)
+        stored = StoredDatabase.of(handles[0], self._reader)
+        if tuple(handles[0]["key_groups"]) == self._groups:
+            return stored.fetch_all(target, self._reader, self._threads)
+        files = stored.fetch(within(stored.version(), self._groups), target, self._reader, self._threads)
+        _open(opened).delete_outside(self._groups)
+        return files
+
+    def _of_several(
+        self, handles: list[dict[str, Any]], target: Path, opened: Callable[[], Database]
+    ) -> dict[str, FileRef]:
+        parts = [self._fetch(handle, self._work_dir / f"restore-{index}") for index, handle in enumerate(handles)]
+        try:
+            timers = [row for part in parts for row in self._timers(part)]
+            clean = [part for part in parts if part.clip(self._settings)]
+            if not clean:
+                raise ManifestUnreadable("all of them reach beyond their key groups")
+            files = put_together(clean, target)
+            database = _open(opened)
+            for part in parts:
+                if part not in clean:
+                    self._copy_rows(part.directory, part.groups, database, timers=False)
+            database.put_all(FAMILY, iter(timers))
+        finally:
+            for part in parts:
+                shutil.rmtree(part.directory, ignore_errors=True)
+        return files
+
+    def _fetch(self, handle: dict[str, Any], directory: Path) -> Part:
+        stored = StoredDatabase.of(handle, self._reader)
+        groups = overlap(KeyGroupRange(*handle["key_groups"]), self._groups)
+        version = within(stored.version(), groups)
+        return Part(directory, version, stored.fetch(version, directory, self._reader, self._threads), groups)
+
+    def _timers(self, part: Part) -> list[tuple[bytes, bytes]]:
+        if not part.version.of_family(FAMILY):
+            return []
+        source = Database(str(part.directory), self._settings, read_only=True)
+        try:
+            return list(_rows_within(FAMILY, source.family(FAMILY), part.groups))
+        finally:
+            source.close()
+
+    @property
+    def _threads(self) -> int:
+        return int(self._settings["checkpoint.transfer.thread.num"])
+
+    def _copy_ranges(self, handles: list[dict[str, Any]], into: Database) -> None:
         """Copy the rows of the key groups, of each handle those it is responsible for."""
         for index, handle in enumerate(handles):
-            within = overlap(KeyGroupRange(*handle["key_groups"]), self._groups)
             if handle["backend"] == HASHMAP:
                 self._import_blocks(read_chain(chain_files(handle, self._groups), self._reader), into)
                 continue
             directory = self._work_dir / f"restore-{index}"
-            self.download(handle, directory)
-            source = Database(str(directory), self._settings, read_only=True)
+            download(handle, directory, self._reader, self._threads)
             try:
-                for name, family in source.families.items():
-                    into.put_all(name, _rows_within(name, family, within))
+                self._copy_rows(
+                    directory, overlap(KeyGroupRange(*handle["key_groups"]), self._groups), into, timers=True
+                )
             finally:
-                source.close()
                 shutil.rmtree(directory, ignore_errors=True)
+
+    def _copy_rows(self, directory: Path, groups: KeyGroupRange, into: Database, *, timers: bool) -> None:
+        source = Database(str(directory), self._settings, read_only=True)
+        try:
+            for name, family in source.families.items():
+                if timers or name != FAMILY:
+                    into.put_all(name, _rows_within(name, family, groups))
+        finally:
+            source.close()
 
     def _import_blocks(self, blocks: Iterable[StoredBlock], into: Database) -> None:
         """A snapshot of the hashmap backend: replay it, one state after the other, with values as they are encoded."""
@@ -155,24 +232,9 @@ def _rows_within(family_name: str, family: Any, groups: KeyGroupRange) -> Iterat
             yield row, data
 
 
-def download(
-    handle: dict[str, Any], directory: Path, reader: StateFileReader, threads: int = READ_THREADS
-) -> dict[str, FileRef]:
-    """Put the files of a RocksDB snapshot into a directory, as RocksDB left them.
-
-    Returns:
-        The SST files by name.
-
-    Raises:
-        CorruptStateFile.
-    """
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    files = {entry["name"]: FileRef.of_json(entry) for entry in handle["files"]}
-    pack = files.pop(PACK)
-    small = msgspec.msgpack.decode(reader.read(pack), type=dict[str, bytes])
-    for name, content in small.items():
-        (directory / name).write_bytes(content)
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda item: reader.download(item[1], str(directory / item[0])), files.items()))
-    return files
+def _open(opened: Callable[[], Database]) -> Database:
+    """RocksDB looks whether files and levels fit before it says anything else."""
+    try:
+        return opened()
+    except Exception as error:
+        raise ManifestUnreadable(f"RocksDB refuses them: {error}") from error

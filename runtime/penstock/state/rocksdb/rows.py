@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from penstock.state.backend import KeyContext
     from penstock.state.encoding.keys import KeyCodec
 
+STATE = "state:"
+"""What the names of column families of states begin with."""
 _SPACE = struct.Struct(">HH")
 _LENGTH = struct.Struct(">I")
 NUMBER = struct.Struct(">Q")
@@ -31,7 +33,7 @@ _TIME_OFFSET = 1 << 63
 
 def family_name(state: str) -> str:
     """The column family of a state."""
-    return f"state:{state}"
+    return f"{STATE}{state}"
 
 
 def space_prefix(group: int, namespace: Any) -> bytes:

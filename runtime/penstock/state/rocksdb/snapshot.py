@@ -1,7 +1,7 @@
 """The upload of a RocksDB snapshot: new SST files, and the small files in one.
 
 SST files are immutable and their names are never used twice in one database, so a name of the last confirmed checkpoint
-stands for the same content. Everything else is small and packed into one file, without the options, which the backend sets itself.
+stands for the same content. What names them is small and packed into one file; options are not kept, as the backend sets them itself.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from penstock.state.hashmap.snapshot import FORMAT
 
 if TYPE_CHECKING:
     from penstock.state.backend import FileRef, KeyGroupRange, StateFileWriter
+    from penstock.state.rocksdb.frozen import FrozenDatabase
     from penstock.state.snapshot_format.segment import StateInfo
 
 BACKEND = "rocksdb"
@@ -42,17 +43,25 @@ class RocksDBUpload:
     """`SnapshotUpload` of a directory with hard links.
 
     Args:
+        frozen: what is in the directory.
         directory: removed when the upload is done or given up.
         confirmed: SST files of the last confirmed checkpoint, by name.
     """
 
-    def __init__(self, directory: Path, facts: SnapshotFacts, confirmed: dict[str, FileRef]) -> None:
+    def __init__(
+        self, frozen: FrozenDatabase, directory: Path, facts: SnapshotFacts, confirmed: dict[str, FileRef]
+    ) -> None:
         self.files: dict[str, FileRef] | None = None
         """SST files by name, known when the upload is done."""
+        self._frozen = frozen
         self._directory = directory
         self._facts = facts
         self._confirmed = confirmed
         self._busy = threading.Lock()
+
+    def wait(self) -> None:
+        """Until the database may be frozen anew."""
+        self._frozen.wait()
 
     def run(self, writer: StateFileWriter) -> dict[str, Any]:
         with self._busy:
@@ -63,17 +72,14 @@ class RocksDBUpload:
 
     def _run(self, writer: StateFileWriter) -> dict[str, Any]:
         tables: dict[str, FileRef] = {}
-        small: dict[str, bytes] = {}
         new: list[str] = []
-        for path in sorted(self._directory.iterdir()):
-            if path.suffix == ".sst":
-                known = self._confirmed.get(path.name)
-                if known is None:
-                    new.append(str(path))
-                else:
-                    tables[path.name] = known
-            elif path.suffix != ".log" and not path.name.startswith("OPTIONS-"):
-                small[path.name] = path.read_bytes()
+        version, small = self._frozen.finish()
+        for name in sorted(table.name for table in version.all_tables()):
+            known = self._confirmed.get(name)
+            if known is None:
+                new.append(str(self._directory / name))
+            else:
+                tables[name] = known
         with ThreadPoolExecutor(self._facts.threads) as pool:
             for local, ref in zip(new, pool.map(writer.upload, new), strict=True):
                 tables[Path(local).name] = ref
@@ -95,6 +101,7 @@ class RocksDBUpload:
 
     def discard(self) -> None:
         """The checkpoint was given up. An upload that is still running removes the directory itself."""
+        self._frozen.give_up()
         if self._busy.acquire(blocking=False):
             shutil.rmtree(self._directory, ignore_errors=True)
             self._busy.release()

@@ -10,6 +10,7 @@ from penstock.state.rocksdb.rows import decode_namespace, split_row, split_timer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from penstock.state.backend import KeyGroupRange
     from penstock.state.encoding.keys import KeyCodec
     from penstock.state.rocksdb.database import Database
     from penstock.state.rocksdb.rows import Addresses
@@ -51,17 +52,18 @@ def _fired_ranges(dropped: Iterable[int], first: int | None) -> list[tuple[int, 
     return ranges + [(timestamp, timestamp + 1) for timestamp in dropped if first is not None and timestamp >= first]
 
 
-def read_timers(database: Database, keys: KeyCodec, tables: Sequence[TimerTable]) -> None:
-    """Fill the tables from the column family."""
+def read_timers(database: Database, keys: KeyCodec, tables: Sequence[TimerTable], groups: KeyGroupRange) -> None:
+    """Fill the tables from the column family, which may hold timers of other key groups as well."""
     if FAMILY not in database.families:
         return
-    for domain, timestamp, namespace, key in stored_timers(database):
+    for domain, timestamp, namespace, key in stored_timers(database, groups):
         tables[domain].space(timestamp)[keys.decode(key), namespace] = None
 
 
-def stored_timers(database: Database) -> Iterator[tuple[int, int, Any, bytes]]:
-    """(domain, timestamp, namespace, encoded key) in order of domain and time."""
+def stored_timers(database: Database, groups: KeyGroupRange) -> Iterator[tuple[int, int, Any, bytes]]:
+    """(domain, timestamp, namespace, encoded key) of the key groups, in order of domain and time."""
     for row, _ in scan(database.family(FAMILY), b"", _END):
         domain, timestamp, address = split_timer(row)
-        _, namespace, key, _ = split_row(address)
-        yield domain, timestamp, decode_namespace(namespace), key
+        group, namespace, key, _ = split_row(address)
+        if groups.start <= group <= groups.end:
+            yield domain, timestamp, decode_namespace(namespace), key

@@ -1,0 +1,363 @@
+"""RocksDB's MANIFEST: which files a database consists of, read and written without opening it.
+
+A MANIFEST is a log of *version edits*: a file was added to a level, another one went. Reading it tells the files of a database at any
+point of the log, with their levels, bounds of keys and sequence numbers; writing one makes a database of files that are there,
+which is what RocksDB does itself when it imports a column family. So a snapshot can name the files of a moment that has passed, and a restore
+can leave out files of foreign key groups before it fetches them, and put the files of several databases into one.
+
+Formats: `db/log_format.h` (blocks of 32 KiB; records of crc32c, length, type, payload) and `db/version_edit.cc` (tagged fields) of
+RocksDB 10. Bounds, checksums and whatever else is said of a file are carried along as they are. A field that is not known here and that
+RocksDB does not mark as safe to ignore is refused: `ManifestUnreadable`; callers have a slower way.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+BLOCK = 1 << 15
+_HEADER = struct.Struct("<IHB")
+_FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+
+_COMPARATOR, _LOG_NUMBER, _NEXT_FILE, _LAST_SEQUENCE, _COMPACT_CURSOR, _DELETED, _PREV_LOG = 1, 2, 3, 4, 5, 6, 9
+_MIN_LOG, _NEW_FILE, _FAMILY, _FAMILY_ADD, _FAMILY_DROP, _MAX_FAMILY, _ATOMIC_GROUP = 10, 103, 200, 201, 202, 203, 300
+_SAFE_TO_IGNORE = 1 << 13
+_END, _EPOCH = 1, 13
+"""Of the fields of a file: the end of them, and the order of files on level 0."""
+BYTEWISE = b"leveldb.BytewiseComparator"
+_TRAILER = 8
+"""Of an internal key: sequence number and type, behind the key."""
+
+
+class ManifestUnreadable(Exception):
+    """It says something that is not known here, or is cut off."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """An SST file as a MANIFEST names it."""
+
+    level: int
+    number: int
+    size: int
+    smallest: bytes
+    """Internal key: the key and eight bytes."""
+    largest: bytes
+    smallest_sequence: int
+    largest_sequence: int
+    fields: tuple[tuple[int, bytes], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """
+        >>> Table(0, 12, 0, b"", b"", 0, 0).name
+        '000012.sst'
+        """
+        return f"{self.number:06d}.sst"
+
+    @property
+    def first_key(self) -> bytes:
+        return self.smallest[:-_TRAILER]
+
+    @property
+    def last_key(self) -> bytes:
+        """Excluded if the file ends with a range that is deleted."""
+        return self.largest[:-_TRAILER]
+
+    @property
+    def epoch(self) -> int:
+        """Orders files of level 0; 0: it is not said."""
+        return next((_varint(data, 0)[0] for tag, data in self.fields if tag == _EPOCH), 0)
+
+    def renumbered(self, number: int, epoch: int) -> Table:
+        """`epoch` 0: stays unsaid."""
+        fields = tuple((tag, _encoded(epoch) if tag == _EPOCH else data) for tag, data in self.fields)
+        return replace(self, number=number, fields=fields)
+
+
+@dataclass
+class Version:
+    """The files of a database at one moment."""
+
+    families: dict[int, str] = field(default_factory=lambda: {0: "default"})
+    """Column families by their ids."""
+    tables: dict[int, dict[int, Table]] = field(default_factory=dict)
+    """Files by column family and number."""
+    next_file: int = 2
+    last_sequence: int = 0
+
+    def of_family(self, name: str) -> list[Table]:
+        return [t for id, found in self.families.items() if found == name for t in self.tables.get(id, {}).values()]
+
+    def all_tables(self) -> Iterator[Table]:
+        for tables in self.tables.values():
+            yield from tables.values()
+
+
+@dataclass
+class Edit:
+    """One record of a MANIFEST, as far as it is of interest."""
+
+    family: int = 0
+    added_family: str | None = None
+    drops_family: bool = False
+    added: list[Table] = field(default_factory=list)
+    deleted: list[int] = field(default_factory=list)
+    next_file: int | None = None
+    last_sequence: int | None = None
+    remaining: int | None = None
+    """Records of its group that are to follow; None: it is of no group."""
+
+    @property
+    def is_flush(self) -> bool:
+        """It only adds files, to level 0: what was in memory."""
+        return bool(self.added) and not self.deleted and all(table.level == 0 for table in self.added)
+
+
+def read_edits(content: bytes) -> list[Edit]:
+    """All that are whole; of a group whose last one is missing none.
+
+    Raises:
+        ManifestUnreadable.
+    """
+    edits: list[Edit] = []
+    group: list[Edit] = []
+    for payload in _records(content):
+        edit = _decode(payload)
+        group.append(edit)
+        if not edit.remaining:
+            edits += group
+            group = []
+    return edits
+
+
+def apply(version: Version, edits: Iterable[Edit]) -> Version:
+    """Change the version by the edits, in order; returns it."""
+    for edit in edits:
+        if edit.added_family is not None:
+            version.families[edit.family] = edit.added_family
+            version.tables[edit.family] = {}
+        if edit.drops_family:
+            version.families.pop(edit.family, None)
+            version.tables.pop(edit.family, None)
+            continue
+        tables = version.tables.setdefault(edit.family, {})
+        for number in edit.deleted:
+            tables.pop(number, None)
+        tables.update((table.number, table) for table in edit.added)
+        version.next_file = max(version.next_file, edit.next_file or 0)
+        version.last_sequence = max(version.last_sequence, edit.last_sequence or 0)
+    return version
+
+
+def read_version(content: bytes) -> Version:
+    """The files at the end of a MANIFEST.
+
+    Raises:
+        ManifestUnreadable.
+    """
+    return apply(Version(), read_edits(content))
+
+
+def write_version(version: Version) -> dict[str, bytes]:
+    """The files MANIFEST and CURRENT, by name, of a database of these files."""
+    number = version.next_file
+    payloads = []
+    for id, name in sorted(version.families.items()):
+        added = b"" if id == 0 else _field(_FAMILY, id) + _encoded(_FAMILY_ADD) + _sized(name.encode())
+        payloads.append(_encoded(_COMPARATOR) + _sized(BYTEWISE) + added)
+        tables = sorted(
+            version.tables.get(id, {}).values(), key=lambda t: (t.level, t.epoch, t.largest_sequence, t.number)
+        )
+        named = b"".join(map(_encode_table, tables))
+        payloads.append(_field(_LOG_NUMBER, 0) + named + (_field(_FAMILY, id) if id else b""))
+    payloads.append(
+        _field(_LOG_NUMBER, 0)
+        + _field(_PREV_LOG, 0)
+        + _field(_NEXT_FILE, number + 1)
+        + _field(_LAST_SEQUENCE, version.last_sequence)
+        + _field(_MAX_FAMILY, max(version.families))
+    )
+    name = f"MANIFEST-{number:06d}"
+    return {name: _log(payloads), "CURRENT": f"{name}\n".encode()}
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+def _records(content: bytes) -> Iterator[bytes]:
+    """Payloads of all records that are whole. Nothing is verified: what is at rest has a checksum of its own."""
+    position, parts = 0, b""
+    while position + _HEADER.size <= len(content):
+        left = BLOCK - position % BLOCK
+        if left < _HEADER.size:
+            position += left
+            continue
+        _, size, kind = _HEADER.unpack_from(content, position)
+        start = position + _HEADER.size
+        position = start + size
+        if position > len(content) or kind == 0:
+            return
+        parts += content[start:position]
+        if kind in (_FULL, _LAST):
+            yield parts
+            parts = b""
+        elif kind not in (_FIRST, _MIDDLE):
+            raise ManifestUnreadable(f"a record of type {kind}")
+
+
+def _log(payloads: Iterable[bytes]) -> bytes:
+    out = bytearray()
+    for payload in payloads:
+        rest, first = payload, True
+        while first or rest:
+            left = BLOCK - len(out) % BLOCK
+            if left < _HEADER.size:
+                out += bytes(left)
+                left = BLOCK
+            part, rest = rest[: left - _HEADER.size], rest[left - _HEADER.size :]
+            kind = (_LAST if not first else _FULL) if not rest else (_FIRST if first else _MIDDLE)
+            out += _HEADER.pack(_masked(_crc32c(bytes((kind,)) + part)), len(part), kind) + part
+            first = False
+    return bytes(out)
+
+
+def _crc_table() -> tuple[int, ...]:
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return tuple(table)
+
+
+_CRC = _crc_table()
+
+
+def _crc32c(data: bytes) -> int:
+    """
+    >>> hex(_crc32c(b"123456789"))
+    '0xe3069283'
+    """
+    crc, table = 0xFFFFFFFF, _CRC
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
+def _masked(crc: int) -> int:
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+# --- edits ------------------------------------------------------------------------------------------------------------
+
+
+def _decode(payload: bytes) -> Edit:
+    edit, at = Edit(), 0
+    try:
+        while at < len(payload):
+            tag, at = _varint(payload, at)
+            if tag == _NEW_FILE:
+                table, at = _decode_table(payload, at)
+                edit.added.append(table)
+            elif tag in (_COMPARATOR, _FAMILY_ADD) or tag & _SAFE_TO_IGNORE:
+                data, at = _bytes(payload, at)
+                if tag == _FAMILY_ADD:
+                    edit.added_family = data.decode()
+                elif tag == _COMPARATOR and data != BYTEWISE:
+                    raise ManifestUnreadable(f"rows are compared by {data!r}")
+            elif tag == _DELETED:
+                _, at = _varint(payload, at)
+                number, at = _varint(payload, at)
+                edit.deleted.append(number)
+            elif tag == _COMPACT_CURSOR:
+                _, at = _varint(payload, at)
+                _, at = _bytes(payload, at)
+            elif tag == _FAMILY_DROP:
+                edit.drops_family = True
+            else:
+                number, at = _varint(payload, at)
+                _note(edit, tag, number)
+    except IndexError:
+        raise ManifestUnreadable("an edit is cut off") from None
+    return edit
+
+
+def _note(edit: Edit, tag: int, number: int) -> None:
+    if tag == _FAMILY:
+        edit.family = number
+    elif tag == _NEXT_FILE:
+        edit.next_file = number
+    elif tag == _LAST_SEQUENCE:
+        edit.last_sequence = number
+    elif tag == _ATOMIC_GROUP:
+        edit.remaining = number
+    elif tag not in (_LOG_NUMBER, _PREV_LOG, _MIN_LOG, _MAX_FAMILY):
+        raise ManifestUnreadable(f"a field {tag}")
+
+
+def _decode_table(payload: bytes, at: int) -> tuple[Table, int]:
+    level, at = _varint(payload, at)
+    number, at = _varint(payload, at)
+    size, at = _varint(payload, at)
+    smallest, at = _bytes(payload, at)
+    largest, at = _bytes(payload, at)
+    smallest_sequence, at = _varint(payload, at)
+    largest_sequence, at = _varint(payload, at)
+    fields: list[tuple[int, bytes]] = []
+    while True:
+        tag, at = _varint(payload, at)
+        if tag == _END:
+            return Table(level, number, size, smallest, largest, smallest_sequence, largest_sequence, tuple(fields)), at
+        data, at = _bytes(payload, at)
+        fields.append((tag, data))
+
+
+def _encode_table(table: Table) -> bytes:
+    numbers = b"".join(map(_encoded, (_NEW_FILE, table.level, table.number, table.size)))
+    sequences = _encoded(table.smallest_sequence) + _encoded(table.largest_sequence)
+    fields = b"".join(_encoded(tag) + _sized(data) for tag, data in table.fields)
+    return numbers + _sized(table.smallest) + _sized(table.largest) + sequences + fields + _encoded(_END)
+
+
+def _field(tag: int, number: int) -> bytes:
+    return _encoded(tag) + _encoded(number)
+
+
+def _sized(data: bytes) -> bytes:
+    return _encoded(len(data)) + data
+
+
+def _bytes(payload: bytes, at: int) -> tuple[bytes, int]:
+    size, at = _varint(payload, at)
+    if at + size > len(payload):
+        raise IndexError
+    return payload[at : at + size], at + size
+
+
+def _encoded(number: int) -> bytes:
+    """
+    >>> _encoded(300)
+    b'\\xac\\x02'
+    """
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _varint(payload: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = payload[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+        shift += 7

@@ -1,0 +1,106 @@
+"""A snapshot is what the database was at the barrier, and does not wait until that is on disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rocksdict import Options
+
+from penstock.common.errors import StorageError
+from penstock.state.rocksdb.database import Database
+from tests.unit.state.support import VALUE, Backends, at, content
+
+
+@pytest.fixture
+def backends(tmp_path: Path) -> Iterator[Backends]:
+    made = Backends("rocksdb", tmp_path)
+    yield made
+    made.close()
+
+
+def put(backend: Any, keys: Any, text: str) -> None:
+    state = backend.get_state(VALUE)
+    for key in keys:
+        at(backend, key)
+        state.update(f"{text} {key}" * 10)
+
+
+def test_processing_goes_on_before_memory_is_on_disk(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = Database._make_options
+
+    def slow_disk(self: Database) -> Options:
+        options = make(self)
+        options.set_ratelimiter(100_000, 100_000, 10)
+        return options
+
+    monkeypatch.setattr(Database, "_make_options", slow_disk)
+    backend = backends.create(options={"compression": "none"})
+    put(backend, range(2_000), "before")
+    upload = backend.snapshot(1)
+    assert not backend._database.is_flushed(), "the first snapshot has waited for the disk"
+    put(backend, range(1_000, 3_000), "after")
+    handle = upload.run(backends.storage)
+    backend.notify_checkpoint_complete(1)
+    found = content(backends.restored([handle]), VALUE)
+    assert found == {(None, key): f"before {key}" * 10 for key in range(2_000)}
+
+
+def test_nothing_written_behind_the_barrier_is_in_it(backends: Backends) -> None:
+    """With buffers so small that what comes behind is flushed and compacted all the time."""
+    backend = backends.create(options={"writebuffer.size": "64kb"})
+    put(backend, range(500), "round 0")
+    for number in range(1, 8):
+        upload = backend.snapshot(number)
+        put(backend, range(0, 500, number), f"round {number}")
+        handle = upload.run(backends.storage)
+        backend.notify_checkpoint_complete(number)
+        expected = {(None, key): f"round {_last_round(key, number - 1)} {key}" * 10 for key in range(500)}
+        assert content(backends.restored([handle]), VALUE) == expected
+
+
+def _last_round(key: int, number: int) -> int:
+    return next((n for n in range(number, 0, -1) if key % n == 0), 0)
+
+
+def test_snapshots_in_a_row_are_each_of_their_moment(backends: Backends) -> None:
+    backend = backends.create()
+    uploads = []
+    for number in range(1, 12):
+        put(backend, range(20), f"round {number}")
+        uploads.append(backend.snapshot(number))
+    for number, upload in enumerate(uploads, 1):
+        found = content(backends.restored([upload.run(backends.storage)]), VALUE)
+        assert found == {(None, key): f"round {number} {key}" * 10 for key in range(20)}
+
+
+def test_a_disk_that_cannot_be_written_to_fails_the_checkpoint(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = backends.create()
+    put(backend, range(20), "first")
+    monkeypatch.setattr(Database, "is_flushed", _full)
+    with pytest.raises(StorageError, match="disk full"):
+        backend.snapshot(1).run(backends.storage)
+    monkeypatch.undo()
+    assert len(content(backends.restored([backends.snapshot(backend, 2)]), VALUE)) == 20
+
+
+def _full(database: Database) -> bool:
+    raise StorageError("disk full")
+
+
+def test_a_snapshot_that_was_given_up_does_not_wait_for_the_disk(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = backends.create()
+    put(backend, range(20), "first")
+    monkeypatch.setattr(Database, "is_flushed", lambda database: False)
+    backend.snapshot(1)
+    began = time.monotonic()
+    backend.notify_checkpoint_aborted(1)
+    assert time.monotonic() - began < 5
+    assert not (backends.work_dir / "b0" / "chk-1").exists()

@@ -1,0 +1,174 @@
+"""A restore at another parallelism takes files over, and does not copy rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.state.backend import KeyGroupRange
+from penstock.state.factory import create_timer_service
+from penstock.state.key_groups import KeyGroupCache, key_group_range
+from penstock.state.rocksdb.database import Database
+from penstock.state.rocksdb.manifest import ManifestUnreadable
+from penstock.state.rocksdb.rows import STATE
+from tests.unit.state.support import LIST, MAP, MAX_PARALLELISM, VALUE, Backends, at, content
+
+GROUPS = KeyGroupCache(MAX_PARALLELISM)
+KEYS = range(400)
+
+
+@pytest.fixture
+def backends(tmp_path: Path) -> Iterator[Backends]:
+    made = Backends("rocksdb", tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def no_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_all = Database.put_all
+
+    def without_states(self: Database, name: str, rows: Any) -> None:
+        assert not name.startswith(STATE), "rows of a state are copied one by one"
+        put_all(self, name, rows)
+
+    monkeypatch.setattr(Database, "put_all", without_states)
+
+
+def put(subtasks: list[Any], keys: Any, text: str) -> None:
+    for backend in subtasks:
+        value, entries = backend.get_state(VALUE), backend.get_state(MAP)
+        timers = create_timer_service(backend)
+        for key in keys:
+            if GROUPS[key] in backend.key_group_range:
+                at(backend, key)
+                value.update(f"{text} {key}")
+                entries.put(text, key)
+                timers.register_event_time_timer(key)
+
+
+def remove(subtasks: list[Any], keys: Any) -> None:
+    for backend in subtasks:
+        for key in keys:
+            if GROUPS[key] in backend.key_group_range:
+                at(backend, key)
+                backend.get_state(VALUE).clear()
+                backend.get_state(MAP).clear()
+                create_timer_service(backend).delete_event_time_timer(key)
+
+
+def snapshots(backends: Backends, subtasks: list[Any], number: int) -> list[dict[str, Any]]:
+    return [backends.snapshot(backend, number) for backend in subtasks]
+
+
+def values(subtasks: list[Any]) -> dict[Any, Any]:
+    return {key: value for (_, key), value in content(subtasks, VALUE).items()}
+
+
+def timers_of(subtasks: list[Any]) -> list[int]:
+    return sorted(timestamp for backend in subtasks for timestamp, _, _ in backend.event_time_timers.timers())
+
+
+@pytest.mark.usefixtures("no_copies")
+@pytest.mark.parametrize(
+    "steps", [(1, 2, 4), (4, 2, 1), (1, 4, 2, 3, 1), (2, 3), (3, 2, 4, 1), (1, 2, 1, 2, 1)], ids=str
+)
+def test_files_are_taken_over_at_any_parallelism(backends: Backends, steps: tuple[int, ...]) -> None:
+    subtasks = backends.restored([], steps[0])
+    expected: dict[Any, Any] = {}
+    for number, parallelism in enumerate((*steps[1:], 1), 1):
+        changed, gone = KEYS[number::number], KEYS[:: number + 5]
+        put(subtasks, changed, f"round {number}")
+        remove(subtasks, gone)
+        expected |= {key: f"round {number} {key}" for key in changed}
+        expected = {key: value for key, value in expected.items() if key not in gone}
+        subtasks = backends.restored(snapshots(backends, subtasks, number), parallelism, owned=True)
+        assert values(subtasks) == expected
+        assert timers_of(subtasks) == sorted(expected)
+        for backend in subtasks:
+            assert all(GROUPS[key] in backend.key_group_range for key in backend.keys("value"))
+
+
+@pytest.mark.usefixtures("no_copies")
+def test_files_of_foreign_key_groups_are_not_even_fetched(backends: Backends) -> None:
+    (backend,) = backends.restored([])
+    for half in (0, 1):  # a file for each
+        own = key_group_range(half, 2, MAX_PARALLELISM)
+        put([backend], [key for key in KEYS if GROUPS[key] in own], "first")
+        handle = backends.snapshot(backend, half + 1)
+    for name in ("value", "map"):
+        backend._database.family(f"state:{name}")
+    of_states = {table.name for table in _version(handle, backends).all_tables()}
+    assert len(of_states) > 2
+    backends.storage.reads.clear()
+    backends.restored([handle], 2)
+    read = [path for path in backends.storage.reads if path in {f["path"] for f in handle["files"]}]
+    assert len(read) < 2 * len(handle["files"]), "each half leaves out the other's files"
+
+
+def _version(handle: dict[str, Any], backends: Backends) -> Any:
+    from penstock.state.rocksdb.download import StoredDatabase
+
+    return StoredDatabase.of(handle, backends.storage).version()
+
+
+@pytest.mark.usefixtures("no_copies")
+def test_what_was_taken_over_is_not_uploaded_again(backends: Backends) -> None:
+    subtasks = backends.restored([], 2)
+    put(subtasks, KEYS, "first " * 50)
+    handles = snapshots(backends, subtasks, 1)
+    before = sum(handle["bytes_uploaded"] for handle in handles)
+    (whole,) = backends.restored(handles, owned=True)
+    again = backends.snapshot(whole, 2)
+    paths = {file["path"] for handle in handles for file in handle["files"] if file["name"].endswith(".sst")}
+    assert {file["path"] for file in again["files"]} & paths
+    assert again["bytes_uploaded"] < before / 2
+    assert values(backends.restored([again], 2)) == values([whole])
+
+
+def test_rows_are_copied_if_the_files_cannot_be_told_apart(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    subtasks = backends.restored([], 2)
+    put(subtasks, KEYS, "first")
+    expected = values(subtasks)
+    handles = snapshots(backends, subtasks, 1)
+
+    def unreadable(content: bytes) -> Any:
+        raise ManifestUnreadable("a field 77")
+
+    monkeypatch.setattr("penstock.state.rocksdb.download.read_version", unreadable)
+    with caplog.at_level(logging.WARNING):
+        assert values(backends.restored(handles, 3)) == expected
+    assert "a field 77" in caplog.text
+
+
+def test_list_elements_keep_their_order_when_files_are_put_together(backends: Backends) -> None:
+    subtasks = backends.restored([], 3)
+    for backend in subtasks:
+        for key in KEYS:
+            if GROUPS[key] in backend.key_group_range:
+                at(backend, key)
+                backend.get_state(LIST).add_all([1, 2])
+    subtasks = backends.restored(snapshots(backends, subtasks, 1), 2)
+    for backend in subtasks:
+        for key in KEYS:
+            if GROUPS[key] in backend.key_group_range:
+                at(backend, key)
+                backend.get_state(LIST).add(3)
+    assert content(subtasks, LIST) == {(None, key): [1, 2, 3] for key in KEYS}
+
+
+def test_another_range_hides_rows_without_looking_at_them(backends: Backends) -> None:
+    (backend,) = backends.restored([])
+    put([backend], KEYS, "first")
+    handle = backends.snapshot(backend, 1)
+    (part,) = backends.restored([handle])[:1]
+    part.close()
+    middle = backends.create(KeyGroupRange(5, 9))
+    middle.restore([handle], backends.storage)
+    assert set(values([middle])) == {key for key in KEYS if 5 <= GROUPS[key] <= 9}
