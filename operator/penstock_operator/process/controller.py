@@ -3,7 +3,7 @@
 A wake-up carries no information beyond "look": what has happened is found out by looking. So events may be lost,
 merged or repeated without harm. What they tell goes into a copy (`kube/watched.py`), which may be believed as far as
 `reconcile/at_rest.py` says; fresh lists correct it. Passes over one object never overlap; over different objects they run side by side,
-up to a limit that keeps the API server and this process from being overrun after a restart.
+up to a limit, those that an event has woken first (`process/gate.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from penstock_operator.errors import KubeError, NotLeader
 from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, SERVICE
 from penstock_operator.kube.listings import CLUSTER, Listings
 from penstock_operator.kube.watched import WATCHED, list_again
+from penstock_operator.process.gate import Gate
 from penstock_operator.process.orphans import sweep
 from penstock_operator.reconcile.job_loop import JobLoop
 from penstock_operator.reconcile.observe.manifests import labels_of
@@ -42,6 +43,8 @@ ObjectKind = Literal["FlinkJob", "FlinkSnapshot"]
 _KINDS = {"FlinkJob": FLINKJOB, "FlinkSnapshot": FLINKSNAPSHOT}
 
 CONCURRENT_PASSES = 16
+PLACE_LENT = 2.0
+"""Seconds after which a pass that waits for others no longer counts as one of them."""
 PASS_TIMEOUT = 180.0
 """Seconds after which a pass is given up; every call in it has a shorter timeout of its own."""
 SETTLE = 0.1
@@ -67,7 +70,7 @@ class Controller:
     def __init__(self, ports: Ports, metrics: Metrics, namespaces: Sequence[str] = ()) -> None:
         self._ports, self._metrics, self._namespaces = ports, metrics, tuple(namespaces)
         self._runners: dict[tuple[ObjectKind, str, str], _Runner] = {}
-        self._gate = asyncio.Semaphore(CONCURRENT_PASSES)
+        self._gate = Gate(CONCURRENT_PASSES, PLACE_LENT)
         self._listings = Listings()
         self.doubt = asyncio.Event()
         """A watch has begun anew, and not everything has been listed since."""
@@ -211,11 +214,12 @@ class Controller:
 
     async def _run(self, kind: ObjectKind, namespace: str, name: str) -> None:
         runner, failures = self._runners[kind, namespace, name], 0
+        urgent = False
         while True:
             await asyncio.sleep(SETTLE)
             runner.wake.clear()
             try:
-                pause = await self._pass(kind, runner.loop)
+                pause = await self._pass(kind, runner.loop, urgent=urgent)
                 failures = 0
             except NotLeader as error:
                 self._give_up(error)
@@ -234,11 +238,12 @@ class Controller:
                 seconds = pause.total_seconds() if pause is not None else 0.0
                 async with asyncio.timeout(seconds):
                     await runner.wake.wait()
+                urgent = True
             except TimeoutError:
-                continue
+                urgent = False
 
-    async def _pass(self, kind: ObjectKind, loop: Loop) -> timedelta | None:
-        async with self._gate:
+    async def _pass(self, kind: ObjectKind, loop: Loop, *, urgent: bool) -> timedelta | None:
+        async with self._gate.place(urgent=urgent):
             begun = time.monotonic()
             try:
                 async with asyncio.timeout(PASS_TIMEOUT):

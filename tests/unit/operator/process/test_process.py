@@ -204,6 +204,30 @@ def test_the_controller_runs_what_it_is_woken_for_and_forgets_what_is_gone() -> 
     asyncio.run(scenario())
 
 
+def test_jobs_whose_masters_hang_hold_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = list[str]()
+
+    async def reconcile(loop: JobLoop) -> timedelta:
+        begun.append(loop.name)
+        if loop.name.startswith("hangs"):
+            await asyncio.Event().wait()
+        return timedelta(seconds=60)
+
+    async def scenario() -> None:
+        controller = Control().controller
+        for number in range(3 * controller_module.CONCURRENT_PASSES):
+            controller.wake("FlinkJob", "default", f"hangs-{number}")
+        await asyncio.sleep(0.2)
+        controller.wake("FlinkJob", "default", "works")
+        await asyncio.sleep(1.0)
+        assert "works" in begun
+        await controller.close()
+
+    monkeypatch.setattr(JobLoop, "reconcile", reconcile)
+    monkeypatch.setattr(controller_module, "PLACE_LENT", 0.1)
+    asyncio.run(scenario())
+
+
 def test_a_resync_finds_objects_whose_event_was_lost() -> None:
     async def scenario() -> None:
         control = Control()
