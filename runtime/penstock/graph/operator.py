@@ -122,6 +122,9 @@ class Operator:
         timers = self.context.timers
         return MIN_TIMESTAMP if timers is None else timers.current_watermark
 
+    def write_state(self) -> None:
+        """Write what is held beside keyed state into it. For who looks at the state; `snapshot` does it by itself."""
+
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         return OperatorSnapshot()
 

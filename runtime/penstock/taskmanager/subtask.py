@@ -340,7 +340,9 @@ class Subtask:
             operator.advance_processing_time(now)
 
     def keyed_backends(self) -> dict[str, KeyedStateBackend]:
-        """Keyed state by uid."""
+        """Keyed state by uid, with all that belongs to it."""
+        for index in self._backends:
+            self._operators[index].write_state()
         return {self._contexts[index].uid: backend for index, backend in self._backends.items()}
 
     def watermarks(self) -> dict[str, int]:

@@ -153,8 +153,9 @@ class OperatorRun:
         self.clock = ManualClock() if clock is None else clock
         self.output = CollectingOutput()
         self.metrics = Metrics()
-        self.backend: Any = None
-        self.timers: Any = None
+        self._backend: Any = None
+        self._timers: Any = None
+        self._is_open = False
         self._pickled = cloudpickle.dumps(operator)
         self._work_dir = TemporaryDirectory(prefix="penstock-operator-test-") if backend == "rocksdb" else None
         self._operator_state = OperatorStateStore(NAME)
@@ -175,19 +176,36 @@ class OperatorRun:
         )
         with self.context.named_in_errors():
             if operator.is_keyed:
-                self.backend = self._create_backend(key_group_range(subtask, parallelism, max_parallelism))
-                self.timers = create_timer_service(self.backend)
-                self.context.keyed_state, self.context.timers = self.backend, self.timers
+                self._backend = self._create_backend(key_group_range(subtask, parallelism, max_parallelism))
+                self._timers = create_timer_service(self._backend)
+                self.context.keyed_state, self.context.timers = self._backend, self._timers
             if restored_from:
                 self._restore(restored_from, subtask, parallelism)
             operator.setup(self.context, self.output)
             operator.open()
+        self._is_open = True
+
+    @property
+    def backend(self) -> Any:
+        """The keyed state, with all that belongs to it; None if the operator is not keyed."""
+        self._write_state()
+        return self._backend
+
+    @property
+    def timers(self) -> Any:
+        """The timers, with all that belong to them; None if the operator is not keyed."""
+        self._write_state()
+        return self._timers
+
+    def _write_state(self) -> None:
+        if self._is_open:
+            self.operator.write_state()
 
     def _restore(self, snapshots: list[Snapshot], subtask: int, parallelism: int) -> None:
         self._operator_state.restore([s.operator_state for s in snapshots], subtask, parallelism)
-        if self.backend is not None:
+        if self._backend is not None:
             handles = [s.keyed for s in snapshots if s.keyed is not None]
-            self.backend.restore(handles, snapshots[0].files)
+            self._backend.restore(handles, snapshots[0].files)
 
     def _create_backend(self, groups: KeyGroupRange) -> KeyedStateBackend:
         return create_backend(
@@ -208,7 +226,7 @@ class OperatorRun:
         files = Files() if files is None else files
         with self.context.named_in_errors():
             self.operator.snapshot(1)
-            keyed = None if self.backend is None else self.backend.snapshot(1).run(files)
+            keyed = None if self._backend is None else self._backend.snapshot(1).run(files)
         return Snapshot(self.context.operator_state.snapshot(), keyed, files)
 
     def restart(self, operator: Operator | None = None) -> OperatorRun:
@@ -239,9 +257,10 @@ class OperatorRun:
         return runs
 
     def close(self) -> None:
+        self._is_open = False
         self.operator.close()
-        if self.backend is not None:
-            self.backend.close()
+        if self._backend is not None:
+            self._backend.close()
         if self._work_dir is not None:
             self._work_dir.cleanup()
 

@@ -82,32 +82,10 @@ class TimerService:
         self._fire(self._processing_time, now, self._on_processing_time)
 
     def _fire(self, table: TimerTable, until: int, on_timer: OnTimer) -> None:
-        while True:
-            timestamp = table.first()
-            if timestamp is None or timestamp > until:
-                return
-            self._fire_bucket(table, timestamp, on_timer)
-
-    def _fire_bucket(self, table: TimerTable, timestamp: int, on_timer: OnTimer) -> None:
-        """Every timer of one timestamp; stops when a callback registered an earlier one, which comes first."""
-        at, heap = self._at, table.heap
-        bucket: Any = table.spaces[timestamp]
-        if type(bucket) is tuple:
-            table.drop(timestamp)
-            at.key, at.namespace = pair = bucket[0]
-            on_timer(timestamp, *pair)
-            return
-        table.firing.add(timestamp)
-        for pair in list(bucket):
-            if pair not in bucket:
-                continue
-            del bucket[pair]
-            at.key, at.namespace = pair
-            on_timer(timestamp, *pair)
-            if heap is not table.heap or not heap or heap[0] != timestamp:
-                break
-        if not bucket and table.spaces.get(timestamp) is bucket:
-            table.drop(timestamp)
+        at = self._at
+        for timestamp, pair in table.due(until):
+            key, namespace = at.key, at.namespace = pair
+            on_timer(timestamp, key, namespace)
 
     def next_processing_time(self) -> int | None:
         return self._processing_time.first()

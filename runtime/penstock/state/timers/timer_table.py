@@ -6,13 +6,17 @@ timestamps that fired as a whole; nothing of a timestamp that came and went betw
 
 A bucket of one timer, the usual thing where every key has times of its own, is a tuple of one pair: it costs a fourth of
 a dictionary's memory, and the garbage collector does not look at it again and again.
+
+Timestamps lie in *slots* of 1,024 ms, unsorted but for the earliest, which has the latest first: what fires is taken from a
+list's end, and what is registered is appended to one, however many timers there are.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import insort
 from heapq import heapify, heappop, heappush
 from itertools import chain
+from operator import neg
 from typing import TYPE_CHECKING, Any
 
 from penstock.state.encoding.any_codec import ScalarCodec
@@ -29,6 +33,7 @@ TIMER_TABLES = ("event-time", "processing-time")
 
 Pair = tuple[Any, Any]
 Timer = tuple[int, Pair]
+BITS = 10
 
 
 class TimerChanges(Changes):
@@ -43,34 +48,44 @@ class TimerChanges(Changes):
 
 
 class TimerTable(Table):
-    """Timers of one time domain. `spaces` maps timestamps to buckets; `heap` holds the timestamps."""
+    """Timers of one time domain. `spaces` maps timestamps to buckets."""
 
     layout = "timer"
 
     def __init__(self, name: str, operator: str = "") -> None:
         super().__init__(name, ScalarCodec(int, name, operator))
         del self.spaces[None]
-        self.heap: list[int] = []
+        self._slots: dict[int, list[int]] = {}
+        self._heap: list[int] = []
+        self._earliest: list[int] | None = None
+        """The first slot's timestamps once they are sorted; None: nobody has asked for them yet, or there is an earlier slot."""
+        self._stale = 0
+        """Timestamps in slots whose timers are gone."""
         self.firing: set[int] = set()
         """Timestamps whose buckets are being fired: what goes from them is not noted, they go as a whole."""
-        self._stale = 0
         self._born: set[int] = set()
         self._dropped: set[int] = set()
         self._deleted: list[Timer] = []
-        self._registered: deque[Timer] | list[Timer] = deque(maxlen=0)
+        self._registered: list[Timer] = []
 
     def track(self, *, on: bool) -> None:
         self.tracking = on
         self._dropped = set()
         self._born.clear()
         self._deleted = []
-        self._registered = [] if on else deque(maxlen=0)
+        self._registered = []
 
     def register(self, timestamp: int, pair: Pair) -> None:
         bucket: Any = self.spaces.get(timestamp)
         if bucket is None:
             self.spaces[timestamp] = (pair,)  # type: ignore[assignment]
-            heappush(self.heap, timestamp)
+            times = self._slots.get(timestamp >> BITS)
+            if times is None:
+                self._open_slot(timestamp)
+            elif times is self._earliest:
+                insort(times, timestamp, key=neg)
+            else:
+                times.append(timestamp)
             if self.tracking:
                 self._born.add(timestamp)
         elif pair in bucket:
@@ -79,7 +94,48 @@ class TimerTable(Table):
             self.spaces[timestamp] = {bucket[0]: None, pair: None}
         else:
             bucket[pair] = None
-        self._registered.append((timestamp, pair))
+        if self.tracking:
+            self._registered.append((timestamp, pair))
+
+    def _open_slot(self, timestamp: int) -> None:
+        slot = timestamp >> BITS
+        self._slots[slot] = [timestamp]
+        heappush(self._heap, slot)
+        if self._heap[0] == slot:
+            self._earliest = None
+
+    def due(self, until: int) -> Iterator[tuple[int, Pair]]:
+        """Timers up to a time, in order of time; each is gone as it is given. Who gets one may register and delete others,
+        which are given too where they are due: an earlier one next."""
+        spaces = self.spaces
+        while (first := self.first()) is not None and first <= until:
+            times = self._earliest
+            assert times is not None
+            while times is self._earliest and times and (timestamp := times[-1]) <= until:
+                bucket: Any = spaces.get(timestamp)
+                if type(bucket) is tuple:
+                    times.pop()
+                    del spaces[timestamp]
+                    if self.tracking:
+                        self._note_dropped(timestamp)
+                    yield timestamp, bucket[0]
+                elif bucket is None:
+                    break
+                else:
+                    yield from self._all_of(timestamp, bucket, times)
+
+    def _all_of(self, timestamp: int, bucket: dict[Pair, None], times: list[int]) -> Iterator[tuple[int, Pair]]:
+        """Every timer of one timestamp; stops when an earlier one is there."""
+        self.firing.add(timestamp)
+        for pair in list(bucket):
+            if pair not in bucket:
+                continue
+            del bucket[pair]
+            yield timestamp, pair
+            if times is not self._earliest or not times or times[-1] != timestamp:
+                break
+        if not bucket and self.spaces.get(timestamp) is bucket:
+            self.drop(timestamp)
 
     def delete(self, timestamp: int, pair: Pair) -> None:
         bucket: Any = self.spaces.get(timestamp)
@@ -97,29 +153,42 @@ class TimerTable(Table):
 
     def drop(self, timestamp: int) -> None:
         """A bucket fired as a whole; nothing was noted of its timers one by one."""
-        if self.tracking and timestamp not in self._born:
-            self._dropped.add(timestamp)
+        if self.tracking:
+            self._note_dropped(timestamp)
         self._forget(timestamp)
+
+    def _note_dropped(self, timestamp: int) -> None:
+        if timestamp in self._born:
+            self._born.discard(timestamp)
+        else:
+            self._dropped.add(timestamp)
 
     def _forget(self, timestamp: int) -> None:
         del self.spaces[timestamp]
         self._born.discard(timestamp)
         self.firing.discard(timestamp)
-        if self.heap[0] == timestamp:
-            heappop(self.heap)
+        if self._earliest and self._earliest[-1] == timestamp:
+            self._earliest.pop()
         else:
             self._stale += 1
             if self._stale > len(self.spaces) + 1024:
-                self._make_heap()
+                self._make_slots()
 
     def first(self) -> int | None:
         """The earliest timestamp."""
-        heap = self.heap
-        while heap:
-            if heap[0] in self.spaces:
-                return heap[0]
-            heappop(heap)
-            self._stale = max(0, self._stale - 1)
+        spaces = self.spaces
+        while self._heap:
+            times = self._earliest
+            if times is None:
+                times = self._earliest = self._slots[self._heap[0]]
+                times.sort(reverse=True)
+            while times:
+                if times[-1] in spaces:
+                    return times[-1]
+                times.pop()
+                self._stale = max(0, self._stale - 1)
+            del self._slots[heappop(self._heap)]
+            self._earliest = None
         return None
 
     def timers(self) -> Iterator[tuple[int, Any, Any]]:
@@ -170,7 +239,6 @@ class TimerTable(Table):
             namespaces = rows.namespaces or [None] * len(rows.keys)
             pairs = list(zip(rows.keys, namespaces, strict=True))
             super().apply(Rows(rows.op, pairs, rows.values))
-        self.heap = []
 
     def _apply(self, rows: Rows) -> None:
         for pair, timestamp in zip(rows.keys, rows.namespaces or (), strict=True):
@@ -181,11 +249,19 @@ class TimerTable(Table):
         for timestamp, bucket in self.spaces.items():
             if len(bucket) == 1:
                 self.spaces[timestamp] = tuple(bucket)  # type: ignore[assignment]
-        self._make_heap()
+        self._make_slots()
 
-    def _make_heap(self) -> None:
-        self.heap = list(self.spaces)
-        heapify(self.heap)
+    def clear(self) -> None:
+        super().clear()
+        self._make_slots()
+
+    def _make_slots(self) -> None:
+        self._slots = {}
+        for timestamp in self.spaces:
+            self._slots.setdefault(timestamp >> BITS, []).append(timestamp)
+        self._heap = list(self._slots)
+        heapify(self._heap)
+        self._earliest = None
         self._stale = 0
 
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from penstock.graph.operator import Output
 
 
+_EVENT_TIME = TimeDomain.EVENT_TIME
+
+
 class UserTimers(TimerService):
     """The timer service a process function sees: the clocks, and timers of the current key (T21)."""
 
@@ -173,7 +176,7 @@ class TimerOperator(FunctionOperator):
         try:
             results = call(timestamp, ctx)
             if results is not None:
-                self.results.collect(results, self.result_timestamp(timestamp))
+                self.results.collect(results, timestamp if ctx.domain is _EVENT_TIME else None)
         except Exception as error:
             raise_user_error(self.context, error, f"on_timer at {timestamp} for the key {key!r}")
 

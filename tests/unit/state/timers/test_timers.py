@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from penstock.state.factory import create_timer_service
 from penstock.state.key_groups import key_group
@@ -144,7 +146,7 @@ def test_timers_that_are_moved_again_and_again_do_not_pile_up(timers: Timers) ->
     for i in range(20_000):
         timers.event("a", 1_000_000 + i)
         timers.delete("a", 1_000_000 + i - 1)
-    assert len(timers.backend.event_time_timers.heap) < 2_000
+    assert sum(map(len, timers.backend.event_time_timers._slots.values())) < 2_000
     timers.service.advance_watermark(2_000_000)
     assert timers.take() == [(1_019_999, "a")]
 
@@ -213,3 +215,53 @@ def test_a_timer_for_later_than_time_itself_fires_with_the_final_watermark(name:
     assert timers.take() == []
     timers.service.advance_watermark(2**63 - 1)
     assert timers.take() == [(2**63 - 1, "a")]
+
+
+moments = st.integers(0, 5000)
+acts = st.lists(
+    st.one_of(
+        st.tuples(st.just("register"), st.sampled_from("abc"), moments),
+        st.tuples(st.just("delete"), st.sampled_from("abc"), moments),
+        st.tuples(st.just("advance"), st.just(""), moments),
+    ),
+    max_size=60,
+)
+
+
+@given(acts=acts, then=st.lists(st.tuples(st.sampled_from(["register", "delete"]), moments), max_size=8))
+@settings(max_examples=200, deadline=None)
+def test_the_earliest_timer_that_is_due_is_always_next(acts: list[Any], then: list[Any]) -> None:
+    """Against a set that is searched; every other timer that fires registers or deletes one of its key."""
+    timers = Timers(Backends("hashmap", Path("/nowhere")).create())
+    waiting: set[tuple[int, str]] = set()
+    fired: list[tuple[int, str]] = []
+    rest = list(then)
+    timers.backend.event_time_timers.track(on=True)
+
+    def do(act: str, key: str, time: int) -> None:
+        if act == "register":
+            timers.event(key, time)
+            waiting.add((time, key))
+        else:
+            timers.delete(key, time)
+            waiting.discard((time, key))
+
+    def on_timer(time: int, key: str) -> None:
+        assert (time, key) in waiting
+        assert time == min(waiting)[0]
+        waiting.remove((time, key))
+        fired.append((time, key))
+        if rest and len(fired) % 2:
+            act, moment = rest.pop()
+            do(act, key, moment)
+
+    timers.then = on_timer
+    for act, key, time in acts:
+        if act == "advance":
+            timers.service.advance_watermark(time)
+            assert all(waits > time for waits, _ in waiting)
+        else:
+            do(act, key, time)
+    assert {(time, key) for time, key, _ in timers.service.event_time_timers()} == waiting
+    timers.service.advance_watermark(2**63 - 1)
+    assert timers.take() == fired

@@ -1,11 +1,12 @@
 """The interval join of two keyed streams (`penstock.datastream.streams.interval_join`), as Flink's operator does it.
 
-Each side keeps its values by event time in a map state. A value looks for partners among the other side's, and is
-dropped by an event-time timer when the watermark has passed the last time a partner could have.
+Each side keeps its values by event time (`interval_buffers`). A value looks for partners among the other side's, and is
+dropped when the watermark has passed the last time a partner could have.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob
@@ -15,17 +16,17 @@ from penstock.graph.operator import OperatorSnapshot
 from penstock.records.batch import MIN_TIMESTAMP
 from penstock.state.descriptors import MapStateDescriptor
 from penstock.taskmanager.operators.results import Results
+from penstock.taskmanager.operators.two_inputs.interval_buffers import Buffers, Side
 from penstock.taskmanager.operators.user_code import FunctionOperator, select_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from penstock.common.typeinfo import TypeInformation
     from penstock.functions.operator_context import OperatorContext
     from penstock.functions.output_tag import OutputTag
     from penstock.graph.operator import Output
     from penstock.records.batch import Batch
-    from penstock.state.descriptors import MapState
 
 SIDES = ("left", "right")
 WATERMARK_STATE = "interval-join-watermark"
@@ -79,6 +80,7 @@ class IntervalJoinOperator(FunctionOperator):
         self.key_selectors = key_selectors
         # Seen from either side: where the partners of a value lie.
         self._bounds = ((lower_ms, upper_ms), (-upper_ms, -lower_ms))
+        self._kept_ms = (max(0, upper_ms), max(0, -lower_ms))
         self._element_types = element_types
         self._late_tags = late_tags
         self.watermark = MIN_TIMESTAMP
@@ -92,14 +94,12 @@ class IntervalJoinOperator(FunctionOperator):
         context = self.context
         assert context.keyed_state is not None
         assert context.timers is not None
-        self._key_context = context.keyed_state.key_context
-        self._buffers: list[MapState[int, list[Any]]] = [
-            context.keyed_state.get_state(descriptor)  # type: ignore[misc]
-            for descriptor in self._descriptors()
-        ]
+        backend = context.keyed_state
+        states: list[Any] = [backend.get_state(descriptor) for descriptor in self._descriptors()]
+        self._at = backend.key_context
+        self._buffers = Buffers(states, self._kept_ms, self._at, context.timers, is_empty=not context.is_restored)
         self._ctx = JoinContext(self.results)
         self._dropped = None if context.metrics is None else context.metrics.counter(LATE_RECORDS_METRIC)
-        context.timers.set_callbacks(self._clean, self._clean)
         self._saved_watermark = context.operator_state.get_union_list_state(WATERMARK_STATE, int)
         self.watermark = max(context.timers.current_watermark, min(self._saved_watermark, default=MIN_TIMESTAMP))
 
@@ -111,7 +111,11 @@ class IntervalJoinOperator(FunctionOperator):
     def _descriptors(self) -> list[MapStateDescriptor]:
         return list(map(_buffer, SIDES, self._element_types))
 
+    def write_state(self) -> None:
+        self._buffers.write(self.watermark)
+
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        self.write_state()
         # After a restore, what was late stays late.
         self._saved_watermark[:] = [self.watermark]
         return super().snapshot(checkpoint_id)
@@ -132,44 +136,48 @@ class IntervalJoinOperator(FunctionOperator):
         assert selector is not None
         keys = select_keys(self.context, selector, values)
         iterator = iter(values)
-        watermark = self.watermark
-        key_context = self._key_context
-        key_context.namespace = None
         try:
-            for value, key, timestamp in zip(iterator, keys, timestamps, strict=True):
-                if timestamp < watermark:
-                    self._late(value, timestamp, input_index)
-                    continue
-                key_context.key = key
-                self._keep(value, timestamp, input_index)
-                self._join(value, timestamp, input_index)
+            self._join_all(iterator, keys, timestamps, input_index)
         except Exception as error:
             self.fail(error, values, iterator, input_index)
+        self._buffers.saw(len(values), self.watermark)
         self.results.flush()
 
-    def _keep(self, value: Any, timestamp: int, side: int) -> None:
-        buffer = self._buffers[side]
-        buffer.put(timestamp, [*(buffer.get(timestamp) or ()), value])
-        timers = self.context.timers
-        assert timers is not None
-        self._key_context.namespace = (side,)
-        timers.register_event_time_timer(timestamp + max(0, self._bounds[side][1]))
-        self._key_context.namespace = None
-
-    def _join(self, value: Any, timestamp: int, side: int) -> None:
+    def _join_all(self, values: Iterator[Any], keys: list[Any], timestamps: list[int], side: int) -> None:
+        watermark, buffers = self.watermark, self._buffers
+        known, other, join = buffers.at_hand.get, 1 - side, self._join
         lower, upper = self._bounds[side]
-        first, last = timestamp + lower, timestamp + upper
+        kept, gone = self._kept_ms[side], watermark - self._kept_ms[other]
+        for value, key, timestamp in zip(values, keys, timestamps, strict=True):
+            if timestamp < watermark:
+                self._late(value, timestamp, side)
+                continue
+            buffer = known(key) or buffers.of(key, timestamp + kept)
+            own = buffer.sides[side]
+            if not own.times or own.times[-1] <= timestamp:
+                own.times.append(timestamp)
+                own.values.append(value)
+            else:
+                place = bisect_right(own.times, timestamp)
+                own.times.insert(place, timestamp)
+                own.values.insert(place, value)
+            partners = buffer.sides[other]
+            first = timestamp + lower
+            if partners.times and partners.times[-1] >= first:
+                first = bisect_left(partners.times, first if first > gone else gone + 1)
+                behind = bisect_right(partners.times, timestamp + upper, first)
+                if first < behind:
+                    self._at.key, self._at.namespace = key, None
+                    join(value, timestamp, side, partners, range(first, behind))
+
+    def _join(self, value: Any, timestamp: int, side: int, partners: Side, places: Iterable[int]) -> None:
         call, ctx, collect = self._call, self._ctx, self.results.collect
-        others = self._buffers[1 - side]
-        if others.is_empty():
-            return
-        for time, partners in list(others.items()):
-            if first <= time <= last:
-                ctx.timestamps = (time, timestamp) if side else (timestamp, time)
-                for partner in partners:
-                    results = call(partner, value, ctx) if side else call(value, partner, ctx)
-                    if results is not None:
-                        collect(results, max(time, timestamp))
+        for place in places:
+            time, partner = partners.times[place], partners.values[place]
+            ctx.timestamps = (time, timestamp) if side else (timestamp, time)
+            results = call(partner, value, ctx) if side else call(value, partner, ctx)
+            if results is not None:
+                collect(results, time if time > timestamp else timestamp)
 
     def _late(self, value: Any, timestamp: int, side: int) -> None:
         tag = self._late_tags[side]
@@ -178,13 +186,9 @@ class IntervalJoinOperator(FunctionOperator):
         elif self._dropped is not None:
             self._dropped.inc()
 
-    def _clean(self, timestamp: int, key: Any, namespace: Any) -> None:
-        side = namespace[0]
-        self._key_context.namespace = None
-        self._buffers[side].remove(timestamp - max(0, self._bounds[side][1]))
-
     def process_watermark(self, timestamp: int) -> None:
         self.watermark = timestamp
+        self._buffers.advance(timestamp)
         super().process_watermark(timestamp)
 
     def current_watermark(self) -> int:

@@ -119,7 +119,12 @@ class WindowOperator(Operator):
             return GroupedWindows if self.function.is_incremental else GroupedLists
         return SessionWindows if are_plain_sessions(self) else PaneWindows
 
+    def write_state(self) -> None:
+        if isinstance(self._windows, SessionWindows):
+            self._windows.write_state()
+
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        self.write_state()
         self._saved_watermark[:] = [self.watermark]
         self._checkpoints.snapshot(checkpoint_id)
         return OperatorSnapshot()

@@ -3,24 +3,31 @@
 It gives the same results as `panes`, from the same state (the windows of a key in `window-merging-set`, accumulators in
 `window-contents` under the window that the session began as); either can be restored from a snapshot of the other.
 
-Three things make it cheap. Within a batch the session that a key was in last is at hand: a record that falls into it is a
-comparison and the user's function, and state is read and written once per key and batch. A session that grows keeps the
-timer it has; when that fires too early, the timer for the real end is registered. And the trigger is not asked: without
-allowed lateness the default one says nothing but "fire at the end".
+State is written when somebody is to see it: with a snapshot, and when more keys have sessions at hand than a barrier should
+have to wait for. Until then a session is an object among its key's, and the time it ends at lies in a schedule. One that
+begins and ends between two snapshots, as most do where gaps are short, never costs an access to state or a timer. What was
+written is let go, and read again when a record comes for its key or its timer fires, so that nothing is in memory twice.
+
+The trigger is not asked: without allowed lateness the default one says nothing but "fire at the end".
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from itertools import repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from penstock.functions.output_tag import OutputTag
 from penstock.state.descriptors import ValueStateDescriptor
+from penstock.taskmanager.operators.schedule import Schedule
 from penstock.taskmanager.operators.user_code import raise_user_error
 from penstock.taskmanager.operators.window.contents import contents_descriptor
 from penstock.taskmanager.operators.window.contexts import WindowContext
 from penstock.taskmanager.operators.window.function import Fold, clearer, invoker
-from penstock.taskmanager.operators.window.merging import MERGING_WINDOWS, end_of, start_of
+from penstock.taskmanager.operators.window.merging import MERGING_WINDOWS
 from penstock.windowing.aggregates import FieldAggregate
 from penstock.windowing.assigner import NO_TIMESTAMP, event_time_of
 from penstock.windowing.sessions import (
@@ -40,6 +47,9 @@ if TYPE_CHECKING:
     from penstock.taskmanager.operators.window.merging import Windows
     from penstock.taskmanager.operators.window.operator import WindowOperator
 
+MOST_KEYS = 1 << 15
+"""Keys whose sessions may be unwritten: writing them takes a tenth of a second, which is what a barrier may wait for it."""
+
 
 def are_plain_sessions(operator: WindowOperator) -> bool:
     """Whether nothing of the user's decides about a single session, and none is kept after it has fired."""
@@ -55,25 +65,28 @@ def are_plain_sessions(operator: WindowOperator) -> bool:
     )
 
 
-class _Session:
-    """The session that a key was in last, while a batch is processed.
+class Session(msgspec.Struct, eq=False, gc=False):
+    """A session at hand.
 
     Attributes:
-        stored_end: as the key's windows have it; None: they do not have it yet.
-        before: where the key's next session begins, or behind the end of time.
-        place: of the session among the key's windows.
+        earlier: the session of the key before it; one that is over ends the row.
+        state: the namespace its accumulator is stored in; None: it is not in state.
+        has_timer: it has a timer in state, for its end or an earlier time; without one it is in the schedule.
+        is_over: it has fired, or has become part of another one.
     """
 
-    __slots__ = ("accumulator", "before", "end", "place", "start", "state", "stored_end")
+    key: Any
+    start: int
+    end: int
+    accumulator: Any = None
+    earlier: Session | None = None
+    state: Namespace | None = None
+    has_timer: bool = False
+    is_over: bool = False
 
-    def __init__(self, start: int, end: int, state: Namespace, accumulator: Any, place: int, before: int) -> None:
-        self.start = start
-        self.end = end
-        self.stored_end: int | None = end
-        self.state = state
-        self.accumulator = accumulator
-        self.place = place
-        self.before = before
+
+start_of = attrgetter("start")
+end_of = attrgetter("end")
 
 
 class SessionWindows:
@@ -101,6 +114,14 @@ class SessionWindows:
         register = timers.register_event_time_timer if self._event_time else timers.register_processing_time_timer
         self._register = register
         timers.set_callbacks(self._on_timer, self._on_timer)
+        self._latest: dict[Any, Session] = {}
+        """Of each key at hand the latest session; at hand are all that the key has."""
+        self._stored: set[Any] = set()
+        """Keys at hand that have sessions in state, too."""
+        self._new: list[Session] = []
+        """Begun since the clock last advanced: most of them may be over by then."""
+        self._schedule: Schedule[Session] = Schedule(_last_ms)
+        self._due: list[Session] = []
 
     # --- records ----------------------------------------------------------------------------------------------
 
@@ -119,142 +140,199 @@ class SessionWindows:
         if self._fields is not None:
             call = self._fields.stepper()
             inputs = self._fields.prepare(values)
-        gap, gap_of = self._gap, self._gap_of
-        sessions: dict[Any, _Session] = {}
-        known = sessions.get
+        gap, gap_of, begun = self._gap, self._gap_of, self._new.append
+        latest, known = self._latest, self._latest.get
+        over = self._operator.watermark + 1 if self._event_time else -MAX_LONG
         for original, value, key, time in zip(iterator, inputs, keys, times, strict=False):
             end = time + (gap_of(original) if gap is None else gap)
             session = known(key)
-            if session is not None and session.start <= time <= session.end and end < session.before:
-                if end > session.end:
-                    session.end = end
-            else:
-                session = self._session_of(key, time, min(end, MAX_LONG), sessions)
+            if session is None or time < session.start or end > MAX_LONG:
+                session = self._session_of(key, time, min(end, MAX_LONG))
                 if session is None:
                     self._operator.late(original, time)
                     continue
+            elif time <= session.end:
+                if end > session.end:
+                    session.end = end
+            elif end > over:
+                session = latest[key] = Session(key, time, end, None, session)
+                begun(session)
+            else:
+                self._operator.late(original, time)
+                continue
             accumulator = session.accumulator
             if is_reduce:
                 session.accumulator = value if accumulator is None else call(accumulator, value)
             else:
                 session.accumulator = call(value, create() if accumulator is None else accumulator)
-        for key, session in sessions.items():
-            self._store(key, session)
+        if len(latest) > MOST_KEYS:
+            self.write_state()
 
-    def _session_of(self, key: Any, time: int, end: int, sessions: dict[Any, _Session]) -> _Session | None:
+    def _session_of(self, key: Any, time: int, end: int) -> Session | None:
         """The session that now holds the time, with those merged that it brings together; None: it is over already."""
         event_time_of(time)
-        if key in sessions:
-            self._store(key, sessions.pop(key))
-        windows: Windows = self._windows.get(key) or ()
-        first = behind = 0
-        if windows:
-            first = bisect_left(windows, time, key=end_of)
-            behind = bisect_right(windows, end, first, key=start_of)
-        before = windows[behind][0][0] if behind < len(windows) else MAX_LONG + 1
+        of_key = self._sessions(key)
+        first = bisect_left(of_key, time, key=end_of)
+        behind = bisect_right(of_key, end, first, key=start_of)
         if first == behind:
             if self._event_time and end - 1 <= self._operator.watermark:
                 return None
-            own = (time, end)
-            self._set_timer(key, own)
-            session = _Session(time, end, own, None, first, before)
-            session.stored_end = None
+            session = Session(key, time, end)
+            of_key.insert(first, session)
+            self._new.append(session)
         else:
-            session = self._merged(key, (time, end), windows, first, behind, before)
-        sessions[key] = session
+            session = of_key[first]
+            session.start = min(session.start, time)
+            session.end = max(of_key[behind - 1].end, end)
+            for other in of_key[first + 1 : behind]:
+                session.accumulator = self._fold.merge(session.accumulator, other.accumulator)
+                other.is_over = True
+                if other.state is not None:
+                    self._contents.remove(key, other.state)
+            del of_key[first + 1 : behind]
+        self._line_up(of_key)
         return session
 
-    def _merged(self, key: Any, new: Namespace, windows: Windows, first: int, behind: int, before: int) -> _Session:
-        touched = windows[first:behind]
-        low, high = min(new[0], touched[0][0][0]), max(new[1], touched[-1][0][1])
-        state = touched[0][1]
-        contents, fold = self._contents, self._fold
-        accumulator = contents.get(key, state)
-        for _, other in touched[1:]:
-            accumulator = fold.merge(accumulator, contents.get(key, other))
-            contents.remove(key, other)
-        last = touched[-1][0]
-        if len(touched) > 1 or last != (low, high):
-            self._windows.put(key, (*windows[:first], ((low, high), state), *windows[behind:]))
-            if last[1] == high and last != (low, high):
-                # its timer may be the one for this end, under a window that is gone now
-                self._at.key, self._at.namespace = key, last
-                self._delete(high - 1)
-                self._set_timer(key, (low, high))
-        return _Session(low, high, state, accumulator, first, before)
+    def _line_up(self, of_key: list[Session]) -> None:
+        """These are the sessions of their key."""
+        earlier = None
+        for session in of_key:
+            session.earlier = earlier
+            earlier = session
+        self._latest[of_key[-1].key] = of_key[-1]
 
-    def _store(self, key: Any, session: _Session) -> None:
-        """Write what changed; the windows themselves only if the session is new or has grown since they were."""
-        if session.end != session.stored_end:
-            windows: Windows = self._windows.get(key) or ()
-            place = session.place
-            pair = ((session.start, session.end), session.state)
-            behind = place if session.stored_end is None else place + 1
-            self._windows.put(key, (*windows[:place], pair, *windows[behind:]) if windows else (pair,))
-        self._contents.put(key, session.accumulator, session.state)
+    # --- state ------------------------------------------------------------------------------------------------
 
-    # --- timers -----------------------------------------------------------------------------------------------
+    def _sessions(self, key: Any) -> list[Session]:
+        """All sessions of a key, in order of time; from now on they are at hand."""
+        session = self._latest.get(key)
+        if session is not None:
+            return _row(session)
+        windows: Windows = self._windows.get(key) or ()
+        get = self._contents.get
+        of_key = [
+            Session(key, start, end, get(key, state), state=state, has_timer=True) for (start, end), state in windows
+        ]
+        if of_key:
+            self._line_up(of_key)
+            self._stored.add(key)
+        return of_key
 
-    def _set_timer(self, key: Any, window: Namespace) -> None:
-        if window[1] - 1 < MAX_LONG:
-            self._at.key, self._at.namespace = key, window
-            self._register(window[1] - 1)
+    def write_state(self) -> None:
+        """Write all sessions at hand, and let go of them."""
+        at, contents, register = self._at, self._contents, self._register
+        for key, latest in self._latest.items():
+            windows = []
+            for session in _row(latest):
+                window = session.start, session.end
+                state = session.state or window
+                windows.append((window, state))
+                contents.put(key, session.accumulator, state)
+                if not session.has_timer:
+                    at.key, at.namespace = key, window
+                    register(session.end - 1)
+            self._windows.put(key, tuple(windows))
+        self._latest.clear()
+        self._stored.clear()
+        self._new.clear()
+        self._schedule.clear()
 
-    def _delete(self, time: int) -> None:
-        if self._event_time:
-            self._timers.delete_event_time_timer(time)
-        else:
-            self._timers.delete_processing_time_timer(time)
+    # --- clocks -----------------------------------------------------------------------------------------------
 
     def on_watermark(self, timestamp: int) -> None:
         self._timers.advance_watermark(timestamp)
+        self._fire_until(timestamp)
 
     def on_processing_time(self, now: int) -> None:
         self._timers.advance_processing_time(now)
+        if not self._event_time:
+            self._fire_until(now)
 
     def next_processing_time(self) -> int | None:
-        return self._timers.next_processing_time()
+        stored = self._timers.next_processing_time()
+        if self._event_time:
+            return stored
+        self._schedule_new()
+        first = self._schedule.first()
+        return first if stored is None else stored if first is None else min(stored, first)
+
+    def _schedule_new(self) -> None:
+        for session in self._new:
+            self._schedule.add(session.end - 1, session)
+        self._new.clear()
 
     def _on_timer(self, timestamp: int, key: Any, namespace: Namespace) -> None:
-        """The session has ended, or has become a longer one since, or is gone."""
-        windows: Windows | None = self._windows.get(key)
-        if windows is None:
+        """A session that was written has ended, or has become a longer one since, or is gone."""
+        of_key = self._sessions(key)
+        place = bisect_right(of_key, namespace[0], key=start_of) - 1
+        if place < 0 or of_key[place].end < namespace[1]:
             return
-        place = 0 if len(windows) == 1 else max(0, bisect_right(windows, namespace[0], key=start_of) - 1)
-        start, end = windows[place][0]
-        if start > namespace[0] or end < namespace[1]:
-            return
-        window, state = windows[place]
-        if window != namespace:
-            self._set_timer(key, window)
-            return
-        if timestamp != window[1] - 1:
-            return
-        try:
-            self._fire(key, TimeWindow(*window), window, self._contents.get(key, state))
-        except Exception as error:
-            raise_user_error(self._operator.context, error, f"{TimeWindow(*window)!r} of the key {key!r}")
-        self._contents.remove(key, state)
-        if len(windows) > 1:
-            self._windows.put(key, (*windows[:place], *windows[place + 1 :]))
+        session = of_key[place]
+        session.has_timer = False
+        if session.end - 1 <= timestamp:
+            self._due.append(session)
         else:
-            self._windows.remove(key)
+            self._schedule.add(session.end - 1, session)
 
-    def _fire(self, key: Any, window: TimeWindow, namespace: Namespace, accumulator: Any) -> None:
-        results = self._operator.results
-        if accumulator is not None:
-            element = self._fold.result(accumulator)
-            if self._invoke is None:
-                results.add(element, window.max_timestamp())
-            else:
-                self._stand_on(key, window, namespace)
-                returned = self._invoke(key, window, self._window_ctx, [element])
-                if returned is not None:
-                    results.collect(returned, window.max_timestamp())
-        if self._clear is not None:
-            self._stand_on(key, window, namespace)
-            self._clear(self._window_ctx)
+    def _fire_until(self, until: int) -> None:
+        """All sessions that have ended by then, in order of their ends."""
+        due, self._due = self._due, []
+        for sessions in (self._schedule.take(until), self._new):
+            due += [session for session in sessions if session.end <= until + 1]
+            for session in sessions:
+                if session.end > until + 1:
+                    self._schedule.add(session.end - 1, session)
+        self._new.clear()
+        if due:
+            due.sort(key=end_of)
+            self._fire(due)
 
-    def _stand_on(self, key: Any, window: TimeWindow, namespace: Namespace) -> None:
-        self._at.key, self._at.namespace = key, None
-        self._window_ctx.current, self._window_ctx.namespace = window, namespace
+    def _fire(self, due: list[Session]) -> None:
+        at, ctx, results, latest = self._at, self._window_ctx, self._operator.results, self._latest
+        result_of, invoke, clear = self._fold.result, self._invoke, self._clear
+        append, stamp = results.values.append, results.timestamps.append
+        at.namespace = None
+        for session in due:
+            if session.is_over:
+                continue
+            session.is_over = True
+            key, end = session.key, session.end
+            ctx.current = window = TimeWindow(session.start, end)
+            at.key = key
+            try:
+                if session.accumulator is not None:
+                    element = result_of(session.accumulator)
+                    if invoke is None:
+                        append(element)
+                        stamp(end - 1)
+                    for result in () if invoke is None else invoke(key, window, ctx, [element]) or ():
+                        if result.__class__ is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
+                            results.side(result[0], result[1], end - 1)
+                        else:
+                            append(result)
+                            stamp(end - 1)
+                if clear is not None:
+                    clear(ctx)
+            except Exception as error:
+                raise_user_error(self._operator.context, error, f"{window!r} of the key {key!r}")
+            session.earlier = None
+            if session.state is not None:
+                self._contents.remove(key, session.state)
+            if latest[key] is session:
+                del latest[key]
+                if key in self._stored:
+                    self._stored.discard(key)
+                    self._windows.remove(key)
+
+
+def _row(latest: Session) -> list[Session]:
+    """A session and those of its key before it, in order of time."""
+    row = [latest]
+    while (earlier := row[-1].earlier) is not None and not earlier.is_over:
+        row.append(earlier)
+    row.reverse()
+    return row
+
+
+def _last_ms(session: Session) -> int:
+    return session.end - 1

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 from operator import itemgetter
+from typing import Any
 
 import pytest
 
 from penstock.datastream.window import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from penstock.taskmanager.operators.window import sessions
 from penstock.taskmanager.operators.window.operator import WindowOperator
 from penstock.testing.operator_run import OperatorRun
 from penstock.windowing.window_function import WindowFunctionSpec
@@ -92,8 +94,8 @@ def test_sessions_survive_a_restart() -> None:
 
 
 def test_sessions_with_dynamic_gaps() -> None:
-    sessions = EventTimeSessionWindows.with_dynamic_gap(itemgetter(1))
-    run = OperatorRun(WindowOperator(sessions, Spec.process(gather), KEY))
+    assigner = EventTimeSessionWindows.with_dynamic_gap(itemgetter(1))
+    run = OperatorRun(WindowOperator(assigner, Spec.process(gather), KEY))
     run.push(("a", 100), ("a", 10), ("a", 5), at=[0, 20, 200]).end()
     assert run.values == [("a", 0, 100, [100, 10]), ("a", 200, 205, [5])]
 
@@ -107,7 +109,9 @@ def test_processing_time_sessions() -> None:
 
 def test_a_session_that_grows_keeps_the_timer_it_has_until_that_fires() -> None:
     run = OperatorRun(WindowOperator(SESSIONS, Spec.reduce(add), KEY))
-    run.push(*[("a", m) for m in (0, 10, 20)], at=minutes(0, 10, 20))
+    run.push(("a", 0), at=[0])
+    assert [timestamp for timestamp, _, _ in run.timers.event_time_timers()] == [15 * MINUTE - 1]
+    run.push(("a", 10), ("a", 20), at=minutes(10, 20))
     assert [timestamp for timestamp, _, _ in run.timers.event_time_timers()] == [15 * MINUTE - 1]
     run.watermark(16 * MINUTE)
     assert [timestamp for timestamp, _, _ in run.timers.event_time_timers()] == [35 * MINUTE - 1]
@@ -121,6 +125,48 @@ def test_a_session_that_begins_earlier_than_it_did_fires_once_at_the_same_end() 
     run.push(("a", 10), ("a", 1), at=[10 * MINUTE, 0])
     assert [timestamp for timestamp, _, _ in run.timers.event_time_timers()] == [25 * MINUTE - 1]
     assert run.end().values == [("a", 11)]
+
+
+def test_a_session_that_ends_before_anybody_looks_costs_no_access_to_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = OperatorRun(WindowOperator(SESSIONS, Spec.aggregate(Mean()), KEY))
+    table = run.operator._windows._contents
+    written: list[Any] = []
+    monkeypatch.setattr(type(table), "put", lambda *arguments: written.append(arguments))
+    run.push(("a", 1), ("a", 3), ("b", 5), ("a", 7), at=minutes(0, 10, 12, 60)).watermark(90 * MINUTE)
+    assert (run.values, written) == ([2.0, 5.0, 7.0], [])
+
+
+def test_sessions_of_more_keys_than_a_barrier_may_wait_for_are_written_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sessions, "MOST_KEYS", 10)
+    run = OperatorRun(WindowOperator(SESSIONS, Spec.reduce(add), KEY))
+    for turn in range(3):
+        for key in range(24):
+            run.push((f"k{key}", 1), at=[turn * 1000])
+            assert len(run.operator._windows._latest) <= 10
+    assert sorted(run.end().values) == sorted((f"k{key}", 3) for key in range(24))
+    assert run.backend.entry_count() == 0
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_sessions_written_and_at_hand_fire_in_order_of_time(backend: str) -> None:
+    run = OperatorRun(WindowOperator(SESSIONS, Spec.reduce(add), KEY), backend=backend)
+    run.push(("b", 1), ("d", 2), at=minutes(1, 3)).snapshot()
+    run.push(("a", 3), ("c", 4), ("d", 5), at=minutes(0, 2, 4)).watermark(60 * MINUTE)
+    assert run.values == [("a", 3), ("b", 1), ("c", 4), ("d", 7)]
+    run.close()
+
+
+def test_a_merge_of_written_sessions_and_new_ones_leaves_nothing_behind() -> None:
+    run = OperatorRun(WindowOperator(SESSIONS, Spec.reduce(add), KEY))
+    run.push(*[("a", 1)] * 3, at=minutes(0, 40, 80)).snapshot()
+    run.push(*[("a", 1)] * 4, at=minutes(60, 20, 30, 10)).snapshot()
+    run.push(("a", 1), ("a", 1), at=minutes(70, 50))
+    assert [timestamp for timestamp, _, _ in run.timers.event_time_timers()][-1] == 95 * MINUTE - 1
+    assert run.watermark(95 * MINUTE).values == [("a", 9)]
+    assert run.backend.entry_count() == 0
+    assert list(run.timers.event_time_timers()) == []
 
 
 @pytest.mark.parametrize("lateness", [0, 1000], ids=["together", "pane by pane"])

@@ -1,0 +1,66 @@
+"""What an operator has to look at when a clock reaches a time, without a timer in state for each.
+
+Times are kept to 64 ms: an item costs the append to a list, however many there are, and whoever takes what is due looks at
+the time of each item itself. So an item whose time has become a later one need not be moved: it is put back when it is taken.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+BITS = 6
+
+
+class Schedule(Generic[T]):
+    """Items by the time they are due.
+
+    Args:
+        time_of: when an item is due now (ms); not before the time it was added for.
+
+    >>> schedule = Schedule(len)
+    >>> for word in ("a" * 70, "b" * 200): schedule.add(len(word), word)
+    >>> schedule.first(), len(schedule.take(100)), schedule.first()
+    (70, 1, 200)
+    """
+
+    def __init__(self, time_of: Callable[[T], int]) -> None:
+        self._time_of = time_of
+        self._slots: dict[int, list[T]] = {}
+        self._heap: list[int] = []
+
+    def add(self, time: int, item: T) -> None:
+        slot = time >> BITS
+        items = self._slots.get(slot)
+        if items is None:
+            self._slots[slot] = [item]
+            heappush(self._heap, slot)
+        else:
+            items.append(item)
+
+    def take(self, until: int) -> list[T]:
+        """Everything that may be due by then (ms), and some of what is due up to 63 ms later."""
+        heap, taken, last = self._heap, [], until >> BITS
+        while heap and heap[0] <= last:
+            taken += self._slots.pop(heappop(heap))
+        return taken
+
+    def first(self) -> int | None:
+        """The earliest time."""
+        while self._heap:
+            slot = self._heap[0]
+            times = list(map(self._time_of, self._slots[slot]))
+            if min(times) >> BITS == slot:
+                return min(times)
+            heappop(self._heap)
+            for time, item in zip(times, self._slots.pop(slot), strict=True):
+                self.add(time, item)
+        return None
+
+    def clear(self) -> None:
+        self._slots.clear()
+        self._heap.clear()
