@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, make_dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from penstock.common.errors import (
     StateSchemaIncompatible,
+    StateTypeError,
 )
 from penstock.datastream.state import (
     ListStateDescriptor,
@@ -16,6 +18,7 @@ from penstock.datastream.state import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
+from penstock.state.hashmap.handles import HashMapListState, HashMapMapState, HashMapValueState
 from tests.unit.state.support import (
     Backends,
     at,
@@ -97,3 +100,45 @@ def test_a_map_with_other_keys_is_refused(backends: Backends) -> None:
     (changed,) = backends.restored([backends.snapshot(backend)])
     with pytest.raises(StateSchemaIncompatible, match="map key"):
         changed.get_state(MapStateDescriptor("x", int, int))
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        lambda backend: backend.get_state(ValueStateDescriptor("x", int)).update(1.5),
+        lambda backend: backend.get_state(ListStateDescriptor("x", int)).add(1.5),
+        lambda backend: backend.get_state(ListStateDescriptor("x", int)).add_all([1.5]),
+        lambda backend: backend.get_state(ListStateDescriptor("x", int)).update([1.5]),
+        lambda backend: backend.get_state(MapStateDescriptor("x", str, int)).put("a", 1.5),
+        lambda backend: backend.get_state(MapStateDescriptor("x", str, int)).put_all({"a": 1.5}),
+        lambda backend: backend.get_state(ReducingStateDescriptor("x", max, int)).add(1.5),
+    ],
+    ids=["value", "add", "add_all", "list", "put", "put_all", "reducing"],
+)
+def test_a_first_value_of_another_type_than_declared_is_refused_when_it_is_stored(
+    backends: Backends, store: Any
+) -> None:
+    backend = backends.create()
+    at(backend, "key")
+    with pytest.raises(StateTypeError, match="'x'"):
+        store(backend)
+
+
+def test_what_was_right_once_is_not_checked_again(tmp_path: Path) -> None:
+    """The handle has become a plain one: nothing is between the function and its dictionary."""
+    backend = Backends("hashmap", tmp_path).create()
+    at(backend, "key")
+    value = backend.get_state(ValueStateDescriptor("v", int))
+    update = value.update
+    update(1)
+    update(2)
+    elements = backend.get_state(ListStateDescriptor("l", int))
+    elements.add(1)
+    entries_of = backend.get_state(MapStateDescriptor("m", str, int))
+    entries_of.put("a", 1)
+    assert [type(state) for state in (value, elements, entries_of)] == [
+        HashMapValueState,
+        HashMapListState,
+        HashMapMapState,
+    ]
+    assert (value.value(), elements.get(), entries_of.get("a")) == (2, [1], 1)

@@ -84,6 +84,26 @@ def test_a_type_that_cannot_be_stored_is_refused_before_the_job_runs() -> None:
             harness.run()
 
 
+class Halves(MapFunction):
+    half = value_state(int)
+
+    def map(self, value: int) -> int:
+        self.half = value / 2
+        return value
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_value_of_another_type_than_declared_is_told_at_the_line_that_stores_it(backend: str) -> None:
+    with JobHarness(backend=backend) as harness:
+        halves = harness.source("numbers").key_by(lambda number: 0).map(Halves()).name("halves")
+        harness.collect(halves, "out")
+        harness.push("numbers", 1)
+        with pytest.raises(StateTypeError, match=r"'half'.*test_state_attributes.py:\d+ in map") as caught:
+            harness.run()
+    assert caught.value.operator == "halves"
+    assert "test_state_attributes.py" in caught.value.location
+
+
 def test_an_attribute_of_a_function_that_is_not_open_says_so() -> None:
     with pytest.raises(KeyedStateNotAvailable, match="when the function is open"):
         Numbered().count += 1

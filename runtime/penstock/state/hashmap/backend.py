@@ -17,8 +17,9 @@ from penstock.state.encoding.keys import KeyCodec
 from penstock.state.encoding.schema import ANY, incompatibility
 from penstock.state.folding_handles import FoldingAggregatingState, FoldingReducingState
 from penstock.state.hashmap.accumulator_table import AccumulatorTable
+from penstock.state.hashmap.checked_handles import CheckedListState, CheckedMapState, CheckedValueState
 from penstock.state.hashmap.collection_tables import ListTable, MapTable
-from penstock.state.hashmap.handles import HashMapListState, HashMapMapState, HashMapRawTable, HashMapValueState
+from penstock.state.hashmap.handles import HashMapRawTable, HashMapValueState
 from penstock.state.hashmap.reading import apply_block, chain_files, handles_for_range, without_collection
 from penstock.state.hashmap.segment_chain import Chain, StateFile, plan
 from penstock.state.hashmap.slices import Round
@@ -92,19 +93,19 @@ class HashMapStateBackend:
         default = getattr(descriptor, "default", None)
         lifetime = registration.lifetime
         if isinstance(table, ListTable):
-            elements = HashMapListState(table, at)
+            elements = CheckedListState(table, at)
             return elements if lifetime is None else TtlListState(elements, lifetime, self._sweeper(registration).step)
         if isinstance(table, MapTable):
             if lifetime is None:
-                return HashMapMapState(table, at, default)
-            return TtlMapState(HashMapMapState(table, at), lifetime, self._sweeper(registration).step, default)
+                return CheckedMapState(table, at, default)
+            return TtlMapState(CheckedMapState(table, at), lifetime, self._sweeper(registration).step, default)
         assert isinstance(table, ValueTable)
         if isinstance(table, AccumulatorTable):
             table.keep_objects()
         if lifetime is None:
-            value: HashMapValueState | TtlValueState = HashMapValueState(table, at, default)
+            value: HashMapValueState | TtlValueState = CheckedValueState(table, at, default)
         else:
-            value = TtlValueState(HashMapValueState(table, at), lifetime, self._sweeper(registration).step, default)
+            value = TtlValueState(CheckedValueState(table, at), lifetime, self._sweeper(registration).step, default)
         return folded(descriptor, value)
 
     def raw_table(self, descriptor: StateDescriptor) -> HashMapRawTable:

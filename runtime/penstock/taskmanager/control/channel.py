@@ -97,8 +97,9 @@ class ControlConnection:
         frame = self._opener.take()
         if frame is not None:
             return frame
-        readable, _, _ = select.select((self._socket, *also), (), (), timeout_s)
-        if self._socket in readable:
+        own = self._socket.fileno()
+        readable, _, _ = select.select((own, *also), (), (), timeout_s)
+        if own in readable:
             received = self._socket.recv(1 << 16)
             if not received:
                 raise ConnectionError("the JobManager closed the control connection")

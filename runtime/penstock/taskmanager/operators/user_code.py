@@ -55,6 +55,8 @@ def raise_user_error(place: Place, error: Exception, what: str, remedy: str = _R
     if isinstance(error, PenstockError):
         error.operator = error.operator or place.name
         error.location = error.location or place.user_location
+        if isinstance(error, StateTypeError) and " (at " not in error.message:
+            error.message += user_line(error)
         raise error
     raise UserFunctionError(
         f"{what} raised {type(error).__name__}: {error}{user_line(error)}",

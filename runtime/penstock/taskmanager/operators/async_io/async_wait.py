@@ -104,7 +104,7 @@ class AsyncWaitOperator(FunctionOperator):
 
     @property
     def is_full(self) -> bool:
-        return len(self._answers) >= self.capacity
+        return len(self._answers) >= self._descriptor.capacity
 
     def take_finished(self) -> None:
         values: list[Any] = []
