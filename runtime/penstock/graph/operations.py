@@ -192,6 +192,18 @@ class Project(Operation):
 
 
 @dataclass(frozen=True)
+class Select(Operation):
+    """Fields by name and `pyarrow.compute` expression; `keeps`: those that the records have come first."""
+
+    columns: tuple[tuple[str, Any], ...]
+    keeps: bool = False
+
+    @property
+    def takes_columns(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
 class TimestampsAndWatermarks(Operation):
     """Event times and watermarks behind a source."""
 

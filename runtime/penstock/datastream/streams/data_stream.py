@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     from penstock.common.execution_config import ExecutionConfig
     from penstock.common.time import TimeLike
@@ -148,6 +149,28 @@ class DataStream(StreamRouting, StreamEnds):
         if not field_indexes or not all(isinstance(index, int) and index >= 0 for index in field_indexes):
             raise refusal(f"project takes positions of fields, from 0, got {field_indexes!r}")
         return self._transform("Projection", operations.Project(field_indexes), self._projected_type(field_indexes))
+
+    def select(self, *names: str, **columns: pc.Expression) -> DataStream:
+        """Records of these fields: named ones as they are, new ones by expressions (`penstock.datastream.columns`).
+
+        As Python objects the records are dicts.
+
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.columns import col
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> readings = env.from_collection([{"station": "KJFK", "celsius": 21.5}])
+        >>> readings.select("station", fahrenheit=col("celsius") * 9 / 5 + 32).get_name()
+        'Select'
+        """
+        import pyarrow.compute as pc
+
+        chosen = {name: pc.field(name) for name in names} | columns
+        return self._transform("Select", operations.Select(_checked_columns("select", chosen)), None)
+
+    def with_columns(self, **columns: pc.Expression) -> DataStream:
+        """As `select`, with all fields that the records have; one of the same name is replaced."""
+        operation = operations.Select(_checked_columns("with_columns", columns), keeps=True)
+        return self._transform("With Columns", operation, None)
 
     def _projected_type(self, indexes: Sequence[int]) -> TypeInformation | None:
         known = self._type_info
@@ -336,6 +359,18 @@ class CachedDataStream(DataStream):
 
 def _is_expression(func: Any) -> bool:
     return type(func).__module__ == "pyarrow._compute" and type(func).__name__ == "Expression"
+
+
+def _checked_columns(operation: str, columns: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    for name, expression in columns.items():
+        if not _is_expression(expression):
+            raise refusal(
+                f"{operation} takes expressions, got {name}={expression!r}",
+                f'write {name}=col("field") * 2, with col of penstock.datastream.columns, or lit(value) for a constant',
+            )
+    if not columns:
+        raise refusal(f"{operation} without a field", "name fields, or give new ones by expressions")
+    return tuple(columns.items())
 
 
 def _checked_strategy(strategy: Any) -> Any:

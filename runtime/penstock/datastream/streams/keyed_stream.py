@@ -9,6 +9,7 @@ from penstock.common.program.user_location import refusal, user_location
 from penstock.common.type_info.type_inference import ObjectTypeInfo, element_type, to_type_info
 from penstock.common.typeinfo import TupleTypeInfo
 from penstock.datastream import functions as f
+from penstock.datastream.streams.aggregates import KeyAndAggregates, aggregated_type, all_of
 from penstock.datastream.streams.checks import checked_field, checked_function
 from penstock.datastream.streams.data_stream import DataStream
 from penstock.datastream.streams.interval_join import IntervalJoin
@@ -22,7 +23,7 @@ from penstock.graph.transformation import Exchange, Partitioning
 from penstock.records.fields import field_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from penstock.common.typeinfo import TypeInformation
     from penstock.datastream.state import MapStateDescriptor
@@ -176,6 +177,19 @@ class KeyedStream(DataStream):
         operation = operations.RollingFields(self._field_selector(), aggregate)
         return self._transform("Keyed Aggregate", operation, declared)
 
+    def agg(self, *aggregates: FieldAggregate) -> DataStream:
+        """Aggregates of fields so far: `(key, *aggregates)` for every value. See `penstock.datastream.columns`.
+
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.columns import col, count, mean
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> readings = env.from_collection([("KJFK", 21.5)])
+        >>> readings.filter(col("f1") > 20).key_by(0).agg(mean(1), count()).get_type()
+        TupleTypeInfo([Types.STRING(), Types.DOUBLE(), Types.LONG()])
+        """
+        aggregate = all_of(aggregates)
+        return self.aggregate(aggregate, aggregated_type(self._key_type, self._type_info, aggregate))
+
     def _at_end(self) -> WindowedStream:
         """One window that fires when the input ends: how batch mode gives final results."""
         from penstock.datastream.window import EventTimeTrigger, GlobalWindows
@@ -254,13 +268,6 @@ class KeyedStream(DataStream):
     def _state_key(self, func: Any) -> Callable[[Any], Any] | None:
         # A plain callable has no way to state; without a key in its operator it runs faster.
         return self.key_selector if has_life_cycle(func) else None
-
-
-class KeyAndAggregates(f.ProcessWindowFunction[Any, Any, Any, Any]):
-    """What a rolling aggregate gives, from the aggregate of a window."""
-
-    def process(self, key: Any, context: Any, elements: Iterable[Any]) -> list[tuple[Any, ...]]:
-        return [(key, *(result if isinstance(result, tuple) else (result,))) for result in elements]
 
 
 def _has_its_partitioning(operation: str) -> Exception:

@@ -9,6 +9,7 @@ from penstock.common.time import TimeLike, as_millis
 from penstock.common.type_info.type_inference import element_type, result_type, to_type_info
 from penstock.datastream import functions as f
 from penstock.datastream.output_tag import OutputTag
+from penstock.datastream.streams.aggregates import KeyAndAggregates, OnlyAggregates, aggregated_type, all_of
 from penstock.datastream.streams.checks import checked_field, checked_function
 from penstock.datastream.streams.row_results import with_row_results
 from penstock.graph import operations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.datastream.streams.keyed_stream import KeyedStream
     from penstock.datastream.window import Evictor, Trigger, WindowAssigner
     from penstock.functions.field_reduce import AggregateKind
+    from penstock.windowing.aggregates import FieldAggregate
     from penstock.windowing.window_function import WindowFunctionSpec
 
 
@@ -158,6 +160,20 @@ class _Windows:
         )
         return self._windowed("Aggregate", spec, declared or inferred, aggregate_function)
 
+    def agg(self, *aggregates: FieldAggregate) -> DataStream:
+        """Aggregates of fields of each window: `(key, *aggregates)`. See `penstock.datastream.columns`.
+
+        Without a key, for windows of the whole stream, `(*aggregates,)`.
+        """
+        aggregate = all_of(aggregates)
+        if self._key_selector is None:
+            return self.aggregate(aggregate, OnlyAggregates())
+        known = aggregated_type(self._get_key_type(), self.get_input_type(), aggregate)
+        return self.aggregate(aggregate, KeyAndAggregates(), output_type=known)
+
+    def _get_key_type(self) -> TypeInformation | None:
+        return None
+
     def _refuse_without_merge(self, function: Any) -> None:
         """The first record that joins two windows would fail the job, long after its start."""
         from penstock.datastream.window import MergingWindowAssigner
@@ -275,6 +291,10 @@ class WindowedStream(_Windows):
     def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner[Any, Any]) -> None:
         super().__init__(keyed_stream, window_assigner)
         self._key_selector = keyed_stream._field_selector()
+        self._key_type = keyed_stream.get_key_type()
+
+    def _get_key_type(self) -> TypeInformation | None:
+        return self._key_type
 
 
 class AllWindowedStream(_Windows):

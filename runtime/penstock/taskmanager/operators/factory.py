@@ -77,6 +77,13 @@ def _(operation: operations.Project) -> Operator:
     return ProjectOperator(operation.indexes)
 
 
+@operator_of.register(operations.Select)
+def _(operation: operations.Select) -> Operator:
+    from penstock.taskmanager.operators.select import SelectOperator
+
+    return SelectOperator(operation.columns, keeps=operation.keeps)
+
+
 @operator_of.register(operations.TimestampsAndWatermarks)
 def _(operation: operations.TimestampsAndWatermarks) -> Operator:
     from penstock.taskmanager.operators.event_time.watermarks import TimestampsAndWatermarksOperator
