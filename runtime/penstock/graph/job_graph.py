@@ -135,6 +135,9 @@ class JobGraph:
         """Those with a state backend; a slot has at most one subtask of each."""
         return sum(node.operation.is_keyed for node in self.operators)
 
+    def keyed_operators_on(self, level: int) -> int:
+        return sum(self.operators[i].operation.is_keyed for stage in self.stages_on(level) for i in stage.operators)
+
     @property
     def bounded(self) -> bool:
         return all(node.source.bounded for node in self.operators if node.source is not None)

@@ -1,7 +1,7 @@
 """Where slots keep files of their state (the RocksDB backend): below which folders, and in whose.
 
 Each attempt of a slot has a folder of its own. It goes with the slot; if the process is killed, the next slot that begins
-below the same folder sweeps it, or the end of the cluster does.
+below the same folder sweeps it, or the end of the cluster does. Beside them are the copies for task-local recovery (`local_files`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.common.folders.owned_folder import OwnedFolder, sweep
 from penstock.common.folders.private_folder import temporary_folder
+from penstock.taskmanager.local_files import sweep_local_files
 
 LOCAL_DIR = "PENSTOCK_LOCAL_DIR"
 """Environment variable by which a worker tells its executors a folder that goes with the cluster."""
@@ -24,11 +25,18 @@ def local_folders(backend_options: Mapping[str, Any], work_dir: str) -> list[str
     return folders or [work_dir or os.environ.get(LOCAL_DIR) or str(temporary_folder())]
 
 
-def new_state_folder(backend_options: Mapping[str, Any], work_dir: str, slot: int, name: str) -> OwnedFolder:
+def folders_of_slot(backend_options: Mapping[str, Any], work_dir: str, slot: int) -> list[str]:
+    """The slot's own first."""
     folders = local_folders(backend_options, work_dir)
-    return OwnedFolder(folders[slot % len(folders)], _PREFIX, f"{name}-")
+    own = slot % len(folders)
+    return folders[own:] + folders[:own]
+
+
+def new_state_folder(backend_options: Mapping[str, Any], work_dir: str, slot: int, name: str) -> OwnedFolder:
+    return OwnedFolder(folders_of_slot(backend_options, work_dir, slot)[0], _PREFIX, f"{name}-")
 
 
 def sweep_state(folder: str) -> list[str]:
-    """Remove what processes that have ended left below the folder; returns the paths."""
+    """Remove what processes that have ended left below the folder, as the cluster ends; returns the paths."""
+    sweep_local_files(folder, older_than_s=0.0)
     return sweep(folder, _PREFIX)

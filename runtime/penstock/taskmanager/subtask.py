@@ -37,6 +37,7 @@ from penstock.taskmanager.exchange.input_gate import InputGate
 from penstock.taskmanager.exchange.rows import Buffer
 from penstock.taskmanager.exchange.writer import Emit, ExchangeWriter
 from penstock.taskmanager.exchange.writers import create_writer
+from penstock.taskmanager.local_files import LocalStateFiles
 from penstock.taskmanager.operators.connectors.sink import SinkOperator
 from penstock.taskmanager.operators.connectors.source import SourceOperator
 from penstock.taskmanager.operators.factory import create_operator
@@ -63,6 +64,8 @@ class TaskEnvironment:
     backend: str = "hashmap"
     backend_options: dict[str, Any] = field(default_factory=dict)
     work_dir: str = ""
+    local_folders: list[str] = field(default_factory=list)
+    """Where copies of state files are kept, the slot's own folder first; empty: nowhere."""
     metric_scopes: ScopeFormats | None = None
     object_store_options: dict[str, Any] = field(default_factory=dict)
     merged_file_bytes: int = 0
@@ -102,6 +105,7 @@ class Subtask:
         self._contexts: dict[int, OperatorContext] = {}
         self._operators: dict[int, Operator] = {}
         self._backends: dict[int, KeyedStateBackend] = {}
+        self._local: dict[int, LocalStateFiles] = {}
         self._writers: list[ExchangeWriter] = []
         self._targets: dict[int, list[tuple[Operator, int]]] = {}
         self._heads: list[Operator] = []
@@ -180,6 +184,9 @@ class Subtask:
             context.keyed_state = backend
             context.timers = create_timer_service(backend)
             self._backends[node.index] = backend
+            if environment.local_folders:
+                name = f"{environment.attempt}-{node.index}-{self.index}"
+                self._local[node.index] = LocalStateFiles(environment.local_folders, environment.job_id, name)
         return context
 
     def _create_backend(self, node: OperatorNode, operator: Operator) -> KeyedStateBackend:
@@ -221,7 +228,13 @@ class Subtask:
                 if state.operator:
                     context.operator_state.restore(state.operator, self.index, node.parallelism)
                 if index in self._backends and state.keyed:
-                    self._backends[index].restore(state.keyed, files, owned=not command.is_foreign)
+                    local = self._local.get(index)
+                    reader = files if local is None else local.reader(files)
+                    self._backends[index].restore(state.keyed, reader, owned=not command.is_foreign)
+                    if local is not None:
+                        for handle in state.keyed:
+                            local.note(0, handle)
+                        logger.info("%s: %d state files were here, %d in storage", node.name, local.used, local.fetched)
 
     def open(self) -> None:
         """Downstream operators first, so that whatever an operator emits while opening finds them open."""
@@ -251,6 +264,8 @@ class Subtask:
                 first = first or error
         for backend in self._backends.values():
             backend.close()
+        for local in self._local.values():
+            local.close()
         if first is not None:
             raise first
 
@@ -367,11 +382,15 @@ class Subtask:
         for checkpoint_id in completed:
             for backend in self._backends.values():
                 backend.notify_checkpoint_complete(checkpoint_id)
+            for local in self._local.values():
+                local.completed(checkpoint_id)
             for operator in self._operators.values():
                 operator.notify_checkpoint_complete(checkpoint_id)
         for checkpoint_id in aborted:
             for backend in self._backends.values():
                 backend.notify_checkpoint_aborted(checkpoint_id)
+            for local in self._local.values():
+                local.aborted(checkpoint_id)
             for operator in self._operators.values():
                 operator.notify_checkpoint_aborted(checkpoint_id)
 
@@ -416,7 +435,8 @@ class Subtask:
                 future: Future[SnapshotAck] = Future()
                 future.set_result(ack)
             else:
-                future = uploads.submit(partial(_upload, upload, staged, ack, files, uploads.files, context))
+                local = self._local.get(index)
+                future = uploads.submit(partial(_upload, upload, staged, ack, files, uploads.files, context, local))
             futures.append(future)
         return futures
 
@@ -467,6 +487,7 @@ def _upload(
     files: StateFileWriter | None,
     state_files: StateFiles | None,
     context: OperatorContext,
+    local: LocalStateFiles | None,
 ) -> SnapshotAck:
     """What sinks stage are files of their own; state goes where the small files of the task are put together."""
     started = time.perf_counter()
@@ -474,7 +495,11 @@ def _upload(
     try:
         if upload is not None and state_files is not None and not ack.error:
             with context.named_in_errors():
-                ack.keyed = upload.run(state_files)
+                if local is None:
+                    ack.keyed = upload.run(state_files)
+                else:
+                    ack.keyed = upload.run(local.writer(state_files, ack.checkpoint_id))
+                    local.note(ack.checkpoint_id, ack.keyed)
             ack.bytes_uploaded += int(ack.keyed.get("bytes_uploaded", 0))
             ack.state_bytes += sum(int(f["size"]) for f in ack.keyed.get("files", ()))
     except BaseException as error:  # the checkpoint fails, not the job

@@ -18,7 +18,7 @@ import time
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from pyspark import cloudpickle
@@ -29,6 +29,7 @@ from penstock.common.program.user_frames import user_line
 from penstock.functions.operator_context import Clock
 from penstock.graph.job_graph import JobGraph
 from penstock.metrics.scope import ScopeFormats
+from penstock.state.rocksdb.options import MEMORY
 from penstock.taskmanager.control.channel import ControlConnection, Hello
 from penstock.taskmanager.exchange.records import refuse_to_pickle
 from penstock.taskmanager.exchange.row_stream import ArrivingRows
@@ -36,12 +37,16 @@ from penstock.taskmanager.exchange.rows import ACK, DATA
 from penstock.taskmanager.exchange.segments import in_segments, put_together
 from penstock.taskmanager.failure import failure_of
 from penstock.taskmanager.level import BatchTask, LevelTask, Row
-from penstock.taskmanager.local_folders import new_state_folder
+from penstock.taskmanager.local_files import sweep_local_files
+from penstock.taskmanager.local_folders import folders_of_slot, new_state_folder
 from penstock.taskmanager.protocol import LevelAck, TaskFailure, Whereabouts, encode_ack
 from penstock.taskmanager.stream_task import StreamTask
 from penstock.taskmanager.subtask import TaskEnvironment
 from penstock.taskmanager.user_modules import UserModules
 from penstock.taskmanager.watchdog import LOADING, Unwatched, Watchdog
+
+if TYPE_CHECKING:
+    from penstock.state.rocksdb.memory import SlotMemory
 
 GC_ALLOCATIONS = 200_000
 """Allocations between two runs of the youngest generation's collector; Python's 700 cost a third of a parser's time."""
@@ -68,6 +73,8 @@ class TaskSettings(msgspec.Struct):
     """The key that seals what goes to and comes from it."""
     buffer_timeout_s: float = 0.0
     """Of the pipelined runner: a partly filled buffer waits at most that long; infinite: until a barrier."""
+    from_local: bool = False
+    """Keep copies of state files on the local disk, and restore from them."""
     work_dir: str = ""
     """Where local state files go unless the backend's own option says; empty: the process's temporary folder."""
     metric_scopes: ScopeFormats | None = None
@@ -164,10 +171,16 @@ class _Slot:
         self.slot = slot
         self.clock = clock
         self.levels: dict[int, LevelTask] = {}
+        self._memory: SlotMemory | None = None
         self.folder: OwnedFolder | None = None
+        self.local_folders: list[str] = []
         if settings.backend == "rocksdb":
             name = f"{settings.job_id}-{settings.attempt}-{slot}"
             self.folder = new_state_folder(settings.backend_options, settings.work_dir, slot, name)
+            if settings.from_local:
+                self.local_folders = folders_of_slot(settings.backend_options, settings.work_dir, slot)
+                for folder in self.local_folders:
+                    sweep_local_files(folder)
 
     def level(self, level: int) -> LevelTask:
         if level not in self.levels:
@@ -178,8 +191,9 @@ class _Slot:
                 attempt=settings.attempt,
                 clock=self.clock,
                 backend=settings.backend,
-                backend_options=settings.backend_options,
+                backend_options=self._backend_options(level),
                 work_dir="" if self.folder is None else self.folder.path,
+                local_folders=self.local_folders,
                 metric_scopes=settings.metric_scopes,
                 host=socket.gethostname(),
                 task_manager=settings.task_managers[self.slot] if settings.task_managers else "",
@@ -193,6 +207,18 @@ class _Slot:
                 environment.print_line = task.print_line
             self.levels[level] = task
         return self.levels[level]
+
+    def _backend_options(self, level: int) -> dict[str, Any]:
+        """With the memory that all operators of this process share: the slot's, or, where each level has a process, the part of this one's."""
+        options = self.settings.backend_options
+        if self.settings.backend != "rocksdb" or not options.get(MEMORY) or not self.graph.keyed_operators_on(level):
+            return options
+        if self._memory is None:
+            size = int(options[MEMORY])
+            if self.settings.control_address:
+                size = size * self.graph.keyed_operators_on(level) // self.graph.keyed_operators
+            self._memory = _shared_memory(size, float(options["memory.write-buffer-ratio"]))
+        return {**options, MEMORY: self._memory}
 
     def tell_by(self, level: int, control: ControlConnection | None) -> None:
         """Another task of the process is at work now."""
@@ -211,6 +237,12 @@ class _Slot:
         if self.folder is not None:
             self.folder.remove()
         return failed
+
+
+def _shared_memory(size: int, write_buffer_ratio: float) -> SlotMemory:
+    from penstock.state.rocksdb.memory import SlotMemory  # loads RocksDB, which few jobs need
+
+    return SlotMemory(size, write_buffer_ratio)
 
 
 _SLOTS: dict[tuple[str, int], _Slot] = {}
@@ -270,6 +302,8 @@ def run_level(
     settings, program = pickle.loads(payload())
     if slots is None:
         _MODULES.serve(job_id, settings.python_path)
+    else:
+        settings.from_local = False  # a process that is only this job's: with it goes what it keeps
     control = _connect(settings, level, slot) if settings.control_address else None
     watchdog = None if slots is not None else Watchdog(_teller(settings, level, slot, control), settings.step_limits)
     try:

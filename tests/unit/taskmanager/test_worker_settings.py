@@ -6,13 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark import cloudpickle
 
 from penstock.common.errors import InvalidJob
 from penstock.datastream.functions import MapFunction, RuntimeContext
 from penstock.functions.process_functions import KeyedProcessFunction
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.metrics.metricbase import MetricGroup
+from penstock.state.rocksdb.memory import SlotMemory
+from penstock.state.rocksdb.options import MEMORY
 from penstock.taskmanager.local_folders import new_state_folder
+from penstock.taskmanager.worker import SystemClock, TaskSettings, _Slot
 from tests.in_process import environment, run
 
 IDENTIFIERS: list[str] = []
@@ -67,6 +71,38 @@ def test_rocksdb_files_go_where_localdir_says(disks: list[str], places: list[str
     options = {"localdir": ", ".join(str(tmp_path / disk) for disk in disks)}
     made = [new_state_folder(options, str(tmp_path / "work"), slot, f"slot-{slot}") for slot in range(3)]
     assert [Path(folder.path).parent for folder in made] == [tmp_path / place for place in places]
+
+
+@pytest.mark.parametrize(("control_address", "shares"), [("", [None, 30, 30]), ("localhost:1", [None, 20, 10])])
+def test_operators_of_a_slot_share_its_memory(control_address: str, shares: list[int | None]) -> None:
+    """In one process all of it; where each level has a process, in proportion to its keyed operators."""
+    options = {MEMORY: 30 << 20, "memory.write-buffer-ratio": 0.5}
+    graph = Graph([0, 2, 1])
+    given = []
+    for level in range(3):
+        if not level or control_address:
+            slot = _Slot(cloudpickle.dumps(graph), TaskSettings("job", "job", 1), 0, SystemClock())
+            slot.settings = TaskSettings(
+                "job", "job", 1, backend="rocksdb", backend_options=options, control_address=control_address
+            )
+        given.append(slot._backend_options(level)[MEMORY])
+    sizes = [memory.size >> 20 if isinstance(memory, SlotMemory) else None for memory in given]
+    assert sizes == shares
+    assert control_address or given[1] is given[2], "a budget each"
+
+
+class Graph:
+    """So many keyed operators on each level."""
+
+    def __init__(self, keyed: list[int]) -> None:
+        self.keyed = keyed
+
+    @property
+    def keyed_operators(self) -> int:
+        return sum(self.keyed)
+
+    def keyed_operators_on(self, level: int) -> int:
+        return self.keyed[level]
 
 
 def test_rocksdb_of_a_job_lies_there(tmp_path: Path) -> None:

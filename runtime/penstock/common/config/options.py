@@ -207,6 +207,12 @@ RECOVERY_PATH = text_option(
     "Savepoint or checkpoint the job starts from.",
     "execution.savepoint.path",
 )
+RECOVERY_FROM_LOCAL = flag_option(
+    "execution.state-recovery.from-local",
+    True,
+    "Restore RocksDB's files from copies on the TaskManager's disk where there are any (task-local recovery), and keep such copies.",
+    "state.backend.local-recovery",
+)
 IGNORE_UNCLAIMED_STATE = flag_option(
     "execution.state-recovery.ignore-unclaimed-state",
     False,

@@ -22,11 +22,13 @@ class OwnedFolder:
     Args:
         parent: made if need be; folders of the same prefix in it whose process has ended are removed.
         name: what its name begins with, behind the prefix.
+        sweeps: remove those of others that have ended.
     """
 
-    def __init__(self, parent: str, prefix: str, name: str = "") -> None:
+    def __init__(self, parent: str, prefix: str, name: str = "", *, sweeps: bool = True) -> None:
         os.makedirs(parent, exist_ok=True)
-        sweep(parent, prefix)
+        if sweeps:
+            sweep(parent, prefix)
         self.path = tempfile.mkdtemp(prefix=prefix + name, dir=parent)
         self._lock = -1
         beginning = os.path.join(self.path, f".{OWNER}")
@@ -35,9 +37,18 @@ class OwnedFolder:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.rename(beginning, os.path.join(self.path, OWNER))
 
+    @staticmethod
+    def is_mark(name: str) -> bool:
+        """Whether a name in such a folder is that of the file that says whose it is."""
+        return name.lstrip(".") == OWNER
+
     def remove(self) -> None:
         """With all that is in it; may be called again."""
         shutil.rmtree(self.path, ignore_errors=True)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """It stays until it is swept; may be called again."""
         lock, self._lock = self._lock, -1
         if lock >= 0:
             os.close(lock)
@@ -54,6 +65,11 @@ def sweep(parent: str, prefix: str) -> list[str]:
                     shutil.rmtree(entry.path, ignore_errors=True)
                     swept.append(entry.path)
     return swept
+
+
+def is_owned(folder: str) -> bool:
+    """Whether it is one of these, and its process goes on."""
+    return os.path.exists(os.path.join(folder, OWNER)) and not _is_abandoned(folder)
 
 
 def _is_abandoned(folder: str) -> bool:

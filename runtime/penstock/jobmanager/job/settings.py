@@ -59,6 +59,8 @@ class JobSettings:
     chaining: bool = True
     require_uids: bool = False
     work_dir: str = ""
+    from_local: bool = True
+    """State is restored from copies on the disks of the TaskManagers, where there are any."""
     metric_scopes: ScopeFormats | None = None
     cancellation_timeout_ms: int = 10_000
     cancellation_interval_ms: int = 30_000
@@ -120,6 +122,7 @@ class JobSettings:
             cancellation_timeout_ms=_ms(conf.get(options.TASK_CANCELLATION_TIMEOUT)),
             cancellation_interval_ms=_ms(conf.get(options.TASK_CANCELLATION_INTERVAL)),
             work_dir=conf.get(options.TMP_DIRECTORIES) or "",
+            from_local=conf.get(options.RECOVERY_FROM_LOCAL),
             metric_scopes=ScopeFormats.from_configuration(conf.to_dict()),
             ha=conf.get(options.HIGH_AVAILABILITY),
             step_limits={
@@ -135,11 +138,12 @@ class JobSettings:
             python_path=[os.path.abspath(path) for path in conf.get(options.PYTHON_FILES)],
         )
 
-    def backend_options_of(self, databases: int) -> dict[str, Any]:
-        """With the part that each of so many operators of a slot has of the backend's memory."""
-        if self.managed_memory is None or not databases:
+    @property
+    def backend_options_of_slot(self) -> dict[str, Any]:
+        """With what all operators of a slot have together of the backend's memory."""
+        if self.managed_memory is None:
             return self.backend_options
-        return {**self.backend_options, MEMORY: self.managed_memory // databases}
+        return {**self.backend_options, MEMORY: self.managed_memory}
 
     def uses_pipelined(self, *, dataframes: bool) -> bool:
         """`auto`: the pipelined runner, but for jobs with DataFrames, which need slots that an epoch gives back at its end."""

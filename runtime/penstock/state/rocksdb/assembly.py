@@ -13,13 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.state.backend import KeyGroupRange
 from penstock.state.rocksdb.manifest import Version
 from penstock.state.rocksdb.rows import STATE, group_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock.state.backend import KeyGroupRange
     from penstock.state.rocksdb.manifest import Table
 
 
@@ -38,6 +38,24 @@ def is_clean(version: Version, groups: KeyGroupRange) -> bool:
     states = [id for id, name in version.families.items() if name.startswith(STATE)]
     tables = [table for id in states for table in version.tables.get(id, {}).values()]
     return all(first <= table.first_key and table.last_key < stop for table in tables)
+
+
+def outside(version: Version, groups: KeyGroupRange) -> list[KeyGroupRange]:
+    """Key groups besides these that files of states may have anything of; what a former range hid may be among it.
+
+    A file's last key may be an end that is not part of it any more; then a key group too many is named.
+    """
+    states = [
+        table for name in version.families.values() if name.startswith(STATE) for table in version.of_family(name)
+    ]
+    first = min((_group(table.first_key) for table in states), default=groups.start)
+    last = max((_group(table.last_key) for table in states), default=groups.end)
+    sides = KeyGroupRange(first, groups.start - 1), KeyGroupRange(groups.end + 1, last)
+    return [side for side in sides if side.start <= side.end]
+
+
+def _group(row: bytes) -> int:
+    return int.from_bytes(row[:2].ljust(2, b"\0"), "big")
 
 
 @dataclass(frozen=True)

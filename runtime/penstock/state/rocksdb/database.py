@@ -24,11 +24,12 @@ from rocksdict import (
 )
 
 from penstock.common.errors import StorageError
-from penstock.state.rocksdb.options import WRITES
+from penstock.state.rocksdb.memory import SlotMemory
+from penstock.state.rocksdb.options import MEMORY, WRITES
 from penstock.state.rocksdb.rows import STATE, after, group_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from penstock.state.backend import KeyGroupRange
 
@@ -55,7 +56,8 @@ class Database:
         self.path = path
         self._settings = options
         self._compacts = compacts
-        self._cache = Cache(options["block.cache-size"])
+        self._memory = _memory_of(options)
+        self._cache = Cache(options["block.cache-size"]) if self._memory is None else self._memory.cache
         exists = (Path(path) / "CURRENT").exists()
         names = [name for name in Rdict.list_cf(path) if name != "default"] if exists else []
         access = AccessType.read_only() if read_only else AccessType.read_write()
@@ -73,8 +75,8 @@ class Database:
         options.create_if_missing(True)
         options.create_missing_column_families(True)
         options.set_write_buffer_size(settings["writebuffer.size"])
-        if settings[WRITES]:
-            options.set_db_write_buffer_size(settings[WRITES])
+        if self._memory is not None:
+            options.set_write_buffer_manager(self._memory.writes)
         options.set_max_background_jobs(settings["thread.num"])
         options.set_compression_type(getattr(DBCompressionType, settings["compression"])())
         options.set_keep_log_file_num(1)
@@ -162,23 +164,26 @@ class Database:
         families = list(self._families.values())
         return not any(family.property_int_value("rocksdb.num-immutable-mem-table") for family in families)
 
-    def delete_outside(self, groups: KeyGroupRange) -> None:
-        """Hide the rows of all other key groups, without looking at them."""
-        batch = self.batch()
-        for name in self._families:
-            if name.startswith(STATE):
-                for start, stop in _outside(groups):
-                    batch.delete_range(start, stop, self.handle(name))
-        self.write(batch)
+    def hide(self, ranges: Iterable[KeyGroupRange]) -> None:
+        """Delete the rows of key groups without looking at them: each range in files of its own, so that these reach no further than it."""
+        for groups in ranges:
+            batch = self.batch()
+            for name in self._states():
+                batch.delete_range(*_bounds(groups), self.handle(name))
+            self.write(batch)
+            for name in self._states():
+                self._families[name].flush()
 
-    def compact_outside(self, groups: KeyGroupRange) -> None:
-        """Write the files anew that reach beyond the key groups, without what is hidden there."""
+    def compact(self, ranges: Iterable[KeyGroupRange]) -> None:
+        """Write the files anew that have anything of key groups, without what is hidden there."""
         options = CompactOptions()
         options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
-        for name, family in self._families.items():
-            if name.startswith(STATE):
-                for start, stop in _outside(groups):
-                    family.compact_range(start, stop, options)
+        for groups in ranges:
+            for name in self._states():
+                self._families[name].compact_range(*_bounds(groups), options)
+
+    def _states(self) -> list[str]:
+        return [name for name in self._families if name.startswith(STATE)]
 
     def close(self) -> None:
         for family in self._families.values():
@@ -191,9 +196,16 @@ class Database:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def _outside(groups: KeyGroupRange) -> list[tuple[bytes, bytes]]:
-    """Ranges of rows of states."""
-    return [(b"", group_prefix(groups.start)), (group_prefix(groups.end + 1), group_prefix(1 << 16))]
+def _memory_of(options: Mapping[str, Any]) -> SlotMemory | None:
+    memory = options[MEMORY]
+    if not memory or isinstance(memory, SlotMemory):
+        return memory or None
+    return SlotMemory(int(memory), float(options["memory.write-buffer-ratio"]))
+
+
+def _bounds(groups: KeyGroupRange) -> tuple[bytes, bytes]:
+    """Of rows of states."""
+    return group_prefix(groups.start), group_prefix(groups.end + 1)
 
 
 def scan(family: Rdict, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:

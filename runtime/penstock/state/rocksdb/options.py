@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PREFIX = "state.backend.rocksdb."
-MEMORY = "memory.of-database"
-"""What one database may use, in bytes; 0: no bound. Not for users: it is the operator's part of what its slot has."""
+MEMORY = "memory.of-slot"
+"""What the databases of a slot may use together: bytes, or the `memory.SlotMemory` that they share; not there: no bound. Not for users: it
+follows from what the slot has."""
 WRITES = "writes"
-"""What unflushed writes of all states may take, in bytes; 0: no bound."""
+"""What unflushed writes of all states and databases may take, in bytes; 0: no bound."""
 _LEAST_MEMORY = 1 << 20
 DEFAULTS: dict[str, Any] = {
     "block.cache-size": "64mb",
@@ -25,8 +26,8 @@ DEFAULTS: dict[str, Any] = {
     "memory.write-buffer-ratio": 0.5,
 }
 """Options: cache of read blocks, size of a block, memory of unflushed writes per state, background threads, compression of
-files (`none`, `lz4`, `zstd`, `snappy`), threads that upload and download; with a bound on the database's memory, the share of
-it that unflushed writes of all states have together. The rest of it is cache, unless that is given as well."""
+files (`none`, `lz4`, `zstd`, `snappy`), threads that upload and download; with a bound on the slot's memory, the share of
+it that unflushed writes of all states have together. The rest of it is cache, and `block.cache-size` does not count."""
 
 PREDEFINED: dict[str, dict[str, Any]] = {
     "DEFAULT": {},
@@ -57,11 +58,11 @@ def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
     >>> read_options({"state.backend.rocksdb.writebuffer.size": "4mb"})["writebuffer.size"]
     4194304
 
-    A bound on the memory of the whole database is shared out:
+    A bound on the memory of the slot is shared out:
 
     >>> bounded = read_options({MEMORY: 64 << 20, "memory.write-buffer-ratio": "0.25"})
     >>> bounded["block.cache-size"] >> 20, bounded[WRITES] >> 20
-    (48, 16)
+    (58, 10)
     """
     given = {name.removeprefix(PREFIX): value for name, value in options.items()}
     predefined = given.get("predefined-options", "DEFAULT")
@@ -69,11 +70,12 @@ def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidJob(f"{PREFIX}predefined-options is {predefined!r}", remedy=f"choose from {', '.join(PREDEFINED)}")
     known = {name: value for name, value in given.items() if name in DEFAULTS}
     values = DEFAULTS | PREDEFINED[predefined] | known
-    values[WRITES] = 0
-    if memory := int(given.get(MEMORY) or 0):
-        values[WRITES] = max(_LEAST_MEMORY, int(memory * float(values["memory.write-buffer-ratio"])))
-        if "block.cache-size" not in known:
-            values["block.cache-size"] = f"{max(_LEAST_MEMORY, memory - values[WRITES])}b"
+    values[WRITES], values[MEMORY] = 0, given.get(MEMORY)
+    if memory := values[MEMORY]:
+        cache, values[WRITES] = memory_shares(
+            getattr(memory, "size", memory), float(values["memory.write-buffer-ratio"])
+        )
+        values["block.cache-size"] = f"{cache}b"
         if "writebuffer.size" not in known:  # RocksDB allocates an eighth of it with a state's first write
             most = _bytes("writebuffer.size", values["writebuffer.size"])
             values["writebuffer.size"] = f"{max(_LEAST_MEMORY, min(most, values[WRITES] // 2))}b"
@@ -86,6 +88,19 @@ def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
             f"there is no compression {values['compression']!r}", remedy="choose none, lz4, zstd or snappy"
         )
     return values
+
+
+def memory_shares(size: int, write_buffer_ratio: float) -> tuple[int, int]:
+    """Capacity of the cache, and of the write buffers, which are charged to it; in bytes.
+
+    Write buffers may go beyond their bound by half of it while they are flushed, so that much is not given to the cache: Flink's formula
+    (https://nightlies.apache.org/flink/flink-docs-release-2.0/docs/deployment/config/#state-backend-rocksdb-memory-write-buffer-ratio).
+
+    >>> memory_shares(30 << 20, 0.5)
+    (26214400, 10485760)
+    """
+    cache, writes = int(size * (3 - write_buffer_ratio) / 3), int(size * write_buffer_ratio * 2 / 3)
+    return max(_LEAST_MEMORY, cache), max(_LEAST_MEMORY, writes)
 
 
 def _count(name: str, value: Any) -> int:

@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.state.rocksdb.assembly import is_clean, merged, states_only
+from penstock.state.rocksdb.assembly import is_clean, merged, outside, states_only
 from penstock.state.rocksdb.database import Database
 from penstock.state.rocksdb.frozen import CONFIG
 from penstock.state.rocksdb.manifest import Version, read_version, write_version
@@ -40,8 +40,9 @@ class Part:
             return True
         database = Database(str(self.directory), settings, compacts=False)
         try:
-            database.delete_outside(self.groups)
-            database.compact_outside(self.groups)
+            foreign = outside(self.version, self.groups)
+            database.hide(foreign)
+            database.compact(foreign)
         finally:
             database.close()
         self.version = read_version((self.directory / (self.directory / "CURRENT").read_text().strip()).read_bytes())

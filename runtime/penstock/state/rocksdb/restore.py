@@ -30,7 +30,7 @@ from penstock.state.hashmap.snapshot import BACKEND as HASHMAP
 from penstock.state.hashmap.table import Table
 from penstock.state.hashmap.tables import ValueTable
 from penstock.state.key_groups import keys_key_groups
-from penstock.state.rocksdb.assembly import within
+from penstock.state.rocksdb.assembly import outside, within
 from penstock.state.rocksdb.database import Database, scan
 from penstock.state.rocksdb.download import StoredDatabase, download
 from penstock.state.rocksdb.manifest import ManifestUnreadable
@@ -119,8 +119,9 @@ class Restore:
         stored = StoredDatabase.of(handles[0], self._reader)
         if tuple(handles[0]["key_groups"]) == self._groups:
             return stored.fetch_all(target, self._reader, self._threads)
-        files = stored.fetch(within(stored.version(), self._groups), target, self._reader, self._threads)
-        _open(opened).delete_outside(self._groups)
+        version = within(stored.version(), self._groups)
+        files = stored.fetch(version, target, self._reader, self._threads)
+        _open(opened).hide(outside(version, self._groups))
         return files
 
     def _of_several(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from penstock.common.errors import InvalidJob, StateTypeError
 from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from penstock.state.backend import KeyGroupRange
 from penstock.state.rocksdb.database import Database
+from penstock.state.rocksdb.memory import SlotMemory
 from penstock.state.rocksdb.options import MEMORY, WRITES, read_options
 from penstock.state.rocksdb.rows import Addresses, after, decode_namespace, space_prefix, split_row
 from tests.unit.state.support import LIST, MAP, VALUE, Backends, at, content
@@ -212,6 +214,27 @@ def test_a_bound_on_the_memory_holds_for_all_states_together(tmp_path: Path) -> 
     assert unflushed(tmp_path / "bounded", bounded, 12 * 2**20) <= 12 * 2**20
 
 
-def test_what_is_set_by_hand_is_stronger_than_the_share(tmp_path: Path) -> None:
-    given = read_options({MEMORY: 24 * 2**20, "state.backend.rocksdb.block.cache-size": "5mb"})
-    assert (given["block.cache-size"], given[WRITES]) == (5 * 2**20, 12 * 2**20)
+def test_the_budget_is_stronger_than_a_cache_of_each_database() -> None:
+    given = read_options({MEMORY: 24 * 2**20, "block.cache-size": "500mb", "writebuffer.size": "3mb"})
+    assert (given["block.cache-size"], given[WRITES], given["writebuffer.size"]) == (20 * 2**20, 8 * 2**20, 3 * 2**20)
+
+
+def test_operators_and_states_of_a_slot_have_one_budget(tmp_path: Path) -> None:
+    memory = SlotMemory(24 * 2**20, 0.5)
+    databases = [Database(str(tmp_path / name), read_options({MEMORY: memory})) for name in ("one", "two", "three")]
+    families = [database.family(f"state:{state}") for database in databases for state in ("a", "b")]
+    most = 0
+    for row in range(200):
+        for family in families:
+            family[row.to_bytes(4, "big")] = os.urandom(64 * 1024)
+        most = max(most, memory.usage)
+    for database in databases:
+        database.begin_flush()
+    for family in families:
+        assert sum(len(value) for value in family.values()) == 200 * 64 * 1024
+        assert family.property_int_value("rocksdb.block-cache-capacity") == 20 * 2**20
+        assert family.property_int_value("rocksdb.block-cache-usage") == memory.usage, "a cache of its own"
+        most = max(most, memory.usage)
+    assert 8 * 2**20 < most <= 24 * 2**20, "75 MB were written and read by three databases"
+    for database in databases:
+        database.close()

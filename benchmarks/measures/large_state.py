@@ -1,0 +1,250 @@
+"""Large state in RocksDB: what a checkpoint of a change writes and stops, and how long recovery and a rescale take.
+
+A process for each slot drives its backend as a task does, with local copies and checkpoint storage in a folder (`file://`, so mostly the page cache). The
+starts of processes are not counted, nor what a job does around a restore; `recovery` and `rescale` measure that. `pause`: how long processing
+stands still at a barrier.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from penstock.checkpoint.files.state_files import MergedFileWriter, StateFileReader, StateFileWriter
+from penstock.checkpoint.store.retrying_store import Stores
+from penstock.datastream.state import ValueStateDescriptor
+from penstock.state.backend import KeyContext
+from penstock.state.key_groups import key_group_range, keys_key_groups
+from penstock.state.rocksdb.backend import RocksDBStateBackend
+from penstock.taskmanager.local_files import LocalStateFiles
+from penstock.taskmanager.worker import SystemClock
+
+DEFAULT_KEYS = 50_000_000
+VALUE_BYTES = 100
+CHANGED = 0.01
+ROUNDS = 6
+MAX_PARALLELISM = 128
+CHUNK = 100_000
+STATE = ValueStateDescriptor("value", bytes)
+NOISE = os.urandom(1 << 20)
+"""Values are parts of it: bytes that no compression makes smaller."""
+
+
+def large_state(records: int | None, repetitions: int) -> dict[str, Any]:
+    keys = records or DEFAULT_KEYS
+    rounds = max(ROUNDS, repetitions)
+    with tempfile.TemporaryDirectory(prefix="penstock-large-state-") as folder:
+        with _slots(folder, 2) as slots:
+            began = time.perf_counter()
+            _all(slots, "load", keys)
+            load_s = time.perf_counter() - began
+            first = _checkpoint(slots, 1)
+            later = []
+            for number in range(2, rounds + 2):
+                _all(slots, "change", keys, number)
+                later.append(_checkpoint(slots, number))
+            handles = _all(slots, "handle")
+        shares = [one["bytes"] / first["bytes"] for one in later]
+        recovery = {
+            "disk_there": _restored(folder, 2, handles, disk="disk"),
+            "disk_gone": _restored(folder, 2, handles, disk="other-disk"),
+        }
+        shutil.rmtree(Path(folder, "other-disk"))
+        rescaled, of_four = _rescaled(folder, 4, handles)
+        back, _ = _rescaled(folder, 2, of_four)
+    return {
+        "keys": keys,
+        "load_s": round(load_s, 1),
+        "first": first,
+        "changed": later,
+        "bytes_of_change": {
+            "next": round(shares[0], 4),
+            "mean": round(statistics.mean(shares), 4),
+            "most": round(max(shares), 4),
+        },
+        "pause_ms": {"first": first["pause_ms"], "most": max(one["pause_ms"] for one in later)},
+        "recovery": recovery,
+        "rescale": {"2_to_4": rescaled, "4_to_2": back},
+        "goal": {
+            "bytes_of_change": 0.03,
+            "pause_ms": 50,
+            "disk_there_s": 10,
+            "disk_gone_mb_s": 200,
+            "2_to_4_s": 30,
+        },
+    }
+
+
+def _checkpoint(slots: Sequence[_Process], number: int) -> dict[str, float]:
+    taken = _all(slots, "checkpoint", number)
+    _all(slots, "complete", number)
+    return {
+        "bytes": sum(one["bytes"] for one in taken),
+        "pause_ms": round(max(one["pause_ms"] for one in taken), 1),
+        "upload_s": round(max(one["upload_s"] for one in taken), 1),
+    }
+
+
+def _restored(folder: str, parallelism: int, handles: list[dict[str, Any]], disk: str) -> dict[str, float]:
+    with _slots(folder, parallelism, disk) as slots:
+        began = time.perf_counter()
+        found = _all(slots, "restore", handles)
+        seconds = time.perf_counter() - began
+    size = sum(file["size"] for handle in handles for file in handle["files"])
+    return {
+        "seconds": round(seconds, 2),
+        "mb": round(size / 1e6),
+        "mb_s": round(size / 1e6 / seconds),
+        "local_files": sum(one["used"] for one in found),
+        "fetched_files": sum(one["fetched"] for one in found),
+    }
+
+
+def _rescaled(folder: str, parallelism: int, handles: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
+    """Of slots of the same TaskManager; and the checkpoint after it."""
+    with _slots(folder, parallelism) as slots:
+        began = time.perf_counter()
+        found = _all(slots, "restore", handles)
+        figures = {
+            "seconds": round(time.perf_counter() - began, 2),
+            "local_files": sum(one["used"] for one in found),
+            "fetched_files": sum(one["fetched"] for one in found),
+            "next_checkpoint": _checkpoint(slots, 1_000 + parallelism),
+        }
+        return figures, _all(slots, "handle")
+
+
+class _Slot:
+    """What a task has of a slot."""
+
+    def __init__(self, folder: str, disk: str, index: int, parallelism: int, attempt: int) -> None:
+        self._groups = key_group_range(index, parallelism, MAX_PARALLELISM)
+        name = f"{attempt}-0-{index}"
+        self._local = LocalStateFiles([f"{folder}/{disk}"], "job", name)
+        self._backend = RocksDBStateBackend(
+            key_group_range=self._groups,
+            max_parallelism=MAX_PARALLELISM,
+            key_context=KeyContext(),
+            clock=SystemClock(),
+            work_dir=f"{folder}/{disk}/state-{name}",
+        )
+        root = Path(folder, "storage").as_uri()
+        stores = Stores()
+        self._files = StateFileWriter(stores.for_url(root), root)
+        self._reader = StateFileReader(stores, root)
+        self._handle: dict[str, Any] = {}
+
+    def load(self, keys: int) -> None:
+        for start in range(0, keys, CHUNK):
+            self._put(range(start, min(keys, start + CHUNK)), 1)
+
+    def change(self, keys: int, number: int) -> None:
+        self._put(random.Random(number).sample(range(keys), int(keys * CHANGED)), number)
+
+    def _put(self, keys: Sequence[int], number: int) -> None:
+        put = self._backend.raw_table(STATE).put
+        listed = list(keys)
+        groups = keys_key_groups(listed, MAX_PARALLELISM).tolist()
+        for key, group in zip(listed, groups, strict=True):
+            if group in self._groups:
+                start = (key * 7919 + number * 104_729) % (len(NOISE) - VALUE_BYTES)
+                put(key, NOISE[start : start + VALUE_BYTES], None)
+
+    def checkpoint(self, number: int) -> dict[str, float]:
+        began = time.perf_counter()
+        upload = self._backend.snapshot(number)
+        paused = time.perf_counter() - began
+        merged = MergedFileWriter(self._files, 32 << 20)
+        self._handle = upload.run(self._local.writer(merged, number))
+        merged.finish()
+        self._local.note(number, self._handle)
+        seconds = time.perf_counter() - began - paused
+        return {"pause_ms": paused * 1e3, "upload_s": seconds, "bytes": self._handle["bytes_uploaded"]}
+
+    def complete(self, number: int) -> None:
+        self._backend.notify_checkpoint_complete(number)
+        self._local.completed(number)
+
+    def handle(self) -> dict[str, Any]:
+        return self._handle
+
+    def restore(self, handles: list[dict[str, Any]]) -> dict[str, int]:
+        self._backend.restore(handles, self._local.reader(self._reader), owned=True)
+        for handle in handles:
+            self._local.note(0, handle)
+        self._check()
+        return {"used": self._local.used, "fetched": self._local.fetched}
+
+    def _check(self) -> None:
+        """What is there is whole: some keys, and none of other slots'."""
+        table = self._backend.raw_table(STATE)
+        keys = list(range(1_000))
+        for key, group in zip(keys, keys_key_groups(keys, MAX_PARALLELISM).tolist(), strict=True):
+            if (table.get(key) is not None) != (group in self._groups):
+                raise AssertionError(f"key {key} of key group {group} is wrong after the restore")
+
+
+class _Process:
+    """A slot in a process of its own, which is killed at the end, as a lost worker is."""
+
+    def __init__(self, *where: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, other = context.Pipe()
+        self._process = context.Process(target=_serve, args=(other, where), daemon=True)
+        self._process.start()
+        self.answer()
+
+    def ask(self, name: str, *arguments: Any) -> None:
+        self._connection.send((name, arguments))
+
+    def answer(self) -> Any:
+        found = self._connection.recv()
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+def _serve(connection: Connection, where: tuple[Any, ...]) -> None:
+    slot = _Slot(*where)
+    connection.send(None)
+    while True:
+        name, arguments = connection.recv()
+        try:
+            connection.send(getattr(slot, name)(*arguments))
+        except BaseException as error:
+            connection.send(error)
+
+
+def _all(slots: Sequence[_Process], name: str, *arguments: Any) -> list[Any]:
+    """Of all slots at once."""
+    for slot in slots:
+        slot.ask(name, *arguments)
+    return [slot.answer() for slot in slots]
+
+
+@contextmanager
+def _slots(folder: str, parallelism: int, disk: str = "disk") -> Iterator[list[_Process]]:
+    attempt = time.monotonic_ns()
+    slots: list[_Process] = []
+    try:
+        slots.extend(_Process(folder, disk, index, parallelism, attempt) for index in range(parallelism))
+        yield slots
+    finally:
+        for slot in slots:
+            slot.kill()
+        for left in Path(folder, disk).glob(f"state-{attempt}-*"):  # a worker's next slot would sweep it
+            shutil.rmtree(left)
