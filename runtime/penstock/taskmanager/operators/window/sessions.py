@@ -141,25 +141,27 @@ class SessionWindows:
             call = self._fields.stepper()
             inputs = self._fields.prepare(values)
         gap, gap_of, begun = self._gap, self._gap_of, self._new.append
-        latest, known = self._latest, self._latest.get
+        latest, known, stored = self._latest, self._latest.get, self._windows.get
         over = self._operator.watermark + 1 if self._event_time else -MAX_LONG
         for original, value, key, time in zip(iterator, inputs, keys, times, strict=False):
             end = time + (gap_of(original) if gap is None else gap)
             session = known(key)
-            if session is None or time < session.start or end > MAX_LONG:
+            if session is not None and session.start <= time <= session.end and end <= MAX_LONG:
+                if end > session.end:
+                    session.end = end
+            elif end <= MAX_LONG and (
+                time > NO_TIMESTAMP and stored(key) is None if session is None else session.end < time
+            ):
+                if end <= over:
+                    self._operator.late(original, time)
+                    continue
+                session = latest[key] = Session(key, time, end, None, session)
+                begun(session)
+            else:
                 session = self._session_of(key, time, min(end, MAX_LONG))
                 if session is None:
                     self._operator.late(original, time)
                     continue
-            elif time <= session.end:
-                if end > session.end:
-                    session.end = end
-            elif end > over:
-                session = latest[key] = Session(key, time, end, None, session)
-                begun(session)
-            else:
-                self._operator.late(original, time)
-                continue
             accumulator = session.accumulator
             if is_reduce:
                 session.accumulator = value if accumulator is None else call(accumulator, value)
