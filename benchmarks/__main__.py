@@ -8,7 +8,7 @@ import signal
 import sys
 from typing import Any
 
-from benchmarks import machine
+from benchmarks import machine, plots
 from benchmarks.comparison import BENCHMARKS, SYSTEMS, compare
 from benchmarks.measures import MEASURES
 from benchmarks.nexmark import nexmark
@@ -18,13 +18,19 @@ DEFAULT_RECORDS = 5_000_000
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", choices=[*BENCHMARKS, "nexmark", *MEASURES])
+    parser.add_argument("name", choices=[*BENCHMARKS, "nexmark", "plots", *MEASURES])
     parser.add_argument("--records", type=int, default=None, help=f"{DEFAULT_RECORDS:,} in the workloads unless given")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--systems", default="", help=f"of {', '.join(s.name for s in SYSTEMS)}; separated by commas")
     parser.add_argument("--queries", default="", help="of nexmark; separated by commas")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the result for the plots, `python -m benchmarks plots`"
+    )
     options = parser.parse_args()
+    if options.name == "plots":
+        plots.draw()
+        return 0
     signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))
     before = machine.describe()
     only = [name for name in options.systems.split(",") if name]
@@ -36,6 +42,8 @@ def main() -> int:
     else:
         result = {"workload": options.name, **MEASURES[options.name](options.records, options.repetitions)}
     result["machine"] = {**before, "load_after": machine.describe()["load"]}
+    if options.keep:
+        plots.keep(result)
     if options.json:
         print(json.dumps(result))
     else:

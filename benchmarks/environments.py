@@ -1,4 +1,4 @@
-"""A virtual environment per peer, under `~/.cache/penstock/peers/<name>`, made when it is first needed."""
+"""A virtual environment per peer, and one for plots, under `~/.cache/penstock/peers/<name>`, made when it is first needed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 REQUIREMENTS = {
     "bytewax": ["bytewax==0.21.1", "orjson==3.*"],
     "flink": ["apache-flink==2.3.0", "orjson==3.*", "setuptools<81"],
+    "plots": ["matplotlib==3.11.*"],
     "spark": ["pyspark==4.3.0", "pandas==2.*", "pyarrow==22.*", "protobuf==6.*"],
 }
 _READY = ".ready"

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import platform
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 
 def describe() -> dict[str, Any]:
-    """Processor, cores, memory, operating system, load average at this moment."""
+    """Processor, cores, memory, operating system, date, load average at this moment."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gb": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
         "system": platform.platform(),
         "python": platform.python_version(),
+        "date": f"{datetime.now():%-d %B %Y}",
         "load": [round(load, 2) for load in os.getloadavg()],
     }
 

@@ -13,6 +13,7 @@ from benchmarks.measures.heap import heap
 from benchmarks.measures.jobmanager import jobmanager
 from benchmarks.measures.large_state import large_state
 from benchmarks.measures.live import latency, memory, recovery, rescale
+from benchmarks.measures.load import load
 from benchmarks.measures.operator import operator
 from benchmarks.measures.operators import operators
 from benchmarks.measures.small import small
@@ -23,6 +24,7 @@ Measure = Callable[[int | None, int], dict[str, Any]]
 MEASURES: dict[str, Measure] = {
     "epoch": epoch,
     "latency": latency,
+    "load": load,
     "cores": cores,
     "checkpoint": checkpoint,
     "rescale": rescale,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.operator_cases import CASES, Case, Record, Step
+from benchmarks.operators_baseline import baseline, is_dearer
 from penstock.graph.job_graph import ExchangeSpec
 from penstock.graph.transformation import Exchange, Partitioning
 from penstock.records.batch import MAX_TIMESTAMP, Batch, RowBatch
@@ -26,15 +27,33 @@ TIMES_PLAIN, MORE_US = 2.0, 0.5
 
 
 def operators(records: int | None, repetitions: int) -> dict[str, Any]:
-    """µs of CPU for a record; the goal: at most twice the plain loop's and half a microsecond."""
+    """µs of CPU for a record; the goal: at most twice the plain loop's and half a microsecond.
+
+    What seems dearer than in the baseline is measured once more before it is told; it fails nothing.
+    """
+    count = records or RECORDS
     found: dict[str, dict[str, Any]] = {}
-    for name, case in CASES.items():
-        steps = _steps(case, int((records or RECORDS) * case.share))
-        found[name] = _compared(name, steps, lambda steps, case=case: _run(case, steps), case.loop, repetitions)
-    steps = _steps(CASES["map"], records or RECORDS)
-    found["key_by"] = _compared("key_by", steps, _exchange, _exchange_plain, repetitions)
+    for name in (*CASES, "key_by"):
+        found[name] = _measured(name, count, repetitions)
+    dearer: dict[str, str] = {}
+    for name, before in baseline(count).items():
+        if name in found and is_dearer(found[name]["ratio"], before):
+            found[name] = min(
+                found[name], _measured(name, count, 2 * repetitions), key=lambda figures: figures["ratio"]
+            )
+            if is_dearer(ratio := found[name]["ratio"], before):
+                dearer[name] = f"{ratio:.2f} times the plain loop, {before:.2f} in the baseline"
+                print(f"{name} has become dearer: {dearer[name]}", file=sys.stderr)
     problems = {name: figures["wrong"] for name, figures in found.items() if "wrong" in figures}
-    return {"records": records or RECORDS, "operators": found, "problems": problems}
+    return {"records": count, "operators": found, "dearer": dearer, "problems": problems}
+
+
+def _measured(name: str, records: int, repetitions: int) -> dict[str, Any]:
+    if name == "key_by":
+        return _compared(name, _steps(CASES["map"], records), _exchange, _exchange_plain, repetitions)
+    case = CASES[name]
+    steps = _steps(case, int(records * case.share))
+    return _compared(name, steps, lambda steps: _run(case, steps), case.loop, repetitions)
 
 
 def _steps(case: Case, records: int) -> list[Step]:
@@ -69,6 +88,7 @@ def _compared(
     figures = {
         "us": round(cost, 3),
         "plain_us": round(loop, 3),
+        "ratio": round(cost / loop, 3),
         "goal_us": round(goal, 3),
         "met": cost <= goal,
         "median_us": round(statistics.median(ours), 3),

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import operator_cases
+from benchmarks import operator_cases, operators_baseline
 from benchmarks.measures import operators
 from benchmarks.operator_cases import CASES, Case, each
 from penstock.graph.operations import Map
@@ -23,3 +24,31 @@ def test_a_wrong_result_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(CASES, "map", Case(lambda: Map(operator_cases.doubled), each(lossy)))
     assert list(operators(6000, 1)["problems"]) == ["map"]
+
+
+def kept(path: Path, monkeypatch: pytest.MonkeyPatch, ratio: float) -> None:
+    monkeypatch.setattr(operators_baseline, "BASELINE", path / "baseline.json")
+    result = {"records": 6000, "machine": {}, "operators": {key: {"ratio": ratio} for key in CASES}}
+    operators_baseline.keep(result, path / "baseline.json")
+
+
+def test_what_costs_more_than_in_the_baseline_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept(tmp_path, monkeypatch, 0.001)
+    assert set(operators(6000, 1)["dearer"]) == set(CASES)
+    assert "map has become dearer: " in capsys.readouterr().err
+
+
+def test_what_costs_less_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept(tmp_path, monkeypatch, 1e6)
+    assert operators(6000, 1)["dearer"] == {}
+
+
+def test_a_baseline_of_another_number_of_records_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept(tmp_path, monkeypatch, 0.001)
+    assert operators_baseline.baseline(6001) == {}
+
+
+def test_there_is_a_baseline_for_every_operator() -> None:
+    assert set(operators_baseline.baseline(60_000)) == {*CASES, "key_by"}
