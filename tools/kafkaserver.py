@@ -69,6 +69,7 @@ class KafkaServer:
         self._properties = dict(properties or {})
         self._transaction_version = transaction_version
         self._ports: dict[int, tuple[int, int, int]] = {}
+        self._admin: Any = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -161,10 +162,12 @@ class KafkaServer:
             time.sleep(0.05)
 
     def admin(self) -> Any:
-        """An ``AdminClient`` on the listener without security."""
+        """An ``AdminClient`` on the listener without security: one for all, since what it was asked ends with it."""
         from confluent_kafka.admin import AdminClient
 
-        return AdminClient({"bootstrap.servers": self.inner_servers, "log_level": 0})
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": self.inner_servers, "log_level": 0})
+        return self._admin
 
     def log(self, node: int = 1) -> Path:
         """What the broker wrote."""

@@ -87,6 +87,10 @@ class SinkWriter(ABC):
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """The checkpoint is complete; the JobManager commits. Notices may be lost: the next one covers them."""
 
+    def notify_committed(self, checkpoint_id: int) -> None:
+        """The JobManager's committer has carried out what this checkpoint promised, of all before it, too: it will not be
+        asked to again by this attempt."""
+
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
         """Items of operator list state (split evenly on rescale); called after `prepare_commit`."""
         return []
@@ -143,6 +147,9 @@ class Committer(ABC):
 
         The checkpoint that promised the commit stays, so that it can be carried out once more.
         """
+
+    def close(self) -> None:
+        """The job is over, or this committer is used no more: let go of connections."""
 
     def discard_unreferenced(self, keep: list[Any], below_attempt: int | None = None) -> None:
         """Remove in-progress pieces of earlier attempts that no committable in `keep` names.

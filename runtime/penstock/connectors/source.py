@@ -227,6 +227,12 @@ class SourceReader(ABC):
         """What `SplitReader.lag` would say of a split that is not open yet; None = unknown."""
         return None
 
+    def snapshot(self, checkpoint_id: int) -> None:
+        """At a checkpoint's barrier: the positions of all readers are those that the checkpoint will have."""
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint is complete: for telling others how far the job is. Notices may be lost: the next one covers them."""
+
     def close(self) -> None: ...
 
 

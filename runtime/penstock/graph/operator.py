@@ -132,6 +132,9 @@ class Operator:
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None: ...
 
+    def notify_committed(self, checkpoint_id: int) -> None:
+        """What sinks pre-committed for this checkpoint has been committed."""
+
     def finish(self) -> None: ...
 
     def close(self) -> None: ...

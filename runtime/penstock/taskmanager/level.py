@@ -122,7 +122,7 @@ class LevelTask:
         self._epoch = command.epoch
         now = self.environment.clock.now_ms()
         for subtask in self._subtasks:
-            subtask.notify(command.completed, command.aborted)
+            subtask.notify(command.completed, command.aborted, command.committed)
             for uid, source in subtask.sources.items():
                 source.assign(command.assignments.get(uid, []), no_more_splits=uid in command.finished_discovery)
                 source.align(command.aligned.get(uid, MAX_TIMESTAMP))

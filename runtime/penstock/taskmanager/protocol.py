@@ -72,6 +72,8 @@ class EpochCommand(msgspec.Struct):
     snapshot: SnapshotCommand | None = None
     completed: list[int] = []
     aborted: list[int] = []
+    committed: list[int] = []
+    """Checkpoints whose commits the JobManager has carried out since the last command."""
     drain: bool = False
     """Stop reading and send the final watermark (stop --drain)."""
     finish: bool = False

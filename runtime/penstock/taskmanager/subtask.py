@@ -6,7 +6,7 @@ import base64
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -378,7 +378,7 @@ class Subtask:
         """Whether records or a watermark wait for a flush."""
         return any(writer.holds_back for writer in self._writers)
 
-    def notify(self, completed: list[int], aborted: list[int]) -> None:
+    def notify(self, completed: list[int], aborted: list[int], committed: Sequence[int] = ()) -> None:
         for checkpoint_id in completed:
             for backend in self._backends.values():
                 backend.notify_checkpoint_complete(checkpoint_id)
@@ -393,6 +393,9 @@ class Subtask:
                 local.aborted(checkpoint_id)
             for operator in self._operators.values():
                 operator.notify_checkpoint_aborted(checkpoint_id)
+        for checkpoint_id in committed:
+            for operator in self._operators.values():
+                operator.notify_committed(checkpoint_id)
 
     def finish(self) -> None:
         for index in self.stage.operators:

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from enum import Enum
 from typing import Any
 
+from penstock.connectors.delivery_guarantee import DeliveryGuarantee
 from penstock.connectors.sink import Sink
 from penstock.connectors.source import Source
 
 __all__ = ["DeliveryGuarantee", "Sink", "Source", "StreamTransformer", "SupportsPreprocessing"]
-
-
-class DeliveryGuarantee(Enum):
-    """What a sink promises after a failure: each record once, at least once, or nothing."""
-
-    EXACTLY_ONCE = 0
-    AT_LEAST_ONCE = 1
-    NONE = 2
 
 
 class StreamTransformer(ABC):

@@ -122,6 +122,10 @@ class CommitterCalls:
 
     def close(self) -> None:
         """The thread ends after what it was given; there is another one for what comes yet."""
+        for committer in self.committers.values():
+            closing = getattr(committer, "close", None)  # a committer may have the methods without the class
+            if closing is not None:
+                self._thread.submit(closing)
         self._thread.close()
         self._thread = WorkThread("penstock-commit")
 

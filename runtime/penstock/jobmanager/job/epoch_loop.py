@@ -69,6 +69,7 @@ class EpochLoop:
         self._plans = plans
         self._completed: list[int] = []
         self._aborted: list[int] = []
+        self._committed: list[int] = []
         self._budget = EpochBudget(parts.settings.epoch_max_records, graph.levels)
         self._next_timer: int | None = None
         self._began_at = 0
@@ -211,6 +212,7 @@ class EpochLoop:
         aligned = limits(a for source in self._parts.sources.values() if (a := source.aligned()) is not None)
         completed, self._completed = self._completed, []
         aborted, self._aborted = self._aborted, []
+        committed, self._committed = self._committed, []
         drain = request is not None and request.drain
         snapshot = None
         if request is not None:
@@ -232,6 +234,7 @@ class EpochLoop:
                 snapshot=snapshot,
                 completed=completed,
                 aborted=aborted,
+                committed=committed,
                 drain=drain,
                 finish=finish or drain,
                 processing_time=processing_time,
@@ -292,6 +295,7 @@ class EpochLoop:
     def _handle_events(self) -> None:
         for checkpoint_id in self._parts.commits.take_confirmed():
             self._parts.checkpoints.coordinator.on_committed(checkpoint_id)
+            self._committed.append(checkpoint_id)
         told = self._parts.checkpoints.coordinator.tick(self._now())
         for event in told:
             self._on_event(event)

@@ -74,6 +74,11 @@ class SinkOperator(Operator):
         assert self._writer is not None
         self._writer.notify_checkpoint_complete(checkpoint_id)
 
+    def notify_committed(self, checkpoint_id: int) -> None:
+        told = getattr(self._writer, "notify_committed", None)  # a writer may have the methods without the class
+        if told is not None:
+            told(checkpoint_id)
+
     def finish(self) -> None:
         assert self._writer is not None
         self._writer.finish()

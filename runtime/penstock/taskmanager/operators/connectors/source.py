@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.source import ReadBounds, ReaderContext, Source, SourceReader, Split, SplitReader
 from penstock.functions.operator_context import OperatorContext
-from penstock.graph.operator import Operator, Output
+from penstock.graph.operator import Operator, OperatorSnapshot, Output
 from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch, RowBatch
 from penstock.taskmanager.operators.connectors.split_order import LowestWatermark, ReadOrder
 from penstock.taskmanager.operators.event_time.watermark_generator import BatchWatermarkGenerator, create_generator
@@ -353,6 +353,17 @@ class SourceOperator(Operator):
         now = self.context.clock.now_ms()
         times = [split.next_wake(now) for split in self._open.values() if split.id not in self._idle_splits]
         return min((at for at in times if at is not None), default=None)
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        taken = getattr(self._reader, "snapshot", None)  # a reader may have the methods without the class
+        if taken is not None:
+            taken(checkpoint_id)
+        return OperatorSnapshot()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        told = getattr(self._reader, "notify_checkpoint_complete", None)
+        if told is not None:
+            told(checkpoint_id)
 
     def close(self) -> None:
         for split in self._open.values():

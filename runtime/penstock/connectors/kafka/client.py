@@ -1,0 +1,241 @@
+"""Clients of a Kafka cluster: librdkafka's (`confluent_kafka`) for records, aiokafka's protocol for what that has no call for.
+
+Both are made of one set of properties, in librdkafka's spelling, which is Kafka's own for almost all of them. Secrets need not
+be among them: `sasl.password.file` names a file that every process reads when it connects. So it is neither in the job's
+payload nor in a log, and a new one is taken at the next connection.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import logging
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.common.errors import InvalidJob, PenstockError
+
+Properties = Mapping[str, str]
+
+LOGGER = logging.getLogger("penstock.connectors.kafka")
+CONNECT_S = 15.0
+"""How long a cluster may take to answer a question at the start, s."""
+FROM_FILES = ("sasl.username", "sasl.password", "ssl.key.password", "ssl.keystore.password", "sasl.oauthbearer.token")
+"""Properties that may be given as `NAME.file`."""
+_JAVA_ONLY = {
+    "sasl.jaas.config": "write sasl.mechanism, sasl.username and sasl.password (or sasl.password.file)",
+    "ssl.truststore.location": "write ssl.ca.location with a PEM file",
+    "ssl.truststore.password": "write ssl.ca.location with a PEM file, which has none",
+    "key.deserializer": "what messages become says the source's deserializer",
+    "value.deserializer": "what messages become says the source's deserializer",
+    "key.serializer": "what records become says the sink's record serializer",
+    "value.serializer": "what records become says the sink's record serializer",
+}
+_TOKEN_LIFE_S = 300.0
+
+
+def package(name: str) -> Any:
+    """A module of the extra's.
+
+    Raises:
+        InvalidJob: it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise InvalidJob(
+            f"the Kafka connector needs {name.partition('.')[0]}, which is not installed: {error}",
+            remedy="pip install 'penstock[kafka]', also in the image of the job",
+        ) from error
+
+
+def checked(properties: Mapping[str, Any]) -> dict[str, str]:
+    """Properties as text.
+
+    Raises:
+        InvalidJob: one is of the Java client only.
+    """
+    given = {}
+    for name, value in properties.items():
+        if name in _JAVA_ONLY:
+            raise InvalidJob(f"{name!r} is a property of Kafka's Java client", remedy=_JAVA_ONLY[name])
+        given[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return given
+
+
+def resolved(properties: Properties) -> dict[str, Any]:
+    """With the secrets that are in files.
+
+    Raises:
+        InvalidJob: a file cannot be read.
+    """
+    given = dict(properties)
+    for name in FROM_FILES:
+        path = given.pop(f"{name}.file", None)
+        if path is not None:
+            given[name] = _content(name, path)
+    return given
+
+
+def _content(name: str, path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError as error:
+        raise InvalidJob(
+            f"{name}.file={path!r} cannot be read: {error.strerror}",
+            remedy="mount the secret there, readable for the job",
+        ) from error
+
+
+class Complaints:
+    """What a client has said of its connections; the reason behind a time-out."""
+
+    def __init__(self) -> None:
+        self.last = ""
+
+    def __call__(self, error: Any) -> None:
+        text = str(error.str())
+        if "brokers are down" not in text or not self.last:
+            self.last = text
+
+
+def librdkafka(properties: Properties, complaints: Complaints | None = None, **more: Any) -> dict[str, Any]:
+    """The configuration of a client of confluent_kafka's. `more`: of this client, with `_` for `.`; goes over the properties."""
+    given: dict[str, Any] = resolved(properties)
+    token = given.pop("sasl.oauthbearer.token", None)
+    if token is not None:
+        given["oauth_cb"] = lambda _: _token(properties)
+    given.setdefault("logger", LOGGER)
+    if complaints is not None:
+        given["error_cb"] = complaints
+    given.update({name.replace("_", "."): value for name, value in more.items()})
+    if "error.cb" in given:
+        given["error_cb"] = given.pop("error.cb")
+    return given
+
+
+def _token(properties: Properties) -> tuple[str, float]:
+    """A bearer token, and when it expires, s since 1970: by its own word, if it is a JSON web token."""
+    token = resolved(properties)["sasl.oauthbearer.token"]
+    return token, _expiry(token)
+
+
+def _expiry(token: str) -> float:
+    try:
+        claims = token.split(".")[1]
+        return float(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"])
+    except (IndexError, KeyError, ValueError):
+        return time.time() + _TOKEN_LIFE_S
+
+
+def aiokafka(properties: Properties) -> dict[str, Any]:
+    """Arguments for a client of aiokafka's."""
+    given = resolved(properties)
+    protocol = given.get("security.protocol", "PLAINTEXT").upper()
+    arguments: dict[str, Any] = {
+        "bootstrap_servers": given["bootstrap.servers"].split(","),
+        "client_id": given.get("client.id", "penstock"),
+        "security_protocol": protocol,
+        "request_timeout_ms": 15_000,
+    }
+    if "SSL" in protocol.removeprefix("SASL_"):
+        arguments["ssl_context"] = _ssl_context(given)
+    if protocol.startswith("SASL"):
+        mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms", "PLAIN")).upper()
+        arguments["sasl_mechanism"] = mechanism
+        arguments["sasl_plain_username"] = given.get("sasl.username")
+        arguments["sasl_plain_password"] = given.get("sasl.password")
+        if mechanism == "OAUTHBEARER":
+            arguments["sasl_oauth_token_provider"] = _token_provider(properties)
+    return arguments
+
+
+def _ssl_context(given: Properties) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=given.get("ssl.ca.location"), cadata=given.get("ssl.ca.pem"))
+        certificate = given.get("ssl.certificate.location")
+        if certificate is not None:
+            context.load_cert_chain(certificate, given.get("ssl.key.location"), given.get("ssl.key.password"))
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidJob(
+            f"the files of ssl.ca.location, ssl.certificate.location or ssl.key.location cannot be used: {error}",
+            remedy="give PEM files, and ssl.key.password (or ssl.key.password.file) for a key with a password",
+        ) from error
+    if given.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
+        context.check_hostname = False
+    if given.get("enable.ssl.certificate.verification", "true").lower() == "false":
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def _token_provider(properties: Properties) -> Any:
+    base = package("aiokafka.abc").AbstractTokenProvider
+
+    class Tokens(base):  # type: ignore[misc, valid-type]
+        async def token(self) -> str:
+            if "sasl.oauthbearer.token" not in resolved(properties):
+                raise InvalidJob(
+                    "transactions are committed by a client that has tokens from a file only",
+                    remedy="set sasl.oauthbearer.token.file, which something beside the job keeps fresh",
+                )
+            return _token(properties)[0]
+
+    return Tokens()
+
+
+def explained(
+    kind: type[PenstockError], what: str, error: BaseException, properties: Properties, complaint: str = ""
+) -> PenstockError:
+    """The error for a person: what could not be done, where, why, and what to do."""
+    inner = error.args[0] if error.args and hasattr(error.args[0], "code") else None
+    name = "" if inner is None else str(inner.name())
+    reason = str(error) if inner is None else f"{inner.str()} ({name})"
+    if complaint and complaint not in reason:
+        reason += f"; {complaint}"
+    servers = properties.get("bootstrap.servers", "?")
+    return kind(f"{what} at {servers}: {reason}", remedy=_remedy(f"{name} {reason}", properties))
+
+
+def _remedy(reason: str, properties: Properties) -> str:
+    for words, remedy in _REMEDIES:
+        if any(word.lower() in reason.lower() for word in words):
+            return remedy(properties)
+    return "see what the broker's log says"
+
+
+_REMEDIES: list[tuple[tuple[str, ...], Callable[[Properties], str]]] = [
+    (
+        ("sasl", "_AUTHENTICATION"),
+        lambda p: (
+            f"check sasl.mechanism ({p.get('sasl.mechanism', 'not set')}), sasl.username and sasl.password (or the file of "
+            "sasl.password.file) against the broker's users"
+        ),
+    ),
+    (
+        ("ssl", "certificate"),
+        lambda p: "check ssl.ca.location, the client's certificate and the name in the broker's",
+    ),
+    (
+        ("AUTHORIZATION", "authorized"),
+        lambda p: "give this user the right (an ACL) on the topic, the group or the transactional ids by their prefix",
+    ),
+    (
+        ("_FENCED", "fenced", "INVALID_PRODUCER"),
+        lambda p: (
+            "a later attempt has aborted it: nothing is to be done, what it held is written again by that attempt"
+        ),
+    ),
+    (("UNKNOWN_TOPIC", "unknown topic"), lambda p: "make the topic, or correct its name"),
+    (("SIZE_TOO_LARGE", "too large"), lambda p: "raise message.max.bytes of sink and topic, or write smaller records"),
+    (
+        ("disconnected", "_TRANSPORT", "_TIMED_OUT", "timed out", "ALL_BROKERS", "refused", "resolve", "bootstrap"),
+        lambda p: (
+            "check bootstrap.servers, that the brokers run, and security.protocol "
+            f"({p.get('security.protocol', 'PLAINTEXT')}): a listener of another protocol closes connections without a word"
+        ),
+    ),
+]

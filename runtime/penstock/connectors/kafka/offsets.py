@@ -1,0 +1,226 @@
+"""Where reading begins and ends: offsets of partitions, by PyFlink's names, and how they are found out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from penstock.common.errors import InvalidJob, SourceError
+from penstock.connectors.kafka.client import CONNECT_S, Complaints, Properties, explained, librdkafka, package
+
+
+class KafkaTopicPartition(NamedTuple):
+    """A partition of a topic; numbered from 0."""
+
+    topic: str
+    partition: int
+
+
+class KafkaOffsetResetStrategy(Enum):
+    """Where to begin in a partition for which there is no offset."""
+
+    LATEST = 0
+    EARLIEST = 1
+    NONE = 2
+
+
+@dataclass(frozen=True)
+class KafkaOffsetsInitializer:
+    """Where to begin, or to end, in each partition. Made by the functions below.
+
+    It speaks of the first start only: what a checkpoint holds goes over it. Partitions that are found later are read from
+    their beginning.
+    """
+
+    kind: str
+    reset: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE
+    timestamp_ms: int = 0
+    given: tuple[tuple[KafkaTopicPartition, int], ...] = ()
+
+    @staticmethod
+    def earliest() -> KafkaOffsetsInitializer:
+        """The oldest record there is."""
+        return KafkaOffsetsInitializer("earliest")
+
+    @staticmethod
+    def latest() -> KafkaOffsetsInitializer:
+        """The end, as it is when the job starts."""
+        return KafkaOffsetsInitializer("latest")
+
+    @staticmethod
+    def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
+        """The first record whose time is at or after `timestamp` (ms); the end if there is none."""
+        return KafkaOffsetsInitializer("timestamp", timestamp_ms=timestamp)
+
+    @staticmethod
+    def committed_offsets(
+        offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
+    ) -> KafkaOffsetsInitializer:
+        """What the group has committed; `offset_reset_strategy` for a partition without: an error, the beginning or the end."""
+        return KafkaOffsetsInitializer("committed", offset_reset_strategy)
+
+    @staticmethod
+    def offsets(
+        offsets: dict[KafkaTopicPartition, int],
+        offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
+    ) -> KafkaOffsetsInitializer:
+        """These; `offset_reset_strategy` for a partition that is not among them."""
+        given = tuple(sorted((KafkaTopicPartition(*partition), offset) for partition, offset in offsets.items()))
+        negative = [str(partition) for partition, offset in given if offset < 0]
+        if negative:
+            raise InvalidJob(f"negative offsets for {', '.join(negative)}", remedy="offsets count from 0")
+        return KafkaOffsetsInitializer("offsets", offset_reset_strategy, given=given)
+
+
+class TopicState(NamedTuple):
+    """`id`: the broker's of the topic, which another topic of the name does not have; empty where it gives none."""
+
+    id: str
+    partitions: int
+
+
+class ClusterView:
+    """What an enumerator asks a cluster. Connects at the first question.
+
+    Args:
+        isolation_level: of the reader; `read_committed` ends where the oldest open transaction begins.
+    """
+
+    def __init__(self, properties: Properties, isolation_level: str = "read_uncommitted") -> None:
+        self._properties = properties
+        self._committed_only = isolation_level == "read_committed"
+        self._complaints = Complaints()
+        self._admin: Any = None
+
+    def _client(self) -> Any:
+        if self._admin is None:
+            admin = package("confluent_kafka.admin").AdminClient
+            self._admin = _made(lambda: admin(librdkafka(self._properties, self._complaints)), self._properties)
+        return self._admin
+
+    def _ask(self, what: str, question: Any) -> Any:
+        kafka = package("confluent_kafka")
+        client = self._client()
+        try:
+            return question(client)
+        except kafka.KafkaException as error:
+            raise explained(SourceError, what, error, self._properties, self._complaints.last) from error
+
+    def topics(self) -> dict[str, int]:
+        """Name -> number of partitions, of all there are but Kafka's own.
+
+        Raises:
+            SourceError: the cluster does not answer, or does not let us.
+        """
+        found = self._ask("topics cannot be listed", lambda client: client.list_topics(timeout=CONNECT_S)).topics
+        return {name: len(topic.partitions) for name, topic in found.items() if not name.startswith("__")}
+
+    def describe(self, names: list[str]) -> dict[str, TopicState]:
+        """Of the topics among these that exist.
+
+        Raises:
+            SourceError: as `topics`; also for a topic that this user must not see.
+        """
+        kafka = package("confluent_kafka")
+        collection = kafka.TopicCollection(names)
+        futures = self._ask(
+            "topics cannot be described", lambda client: client.describe_topics(collection, request_timeout=CONNECT_S)
+        )
+        found = {}
+        for name, future in futures.items():
+            try:
+                about = self._ask(
+                    f"topic {name!r} cannot be read", lambda _, future=future: future.result(CONNECT_S + 5)
+                )
+            except SourceError as error:
+                if "UNKNOWN_TOPIC_OR_PART" in error.message:
+                    continue
+                raise
+            found[name] = TopicState(str(about.topic_id), len(about.partitions))
+        return found
+
+    def resolve(
+        self, initializer: KafkaOffsetsInitializer, partitions: list[KafkaTopicPartition]
+    ) -> dict[KafkaTopicPartition, int]:
+        """The offset for each of these partitions.
+
+        Raises:
+            SourceError: one has none, or the cluster does not answer.
+        """
+        if not partitions:
+            return {}
+        spec = package("confluent_kafka.admin").OffsetSpec
+        match initializer.kind:
+            case "earliest":
+                return self._listed(partitions, spec.earliest())
+            case "latest":
+                return self._listed(partitions, spec.latest())
+            case "timestamp":
+                found = self._listed(partitions, spec.for_timestamp(initializer.timestamp_ms))
+                return found | self._listed([p for p in partitions if found[p] < 0], spec.latest())
+            case "committed":
+                known = self._group_offsets(partitions)
+            case _:
+                known = {p: offset for p, offset in initializer.given if p in partitions}
+        missing = [p for p in partitions if p not in known]
+        if missing and initializer.reset is KafkaOffsetResetStrategy.NONE:
+            where = ", ".join(f"{p.topic}-{p.partition}" for p in missing[:5])
+            said = "the group has committed no offsets" if initializer.kind == "committed" else "no offsets were given"
+            raise SourceError(
+                f"{said} for {where}{', …' if len(missing) > 5 else ''}",
+                remedy="give a KafkaOffsetResetStrategy: EARLIEST or LATEST for partitions without offsets",
+            )
+        is_earliest = initializer.reset is KafkaOffsetResetStrategy.EARLIEST
+        return known | self._listed(missing, spec.earliest() if is_earliest else spec.latest())
+
+    def _listed(self, partitions: list[KafkaTopicPartition], spec: Any) -> dict[KafkaTopicPartition, int]:
+        if not partitions:
+            return {}
+        kafka = package("confluent_kafka")
+        level = kafka.IsolationLevel.READ_COMMITTED if self._committed_only else kafka.IsolationLevel.READ_UNCOMMITTED
+        asked = {kafka.TopicPartition(*partition): spec for partition in partitions}
+        futures = self._ask(
+            "offsets cannot be listed",
+            lambda client: client.list_offsets(asked, isolation_level=level, request_timeout=CONNECT_S),
+        )
+        found = {}
+        for partition, future in futures.items():
+            key = KafkaTopicPartition(partition.topic, partition.partition)
+            what = f"the offset of {key.topic}-{key.partition} cannot be found out"
+            found[key] = int(self._ask(what, lambda _, future=future: future.result(CONNECT_S + 5)).offset)
+        return found
+
+    def _group_offsets(self, partitions: list[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        kafka = package("confluent_kafka")
+        group = self._properties.get("group.id", "")
+        asked = kafka._model.ConsumerGroupTopicPartitions(group, [kafka.TopicPartition(*p) for p in partitions])
+        futures = self._ask(
+            f"offsets of group {group!r} cannot be read",
+            lambda client: client.list_consumer_group_offsets([asked], request_timeout=CONNECT_S),
+        )
+        future = next(iter(futures.values()))
+        answer = self._ask(f"offsets of group {group!r} cannot be read", lambda _: future.result(CONNECT_S + 5))
+        return {KafkaTopicPartition(p.topic, p.partition): p.offset for p in answer.topic_partitions if p.offset >= 0}
+
+    def close(self) -> None:
+        self._admin = None
+
+
+def _made(make: Any, properties: Properties) -> Any:
+    """A client of confluent_kafka's, whose configuration it refuses by an exception.
+
+    Raises:
+        InvalidJob: a property is unknown, has a wrong value, or names a file that cannot be used.
+    """
+    kafka = package("confluent_kafka")
+    try:
+        return make()
+    except kafka.KafkaException as error:
+        raise InvalidJob(
+            f"Kafka's client refuses its properties: {error.args[0].str()}",
+            remedy="correct the property; they have librdkafka's names",
+        ) from error
+
+
+made = _made

@@ -1,0 +1,1 @@
+"""KafkaSink: records become messages; exactly once by transactions that the JobManager commits."""

@@ -1,0 +1,222 @@
+"""Speaks with the coordinators of transactions, for whoever has no producer: the JobManager.
+
+librdkafka ends only the transactions that the same producer has begun. Kafka's protocol asks for no more than the id, the
+producer id and the epoch; aiokafka has the connections (SASL, TLS) and the requests, or the means to write them down.
+
+Calls come from a thread of the JobManager's; a loop in a thread of this module carries them out, so that connections that
+are closed by the other side, or by time, are noticed between two calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any, TypeVar
+
+from penstock.common.errors import SinkError
+from penstock.connectors.kafka.client import Properties, aiokafka, explained, package
+from penstock.connectors.kafka.sink.transaction import Description
+
+T = TypeVar("T")
+
+_LOADING, _NOT_AVAILABLE, _NOT_COORDINATOR, _TIMED_OUT, _CONCURRENT = 14, 15, 16, 7, 51
+_PASSING = (_LOADING, _NOT_AVAILABLE, _NOT_COORDINATOR, _TIMED_OUT, _CONCURRENT)
+_NO_SUCH_ID = 105
+_AT_ONCE = 64
+"""Requests under way at the same time."""
+_FENCING_TIMEOUT_MS = 10_000
+
+
+class CoordinatorClient:
+    """
+    Args:
+        patience_s: how long a question is asked again when the answer is that the coordinator moves, loads or does not answer.
+        check: called between two tries; raises when nobody waits for the answer any more.
+    """
+
+    def __init__(self, properties: Properties, patience_s: float, check: Callable[[], None]) -> None:
+        self._properties = properties
+        self._patience_s = patience_s
+        self._check = check
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client: Any = None
+        self._nodes: dict[str, int] = {}
+        """Transactional id -> its coordinator, as last looked up."""
+
+    # --- questions --------------------------------------------------------------------------------------------
+
+    def end(self, id: str, producer_id: int, epoch: int, *, commit: bool) -> int:
+        """Commit or abort; Kafka's error code, 0 if it is done, or was already."""
+        request = package("aiokafka.protocol.transaction").EndTxnRequest(id, producer_id, epoch, commit)
+        what = f"transaction {id!r} cannot be {'committed' if commit else 'aborted'}"
+        return int(self._run(self._asked(id, request, what)).error_code)
+
+    def end_all(self, transactions: Iterable[tuple[str, int, int]], *, commit: bool) -> list[int]:
+        """The same of many, side by side; codes in their order."""
+        make = package("aiokafka.protocol.transaction").EndTxnRequest
+        word = "committed" if commit else "aborted"
+        asked = [
+            self._asked(id, make(id, producer_id, epoch, commit), f"transaction {id!r} cannot be {word}")
+            for id, producer_id, epoch in transactions
+        ]
+        return [int(answer.error_code) for answer in self._run(self._all(asked))]
+
+    def fence(self, ids: Iterable[str]) -> None:
+        """Abort what is open under these ids and give them new epochs: who wrote under them is refused from now on.
+
+        Raises:
+            SinkError: the cluster does not answer, or does not let us.
+        """
+        make = package("aiokafka.protocol.transaction").InitProducerIdRequest
+        asked = [self._asked(id, make(id, _FENCING_TIMEOUT_MS), f"transaction {id!r} cannot be aborted") for id in ids]
+        for answer in self._run(self._all(asked)):
+            if answer.error_code:
+                raise self._refused("transactions of earlier attempts cannot be aborted", answer.error_code)
+
+    def describe(self, id: str) -> Description | None:
+        """None: the cluster does not know the id."""
+        requests = package("penstock.connectors.kafka.sink.transaction_requests")
+        answer = self._run(self._asked(id, requests.DescribeTransactionsRequest([id]), f"{id!r} cannot be described"))
+        code, name, state, timeout, start, producer_id, epoch, _, _ = answer.transactions[0]
+        if code == _NO_SUCH_ID:
+            return None
+        if code:
+            raise self._refused(f"transaction {id!r} cannot be described", code)
+        return Description(name, state, producer_id, epoch, start, timeout)
+
+    def describe_all(self, ids: Iterable[str]) -> list[Description]:
+        """Those of these that the cluster knows."""
+        return [found for id in ids if (found := self.describe(id)) is not None]
+
+    def find(self, prefix: str) -> dict[str, str]:
+        """Ids that begin so, with the state of each.
+
+        Raises:
+            SinkError: as `fence`; or the brokers are older than 3.0.
+        """
+        requests = package("penstock.connectors.kafka.sink.transaction_requests")
+        return self._run(self._listed(requests.ListTransactionsRequest, prefix))
+
+    # --- how they are asked -----------------------------------------------------------------------------------
+
+    async def _listed(self, make: Any, prefix: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for broker in (await self._connected()).cluster.brokers():
+            node = broker.nodeId
+            what = f"transactions of broker {node} cannot be listed"
+            answer = await self._until(partial(self._send, node, make()), what)
+            found |= {id: state for id, _, state, _ in answer.transactions if id.startswith(prefix)}
+        return found
+
+    async def _asked(self, id: str, request: Any, what: str) -> Any:
+        async def ask() -> Any:
+            node = self._nodes.get(id)
+            client = await self._connected()
+            if node is None:
+                kind = package("aiokafka.client").CoordinationType.TRANSACTION
+                node = self._nodes[id] = await client.coordinator_lookup(kind, id)
+            return await self._send(node, request)
+
+        def forget() -> None:
+            self._nodes.pop(id, None)
+
+        return await self._until(ask, what, forget)
+
+    async def _send(self, node: int, request: Any) -> Any:
+        return await (await self._connected()).send(node, request)
+
+    async def _all(self, asked: list[Coroutine[Any, Any, Any]]) -> list[Any]:
+        room = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(question: Coroutine[Any, Any, Any]) -> Any:
+            async with room:
+                return await question
+
+        return list(await asyncio.gather(*map(one, asked)))
+
+    async def _until(
+        self, ask: Callable[[], Coroutine[Any, Any, Any]], what: str, forget: Callable[[], None] = lambda: None
+    ) -> Any:
+        """Ask until there is an answer that stays."""
+        errors = package("aiokafka.errors")
+        deadline = time.monotonic() + self._patience_s
+        pause = 0.02
+        while True:
+            reason: BaseException
+            try:
+                answer = await ask()
+                code = _passing_code(answer)
+                if not code:
+                    return answer
+                reason = errors.for_code(code)()
+            except (TimeoutError, errors.KafkaError, OSError) as error:
+                reason = error
+                if not _may_pass(errors, error):
+                    raise explained(SinkError, what, error, self._properties) from error
+            forget()
+            if time.monotonic() > deadline:
+                raise explained(
+                    SinkError, f"{what} within {self._patience_s:.0f} s", reason, self._properties
+                ) from reason
+            self._check()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 1.0)
+            if self._client is not None and not isinstance(reason, errors.CoordinatorNotAvailableError):
+                self._client.force_metadata_update()
+
+    async def _connected(self) -> Any:
+        if self._client is None:
+            client = package("aiokafka.client").AIOKafkaClient(**aiokafka(self._properties))
+            try:
+                await client.bootstrap()
+            except BaseException:
+                await client.close()
+                raise
+            self._client = client
+        return self._client
+
+    def _run(self, question: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=self._loop.run_forever, name="penstock-kafka", daemon=True).start()
+        return asyncio.run_coroutine_threadsafe(question, self._loop).result()
+
+    def _refused(self, what: str, code: int) -> Exception:
+        return explained(SinkError, what, package("aiokafka.errors").for_code(code)(), self._properties)
+
+    def close(self) -> None:
+        loop, self._loop = self._loop, None
+        client, self._client = self._client, None
+        if loop is None:
+            return
+
+        async def end() -> None:
+            if client is not None:
+                await client.close()
+            loop.stop()
+
+        asyncio.run_coroutine_threadsafe(end(), loop)
+
+
+def _passing_code(answer: Any) -> int:
+    """The error code of an answer, if another try may have another."""
+    code = getattr(answer, "error_code", 0)
+    if not code and getattr(answer, "transactions", None) and len(answer.transactions[0]) > 5:
+        code = answer.transactions[0][0]
+    return int(code) if code in _PASSING else 0
+
+
+def _may_pass(errors: Any, error: BaseException) -> bool:
+    refused = (
+        errors.AuthenticationFailedError,
+        errors.SaslAuthenticationFailed,
+        errors.AuthenticationMethodNotSupported,
+        errors.TransactionalIdAuthorizationFailed,
+        errors.ClusterAuthorizationFailedError,
+        errors.UnsupportedSaslMechanismError,
+        errors.IncompatibleBrokerVersion,
+    )
+    return not isinstance(error, refused)

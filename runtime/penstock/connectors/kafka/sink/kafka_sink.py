@@ -1,0 +1,219 @@
+"""`KafkaSink`: records into Kafka topics, under PyFlink's names.
+
+KafkaSink.builder().set_bootstrap_servers("kafka:9092").set_transactional_id_prefix("alerts")
+    .set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+    .set_record_serializer(KafkaRecordSerializationSchema.builder().set_topic("alerts")
+        .set_value_serialization_schema(JsonLinesEncoder()).build()).build()
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.common.errors import InvalidJob, SinkError
+from penstock.connectors.delivery_guarantee import DeliveryGuarantee
+from penstock.connectors.kafka.client import CONNECT_S, Complaints, Properties, checked, explained, librdkafka, package
+from penstock.connectors.kafka.offsets import made
+from penstock.connectors.kafka.sink.committer import KafkaCommitter
+from penstock.connectors.kafka.sink.serializer import KafkaRecordSerializationSchema
+from penstock.connectors.kafka.sink.transaction import Owner
+from penstock.connectors.kafka.sink.writer import PlainWriter, TransactionalWriter
+from penstock.connectors.sink import Committer, Sink, SinkWriter, WriterContext
+
+_TIMEOUT = "transaction.timeout.ms"
+_DEFAULT_TIMEOUT_MS = 10 * 60 * 1000
+_BROKERS_MAXIMUM = "transaction.max.timeout.ms"
+
+
+class KafkaSink(Sink):
+    """Made by `builder()`."""
+
+    def __init__(
+        self,
+        schema: KafkaRecordSerializationSchema,
+        properties: Properties,
+        guarantee: DeliveryGuarantee,
+        prefix: str,
+        *,
+        takes_over: bool,
+        accepts_unknown: bool,
+    ) -> None:
+        self.properties = dict(properties)
+        self.guarantee = guarantee
+        self.prefix = prefix
+        self._schema = schema
+        self._takes_over = takes_over
+        self._accepts_unknown = accepts_unknown
+
+    @staticmethod
+    def builder() -> KafkaSinkBuilder:
+        return KafkaSinkBuilder()
+
+    def get_transformer(self) -> None:
+        """Nothing is done to a stream before it is written (PyFlink's name)."""
+
+    @property
+    def _is_exact(self) -> bool:
+        return self.guarantee is DeliveryGuarantee.EXACTLY_ONCE
+
+    def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
+        properties = {"client.id": f"penstock-{context.uid}-{context.subtask}", **self.properties}
+        if self._is_exact:
+            owner = Owner(self.prefix, context.job_id, context.uid)
+            return TransactionalWriter(self._schema, properties, owner, context)
+        return PlainWriter(self._schema, properties, flushes=self.guarantee is DeliveryGuarantee.AT_LEAST_ONCE)
+
+    def create_committer(
+        self, object_store_options: dict[str, Any], *, job_id: str = "", uid: str = ""
+    ) -> Committer | None:
+        if not self._is_exact:
+            return None
+        return KafkaCommitter(
+            Owner(self.prefix, job_id, uid),
+            self.properties,
+            takes_over=self._takes_over,
+            accepts_unknown=self._accepts_unknown,
+        )
+
+    def validate(self) -> None:
+        """Asks the cluster for the topic and for how long a transaction may be open.
+
+        Raises:
+            InvalidJob: a package is missing, or a property is wrong.
+            SinkError: the cluster does not answer, does not let us, or has no such topic.
+        """
+        kafka = package("confluent_kafka")
+        complaints = Complaints()
+        settings = librdkafka(self.properties, complaints)
+        admin = made(lambda: package("confluent_kafka.admin").AdminClient(_of_a_client(settings)), self.properties)
+        made(lambda: kafka.Producer(settings), self.properties)
+        topic = self._schema.fixed_topic
+        try:
+            metadata = admin.list_topics(topic, timeout=CONNECT_S) if topic else admin.list_topics(timeout=CONNECT_S)
+            if topic is not None and (error := metadata.topics[topic].error) is not None:
+                raise kafka.KafkaException(error)
+            if self._is_exact:
+                self._check_timeout(admin, next(iter(metadata.brokers)))
+        except kafka.KafkaException as error:
+            what = f"topic {topic!r} cannot be written" if topic else "nothing can be written"
+            raise explained(SinkError, what, error, self.properties, complaints.last) from error
+
+    def _check_timeout(self, admin: Any, broker: int) -> None:
+        kafka = package("confluent_kafka.admin")
+        resource = kafka.ConfigResource(kafka.ResourceType.BROKER, str(broker))
+        future = admin.describe_configs([resource], request_timeout=CONNECT_S)[resource]
+        try:
+            most = int(future.result(CONNECT_S + 5)[_BROKERS_MAXIMUM].value)
+        except (package("confluent_kafka").KafkaException, KeyError):
+            return  # without the right to see it the first transaction tells
+        wanted = int(self.properties[_TIMEOUT])
+        if wanted > most:
+            raise InvalidJob(
+                f"{_TIMEOUT}={wanted} is above the brokers' {_BROKERS_MAXIMUM}={most}",
+                remedy=f"set_property('{_TIMEOUT}', '{most}'), or raise the brokers' maximum: it must exceed the longest time "
+                "from a record to the commit after a recovery",
+            )
+
+
+def _of_a_client(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what only producers know, which an admin client complains of."""
+    ours = (
+        "bootstrap.",
+        "security.",
+        "sasl.",
+        "ssl.",
+        "enable.ssl",
+        "client.",
+        "socket.",
+        "oauth_cb",
+        "error_cb",
+        "logger",
+        "log",
+    )
+    return {name: value for name, value in settings.items() if name.startswith(ours)}
+
+
+class KafkaSinkBuilder:
+    """PyFlink's builder of a KafkaSink, with what Penstock adds."""
+
+    def __init__(self) -> None:
+        self._properties: dict[str, str] = {}
+        self._schema: KafkaRecordSerializationSchema | None = None
+        self._guarantee = DeliveryGuarantee.NONE
+        self._prefix = ""
+        self._takes_over = False
+        self._accepts_unknown = False
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
+        """`host:port` of some brokers, with commas between them."""
+        return self.set_property("bootstrap.servers", bootstrap_servers)
+
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
+        """NONE unless said, as in Flink."""
+        self._guarantee = delivery_guarantee
+        return self
+
+    def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
+        """What the names of this sink's transactions begin with, for exactly once: no other job's may."""
+        self._prefix = transactional_id_prefix
+        return self
+
+    def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> KafkaSinkBuilder:
+        self._schema = record_serializer
+        return self
+
+    def set_property(self, key: str, value: Any) -> KafkaSinkBuilder:
+        """A property of the client (librdkafka's names)."""
+        self._properties |= checked({key: value})
+        return self
+
+    def set_properties(self, props: Mapping[str, Any]) -> KafkaSinkBuilder:
+        self._properties |= checked(props)
+        return self
+
+    def set_takes_over(self, takes_over: bool) -> KafkaSinkBuilder:
+        """Abort what another, dead job has left open under the same prefix."""
+        self._takes_over = takes_over
+        return self
+
+    def set_unknown_transactions(self, what: str) -> KafkaSinkBuilder:
+        """A transaction of a restored snapshot that the cluster has forgotten: "fail", or "accept" as committed."""
+        if what not in ("fail", "accept"):
+            raise InvalidJob(f"unknown transactions: {what!r}", remedy="write 'fail' or 'accept'")
+        self._accepts_unknown = what == "accept"
+        return self
+
+    def build(self) -> KafkaSink:
+        """
+        Raises:
+            InvalidJob: something is missing, contradicts itself, or the extra is not installed.
+        """
+        package("confluent_kafka")
+        package("aiokafka")
+        if "bootstrap.servers" not in self._properties:
+            raise InvalidJob("a Kafka sink without brokers", remedy="set_bootstrap_servers('host:9092')")
+        if self._schema is None:
+            raise InvalidJob("a Kafka sink without a record serializer", remedy="set_record_serializer(…)")
+        if "transactional.id" in self._properties:
+            raise InvalidJob(
+                "transactional.id is the sink's to choose",
+                remedy="set_transactional_id_prefix('…') says what it begins with",
+            )
+        properties = self._properties
+        if self._guarantee is DeliveryGuarantee.EXACTLY_ONCE:
+            if not re.fullmatch(r"[\w.\-]+", self._prefix):
+                raise InvalidJob(
+                    f"exactly once with transactional_id_prefix {self._prefix!r}",
+                    remedy="set_transactional_id_prefix('…'): letters, digits, '.', '_' and '-', of this job alone",
+                )
+            properties = {_TIMEOUT: str(_DEFAULT_TIMEOUT_MS), **properties}
+        return KafkaSink(
+            self._schema,
+            properties,
+            self._guarantee,
+            self._prefix,
+            takes_over=self._takes_over,
+            accepts_unknown=self._accepts_unknown,
+        )

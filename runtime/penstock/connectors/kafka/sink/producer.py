@@ -1,0 +1,262 @@
+"""A producer of librdkafka's, and those that wait to write the next transaction.
+
+Every transaction has a producer of its own, which got a new epoch for its id (`transaction`). Making one takes some questions
+to the broker, so the next is made by a thread while the present one writes.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from penstock.common.errors import SinkError
+from penstock.connectors.kafka.client import Complaints, Properties, explained, librdkafka, package
+from penstock.connectors.kafka.offsets import made
+from penstock.connectors.kafka.sink.transaction import Transaction
+
+_POLL_S = 0.1
+_INIT_S = 60.0
+_STATISTICS_MS = 100
+_DEFAULTS = {
+    "acks": "all",
+    "enable.idempotence": "true",
+    "linger.ms": "5",
+    "compression.type": "lz4",
+    "queue.buffering.max.kbytes": "65536",
+    "queue.buffering.max.messages": "100000",
+}
+
+
+class KafkaProducer:
+    """Writes messages and sees to it that all arrive.
+
+    Args:
+        transactional_id: None: it writes without a transaction.
+    """
+
+    def __init__(self, properties: Properties, transactional_id: str | None = None) -> None:
+        kafka = self._kafka = package("confluent_kafka")
+        self.id = transactional_id
+        self._properties = properties
+        self._complaints = Complaints()
+        self._failed: Any = None
+        self._identity: tuple[int, int] | None = None
+        settings = librdkafka({**_DEFAULTS, **properties}, self._complaints)
+        settings["on_delivery"] = self._on_delivery
+        settings["delivery.report.only.error"] = True
+        if transactional_id is not None:
+            settings |= {
+                "transactional.id": transactional_id,
+                "statistics.interval.ms": _STATISTICS_MS,
+                "stats_cb": self._on_statistics,
+            }
+        self._timeout_ms = int(settings.get("transaction.timeout.ms", 60_000))
+        self._producer = made(lambda: kafka.Producer(settings), properties)
+        self.records = 0
+        self._began_ms = 0
+
+    def _on_delivery(self, error: Any, message: Any) -> None:
+        if error is not None and self._failed is None:
+            self._failed = (error, message.topic(), len(message.value() or b""))
+
+    def _on_statistics(self, text: str) -> None:
+        if self._identity is None:
+            about = json.loads(text).get("eos", {})
+            if about.get("producer_id", -1) >= 0:
+                self._identity = about["producer_id"], about["producer_epoch"]
+
+    def prepare(self) -> KafkaProducer:
+        """Get an epoch for the id, and begin the transaction: the broker learns of that with the first message.
+
+        Raises:
+            SinkError: the cluster does not answer, or does not let us.
+        """
+        what = f"no transaction can be begun under {self.id!r}"
+        try:
+            self._producer.init_transactions(_INIT_S)
+            deadline = time.monotonic() + _INIT_S
+            while self._identity is None:
+                self._producer.poll(0.01)
+                if time.monotonic() > deadline:
+                    raise SinkError(
+                        f"{what}: the client tells no producer id", remedy="do not set statistics.interval.ms to 0"
+                    )
+            self._producer.begin_transaction()
+        except self._kafka.KafkaException as error:
+            raise explained(SinkError, what, error, self._properties, self._complaints.last) from error
+        return self
+
+    def send_timed(self, topic: str, values: Sequence[Any], keys: Sequence[Any], timestamps: Sequence[int]) -> None:
+        """Messages with times (ms), which `Producer.produce_batch` does not take.
+
+        Raises:
+            SinkError: one was refused.
+        """
+        self._note(len(values))
+        produce, full = self._producer.produce, False
+        for value, key, timestamp in zip(values, keys, timestamps, strict=True):
+            try:
+                produce(topic, value, key, -1, None, None, timestamp)
+            except BufferError:
+                full = True
+            except self._kafka.KafkaException as error:
+                raise self._not_written(error.args[0], topic, len(value or b"")) from error
+            while full:
+                self._look(_POLL_S)
+                try:
+                    produce(topic, value, key, -1, None, None, timestamp)
+                    full = False
+                except BufferError:
+                    pass
+        self._look(0.0)
+
+    def send_all(self, topic: str, messages: list[dict[str, Any]]) -> None:
+        """Messages as `Producer.produce_batch` takes them: `value` and `key`.
+
+        Raises:
+            SinkError: one was refused.
+        """
+        self._note(len(messages))
+        left = messages
+        while left:
+            try:
+                self._producer.produce_batch(topic, left)
+            except BufferError:
+                pass
+            refused = [message for message in left if "_error" in message]
+            for message in refused:
+                error = message.pop("_error")
+                if error.code() != self._kafka.KafkaError._QUEUE_FULL:
+                    raise self._not_written(error, topic, len(message.get("value") or b""))
+            left = refused
+            self._look(_POLL_S if left else 0.0)
+
+    def send(self, topic: str, **message: Any) -> None:
+        """One message, as `Producer.produce` takes it."""
+        self._note(1)
+        while True:
+            try:
+                self._producer.produce(topic, **message)
+                return
+            except BufferError:
+                self._look(_POLL_S)
+            except self._kafka.KafkaException as error:
+                raise self._not_written(error.args[0], topic, len(message.get("value") or b"")) from error
+
+    def _note(self, count: int) -> None:
+        if not self.records:
+            self._began_ms = int(time.time() * 1000)
+        self.records += count
+
+    def look(self) -> None:
+        """
+        Raises:
+            SinkError: a message was not taken.
+        """
+        self._look(0.0)
+
+    def _look(self, seconds: float) -> None:
+        self._serve(lambda: self._producer.poll(seconds))
+        if self._failed is not None:
+            raise self._not_written(*self._failed)
+
+    def flush(self) -> None:
+        """Wait until all messages have been taken, for as long as the client tries (`message.timeout.ms`).
+
+        Raises:
+            SinkError: one was not.
+        """
+        while self._serve(lambda: self._producer.flush(1.0)):
+            self._look(0.0)
+        self._look(0.0)
+
+    def _serve(self, call: Callable[[], int]) -> int:
+        """A call that may call back. Of a fatal error the client tells by an exception, under which callbacks still run."""
+        try:
+            return call()
+        except (self._kafka.KafkaException, SystemError) as error:
+            cause: BaseException | None = error
+            while cause is not None and not isinstance(cause, self._kafka.KafkaException):
+                cause = cause.__cause__
+            if cause is None:
+                raise
+            what = "the producer cannot go on" if self.id is None else f"transaction {self.id!r} cannot go on"
+            raise explained(SinkError, what, cause, self._properties, self._complaints.last) from error
+
+    def transaction(self) -> Transaction:
+        """What was written, after `flush`."""
+        assert self.id is not None
+        assert self._identity is not None
+        return Transaction(self.id, *self._identity, self.records, self._began_ms, self._timeout_ms)
+
+    def _not_written(self, error: Any, topic: str, size: int) -> Exception:
+        exception = self._kafka.KafkaException(error)
+        what = f"a message of {size} bytes cannot be written to topic {topic!r}"
+        return explained(SinkError, what, exception, self._properties, self._complaints.last)
+
+    def close(self) -> None:
+        """Let go of it; what it has written and flushed stays, its transaction is left as it is."""
+        del self._producer
+
+
+class TransactionalProducers:
+    """Of one subtask: the next producer, and the numbers of ids that may be used.
+
+    Args:
+        names: index -> transactional id.
+    """
+
+    def __init__(self, properties: Properties, names: Any) -> None:
+        self._properties = properties
+        self._names = names
+        self._free: list[int] = []
+        self._made = 0
+        self._index = -1
+        self._used: dict[int, list[int]] = {}
+        """Indexes of ids by the checkpoint that commits what was written under them."""
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-kafka-producer")
+        self._next: Future[tuple[int, KafkaProducer]] | None = None
+        self._lock = threading.Lock()
+
+    def take(self) -> KafkaProducer:
+        """The next one, with its transaction begun; another one is begun to be made.
+
+        Raises:
+            SinkError: it could not be made.
+        """
+        coming = self._next or self._thread.submit(self._make)
+        self._next = None
+        self._index, producer = coming.result()
+        return producer
+
+    def make_next(self) -> None:
+        """Have another one made while this one writes."""
+        if self._next is None:
+            self._next = self._thread.submit(self._make)
+
+    def _make(self) -> tuple[int, KafkaProducer]:
+        with self._lock:
+            if self._free:
+                index = self._free.pop()
+            else:
+                index, self._made = self._made, self._made + 1
+        return index, KafkaProducer(self._properties, self._names(index)).prepare()
+
+    def written(self, producer: KafkaProducer, checkpoint_id: int) -> None:
+        """The producer's transaction goes into this checkpoint; its id rests until that is committed."""
+        self._used.setdefault(checkpoint_id, []).append(self._index)
+        self._thread.submit(producer.close)
+
+    def committed(self, checkpoint_id: int) -> None:
+        """What was written for this checkpoint and those before it is committed: the ids may be used again."""
+        done = [checkpoint for checkpoint in self._used if checkpoint <= checkpoint_id]
+        with self._lock:
+            for checkpoint in done:
+                self._free += self._used.pop(checkpoint)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)

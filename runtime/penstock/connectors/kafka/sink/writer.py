@@ -1,0 +1,116 @@
+"""Writers of a subtask: with a transaction for each checkpoint, or without."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.kafka.sink.producer import KafkaProducer, TransactionalProducers
+from penstock.connectors.kafka.sink.serializer import KafkaRecordSerializationSchema
+from penstock.connectors.sink import SinkWriter
+
+if TYPE_CHECKING:
+    from penstock.connectors.kafka.client import Properties
+    from penstock.connectors.kafka.sink.transaction import Owner
+    from penstock.connectors.sink import WriterContext
+
+
+class MessageWriter:
+    """Makes messages of records and gives them to a producer."""
+
+    def __init__(self, schema: KafkaRecordSerializationSchema) -> None:
+        self._schema = schema
+
+    def write(self, producer: KafkaProducer, records: list[Any], timestamps: list[int] | None) -> None:
+        if not records:
+            return
+        schema = self._schema
+        values, keys = schema.values(records), schema.keys(records)
+        if schema.timestamp is not None:
+            timestamps = [schema.timestamp(record) or 0 for record in records]
+        topic = schema.fixed_topic
+        if topic is not None and schema.headers is None and schema.partitioner is None:
+            if timestamps is not None and min(timestamps) >= 0:
+                producer.send_timed(topic, values, keys or [None] * len(values), timestamps)
+            elif keys is None:
+                producer.send_all(topic, [{"value": value} for value in values])
+            else:
+                producer.send_all(topic, [{"value": v, "key": k} for v, k in zip(values, keys, strict=True)])
+            return
+        topics = [topic] * len(records) if topic is not None else schema.topics(records)
+        for index, record in enumerate(records):
+            message: dict[str, Any] = {"value": values[index]}
+            if keys is not None:
+                message["key"] = keys[index]
+            if timestamps is not None and timestamps[index] > 0:
+                message["timestamp"] = timestamps[index]
+            if schema.headers is not None:
+                headers = schema.headers(record)
+                message["headers"] = headers if isinstance(headers, dict) else list(headers)
+            partition = None if schema.partitioner is None else schema.partitioner(record)
+            if partition is not None:
+                message["partition"] = partition
+            producer.send(topics[index], **message)
+        producer.look()
+
+
+class PlainWriter(SinkWriter):
+    """At least once: all is taken by the brokers when a checkpoint is. Or no promise: nobody waits for them."""
+
+    def __init__(self, schema: KafkaRecordSerializationSchema, properties: Properties, *, flushes: bool) -> None:
+        self._messages = MessageWriter(schema)
+        self._producer = KafkaProducer(properties)
+        self._flushes = flushes
+
+    def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
+        self._messages.write(self._producer, values, timestamps)
+
+    def flush(self) -> None:
+        self._producer.look()
+
+    def prepare_commit(self, checkpoint_id: int) -> list[Any]:
+        if self._flushes:
+            self._producer.flush()
+        return []
+
+    def finish(self) -> None:
+        self._producer.flush()
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+class TransactionalWriter(SinkWriter):
+    """Exactly once: what is written between two checkpoints is a transaction, which the JobManager commits."""
+
+    def __init__(
+        self, schema: KafkaRecordSerializationSchema, properties: Properties, owner: Owner, context: WriterContext
+    ) -> None:
+        self._messages = MessageWriter(schema)
+        self._producers = TransactionalProducers(
+            properties, lambda index: owner.name(context.attempt, context.subtask, index)
+        )
+        self._producer = self._producers.take()
+
+    def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
+        if values and not self._producer.records:
+            self._producers.make_next()
+        self._messages.write(self._producer, values, timestamps)
+
+    def flush(self) -> None:
+        self._producer.look()
+
+    def prepare_commit(self, checkpoint_id: int) -> list[Any]:
+        if not self._producer.records:
+            return []
+        self._producer.flush()
+        transaction = self._producer.transaction()
+        self._producers.written(self._producer, checkpoint_id)
+        self._producer = self._producers.take()
+        return [transaction.to_json()]
+
+    def notify_committed(self, checkpoint_id: int) -> None:
+        self._producers.committed(checkpoint_id)
+
+    def close(self) -> None:
+        self._producer.close()
+        self._producers.close()

@@ -1,0 +1,299 @@
+"""Reads partitions: one consumer of librdkafka's for a subtask, whose messages are dealt out to the readers of its splits.
+
+A consumer of its own for each partition would be threads and connections for each. So whoever asks first takes what has come
+for all, and the others find theirs waiting. A partition that nobody reads (watermark alignment) is paused when enough waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import groupby
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import SourceError
+from penstock.connectors.kafka.client import LOGGER, Complaints, Properties, explained, librdkafka, package
+from penstock.connectors.kafka.offsets import made
+from penstock.connectors.kafka.source.deserializer import MessageDecoder
+from penstock.connectors.source import ReadBounds, ReaderContext, SourceReader, Split, SplitReader
+
+if TYPE_CHECKING:
+    from penstock.records.batch import Batch
+
+MOST_WAITING = 50_000
+"""Messages that wait for a reader before its partition is paused; again below half of it."""
+_CONSUMED = 10_000
+_DEFAULTS = {
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "auto.offset.reset": "error",
+    "isolation.level": "read_uncommitted",
+    "queued.max.messages.kbytes": "16384",
+    "fetch.queue.backoff.ms": "10",
+    "group.id": "penstock",
+}
+"""librdkafka asks for a group even where nothing is committed to one."""
+
+
+class _Inbox:
+    """Messages of one partition that wait for its reader."""
+
+    __slots__ = ("ended_at", "is_paused", "messages", "waiting")
+
+    def __init__(self) -> None:
+        self.messages: deque[list[Any]] = deque()
+        self.waiting = 0
+        self.ended_at = -1
+        """Where the end of the partition was seen last; -1: not yet."""
+        self.is_paused = False
+
+    def take(self, most: int) -> list[Any]:
+        if not self.messages:
+            return []
+        run = self.messages.popleft()
+        if len(run) > most:
+            self.messages.appendleft(run[most:])
+            run = run[:most]
+        self.waiting -= len(run)
+        return run
+
+
+class SharedConsumer:
+    """The consumer of a subtask."""
+
+    def __init__(self, properties: Properties, *, tells_ends: bool) -> None:
+        kafka = self._kafka = package("confluent_kafka")
+        self._properties = properties
+        self._complaints = Complaints()
+        settings = librdkafka({**_DEFAULTS, **properties}, self._complaints)
+        if tells_ends:
+            settings["enable.partition.eof"] = True
+        self._consumer = made(lambda: kafka.Consumer(settings), properties)
+        self._inboxes: dict[tuple[str, int], _Inbox] = {}
+        self._eof = kafka.KafkaError._PARTITION_EOF
+        self._of_message = methodcaller("partition")
+
+    def add(self, topic: str, partition: int, offset: int) -> _Inbox:
+        inbox = self._inboxes[topic, partition] = _Inbox()
+        self._consumer.incremental_assign([self._kafka.TopicPartition(topic, partition, offset)])
+        topics = {name for name, _ in self._inboxes}
+        if len(topics) > 1:
+            self._of_message = lambda message: (message.topic(), message.partition())  # type: ignore[assignment]
+        return inbox
+
+    def remove(self, topic: str, partition: int) -> None:
+        if self._inboxes.pop((topic, partition), None) is not None:
+            self._consumer.incremental_unassign([self._kafka.TopicPartition(topic, partition)])
+
+    def fill(self) -> None:
+        """Deal out what has come; does not wait.
+
+        Raises:
+            SourceError: a partition cannot be read on.
+        """
+        messages = self._consumer.consume(_CONSUMED, 0.0)
+        if not messages:
+            return
+        errors = [message for message in messages if message.error() is not None]
+        if errors:
+            messages = [message for message in messages if message.error() is None]
+        for _, group in groupby(messages, self._of_message):
+            run = list(group)
+            inbox = self._inboxes.get((run[0].topic(), run[0].partition()))
+            if inbox is not None:
+                inbox.messages.append(run)
+                inbox.waiting += len(run)
+                if inbox.waiting > MOST_WAITING and not inbox.is_paused:
+                    self._pause(run[0].topic(), run[0].partition(), inbox)
+        for message in errors:
+            self._on_error(message)
+
+    def _pause(self, topic: str, partition: int, inbox: _Inbox) -> None:
+        self._consumer.pause([self._kafka.TopicPartition(topic, partition)])
+        inbox.is_paused = True
+
+    def resume(self, topic: str, partition: int, inbox: _Inbox) -> None:
+        self._consumer.resume([self._kafka.TopicPartition(topic, partition)])
+        inbox.is_paused = False
+
+    def _on_error(self, message: Any) -> None:
+        error = message.error()
+        if error.code() == self._eof:
+            inbox = self._inboxes.get((message.topic(), message.partition()))
+            if inbox is not None:
+                inbox.ended_at = message.offset()
+            return
+        where = f"{message.topic()}-{message.partition()}"
+        if error.code() == self._kafka.KafkaError._AUTO_OFFSET_RESET:
+            raise SourceError(
+                f"{where} has no record at offset {message.offset()} any more: {error.str()}",
+                remedy="what was not read has gone: retention is shorter than the job was away, or the topic was made again. "
+                "To go on without it set auto.offset.reset to earliest or latest, or start without this source's state",
+            )
+        if not error.retriable() and error.code() not in self._passing:
+            raise explained(
+                SourceError,
+                f"{where} cannot be read",
+                self._kafka.KafkaException(error),
+                self._properties,
+                self._complaints.last,
+            )
+        LOGGER.warning("%s: %s", where, error.str())
+
+    @property
+    def _passing(self) -> tuple[int, ...]:
+        """Errors that librdkafka mends by itself, by asking again."""
+        kind = self._kafka.KafkaError
+        return (
+            kind._TRANSPORT,
+            kind._ALL_BROKERS_DOWN,
+            kind._TIMED_OUT,
+            kind.LEADER_NOT_AVAILABLE,
+            kind.NOT_LEADER_FOR_PARTITION,
+        )
+
+    def high_watermark(self, topic: str, partition: int) -> int | None:
+        """Offset behind the last record, as the last fetch told; None: none did yet."""
+        try:
+            high: int = self._consumer.get_watermark_offsets(self._kafka.TopicPartition(topic, partition), cached=True)[
+                1
+            ]
+        except self._kafka.KafkaException:
+            return None
+        return high if high >= 0 else None
+
+    def commit(self, offsets: dict[tuple[str, int], int]) -> None:
+        """Tell the group how far the job is; nobody waits for it, and nothing depends on it."""
+        given = [self._kafka.TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
+        try:
+            self._consumer.commit(offsets=given, asynchronous=True)
+        except self._kafka.KafkaException as error:
+            LOGGER.warning("offsets were not committed to the group: %s", error)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class KafkaSourceReader(SourceReader):
+    """Of one subtask.
+
+    Args:
+        commits: offsets are committed to the group when a checkpoint is complete.
+    """
+
+    def __init__(
+        self, properties: Properties, decoder: MessageDecoder, context: ReaderContext, *, bounded: bool, commits: bool
+    ) -> None:
+        client_id = f"{properties.get('client.id', 'penstock')}-{context.uid}-{context.subtask}"
+        self._properties = {**properties, "client.id": client_id}
+        self._decoder = decoder
+        self._bounded = bounded
+        self._commits = commits
+        self._context = context
+        self._consumer: SharedConsumer | None = None
+        self._readers: dict[tuple[str, int], PartitionReader] = {}
+        self._taken: dict[int, dict[tuple[str, int], int]] = {}
+        """Offsets by checkpoint, until it is complete."""
+
+    def open_split(self, split: Split, position: Any) -> SplitReader:
+        if self._consumer is None:
+            self._consumer = SharedConsumer(self._properties, tells_ends=self._bounded)
+        about = split.properties
+        key = about["topic"], about["partition"]
+        offset = about["start"] if position is None else position
+        reader = self._readers[key] = PartitionReader(self._consumer, self._decoder, *key, offset, about["stop"])
+        operator = self._context.operator
+        if operator is not None and operator.metrics is not None:
+            group = operator.metrics.add_group("KafkaSourceReader").add_group("topic", key[0])
+            group = group.add_group("partition", str(key[1]))
+            group.gauge("currentOffset", lambda: reader.position)
+            group.gauge("recordsLag", lambda: -1 if (lag := reader.lag()) is None else lag)
+            group.gauge("committedOffset", lambda: reader.committed)
+        return reader
+
+    def snapshot(self, checkpoint_id: int) -> None:
+        if self._commits:
+            self._taken[checkpoint_id] = {key: reader.position for key, reader in self._readers.items()}
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        offsets = self._taken.get(checkpoint_id)
+        self._taken = {taken: of for taken, of in self._taken.items() if taken > checkpoint_id}
+        if offsets and self._consumer is not None:
+            self._consumer.commit(offsets)
+            for key, offset in offsets.items():
+                self._readers[key].committed = offset
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+
+class PartitionReader(SplitReader):
+    """Of one partition. The position is the offset of the next record."""
+
+    committed = -1
+    """What the group was told last."""
+
+    def __init__(
+        self,
+        consumer: SharedConsumer,
+        decoder: MessageDecoder,
+        topic: str,
+        partition: int,
+        offset: int,
+        stop: int | None,
+    ) -> None:
+        self._consumer = consumer
+        self._decoder = decoder
+        self._topic = topic
+        self._partition = partition
+        self._offset = offset
+        self._stop = stop
+        self._finished = stop is not None and offset >= stop
+        self._rejected: list[Any] = []
+        self._inbox = _Inbox() if self._finished else consumer.add(topic, partition, offset)
+
+    def read(self, bounds: ReadBounds) -> Batch | None:
+        inbox = self._inbox
+        if not inbox.messages and not self._finished:
+            self._consumer.fill()
+        messages = inbox.take(bounds.max_records)
+        if inbox.is_paused and inbox.waiting < MOST_WAITING // 2:
+            self._consumer.resume(self._topic, self._partition, inbox)
+        if not messages:
+            if self._stop is not None and inbox.ended_at >= self._stop and not inbox.messages:
+                self._offset, self._finished = max(self._offset, inbox.ended_at), True
+            return None
+        stop, last = self._stop, messages[-1].offset()
+        if stop is not None and last >= stop - 1:
+            messages = [message for message in messages if message.offset() < stop]
+            self._finished = True
+        self._offset = last + 1 if stop is None else min(last + 1, stop)
+        if not messages:
+            return None
+        batch, rejected = self._decoder.decode(messages)
+        self._rejected += rejected
+        return batch
+
+    def take_rejected(self) -> list[Any]:
+        rejected, self._rejected = self._rejected, []
+        return rejected
+
+    @property
+    def position(self) -> int:
+        return self._offset
+
+    @property
+    def finished(self) -> bool:
+        return self._finished
+
+    def lag(self) -> int | None:
+        """Offsets between the next record and the end of the partition, or where reading stops."""
+        if self._stop is not None:
+            return max(0, self._stop - self._offset)
+        high = self._consumer.high_watermark(self._topic, self._partition)
+        return None if high is None else max(0, high - self._offset)
+
+    def close(self) -> None:
+        self._consumer.remove(self._topic, self._partition)

@@ -1,0 +1,277 @@
+"""What becomes of a Kafka sink's transactions, and of what it cannot write."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.common.errors import InvalidJob, RecordFormatError, SinkError
+from penstock.common.serialization import SimpleStringSchema
+from penstock.connectors.sink import WriterContext
+from penstock.datastream.connectors.kafka import (
+    DeliveryGuarantee,
+    KafkaRecordSerializationSchema,
+    KafkaRecordSerializationSchemaBuilder,
+    KafkaSink,
+    KafkaSinkBuilder,
+)
+from tests.integration.kafka.support import fill, new_name, read, sink, topic, values_of
+from tools.kafkaserver import KafkaServer
+
+pytestmark = pytest.mark.kafka
+JOB, UID = "job", "uid"
+
+
+def writer(built: KafkaSink, *, attempt: int = 1, subtask: int = 0, parallelism: int = 1) -> Any:
+    return built.create_writer(WriterContext(subtask, parallelism, attempt, UID, JOB), [])
+
+
+def committer(built: KafkaSink, job: str = JOB) -> Any:
+    found = built.create_committer({}, job_id=job, uid=UID)
+    assert found is not None
+    return found
+
+
+def numbers(kafka: KafkaServer, name: str, *, committed: bool = True) -> list[int]:
+    return [value["n"] for value in values_of(read(kafka.bootstrap_servers, name, committed=committed))]
+
+
+def test_what_a_dead_writer_pre_committed_is_committed_once_however_often_it_is_asked(kafka: KafkaServer) -> None:
+    name = topic(kafka)
+    built = sink(kafka.bootstrap_servers, name).build()
+    first = writer(built)
+    first.write([{"n": 1}], None, 0)
+    committables = first.prepare_commit(1)
+    first.close()
+    assert numbers(kafka, name) == []
+    for _ in range(2):
+        another = committer(built)
+        another.commit(committables)
+        another.commit(committables)
+        another.close()
+    assert numbers(kafka, name) == [1]
+
+
+def test_ids_are_used_again_once_committed_and_a_late_commit_touches_nothing_else(kafka: KafkaServer) -> None:
+    name = topic(kafka)
+    built = sink(kafka.bootstrap_servers, name).build()
+    writes, commits = writer(built), committer(built)
+    all_of_them, ids = [], set()
+    for n in range(6):
+        writes.write([{"n": n}], None, 0)
+        committables = writes.prepare_commit(n)
+        commits.commit(committables)
+        writes.notify_committed(n)
+        all_of_them += committables
+        ids |= {committable["id"] for committable in committables}
+    assert len(ids) <= 3
+    assert len({(c["id"], c["producer_id"], c["epoch"]) for c in all_of_them}) == 6
+    writes.write([{"n": 99}], None, 0)
+    writes._producer.flush()
+    commits.commit(all_of_them)
+    assert numbers(kafka, name) == list(range(6))
+    writes.close()
+
+
+def test_an_id_rests_until_its_commit_is_told(kafka: KafkaServer) -> None:
+    name = topic(kafka)
+    built = sink(kafka.bootstrap_servers, name).build()
+    writes = writer(built)
+    committables = []
+    for n in range(4):
+        writes.write([{"n": n}], None, 0)
+        committables += writes.prepare_commit(n)
+    assert len({committable["id"] for committable in committables}) == 4
+    committer(built).commit(committables)
+    assert sorted(numbers(kafka, name)) == [0, 1, 2, 3]
+    writes.close()
+
+
+def test_nothing_written_is_no_transaction(kafka: KafkaServer) -> None:
+    writes = writer(sink(kafka.bootstrap_servers, topic(kafka)).build())
+    writes.write([], None, 0)
+    assert writes.prepare_commit(1) == []
+    writes.close()
+
+
+def test_open_transactions_of_wider_attempts_are_aborted_and_their_writers_fenced(kafka: KafkaServer) -> None:
+    name = topic(kafka, 2)
+    built = sink(kafka.bootstrap_servers, name).build()
+    wide = [writer(built, subtask=n, parallelism=3) for n in range(3)]
+    for n, each in enumerate(wide):
+        each.write([{"n": n}], None, 0)
+        each._producer.flush()
+    kept = wide[0].prepare_commit(1)
+    commits = committer(built)
+    commits.discard_unreferenced(kept, 2)
+    fill(kafka.bootstrap_servers, name, [{"n": 100}, {"n": 101}], 2)
+    commits.commit(kept)
+    assert sorted(numbers(kafka, name)) == [0, 100, 101]
+    wide[1].write([{"n": 50}], None, 0)
+    with pytest.raises(SinkError):
+        wide[1].prepare_commit(2)
+    assert sorted(numbers(kafka, name)) == [0, 100, 101]
+    for each in wide:
+        each.close()
+
+
+def test_pieces_of_a_successor_are_left_alone(kafka: KafkaServer) -> None:
+    name = topic(kafka)
+    built = sink(kafka.bootstrap_servers, name).build()
+    later = writer(built, attempt=5)
+    later.write([{"n": 5}], None, 0)
+    committables = later.prepare_commit(1)
+    commits = committer(built)
+    commits.discard_unreferenced([], 5)
+    commits.commit(committables)
+    assert numbers(kafka, name) == [5]
+    later.close()
+
+
+def test_another_job_with_an_open_transaction_under_the_prefix_is_refused(kafka: KafkaServer) -> None:
+    name, prefix = topic(kafka), new_name("shared")
+    built = sink(kafka.bootstrap_servers, name, prefix=prefix).build()
+    writes = writer(built)
+    writes.write([{"n": 1}], None, 0)
+    writes._producer.flush()
+    with pytest.raises(
+        SinkError, match=r"(?s)another job are open under the prefix.*transactional_id_prefix of its own"
+    ):
+        committer(built, "other").discard_unreferenced([], 1)
+    follows = sink(kafka.bootstrap_servers, name, prefix=prefix).set_takes_over(True).build()
+    committer(follows, "other").discard_unreferenced([], 1)
+    fill(kafka.bootstrap_servers, name, [{"n": 7}])
+    assert numbers(kafka, name) == [7]
+    writes.close()
+
+
+def test_a_transaction_that_timed_out_says_what_is_lost_and_what_to_do(tmp_path: Path) -> None:
+    properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+    with KafkaServer(tmp_path, properties=properties) as kafka:
+        name = topic(kafka)
+        built = sink(kafka.bootstrap_servers, name).set_property("transaction.timeout.ms", 1_000).build()
+        writes = writer(built)
+        writes.write([{"n": n} for n in range(17)], None, 0)
+        committables = writes.prepare_commit(1)
+        time.sleep(4)
+        with pytest.raises(
+            SinkError, match=r"(?s)aborted by the broker.*1000 ms.*17 records are lost.*older checkpoint"
+        ):
+            committer(built).commit(committables)
+        writes.close()
+
+
+def test_a_transaction_that_somebody_aborted_says_so(kafka: KafkaServer) -> None:
+    built = sink(kafka.bootstrap_servers, topic(kafka)).build()
+    writes = writer(built)
+    writes.write([{"n": 1}], None, 0)
+    (committable,) = writes.prepare_commit(1)
+    commits = committer(built)
+    commits._client.end(committable["id"], committable["producer_id"], committable["epoch"], commit=False)
+    with pytest.raises(SinkError, match=r"(?s)aborted by somebody else: its 1 records are lost"):
+        commits.commit([committable])
+    writes.close()
+
+
+def test_a_transaction_that_the_cluster_has_forgotten_is_an_error_or_accepted(kafka: KafkaServer) -> None:
+    builder = sink(kafka.bootstrap_servers, topic(kafka))
+    gone = {"id": new_name("gone"), "producer_id": 1, "epoch": 0, "records": 3, "began_ms": 0, "timeout_ms": 1}
+    with pytest.raises(SinkError, match=r"(?s)not known to the cluster any more.*set_unknown_transactions"):
+        committer(builder.build()).commit([gone])
+    committer(builder.set_unknown_transactions("accept").build()).commit([gone])
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_every_transaction_version_commits_aborts_and_fences_alike(tmp_path: Path, version: int) -> None:
+    with KafkaServer(tmp_path, transaction_version=version) as kafka:
+        test_what_a_dead_writer_pre_committed_is_committed_once_however_often_it_is_asked(kafka)
+        test_ids_are_used_again_once_committed_and_a_late_commit_touches_nothing_else(kafka)
+        test_open_transactions_of_wider_attempts_are_aborted_and_their_writers_fenced(kafka)
+        test_a_transaction_that_somebody_aborted_says_so(kafka)
+
+
+def plain(kafka: KafkaServer, schema: KafkaRecordSerializationSchemaBuilder) -> KafkaSinkBuilder:
+    builder = KafkaSink.builder().set_bootstrap_servers(kafka.bootstrap_servers).set_record_serializer(schema.build())
+    return builder.set_delivery_guarantee(DeliveryGuarantee.AT_LEAST_ONCE)
+
+
+def strings() -> KafkaRecordSerializationSchemaBuilder:
+    return KafkaRecordSerializationSchema.builder().set_value_serialization_schema(SimpleStringSchema())
+
+
+def test_messages_have_the_topic_key_headers_time_and_partition_that_are_asked_for(kafka: KafkaServer) -> None:
+    one, two = topic(kafka, 3), topic(kafka, 3)
+    schema = strings().set_topic_selector(lambda value: one if value < "b" else two)
+    schema = schema.set_key_serialization_schema(lambda value: f"key of {value}")
+    schema = schema.set_header_provider(lambda value: {"of": value}).set_partitioner(lambda value: 2)
+    writes = writer(plain(kafka, schema.set_timestamp_extractor(lambda value: 12_345)).build())
+    writes.write(["a", "b"], None, 0)
+    writes.prepare_commit(1)
+    for name, value in ((one, b"a"), (two, b"b")):
+        (message,) = read(kafka.bootstrap_servers, name)
+        found = message.key(), message.value(), message.headers(), message.partition(), message.timestamp()[1]
+        assert found == (b"key of " + value, value, [("of", value)], 2, 12_345)
+    writes.close()
+
+
+def test_messages_have_the_event_time_of_their_records(kafka: KafkaServer) -> None:
+    name = topic(kafka)
+    writes = writer(plain(kafka, strings().set_topic(name)).build())
+    writes.write(["a", "b"], [1_000, 2_000], 0)
+    writes.write(["c"], None, 0)
+    writes.prepare_commit(1)
+    times = [message.timestamp()[1] for message in read(kafka.bootstrap_servers, name)]
+    assert times[:2] == [1_000, 2_000]
+    assert times[2] > 1_600_000_000_000
+    writes.close()
+
+
+def test_more_than_the_queue_holds_waits_and_is_not_lost(kafka: KafkaServer) -> None:
+    name = topic(kafka)
+    schema = strings().set_topic(name)
+    for timestamps in (None, [1_000] * 5_000):
+        writes = writer(plain(kafka, schema).set_property("queue.buffering.max.messages", 1_000).build())
+        writes.write([str(n) for n in range(5_000)], timestamps, 0)
+        writes.prepare_commit(1)
+        writes.close()
+    values = [int(message.value()) for message in read(kafka.bootstrap_servers, name)]
+    assert values == [*range(5_000), *range(5_000)]
+
+
+def test_a_message_that_is_too_large_is_an_error_that_says_how_large(kafka: KafkaServer) -> None:
+    name = new_name("small")
+    kafka.create_topic(name, 1, max_message_bytes="2000")
+    for value in ("x" * 3_000, "x" * 2_000_000):
+        writes = writer(plain(kafka, strings().set_topic(name)).set_property("compression.type", "none").build())
+        with pytest.raises(SinkError, match=rf"(?s)message of {len(value)} bytes cannot be written.*message.max.bytes"):
+            _write_and_flush(writes, value)
+        writes.close()
+
+
+def _write_and_flush(writes: Any, value: str) -> None:
+    writes.write([value], None, 0)
+    writes.prepare_commit(1)
+
+
+def test_a_selector_that_gives_no_topic_names_the_record(kafka: KafkaServer) -> None:
+    writes = writer(plain(kafka, strings().set_topic_selector(lambda value: "")).build())
+    with pytest.raises(RecordFormatError, match="gives '' for lonely"):
+        writes.write(["lonely"], None, 0)
+    writes.close()
+
+
+def test_what_cannot_be_written_is_refused_before_the_job_starts(kafka: KafkaServer) -> None:
+    with pytest.raises(SinkError, match=r"(?s)topic 'absent-\w+' cannot be written.*make the topic"):
+        sink(kafka.bootstrap_servers, new_name("absent")).build().validate()
+    with pytest.raises(SinkError, match=r"(?s)at 127.0.0.1:1: .*bootstrap.servers"):
+        sink("127.0.0.1:1", "any").build().validate()
+    with pytest.raises(InvalidJob, match=r"(?s)above the brokers' transaction.max.timeout.ms=900000"):
+        sink(kafka.bootstrap_servers, topic(kafka)).set_property("transaction.timeout.ms", 3_600_000).build().validate()
+    with pytest.raises(InvalidJob, match=r"(?s)exactly once with transactional_id_prefix ''"):
+        sink("any:1", "any").set_transactional_id_prefix("").build()
+    with pytest.raises(InvalidJob, match=r"(?s)transactional.id is the sink's"):
+        sink("any:1", "any").set_property("transactional.id", "mine").build()
+    sink(kafka.bootstrap_servers, topic(kafka)).build().validate()
