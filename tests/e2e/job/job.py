@@ -28,6 +28,15 @@ def refuse(value: dict[str, int]) -> dict[str, int]:
     raise ValueError(f"number {value['number']} is refused")
 
 
+def hoard(value: dict[str, int]) -> dict[str, int]:
+    """Keeps more with every number."""
+    HOARD.append(b"x" * (64 << 20))
+    return value
+
+
+HOARD: list[bytes] = []
+
+
 class Retyped(checked.CheckSequence):
     """The same states, one of them with a type that the stored one cannot become."""
 
@@ -40,7 +49,8 @@ def build(env: StreamExecutionEnvironment, plan: checked.Plan, output: str, aske
     if asked.retyped:
         checked.CheckSequence = Retyped
     numbers = checked.checked(env, plan)
-    stamped = numbers.map(refuse if asked.refuse else stamp).name("stamp").uid("stamp")
+    wish = refuse if asked.refuse else hoard if asked.hoard else stamp
+    stamped = numbers.map(wish).name("stamp").uid("stamp")
     stamped.sink_to(files(f"{output}/numbers")).uid("numbers-sink")
     if asked.without_windows:
         return
@@ -69,6 +79,7 @@ def main() -> None:
     arguments.add_argument("--rate", type=float, required=True)
     arguments.add_argument("--revision", default="", help="makes one command line different from another")
     arguments.add_argument("--refuse", action="store_true", help="a revision that never becomes stable")
+    arguments.add_argument("--hoard", action="store_true", help="a revision whose functions use up all memory")
     arguments.add_argument("--retyped", action="store_true", help="a revision that cannot read the state")
     arguments.add_argument(
         "--without-windows", action="store_true", help="a revision that lacks an operator with state"

@@ -11,6 +11,7 @@ from penstock_operator.engine.client import Glance
 from penstock_operator.errors import EngineError, EngineUnreachable, in_words
 from penstock_operator.reconcile.decide.operations.dispose import longest_answer
 from penstock_operator.reconcile.observation import Engine
+from penstock_operator.reconcile.observe.manifests import in_the_spec
 from penstock_operator.reconcile.observe.scope import engine_scope
 from penstock_operator.reconcile.observe.secrets import read_secret
 from penstock_operator.resources.names import Owner
@@ -67,6 +68,7 @@ async def _ask(client: EngineClient, job_id: str, scope: Scope) -> Engine:
     )
     if scope.restarts is not None and engine.restarts > scope.restarts and not engine.exception:
         engine = replace(engine, exception=await _told(client.exception(job_id), ""))
+    engine = replace(engine, exception=in_the_spec(engine.exception))
     if scope.workers:
         engine = replace(
             engine,

@@ -202,13 +202,14 @@ def _problem(raw: Mapping[str, Any]) -> CheckProblem:
     operator = raw.get("operator")
     return CheckProblem(
         code=str(raw.get("code", "")),
-        message=_in_the_spec(str(raw.get("message", ""))),
-        remedy=_in_the_spec(str(raw.get("remedy") or "")),
+        message=in_the_spec(str(raw.get("message", ""))),
+        remedy=in_the_spec(str(raw.get("remedy") or "")),
         operator=str(operator) if operator else None,
     )
 
 
-def _in_the_spec(text: str) -> str:
+def in_the_spec(text: str) -> str:
+    """What the engine says, with the fields of a FlinkJob in place of its own keys."""
     for theirs, ours in _FIELDS.items():
         text = text.replace(theirs, ours)
     return text

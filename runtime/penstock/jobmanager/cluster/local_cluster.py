@@ -22,9 +22,11 @@ from penstock.common.errors import NotEnoughSlots
 from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.jobmanager.cluster.executor.executor_output import BoundedFile, copy_output
 from penstock.jobmanager.cluster.executor.executor_process import kill_session, start_executor
+from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
 from penstock.jobmanager.cluster.executor.start_brake import StartBrake
 from penstock.jobmanager.cluster.registry import Member
 from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
+from penstock.jobmanager.failover.crash import MemoryKill
 
 WATCH_S = 0.25
 """How often processes are looked after."""
@@ -165,10 +167,12 @@ class LocalCluster:
 
     def _watch(self) -> None:
         """Starts executors, also again. Always from this thread: the system ends them when it is gone."""
-        looked = 0.0
+        looked, kills = 0.0, MemoryKills()
         while not self._stopping.is_set():
             self._changed.wait(WATCH_S)
             self._changed.clear()
+            if kills.new():
+                self.spark.registry.has_killed(self.config.host, MemoryKill(kills.limit))
             lost: set[str] = set()
             if time.monotonic() - looked > LOOK_S:
                 lost = self._look()

@@ -39,6 +39,12 @@ class Ended(msgspec.Struct, frozen=True, tag=True):
     code: int
 
 
+class Killed(msgspec.Struct, frozen=True, tag=True):
+    """The system has killed something of the TaskManager's container for memory; `limit` is the container's, bytes, or 0."""
+
+    limit: int
+
+
 class Start(msgspec.Struct, frozen=True, tag=True):
     """To a TaskManager: start this executor, in the place of the one that it has."""
 
@@ -51,5 +57,5 @@ class Running(msgspec.Struct, frozen=True, tag=True):
     executor_id: str
 
 
-FromTaskManager = Beat | Ended
+FromTaskManager = Beat | Ended | Killed
 ToTaskManager = Start | Running

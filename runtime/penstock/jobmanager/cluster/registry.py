@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, replace
+
+from penstock.jobmanager.failover.crash import MemoryKill
+
+RECENT_S = 5.0
+"""What was killed longer ago than that is not what a task has just ended of."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,8 @@ class Registry:
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
         self._count = 0
+        self._kills: dict[str, tuple[float, MemoryKill]] = {}
+        """The last one by host, and when it was told of."""
         self._lock = threading.Lock()
 
     def new_executor_id(self) -> str:
@@ -68,6 +76,22 @@ class Registry:
     def members(self) -> list[Member]:
         with self._lock:
             return sorted(self._members.values(), key=lambda member: member.id)
+
+    def has_killed(self, host: str, kill: MemoryKill) -> None:
+        """The system has killed something in the container at that address."""
+        with self._lock:
+            self._kills[host] = time.monotonic(), kill
+
+    def killed_on(self, host: str) -> MemoryKill | None:
+        """What was killed there a moment ago, as far as a TaskManager has told of it."""
+        with self._lock:
+            at, kill = self._kills.get(host, (0.0, None))
+            return kill if time.monotonic() - at < RECENT_S else None
+
+    def is_at(self, host: str) -> bool:
+        """A TaskManager is there that could tell."""
+        with self._lock:
+            return any(member.host == host for member in self._members.values())
 
     def seen(self, executors: set[str]) -> tuple[list[Member], list[Member]]:
         """The driver has these executors now. Returns members whose executor has come, and those whose executor was there

@@ -20,6 +20,7 @@ from penstock.jobmanager.cluster.registration import (
     PURPOSE,
     Beat,
     FromTaskManager,
+    Killed,
     Register,
     Running,
     Start,
@@ -27,6 +28,7 @@ from penstock.jobmanager.cluster.registration import (
 from penstock.jobmanager.cluster.registry import Member
 from penstock.jobmanager.cluster.sealed_server import Peer, SealedServer
 from penstock.jobmanager.cluster.spark_cluster import SparkCluster
+from penstock.jobmanager.failover.crash import MemoryKill
 
 SILENT_S = 20.0
 """A TaskManager that says nothing for so long is gone: its machine, most likely."""
@@ -124,6 +126,11 @@ class ResourceManager(SealedServer):
             with self._lock:
                 self._silent[register.id] = 0.0
             self._spark.registry.heard_of(register.id, _now_ms())
+            return
+        if isinstance(said, Killed):
+            kill = MemoryKill(said.limit)
+            logger.warning("worker %s on %s: %s", register.id, register.host, kill.why)
+            self._spark.registry.has_killed(register.host, kill)
             return
         logger.warning("executor %s of worker %s has ended (%d)", said.executor_id, register.id, said.code)
         self._spark.remove_executor(said.executor_id, f"it has ended with code {said.code}")

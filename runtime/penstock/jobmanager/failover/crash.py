@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+from penstock.common.config import options
+from penstock.common.config.memory import MIB
 from penstock.common.errors import EpochFailed
 from penstock.common.program.user_frames import is_engine, is_user, user_frame
 from penstock.graph.job_graph import JobGraph, OperatorNode
@@ -29,7 +31,39 @@ _FATAL = re.compile(r"Fatal Python error: (.+)|(Timeout \([\d:.]+\)!)")
 _FRAME = re.compile(r'^\s*File "(.*)", line (\d+) in (.*)$')
 _DEPTH = 4
 """How far below an operator its functions are looked for."""
+_RAISE = (
+    f"raise {options.TASKMANAGER_PROCESS_SIZE.key}, or lower {options.TASK_SLOTS.key}; if it should not need so much, look for "
+    "what the functions of these operators keep"
+)
 _REMEDY = "look at the memory of the worker (the limit of its pod) and at what ends processes; its log may say more"
+
+
+@dataclass(frozen=True)
+class MemoryKill:
+    """The system has killed processes of a container for memory."""
+
+    limit: int
+    """Bytes that the container may use; 0: nobody has set a limit, its machine had no more."""
+
+    @property
+    def why(self) -> str:
+        if self.limit:
+            return f"the system has killed a process (signal 9, SIGKILL): its container has used all of its {self.limit // MIB}Mi of memory"
+        return "the system has killed a process (signal 9, SIGKILL): the machine has run out of memory"
+
+    @property
+    def remedy(self) -> str:
+        return _RAISE
+
+
+def epoch_lost(told: str, kill: MemoryKill | None) -> EpochFailed:
+    """What was seen, with what was killed at that moment, if anything was."""
+    return EpochFailed(told) if kill is None else EpochFailed(f"{told}: {kill.why}", remedy=kill.remedy)
+
+
+def not_heard_of(host: str) -> MemoryKill | None:
+    """Nobody has told of anything that was killed there."""
+    return None
 
 
 @dataclass(frozen=True)
@@ -51,13 +85,20 @@ class TaskEnd:
         return DIED in self.told
 
 
-def crash_of(ends: list[TaskEnd], graph: JobGraph, *, closing: bool = False) -> JobFailed | EpochFailed | None:
+def crash_of(
+    ends: list[TaskEnd],
+    graph: JobGraph,
+    *,
+    closing: bool = False,
+    killed: Callable[[str], MemoryKill | None] = not_heard_of,
+) -> JobFailed | EpochFailed | None:
     """The first worker that has died, for the author of the job; None: none has.
 
     A stack tells whose code it was: that is the job's failure. Without one nobody knows, and the epoch is lost.
 
     Args:
         closing: the tasks are those that close the functions of all levels of a slot.
+        killed: what the system has killed a moment ago in the container at an address.
     """
     crashed = [end for end in ends if end.is_crash]
     if not crashed:
@@ -68,9 +109,11 @@ def crash_of(ends: list[TaskEnd], graph: JobGraph, *, closing: bool = False) -> 
     where = f"slot {end.slot} on {end.host}" if closing else f"slot {end.slot}, level {end.level} on {end.host}"
     if fatal is None:
         names = " and ".join(repr(stage.name) for level in levels for stage in graph.stages_on(level))
+        kill, who = killed(end.host), f"the Python worker of {where}, which ran {names},"
+        if kill is not None:
+            return EpochFailed(f"{who} was killed: {kill.why}", remedy=kill.remedy)
         return EpochFailed(
-            f"the Python worker of {where}, which ran {names}, has ended without a word: it was killed, for memory as a "
-            "rule, or ended itself (os._exit)",
+            f"{who} has ended without a word: it was killed, for memory as a rule, or ended itself (os._exit)",
             remedy=_REMEDY,
         )
     what = fatal.group(1) or fatal.group(2)

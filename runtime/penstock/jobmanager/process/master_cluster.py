@@ -12,9 +12,11 @@ from penstock.common.config.memory import MIB, job_manager_memory, jvm_heap, tas
 from penstock.common.configuration import Configuration
 from penstock.common.errors import ClusterError, InvalidJob
 from penstock.jobmanager.cluster.credentials import read_secret
+from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
 from penstock.jobmanager.cluster.resource_manager import ResourceManager
 from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
 from penstock.jobmanager.cluster.task_managers import Worker
+from penstock.jobmanager.failover.crash import MemoryKill
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.runners.pipelined_runner import create_runner
 from penstock.jobmanager.runners.runner import Runner
@@ -69,10 +71,13 @@ class MasterClusterProvider:
     def _end_with_the_driver(self, cluster: SparkCluster) -> None:
         """Without its JVM this process can do nothing more for the job; in a new container it can."""
 
+        kills = MemoryKills()
+
         def watch() -> None:
             code = cluster.wait_for_driver()
             if self.cluster is cluster:
-                _end_process(f"Spark's driver has ended ({code})")
+                why = f": {MemoryKill(kills.limit).why}" if kills.new() else ""
+                _end_process(f"Spark's driver has ended ({code}{why})")
 
         threading.Thread(target=watch, name="driver-watch", daemon=True).start()
 

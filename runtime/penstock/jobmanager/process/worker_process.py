@@ -22,7 +22,17 @@ from typing import Any, Protocol
 import msgspec
 
 from penstock.jobmanager.cluster.executor.executor_process import Launch, kill_session
-from penstock.jobmanager.cluster.registration import BEAT_S, PURPOSE, Beat, Ended, Register, Start, ToTaskManager
+from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
+from penstock.jobmanager.cluster.registration import (
+    BEAT_S,
+    PURPOSE,
+    Beat,
+    Ended,
+    Killed,
+    Register,
+    Start,
+    ToTaskManager,
+)
 from penstock.taskmanager.control.channel import ControlConnection
 
 LOOK_S = 0.25
@@ -65,6 +75,7 @@ class WorkerProcess:
         start: starts an executor that others reach by this address.
         ended: called when nothing of it is left.
         linger_s: how long an executor may take to end before it is killed.
+        kills: what the system has killed in this container; None: it is looked for.
     """
 
     def __init__(
@@ -76,6 +87,7 @@ class WorkerProcess:
         start: Callable[[Launch, str], Child],
         ended: Callable[[Launch], object] = lambda launch: None,
         linger_s: float = 5.0,
+        kills: MemoryKills | None = None,
     ) -> None:
         host, _, port = master.removeprefix("spark://").rpartition(":")
         self._host, self._port = host, int(port)
@@ -85,6 +97,7 @@ class WorkerProcess:
         self._start = start
         self._ended = ended
         self._linger_s = linger_s
+        self._kills = kills or MemoryKills()
         self._id = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
         self._ending = False
         self._strange = 0
@@ -188,6 +201,8 @@ class WorkerProcess:
                 if frame is not None:
                     self._obey(msgspec.msgpack.decode(frame, type=ToTaskManager))
                 launch, code = self._launch, self._code()
+                if self._kills.new():  # told before the end that follows from it
+                    master.send(msgspec.msgpack.encode(Killed(self._kills.limit)))
                 if launch is not None and code is not None:
                     if self._is_hopeless():
                         return code if code > 0 else 1

@@ -16,7 +16,7 @@ from penstock.jobmanager.cluster.slots import MAX_PIPELINED_LEVELS
 from penstock.jobmanager.cluster.spark_cluster import SparkCluster
 from penstock.jobmanager.failover.failures import JobFailed
 from penstock.jobmanager.runners.runner import WATCH_S, Attempt, Watch, unwatched
-from penstock.jobmanager.runners.spark_runner import CLOSING_GRACE_S, CRASH_S, SparkRunner
+from penstock.jobmanager.runners.spark_runner import CLOSING_GRACE_S, CRASH_S, KILLED_S, SparkRunner
 from penstock.taskmanager.control.channel import Hello
 from penstock.taskmanager.protocol import STEP_TIMEOUT, EpochCommand, LevelAck, SnapshotAck, decode_ack, encode_command
 
@@ -144,7 +144,7 @@ class PipelinedRunner(SparkRunner):
         """What to raise for what was seen. The Spark job's own error says more, if it comes within a moment."""
         job = self._job
         if job is not None:
-            job.join(CRASH_S + 1.0)
+            job.join(CRASH_S + KILLED_S + 1.0)
         error = self._job_error
         if isinstance(error, JobFailed):
             return error

@@ -24,7 +24,7 @@ from penstock.common.errors import EpochFailed
 from penstock.jobmanager.cluster.slots import Slot
 from penstock.jobmanager.cluster.spark_cluster import SparkCluster
 from penstock.jobmanager.coordinators.work_thread import WorkThread
-from penstock.jobmanager.failover.crash import crash_of
+from penstock.jobmanager.failover.crash import MemoryKill, crash_of, epoch_lost
 from penstock.jobmanager.failover.failures import JobFailed
 from penstock.jobmanager.runners.control_server import ControlServer
 from penstock.jobmanager.runners.runner import WATCH_S, Attempt, Watch, unwatched
@@ -51,6 +51,8 @@ CRASH_S = 5.0
 """How long Spark may take to tell what a Python worker died of, as long as tasks of the job have not ended."""
 HEARD_S = 0.1
 """How long Spark's news of a task's end takes at most to whom it tells it."""
+KILLED_S = 1.0
+"""How long a TaskManager may take to tell that the system has killed something of its container."""
 CLOSING_GRACE_S = 5.0
 """For tasks to say that they have not closed in time, before they are killed."""
 _COMMAND_PREFIX = bytes((COMMAND,))
@@ -216,7 +218,15 @@ class SparkRunner:
         if lost:
             executor = self._placement[lost[0]].executor
             slots = f"slot{'s' if len(lost) > 1 else ''} {', '.join(map(str, lost))}"
-            raise EpochFailed(f"executor {executor.id} on {executor.host} is gone, and {slots} with it")
+            gone = f"executor {executor.id} on {executor.host} is gone, and {slots} with it"
+            raise epoch_lost(gone, self._killed(executor.host))
+
+    def _killed(self, host: str) -> MemoryKill | None:
+        """What the system has killed there a moment ago; a TaskManager that has gone with it tells nothing."""
+        registry, deadline = self._cluster.registry, time.monotonic() + KILLED_S
+        while (kill := registry.killed_on(host)) is None and registry.is_at(host) and time.monotonic() < deadline:
+            time.sleep(HEARD_S)
+        return kill
 
     def _submit(self, commands: list[EpochCommand]) -> bytes:
         """Run the Spark job of all levels with these commands as its input; returns the rows of the last level.
@@ -240,7 +250,7 @@ class SparkRunner:
         with self._lock:
             self._group = group
         ended = threading.Event()
-        lost: list[str] = []
+        lost: list[EpochFailed] = []
         watch = threading.Thread(target=self._watch, args=(group, ended, lost), name="penstock-watch", daemon=True)
         watch.start()
         if not pipelined:
@@ -256,10 +266,17 @@ class SparkRunner:
             known = self._crash(attempt, group, 0.0 if lost else CRASH_S, closing)
             if known is not None:
                 raise known from None
-            raise EpochFailed("".join(lost) or _cause(error), remedy="the job fails over by itself") from error
+            told = lost[0] if lost else self._in_words(error)
+            raise EpochFailed(told.message, remedy=told.remedy or "the job fails over by itself") from error
         finally:
             ended.set()
             watch.join()
+
+    def _in_words(self, error: Exception) -> EpochFailed:
+        """What Spark says, and what has been killed meanwhile: it may have seen before the watch that an executor is gone."""
+        hosts = {slot.executor.host for slot in self._placement}
+        kill = next(filter(None, map(self._cluster.registry.killed_on, sorted(hosts))), None)
+        return epoch_lost(_cause(error), kill)
 
     def _crash(self, attempt: Attempt, group: str, patience_s: float, closing: bool) -> Exception | None:
         """What a Python worker died of. Spark ends the job with the first task that it hears of, and that may be one that
@@ -267,14 +284,15 @@ class SparkRunner:
         deadline = time.monotonic() + patience_s
         have_ended = False
         while attempt.graph is not None and not self._cancelled.is_set():
-            found = crash_of(self._cluster.failures(group), attempt.graph, closing=closing)
+            ends = self._cluster.failures(group)
+            found = crash_of(ends, attempt.graph, closing=closing, killed=self._killed)
             if found is not None or have_ended or time.monotonic() > deadline:
                 return found
             have_ended = not self._cluster.running_tasks(group)
             time.sleep(HEARD_S)
         return None
 
-    def _watch(self, group: str, ended: threading.Event, lost: list[str]) -> None:
+    def _watch(self, group: str, ended: threading.Event, lost: list[EpochFailed]) -> None:
         """End the Spark job when an executor is lost that it runs on.
 
         Spark would not count that as a failure of the task: it waits out the locality wait, for an executor that does not
@@ -286,7 +304,7 @@ class SparkRunner:
                 if self._failed is not None and self._failed.failure is not None:
                     raise EpochFailed(self._failed.failure.message)
             except EpochFailed as error:
-                lost.append(error.message)
+                lost.append(error)
                 self._cluster.cancel(group)
                 return
 

@@ -15,11 +15,21 @@ import pytest
 from penstock.common.errors import ClusterError
 from penstock.jobmanager.cluster import resource_manager
 from penstock.jobmanager.cluster.executor.executor_process import Launch
-from penstock.jobmanager.cluster.registration import PURPOSE, Beat, Ended, Register, Running, Start, ToTaskManager
+from penstock.jobmanager.cluster.registration import (
+    PURPOSE,
+    Beat,
+    Ended,
+    Killed,
+    Register,
+    Running,
+    Start,
+    ToTaskManager,
+)
 from penstock.jobmanager.cluster.registry import Member, Registry
 from penstock.jobmanager.cluster.resource_manager import ResourceManager
 from penstock.jobmanager.cluster.sealed_server import STRANGERS, Peer
 from penstock.jobmanager.cluster.spark_cluster import SparkCluster
+from penstock.jobmanager.failover.crash import MemoryKill
 from penstock.taskmanager.control.channel import ControlConnection, Hello
 from penstock.taskmanager.control.sealed_channel import CONTROL_CHANNEL, HELLO_BYTES
 
@@ -128,6 +138,20 @@ def test_an_executor_that_has_ended_is_followed_by_one_of_another_name(door: Doo
     second = visitor.started()
     assert second != first
     assert door.driver.removed == [first]
+
+
+def test_what_the_system_has_killed_in_a_workers_container_is_known_for_a_moment(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor = door.come()
+    visitor.started()
+    registry = door.driver.registry
+    assert registry.killed_on("10.0.0.1") is None
+    visitor.say(Killed(2**28))
+    wait_until(lambda: registry.killed_on("10.0.0.1") is not None)
+    assert (registry.killed_on("10.0.0.1"), registry.killed_on("10.0.0.2")) == (MemoryKill(2**28), None)
+    monkeypatch.setattr("penstock.jobmanager.cluster.registry.RECENT_S", 0.0)
+    assert registry.killed_on("10.0.0.1") is None, "it has nothing to do with what ends later"
 
 
 def test_an_executor_that_the_driver_has_given_up_is_replaced(door: Door) -> None:

@@ -13,7 +13,7 @@ from penstock.datastream.stream_execution_environment import StreamExecutionEnvi
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.failover import failures
-from penstock.jobmanager.failover.crash import DIED, TaskEnd, crash_of
+from penstock.jobmanager.failover.crash import DIED, MemoryKill, TaskEnd, crash_of
 from penstock.jobmanager.failover.failures import JobFailed, failure_of
 from penstock.taskmanager import level
 from penstock.taskmanager.operators.connectors.sink import SinkOperator
@@ -164,6 +164,31 @@ def test_a_worker_that_left_no_stack_is_named_by_its_place(graph: JobGraph) -> N
     assert "doubles" in crash.message
     assert "memory" in crash.message
     assert crash.remedy
+
+
+@pytest.mark.parametrize(
+    ("limit", "why"),
+    [(512 * 2**20, "its container has used all of its 512Mi"), (0, "the machine has run out of memory")],
+)
+def test_a_worker_that_was_killed_for_memory_tells_limit_and_remedy(graph: JobGraph, limit: int, why: str) -> None:
+    asked: list[str] = []
+
+    def killed(host: str) -> MemoryKill:
+        asked.append(host)
+        return MemoryKill(limit)
+
+    crash = crash_of([ended(f"{DIED} (crashed)")], graph, killed=killed)
+    assert isinstance(crash, EpochFailed)
+    assert asked == ["host-7"]
+    assert "slot 1, level 1 on host-7, which ran 'doubles" in crash.message
+    assert "signal 9, SIGKILL" in crash.message
+    assert why in crash.message
+    assert "raise taskmanager.memory.process.size, or lower taskmanager.numberOfTaskSlots" in crash.remedy
+
+
+def test_a_stack_says_more_than_what_was_killed_beside_it(graph: JobGraph) -> None:
+    crash = crash_of([ended(crash_in(Halves))], graph, killed=lambda host: MemoryKill(1))
+    assert isinstance(crash, JobFailed)
 
 
 def test_what_else_tasks_fail_with_is_no_crash(graph: JobGraph) -> None:

@@ -9,17 +9,20 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from penstock.jobmanager.cluster.executor.executor_process import Launch
+from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
 from penstock.jobmanager.cluster.registration import (
     MOST_BYTES,
     PURPOSE,
     Beat,
     Ended,
     FromTaskManager,
+    Killed,
     Register,
     Running,
     Start,
@@ -100,10 +103,18 @@ class Executors:
 class TaskManager:
     """A WorkerProcess in a thread."""
 
-    def __init__(self, port: int, command: str = "sleep 60 & wait", linger_s: float = 5.0, *, refused: int = 0) -> None:
+    def __init__(
+        self,
+        port: int,
+        command: str = "sleep 60 & wait",
+        linger_s: float = 5.0,
+        *,
+        refused: int = 0,
+        kills: MemoryKills | None = None,
+    ) -> None:
         self.executors = Executors(command, refused=refused)
         self.worker = WorkerProcess(
-            f"localhost:{port}", SECRET, 2, 2**29, self.executors.start, self.executors.ended, linger_s
+            f"localhost:{port}", SECRET, 2, 2**29, self.executors.start, self.executors.ended, linger_s, kills
         )
         self.code: int | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -188,6 +199,21 @@ def test_an_executor_that_ends_is_told_of_and_followed_by_another() -> None:
         manager.executors.children[number].kill()
         wait_until(lambda number=number: len(master.ended) == number + 1)  # type: ignore[misc]
     assert [said.executor_id for said in master.ended] == ["0", "1", "2", "3", "4"]
+    manager.end()
+    master.close()
+
+
+def test_what_the_system_kills_for_memory_is_told_before_the_end_that_follows(tmp_path: Path) -> None:
+    (tmp_path / "memory.events").write_text("oom 0\noom_kill 0\n")
+    (tmp_path / "memory.max").write_text(str(2**28))
+    kills = MemoryKills(str(tmp_path), str(tmp_path / "own"))
+    master = Master()
+    manager = TaskManager(master.port, kills=kills)
+    wait_until(lambda: len(manager.executors.children) == 1)
+    (tmp_path / "memory.events").write_text("oom 1\noom_kill 1\n")
+    manager.executors.children[0].kill()
+    wait_until(lambda: len(master.ended) == 1)
+    assert [said for said in master.said if not isinstance(said, Beat)] == [Killed(2**28), Ended("0", -9)]
     manager.end()
     master.close()
 

@@ -220,7 +220,8 @@ def watch(ctx: Context) -> Decision:
         checkpoint = _checkpoints(ctx, completed=completed)
         known = ctx.status.last_termination.reason if cause(ctx) and ctx.status.last_termination else None
         troubles = "; ".join(str(t) for t in ctx.seen.troubles if t.reason != known)
-        said = f"not stable in time: the job is {state}, {checkpoint}{'; ' + troubles if troubles else ''}"
+        raised = engine.exception if ours else ""
+        said = "; ".join(filter(None, (f"not stable in time: the job is {state}, {checkpoint}", raised, troubles)))
         return _unstable(ctx, _because(ctx, said))
     if (
         ours

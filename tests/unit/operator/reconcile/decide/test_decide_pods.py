@@ -177,6 +177,18 @@ def test_an_unstable_revision_is_rolled_back_and_remembered(seen: Observation, o
     assert decision.status.rejected.fingerprint == fingerprint(OTHER)
 
 
+def test_what_the_job_has_failed_with_stands_in_what_is_said_of_a_revision_that_is_given_up() -> None:
+    why = "the Python worker of slot 0 was killed: its container has used all of its 512Mi of memory"
+    seen = up(
+        engine=replace(engine("RESTARTING", exception=why), checkpoints=NONE_YET.checkpoints), storage=stored(None)
+    )
+    decision = watching(seen, deadline=ago(1))
+    assert decision.status.rejected is not None
+    assert "the job is RESTARTING, no checkpoint completed" in decision.status.rejected.message
+    assert why in decision.status.rejected.message
+    assert any(why in event.message for event in decision.events)
+
+
 EVICTED = Trouble("Evicted", "the pod failed: the node was low on memory", "It is replaced")
 
 
