@@ -16,6 +16,8 @@ class Settings:
     """Between two passes over a job where nothing happens."""
     progress: timedelta = timedelta(seconds=2)
     """Between two passes while an operation waits for something."""
+    prompt: timedelta = timedelta(seconds=0.3)
+    """The same for the savepoint of a stop, in the first seconds: the job stands still when it is complete."""
     watch: timedelta = timedelta(seconds=15)
     """Between two passes over a running job."""
     volatile_write: timedelta = timedelta(seconds=60)

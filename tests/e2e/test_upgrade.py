@@ -55,6 +55,51 @@ def test_image_then_arguments(stack: Stack, job: Job) -> None:
     assert len(snapshots) == 2, snapshots
 
 
+def test_pods_that_stand_by_take_over_within_seconds(stack: Stack, deploy: Callable[..., Job]) -> None:
+    job = deploy("warm", spec={"upgrade": {"warmStart": True}}).running()
+    job.goes_on()
+    take_over(stack, job, "image", image=images.BETTER)
+    take_over(stack, job, "arguments", job={"args": job.args("--revision", "b")})
+
+
+def take_over(stack: Stack, job: Job, what: str, **change: object) -> None:
+    """Upgrade it, and see that the pods that stood by are those that run."""
+    before, old = job.status, job.pod_names("master") | job.pod_names("worker")
+    began = time.time()
+    job.patch(**change)
+    job.running()
+    job.goes_on()
+    job.measure(f"upgrade of the {what} with pods that stand by", began, goal=10)
+    after = job.status
+    assert after["running"].get("warm"), job.told("it did not take over")
+    assert after["jobId"] != before["jobId"]
+    assert after["running"]["restoredFrom"]["kind"] == "Savepoint"
+    new = (job.pod_names("master") | job.pod_names("worker")) - old
+    assert len(new) == 3, new
+    wait_until(
+        lambda: job.pod_names("master") | job.pod_names("worker") == new,
+        lambda: job.told("the old pods' end"),
+        seconds=60,
+    )
+    for deployment in stack.list("deployments", f"penstock.dev/job={job.name}"):
+        assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+        assert "minReadySeconds" not in deployment["spec"]
+
+
+def test_edit_that_is_taken_back_while_pods_come_up_never_touches_the_job(deploy: Callable[..., Job]) -> None:
+    job = deploy("warm", spec={"upgrade": {"warmStart": True}}).running()
+    before, pods = job.status, job.pod_names("master") | job.pod_names("worker")
+    image = before["running"]["image"]
+    job.patch(image=images.GOOD if image == images.BETTER else images.BETTER)
+    wait_until(lambda: len(job.pod_names("master")) == 2, lambda: job.told("pods that stand by"), seconds=90)
+    job.patch(image=image)
+    job.running()
+    wait_until(lambda: len(job.pod_names("master")) == 1, lambda: job.told("nothing stands by"), seconds=60)
+    job.goes_on()
+    assert job.status["jobId"] == before["jobId"]
+    assert job.pod_names("master") | job.pod_names("worker") == pods
+
+
 def test_revision_that_cannot_be_imported_never_touches_the_job(stack: Stack, job: Job) -> None:
     before, pods = job.status, job.pod_names("master") | job.pod_names("worker")
     job.patch_job(entry="forgetful.py")

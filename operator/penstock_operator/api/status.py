@@ -32,7 +32,18 @@ OperationKind = Literal[
     "Deploy", "Upgrade", "Redeploy", "Suspend", "Resume", "Rollback", "Recover", "Rescale", "Delete"
 ]
 StepName = Literal[
-    "Verify", "Check", "Stop", "Seal", "Teardown", "Start", "Watch", "AddWorkers", "Rescale", "RemoveWorkers", "Dispose"
+    "Verify",
+    "Check",
+    "Prepare",
+    "Stop",
+    "Seal",
+    "Teardown",
+    "Start",
+    "Watch",
+    "AddWorkers",
+    "Rescale",
+    "RemoveWorkers",
+    "Dispose",
 ]
 
 
@@ -106,6 +117,10 @@ class Running(Api):
     """When its pods were asked for."""
     restored_from: Restore
     """What it started from."""
+    warm: bool = False
+    """Its pods were started before the job stopped; where its state comes from is in the record `release` beside its checkpoints."""
+    door: str = ""
+    """What comes behind the name of the Service by which its workers find the master; two incarnations at a time have different ones."""
     stable: bool = False
     """It has been RUNNING and has completed a checkpoint of its own."""
     had_checkpoint: bool = False
@@ -132,7 +147,7 @@ class Operation(Api):
     kind: str
     """What is being done: Deploy, Upgrade, Redeploy, Suspend, Resume, Rollback, Recover, Rescale or Delete."""
     step: str
-    """The step in progress: Verify, Check, Stop, Seal, Teardown, Start, Watch, AddWorkers, Rescale, RemoveWorkers or Dispose."""
+    """The step in progress: Verify, Check, Prepare, Stop, Seal, Teardown, Start, Watch, AddWorkers, Rescale, RemoveWorkers or Dispose."""
     reason: str = ""
     """What caused it."""
     started_at: Time
@@ -153,6 +168,10 @@ class Operation(Api):
     """The parallelism it is going to."""
     job_id: str | None = None
     """Job id of the incarnation that is being started."""
+    standby: str | None = None
+    """Job id of the incarnation whose pods stand by beside those that run."""
+    released: bool = False
+    """The incarnation that stood by was told what it starts from."""
     trigger_id: str | None = None
     """Id under which the engine was asked; asking twice with it does the thing once."""
     request_id: str | None = None

@@ -52,6 +52,10 @@ class Deployment:
     """Name of the ConfigMap with its pods' configuration."""
     drift: str = ""
     """Where it is not what the builders would make for the running incarnation."""
+    same_made: bool = False
+    """It is of the running incarnation, and this version of the operator would make the same pods."""
+    standby: bool = False
+    """Its pods stand by beside those of the incarnation that runs."""
     trouble: Trouble | None = None
 
 
@@ -297,6 +301,8 @@ class Observation:
     master: Deployment | None = None
     worker: Deployment | None = None
     pods: tuple[Pod, ...] = ()
+    standby: tuple[Pod, ...] = ()
+    """Those that stand by for the operation in progress; they are none of `pods`."""
     foreign: tuple[str, ...] = ()
     """Objects of the same name that belong to an earlier FlinkJob and are still being removed."""
     missing: tuple[str, ...] = ()

@@ -15,11 +15,13 @@ from penstock_operator.resources.names import (
     SECRET_KEYS,
     Owner,
 )
+from penstock_operator.resources.pods import incarnation_labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.resources.incarnation import Incarnation
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,13 @@ class OperatorIdentity:
     """None: no PodMonitors; there may be nobody who knows the kind."""
 
 
-def children(owner: Owner, desired: FlinkJobSpec, operator: OperatorIdentity) -> list[dict[str, Any]]:
+def children(
+    owner: Owner, desired: FlinkJobSpec, operator: OperatorIdentity, incarnation: Incarnation
+) -> list[dict[str, Any]]:
     """Everything but Secret, configuration and Deployments, in the order in which it is applied."""
     objects = [
         *service_accounts(owner, desired),
-        master_service(owner),
-        rest_service(owner),
+        *services(owner, incarnation),
         disruption_budget(owner, "worker", {"maxUnavailable": 1}),
     ]
     if desired.network_policy.enabled:
@@ -94,23 +97,32 @@ def secret(owner: Owner, rest_token: str, spark_secret: str) -> dict[str, Any]:
     }
 
 
-def master_service(owner: Owner) -> dict[str, Any]:
+def services(owner: Owner, incarnation: Incarnation) -> list[dict[str, Any]]:
+    """By which workers and people find the master of this incarnation, and no other one that is there as well."""
+    return [master_service(owner, incarnation), rest_service(owner, incarnation)]
+
+
+def _master_of(owner: Owner, incarnation: Incarnation) -> dict[str, str]:
+    return owner.selector("master") | incarnation_labels(incarnation.job_id)
+
+
+def master_service(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
     """Headless: workers find the master by it. Its address is published at once."""
     ports = {"spark-master": MASTER_PORT, "spark-driver": DRIVER_PORT, "spark-blocks": BLOCKS_PORT}
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": owner.metadata(owner.master, "master"),
+        "metadata": owner.metadata(owner.door(incarnation.door), "master"),
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": owner.selector("master"),
+            "selector": _master_of(owner, incarnation),
             "ports": [{"name": name, "port": port, "targetPort": port} for name, port in ports.items()],
         },
     }
 
 
-def rest_service(owner: Owner) -> dict[str, Any]:
+def rest_service(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
     """REST API and dashboard of the master; also of one that is not ready, which says why (SUSPENDED, say)."""
     return {
         "apiVersion": "v1",
@@ -118,7 +130,7 @@ def rest_service(owner: Owner) -> dict[str, Any]:
         "metadata": owner.metadata(owner.rest, "master"),
         "spec": {
             "publishNotReadyAddresses": True,
-            "selector": owner.selector("master"),
+            "selector": _master_of(owner, incarnation),
             "ports": [{"name": "rest", "port": REST_PORT, "targetPort": "rest"}],
         },
     }

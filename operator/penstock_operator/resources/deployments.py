@@ -25,6 +25,7 @@ from penstock_operator.resources.names import (
     OPERATION,
     REST_PORT,
     REVISION,
+    STANDBY,
     Owner,
 )
 from penstock_operator.resources.pods import PodParts, incarnation_labels, pod_template
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from penstock_operator.resources.incarnation import Incarnation
 
 CHECK_SECONDS = 600
+_STANDBY_SECONDS = 86400
+"""Longer than pods ever stand by: until they count as available, no rollout removes those that run."""
 
 
 def restore_option(restore: Restore) -> list[str]:
@@ -52,9 +55,10 @@ def restore_option(restore: Restore) -> list[str]:
 def master_args(incarnation: Incarnation) -> list[str]:
     """Arguments of the master. The parallelism is read when its container starts: a live rescale must survive a restart."""
     spec = incarnation.spec
+    start = ["--when-released"] if incarnation.warm else restore_option(incarnation.restore)
     allowed = [part for uid in incarnation.allow_non_restored_state for part in ("--allow-non-restored-state", uid)]
     return [
-        "master", "--entry", spec.job.entry, *restore_option(incarnation.restore), *allowed,
+        "master", "--entry", spec.job.entry, *start, *allowed,
         "--job-id", incarnation.job_id, "--parallelism", f"$({PARALLELISM_VARIABLE})", "--", *spec.job.args,
     ]  # fmt: skip
 
@@ -85,7 +89,7 @@ def master_deployment(owner: Owner, incarnation: Incarnation, lost_node: timedel
 def worker_deployment(owner: Owner, incarnation: Incarnation, workers: int, lost_node: timedelta) -> dict[str, Any]:
     """The TaskManagers' Deployment."""
     spec = incarnation.spec
-    address = f"{owner.master}.{owner.namespace}.svc:{MASTER_PORT}"
+    address = f"{owner.door(incarnation.door)}.{owner.namespace}.svc:{MASTER_PORT}"
     parts = PodParts(
         role="worker",
         args=["worker", "--master", address, "--slots", str(spec.worker.slots)],
@@ -103,6 +107,21 @@ def worker_deployment(owner: Owner, incarnation: Incarnation, workers: int, lost
         labels=incarnation_labels(incarnation.job_id),
     )
     return _deployment(owner, incarnation, parts, workers, lost_node)
+
+
+def standing_by(deployment: dict[str, Any], running: str) -> dict[str, Any]:
+    """The same Deployment, whose new pods come beside the old ones, those of the incarnation `running`, and do not replace them.
+
+    Its template is the final one: applied once more as an ordinary Deployment it removes the old pods, and no new one is made.
+    """
+    spec = {
+        **deployment["spec"],
+        "minReadySeconds": _STANDBY_SECONDS,
+        "progressDeadlineSeconds": _STANDBY_SECONDS + 1,
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "100%", "maxUnavailable": 0}},
+    }
+    metadata = {**deployment["metadata"], "annotations": {**deployment["metadata"]["annotations"], STANDBY: running}}
+    return {**deployment, "metadata": metadata, "spec": spec}
 
 
 def check_pod(

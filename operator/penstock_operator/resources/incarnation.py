@@ -22,6 +22,10 @@ class Incarnation:
     restore: Restore
     parallelism: int
     allow_non_restored_state: tuple[str, ...] = ()
+    warm: bool = False
+    """Its master waits until it is told where the state comes from; `restore` says so to people only."""
+    door: str = ""
+    """Behind the name of the master's Service: which of two incarnations that are there at a time its workers go to."""
 
 
 def worker_count(base: FlinkJobSpec, desired: FlinkJobSpec, parallelism: int) -> int:

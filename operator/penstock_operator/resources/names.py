@@ -14,6 +14,8 @@ JOB = f"{GROUP}/job"
 JOB_UID = f"{GROUP}/job-uid"
 ROLE = f"{GROUP}/role"
 INCARNATION = f"{GROUP}/incarnation"
+STANDBY = f"{GROUP}/standby-beside"
+"""On a Deployment whose new pods stand by: the incarnation that still runs in the old ones."""
 REVISION = f"{GROUP}/revision"
 APPLIED = f"{GROUP}/applied"
 OPERATION = f"{GROUP}/operation"
@@ -66,6 +68,10 @@ class Owner:
     def master(self) -> str:
         """Deployment, headless Service and ServiceAccount of the master."""
         return f"{self.name}-master"
+
+    def door(self, suffix: str = "") -> str:
+        """Headless Service by which workers find their master."""
+        return f"{self.master}{suffix}"
 
     @property
     def worker(self) -> str:

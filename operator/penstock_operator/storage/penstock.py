@@ -139,6 +139,10 @@ class PenstockStorage:
         """See `Storage`."""
         await self._run(root, lambda: self._change(lambda: self._fence(root, job_id)))
 
+    async def release(self, root: str, job_id: str, path: str) -> None:
+        """See `Storage`."""
+        await self._run(root, lambda: self._change(lambda: self._release(root, job_id, path)))
+
     async def dispose(self, path: str) -> None:
         """See `Storage`."""
         await self._run(path, lambda: self._change(lambda: self._dispose(path)))
@@ -247,6 +251,12 @@ class PenstockStorage:
         from penstock.checkpoint.leadership.fencing import Leadership
 
         Leadership.take(CheckpointStorage(root, job_id, stores=self._shared()), "penstock-operator")
+
+    def _release(self, root: str, job_id: str, path: str) -> None:
+        from penstock.checkpoint.files.storage import CheckpointStorage
+        from penstock.checkpoint.leadership.release import ReleaseRecord, release
+
+        release(CheckpointStorage(root, job_id, stores=self._shared()), ReleaseRecord(path))
 
     def _dispose(self, path: str) -> None:
         from penstock.checkpoint.savepoint.savepoints import dispose

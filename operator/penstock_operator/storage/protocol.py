@@ -30,6 +30,9 @@ class Storage(Protocol):
     async def fence(self, root: str, job_id: str) -> None:
         """Make sure that no master of an incarnation can complete a checkpoint any more."""
 
+    async def release(self, root: str, job_id: str, path: str) -> None:
+        """Tell the master of an incarnation that stands by what it starts from; empty: nothing to restore."""
+
     async def dispose(self, path: str) -> None:
         """Delete a savepoint; one that is gone is fine."""
 

@@ -43,12 +43,13 @@ class Launcher(Protocol):
         restore: str | None,
         restore_latest: bool,
         fresh: bool,
+        when_released: bool,
         allow_non_restored_state: Sequence[str],
         job_id: str | None,
         parallelism: int | None,
         configuration: Mapping[str, str],
     ) -> int:
-        """Be the JobManager of one job until it ends; returns the exit code. Exactly one of the three ways to start."""
+        """Be the JobManager of one job until it ends; returns the exit code. Exactly one of the four ways to start."""
         ...
 
     def run_worker(self, *, master: str, slots: int) -> int:

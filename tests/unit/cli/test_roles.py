@@ -38,6 +38,7 @@ def test_a_master_gets_all_that_the_operator_says(offline: Terminal, launch: Fak
                 "restore": "s3://b/sp",
                 "restore_latest": False,
                 "fresh": False,
+                "when_released": False,
                 "allow_non_restored_state": ["old", "older"],
                 "job_id": "j-1",
                 "parallelism": 8,
@@ -53,6 +54,7 @@ def test_a_master_gets_all_that_the_operator_says(offline: Terminal, launch: Fak
         ((), "it is not said where the job's state comes from"),
         (("--fresh", "--restore-latest"), "--restore-latest and --fresh exclude each other"),
         (("--fresh", "--restore", "s3://x"), "--restore and --fresh exclude each other"),
+        (("--fresh", "--when-released"), "--fresh and --when-released exclude each other"),
     ],
 )
 def test_a_master_starts_in_exactly_one_way(

@@ -19,7 +19,7 @@ from penstock_operator.reconcile.observation import ActionResult
 from penstock_operator.reconcile.observe import manifests
 from penstock_operator.resources import children as parts
 from penstock_operator.resources.configuration import CONFIG_FILE, config_map, parallelism_map, with_parallelism
-from penstock_operator.resources.deployments import check_pod, master_deployment, worker_deployment
+from penstock_operator.resources.deployments import check_pod, master_deployment, standing_by, worker_deployment
 from penstock_operator.resources.names import FINALIZER, JOB, ROLE
 from penstock_operator.resources.records import controller_revision, flink_snapshot
 
@@ -105,7 +105,7 @@ class Actor:
         """Those that users shape: a refusal now, while the old job runs, is better than one after it was stopped."""
         owner, ports, new = self._owner, self._ports, action.incarnation
         lost = ports.settings.lost_node_toleration
-        children = parts.children(owner, action.desired, ports.identity)
+        children = parts.children(owner, action.desired, ports.identity, new)
         config = [config_map(owner, new), parallelism_map(owner, new.parallelism)]
         pods = [worker_deployment(owner, new, action.workers, lost), master_deployment(owner, new, lost)]
         await self._objects.claim(*children, *config, *pods, parts.secret(owner, "", ""))
@@ -141,7 +141,7 @@ class Actor:
         owner, cluster = self._owner, self._ports.cluster
         await self._objects.ensure_secret()
         await self._objects.configure(action.incarnation, configs)
-        wanted = parts.children(owner, action.desired, self._ports.identity)
+        wanted = parts.children(owner, action.desired, self._ports.identity, action.incarnation)
         await self._objects.claim(*wanted)
         for manifest in wanted:
             await cluster.apply(manifest)
@@ -170,6 +170,24 @@ class Actor:
             await self._objects.apply(master_deployment(self._owner, action.incarnation, lost))
         if {"master", "worker"} <= set(action.roles):
             await self._objects.drop_configs(frozenset({own}))
+
+    async def stand_by(self, action: actions.StandBy) -> None:
+        """First the Services of what runs: they must not lead to what stands by. The master comes last."""
+        await self._objects.ensure_hold()
+        owner, new, lost = self._owner, action.incarnation, self._ports.settings.lost_node_toleration
+        for manifest in (
+            *parts.services(owner, action.running),
+            *parts.service_accounts(owner, action.desired),
+            parts.master_service(owner, new),
+        ):
+            await self._objects.apply(manifest)
+        await self._objects.configure(new, frozenset({owner.config(new.job_id, new.revision)}))
+        for deployment in (worker_deployment(owner, new, action.workers, lost), master_deployment(owner, new, lost)):
+            await self._objects.apply(standing_by(deployment, action.running.job_id))
+
+    async def release_incarnation(self, action: actions.ReleaseIncarnation) -> None:
+        """See `act.storage`."""
+        await storage.release_incarnation(self._ctx, self._ports, action)
 
     async def delete_job(self, _: actions.DeleteJob) -> None:
         """Not one that has taken its name in the meantime, and not one that somebody has changed: that is looked at first."""
@@ -303,6 +321,8 @@ _HANDLERS: Mapping[type[Any], Callable[[Any, Any], Awaitable[str | None]]] = {
     actions.ApplyChildren: Actor.apply_children,
     actions.DeleteJob: Actor.delete_job,
     actions.ApplyPods: Actor.apply_pods,
+    actions.StandBy: Actor.stand_by,
+    actions.ReleaseIncarnation: Actor.release_incarnation,
     actions.ScaleDown: Actor.scale_down,
     actions.ForceDelete: Actor.force_delete,
     actions.RestartMaster: Actor.restart_master,

@@ -37,6 +37,18 @@ async def fence_incarnation(ctx: Context, ports: Ports, action: actions.FenceInc
     await ask_storage(ports, ctx.subject.namespace, specs, fence)
 
 
+async def release_incarnation(ctx: Context, ports: Ports, action: actions.ReleaseIncarnation) -> None:
+    """Where its master looks: with the settings it was started with. Once more with the same place changes nothing."""
+    spec = ctx.running_spec
+    if spec is None:
+        msg = "the revision that is to be released cannot be read"
+        raise StorageError(msg)
+    root = spec.storage.checkpoints
+    await ask_storage(
+        ports, ctx.subject.namespace, (spec,), lambda storage, _: storage.release(root, action.job_id, action.path)
+    )
+
+
 async def fence_predecessors(ctx: Context, ports: Ports, action: actions.FencePredecessors) -> None:
     """They were found with the settings of the spec as it is, and there they write."""
     specs = storage_specs(ctx)

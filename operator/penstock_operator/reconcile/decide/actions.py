@@ -87,6 +87,25 @@ class ApplyPods:
 
 
 @dataclass(frozen=True)
+class StandBy:
+    """Deployments of an incarnation whose pods come beside those of the one that runs, and wait."""
+
+    running: Incarnation
+    incarnation: Incarnation
+    desired: FlinkJobSpec
+    workers: int
+
+
+@dataclass(frozen=True)
+class ReleaseIncarnation:
+    """Tell an incarnation that stands by where its state comes from: it starts."""
+
+    job_id: str
+    path: str
+    """Of a savepoint or checkpoint; empty: nothing to restore."""
+
+
+@dataclass(frozen=True)
 class DeleteJob:
     """Ask for the deletion of the FlinkJob itself, which then takes its way."""
 
@@ -206,6 +225,8 @@ Action = (
     | DeleteCheck
     | ApplyChildren
     | ApplyPods
+    | StandBy
+    | ReleaseIncarnation
     | DeleteJob
     | ScaleDown
     | ForceDelete

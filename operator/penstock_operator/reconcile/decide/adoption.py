@@ -100,7 +100,7 @@ def _is_decided(ctx: Context) -> bool:
 def _runs(ctx: Context, master: Deployment, worker: Deployment) -> bool:
     both = (master, worker)
     one = len({(d.job_id, d.revision) for d in both}) == 1 and bool(master.job_id)
-    alive = all(d.replicas > 0 and not d.deleting for d in both)
+    alive = all(d.replicas > 0 and not d.deleting and not d.standby for d in both)
     return one and alive and ctx.revision_spec(master.revision) is not None
 
 

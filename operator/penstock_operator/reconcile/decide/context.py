@@ -129,7 +129,16 @@ class Context:
         if running is None or spec is None:
             return None
         allowed = (self.spec or spec).job.allow_non_restored_state
-        return Incarnation(running.revision, spec, running.job_id, running.restored_from, running.parallelism, allowed)
+        return Incarnation(
+            running.revision,
+            spec,
+            running.job_id,
+            running.restored_from,
+            running.parallelism,
+            allowed,
+            warm=running.warm,
+            door=running.door,
+        )
 
     def running_workers(self, parallelism: int) -> int:
         """Worker pods that the running incarnation needs for a parallelism."""

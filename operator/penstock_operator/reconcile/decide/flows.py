@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 FLOWS: dict[str, tuple[StepName, ...]] = {
     "Deploy": ("Verify", "Check", "Start", "Watch"),
-    "Upgrade": ("Check", "Stop", "Seal", "Teardown", "Start", "Watch"),
+    "Upgrade": ("Check", "Prepare", "Stop", "Seal", "Teardown", "Start", "Watch"),
     "Redeploy": ("Verify", "Check", "Teardown", "Start", "Watch"),
     "Suspend": ("Stop", "Seal", "Teardown"),
     "Resume": ("Verify", "Check", "Start", "Watch"),

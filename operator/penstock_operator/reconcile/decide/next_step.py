@@ -23,6 +23,7 @@ but time, because the answer does not depend on memory, and because each action 
     6  an operation that is out of date     abandon it, if it has not come to the point of no return (`operations.abandon`)
     7  an operation                         its step (`operations`)
     8  the desired revision is not stored   store it (ControllerRevision)
+    8b pods that stand by for nothing       those of what runs are applied again (`operations.prepare`)
     9  something to start                   the operation (`operations.begin`): its intent is written before it is carried out
     10 something to mend or to keep up      that (`upkeep`)
     11 otherwise                            look again later
@@ -47,6 +48,7 @@ from penstock_operator.reconcile.decide.operations import STEPS
 from penstock_operator.reconcile.decide.operations.abandon import out_of_date
 from penstock_operator.reconcile.decide.operations.begin import next_operation
 from penstock_operator.reconcile.decide.operations.dispose import delete
+from penstock_operator.reconcile.decide.operations.prepare import put_back
 from penstock_operator.reconcile.decide.refusals import explain
 from penstock_operator.reconcile.decide.restore.stopping import FENCED
 from penstock_operator.reconcile.decide.savepoints.asked import account, pending, told_of_the_rest
@@ -140,6 +142,9 @@ def _idle(ctx: Context) -> Decision:
         if failure is not None:
             return ctx.failed(failure.code, explain(failure)).done(after=ctx.settings.backoff_first)
         return ctx.done(RecordRevision(desired, ctx.spec))
+    left = put_back(ctx)
+    if left is not None:
+        return left
     ctx = remembered(ctx)
     started = next_operation(ctx)
     if started is not None:

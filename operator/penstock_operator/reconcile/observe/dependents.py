@@ -44,7 +44,7 @@ async def flaws_around(
     owner, found = _hold(ctx, owner, maps.get(owner.hold))
     configs = ctx.seen.configs(running.job_id)
     found += _configs(ctx, owner, configs, maps)
-    wanted = children(owner, ctx.spec or incarnation.spec, ports.identity)
+    wanted = children(owner, ctx.spec or incarnation.spec, ports.identity, incarnation)
     if configs - {owner.former_config}:
         wanted.append(parallelism_map(owner, running.parallelism))
     found += await asyncio.gather(*(_compare(ports, owner, w) for w in wanted))

@@ -20,7 +20,7 @@ from penstock_operator.reconcile.observe.dependents import flaws_around
 from penstock_operator.reconcile.observe.engine import ask_master
 from penstock_operator.reconcile.observe.storage import ask_for_late, ask_for_state
 from penstock_operator.resources.deployments import master_deployment, worker_deployment
-from penstock_operator.resources.names import INCARNATION, JOB, ROLE, Owner
+from penstock_operator.resources.names import APPLIED, INCARNATION, JOB, ROLE, Owner
 
 if TYPE_CHECKING:
     from penstock_operator.kube.cluster import Cluster
@@ -45,9 +45,12 @@ async def observe(ctx: Context, ports: Ports, cache: Cache, copy: WatchedObjects
     )
     ours = [d for d in deployments if manifests.is_made_for(owner, d)]
     own_pods = [p for p in pods if manifests.is_made_for(owner, p)]
+    of_job = [manifests.pod(p) for p in own_pods if manifests.labels_of(p).get(ROLE) in ("master", "worker")]
+    waiting = _standby_of(ctx)
     seen = Observation(
         foreign=manifests.foreign([*deployments, *pods], owner.uid),
-        pods=tuple(manifests.pod(p) for p in own_pods if manifests.labels_of(p).get(ROLE) in ("master", "worker")),
+        pods=tuple(p for p in of_job if p.job_id != waiting),
+        standby=tuple(p for p in of_job if p.job_id == waiting),
         check=await _check(own_pods, owner, source),
         leaving=manifests.leaving_checks(own_pods),
         revisions=manifests.revisions([r for r in revisions if manifests.is_made_for(owner, r)]),
@@ -70,6 +73,13 @@ async def observe(ctx: Context, ports: Ports, cache: Cache, copy: WatchedObjects
     return replace(seen, repairs=cache.still_due(seen))
 
 
+def _standby_of(ctx: Context) -> str | None:
+    """Job id of the incarnation that stands by, until it is the one that runs."""
+    op, running = ctx.status.operation, ctx.status.running
+    waiting = op.standby if op is not None else None
+    return None if running is not None and running.job_id == waiting else waiting
+
+
 def _deployments(ctx: Context, live: list[Manifest], ports: Ports) -> Observation:
     found = {manifests.labels_of(m).get(ROLE): m for m in live}
     master, worker = found.get("master"), found.get("worker")
@@ -90,7 +100,8 @@ def _judged(live: Manifest, wanted: Manifest | None) -> Deployment:
     view = manifests.deployment(live)
     if wanted is None or manifests.annotations_of(wanted).get(INCARNATION) != view.job_id:
         return view
-    return replace(view, drift=manifests.drift(wanted, live))
+    same = manifests.annotations_of(wanted).get(APPLIED) == manifests.annotations_of(live).get(APPLIED)
+    return replace(view, drift=manifests.drift(wanted, live), same_made=same)
 
 
 async def _check(pods: list[Manifest], owner: Owner, source: Cluster | WatchedObjects) -> CheckPod | None:

@@ -40,6 +40,7 @@ from penstock_operator.resources.names import (
     OPERATION,
     REVISION,
     ROLE,
+    STANDBY,
     TRIGGER,
     Owner,
 )
@@ -85,6 +86,7 @@ def deployment(manifest: Manifest) -> Deployment:
         deleting="deletionTimestamp" in manifest.get("metadata", {}),
         config=_config_of(spec.get("template", {}).get("spec", {})),
         trouble=deployment_trouble(manifest),
+        standby=STANDBY in marks,
     )
 
 

@@ -71,6 +71,13 @@ def master(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start with empty state, unless the job id has checkpoints.")
     ] = False,
+    when_released: Annotated[
+        bool,
+        typer.Option(
+            "--when-released",
+            help="Come up, then wait for the record `release` in the folder of the job id's checkpoints, which says where to start from.",
+        ),
+    ] = False,
     allow_non_restored_state: Annotated[
         list[str] | None,
         typer.Option(UIDS_OPTION, metavar="UID...", help="The state of these operators may be left behind."),
@@ -81,16 +88,18 @@ def master(
     parallelism: Annotated[int | None, typer.Option("--parallelism", min=1, help="Parallelism of the job.")] = None,
     define: Definitions = None,
 ) -> None:
-    """Be the JobManager of one job. Exactly one of --restore, --restore-latest and --fresh says how it starts."""
-    ways = [
-        name
-        for name, given in (("--restore", restore), ("--restore-latest", restore_latest), ("--fresh", fresh))
-        if given
-    ]
+    """Be the JobManager of one job. Exactly one of --restore, --restore-latest, --fresh and --when-released says how it starts."""
+    given = {
+        "--restore": restore,
+        "--restore-latest": restore_latest,
+        "--fresh": fresh,
+        "--when-released": when_released,
+    }
+    ways = [name for name, value in given.items() if value]
     if len(ways) != 1:
         raise UsageError(
             f"{' and '.join(ways)} exclude each other" if ways else "it is not said where the job's state comes from",
-            remedy="give exactly one of --restore PATH, --restore-latest and --fresh",
+            remedy="give exactly one of --restore PATH, --restore-latest, --fresh and --when-released",
         )
     code = launcher().run_master(
         entry=entry,
@@ -98,6 +107,7 @@ def master(
         restore=restore,
         restore_latest=restore_latest,
         fresh=fresh,
+        when_released=when_released,
         allow_non_restored_state=allow_non_restored_state or [],
         job_id=job_id,
         parallelism=parallelism,

@@ -19,6 +19,7 @@ from penstock.checkpoint.files.manifest import OperatorInfo, SourceState
 from penstock.checkpoint.files.storage import CheckpointStorage
 from penstock.checkpoint.leadership.fencing import Candidate
 from penstock.checkpoint.leadership.probe import probe
+from penstock.checkpoint.leadership.release import read_release
 from penstock.checkpoint.recovery.restore import RestorePlan, plan_restore
 from penstock.checkpoint.recovery.takeover import Recovery, foresee, take_over
 from penstock.common.errors import RestoreRefused, StorageError
@@ -101,6 +102,17 @@ class JobCheckpoints:
                     f"the job is to start fresh, but {self.storage.url} holds checkpoint {ids[-1]} of it",
                     remedy="start it with --restore-latest, or under another job id",
                 )
+
+    def is_released(self) -> bool:
+        """Somebody has said where a job that was started ahead of time starts from; from here on it does.
+
+        Raises:
+            StorageError: the store does not answer. SnapshotTorn: the record cannot be read.
+        """
+        record = read_release(self.storage)
+        if record is not None:
+            self._restore_path = record.restore
+        return record is not None
 
     def result(self) -> ResultRecord | None:
         """How the job ended, if it has."""

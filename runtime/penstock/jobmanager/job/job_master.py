@@ -50,6 +50,7 @@ from penstock.jobmanager.job.start_steps import (
     FIRST_EPOCH,
     PLANNING,
     SENDING,
+    STANDING_BY,
     TAKING_OVER,
     WAITING,
     StartSteps,
@@ -58,6 +59,9 @@ from penstock.jobmanager.runners.runner import Attempt, Runner
 from penstock.metrics.store import MetricStore
 from penstock.rest.facts import Rescale
 from penstock.taskmanager.worker import TaskSettings, encode_payload
+
+RELEASE_LOOK_S = 0.25
+"""Between two looks for the word that lets a job go which was started ahead of time."""
 
 logger = logging.getLogger(__name__)
 
@@ -216,11 +220,29 @@ class JobMaster:
         if ended is not None:
             self.history.end_of_input = ended.end_of_input
             raise Stopped(ended.status)
+        if self.options.awaits_release:
+            self._stand_by()
         # A deployed master starts again with the arguments of its first start: its own checkpoints count, not they.
         fresh = self.options.fresh and not self.options.keep_result
         self.checkpoints.open(self.graph, self.options.allow_non_restored, fresh=fresh)
         self.is_accepted = True
         self._decided.set()
+
+    def _stand_by(self) -> None:
+        """Processes come up meanwhile. Storage that does not answer says nothing, so the job waits."""
+        self.parts.steps.begin(STANDING_BY)
+        silent = False
+        while True:
+            try:
+                if self.checkpoints.is_released():
+                    self._tell("the job is released")
+                    return
+                silent = False
+            except StorageError as error:
+                if not silent:
+                    logger.warning("whether the job is released cannot be read: %s", error.message)
+                silent = True
+            self._pause_while_down(RELEASE_LOOK_S)
 
     def begin_anew(self, anew: BegunAnew) -> None:
         """Nothing has failed: end the attempt, for another one to start at once."""

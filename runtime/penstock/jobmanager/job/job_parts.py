@@ -55,5 +55,7 @@ class JobMasterOptions:
     stabilization_s: float = 3.0
     """How long the adaptive scheduler waits for lost slots before it goes on with fewer."""
     sink: ResultSink = field(default_factory=ResultSink)
+    awaits_release: bool = False
+    """Prepare everything, then wait for a record that says where the state comes from (`checkpoint.leadership.release`)."""
     keep_result: bool = False
     """Note how the job ended beside its checkpoints, and never run one that has ended (`job_result`)."""

@@ -16,6 +16,7 @@ from penstock.jobmanager.failover.failures import hanging
 from penstock.taskmanager.protocol import Whereabouts
 from penstock.taskmanager.watchdog import LOADING, OPENING, RESTORING
 
+STANDING_BY = "standing by until it is said where the job starts from"
 WAITING = "waiting for slots"
 TAKING_OVER = "taking over the job's checkpoints"
 PLANNING = "planning what is restored"

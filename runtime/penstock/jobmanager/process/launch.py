@@ -120,6 +120,7 @@ def run_master(
     restore: str | None,
     restore_latest: bool,
     fresh: bool,
+    when_released: bool = False,
     allow_non_restored_state: Sequence[str],
     job_id: str | None,
     parallelism: int | None,
@@ -132,6 +133,7 @@ def run_master(
         job_id=job_id or JobID.generate().digits,
         restore_path=restore or "",
         fresh=fresh,
+        awaits_release=when_released,
         allow_non_restored=list(allow_non_restored_state),
         keep_result=True,
     )

@@ -57,6 +57,8 @@ class SubmitOptions:
     job_id: str = ""
     restore_path: str = ""
     fresh: bool = False
+    awaits_release: bool = False
+    """See `JobMasterOptions.awaits_release`."""
     allow_non_restored: bool | list[str] = False
     keep_result: bool = False
     """See `JobMasterOptions.keep_result`."""
@@ -85,6 +87,7 @@ class Session:
         master_options = JobMasterOptions(
             restore_path=asked.restore_path or settings.recovery_path,
             fresh=asked.fresh,
+            awaits_release=asked.awaits_release,
             allow_non_restored=asked.allow_non_restored or settings.ignore_unclaimed or settings.allow_dropped or False,
             sink=ResultSink(on_results, self.on_line),
             keep_result=asked.keep_result,

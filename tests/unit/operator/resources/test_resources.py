@@ -21,7 +21,13 @@ from penstock_operator.reconcile.observe.manifests import drift
 from penstock_operator.reconcile.report.events import kube_event
 from penstock_operator.resources.children import Monitors, OperatorIdentity, children, secret
 from penstock_operator.resources.configuration import config_map, configuration, parallelism_map
-from penstock_operator.resources.deployments import check_pod, master_deployment, restore_option, worker_deployment
+from penstock_operator.resources.deployments import (
+    check_pod,
+    master_deployment,
+    restore_option,
+    standing_by,
+    worker_deployment,
+)
 from penstock_operator.resources.incarnation import Incarnation
 from penstock_operator.resources.names import Owner
 from penstock_operator.resources.pods import merge
@@ -68,7 +74,7 @@ def incarnation(spec: FlinkJobSpec, restore: Restore | None = None) -> Incarnati
 def everything(spec: FlinkJobSpec) -> list[dict[str, Any]]:
     one = incarnation(spec)
     return [
-        *children(OWNER, spec, OperatorIdentity()),
+        *children(OWNER, spec, OperatorIdentity(), one),
         config_map(OWNER, one),
         parallelism_map(OWNER, one.parallelism),
         secret(OWNER, "rest-token-value", "spark-secret-value"),
@@ -338,7 +344,7 @@ def test_an_ingress_below_a_path() -> None:
 
 def test_a_pod_monitor_has_the_token_of_its_job() -> None:
     monitors = Monitors("15s", {"release": "prometheus", "penstock.dev/job": "another"})
-    found = children(OWNER, make_spec(), OperatorIdentity(monitors=monitors))
+    found = children(OWNER, make_spec(), OperatorIdentity(monitors=monitors), incarnation(make_spec()))
     monitor = found[-1]
     assert (monitor["kind"], monitor["metadata"]["labels"]["release"]) == ("PodMonitor", "prometheus")
     assert monitor["metadata"]["labels"]["penstock.dev/job"] == "weather"
@@ -349,8 +355,39 @@ def test_a_pod_monitor_has_the_token_of_its_job() -> None:
     master = pods(make_spec())[0]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= master["metadata"]["labels"].items()
     assert endpoint["port"] in {port["name"] for port in main_container(master)["ports"]}
-    kinds = {m["kind"] for m in children(OWNER, make_spec(), OperatorIdentity())}
+    kinds = {m["kind"] for m in children(OWNER, make_spec(), OperatorIdentity(), incarnation(make_spec()))}
     assert "PodMonitor" not in kinds
+
+
+def test_pods_that_stand_by_are_those_that_run_afterwards_and_replace_none_until_then() -> None:
+    spec = make_spec()
+    warm = replace(incarnation(spec), warm=True, door="-b")
+    for build in (lambda i: master_deployment(OWNER, i, LOST), lambda i: worker_deployment(OWNER, i, 2, LOST)):
+        ordinary = build(warm)
+        beside = standing_by(ordinary, "a" * 32)
+        assert beside["spec"]["template"] == ordinary["spec"]["template"]
+        assert beside["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": "100%", "maxUnavailable": 0}
+        assert beside["spec"]["progressDeadlineSeconds"] > beside["spec"]["minReadySeconds"] >= 3600
+        assert beside["metadata"]["annotations"]["penstock.dev/standby-beside"] == "a" * 32
+        assert ordinary["spec"]["strategy"] == {"type": "Recreate"}
+        assert "penstock.dev/standby-beside" not in ordinary["metadata"]["annotations"]
+
+
+def test_two_incarnations_at_a_time_do_not_find_each_others_master() -> None:
+    spec = make_spec()
+    before = incarnation(spec)
+    after = replace(before, job_id="d" * 32, warm=True, door="-b")
+    for one in (before, after):
+        master, worker = master_deployment(OWNER, one, LOST), worker_deployment(OWNER, one, 2, LOST)
+        door = next(
+            m for m in children(OWNER, spec, OperatorIdentity(), one) if m.get("spec", {}).get("clusterIP") == "None"
+        )
+        args = main_container(worker["spec"]["template"])["args"]
+        assert args[args.index("--master") + 1] == f"{door['metadata']['name']}.default.svc:7077"
+        for other in (before, after):
+            labels = master_deployment(OWNER, other, LOST)["spec"]["template"]["metadata"]["labels"]
+            assert (door["spec"]["selector"].items() <= labels.items()) == (other is one)
+        assert ("--when-released" in main_container(master["spec"]["template"])["args"]) == one.warm
 
 
 CLAIM = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "50Gi"}}}}

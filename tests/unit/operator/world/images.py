@@ -20,6 +20,8 @@ class Image:
     """True: `penstock check` does not end."""
     starts: bool = True
     """False: the master's process ends at once, again and again."""
+    stands_by: bool = True
+    """False: its engine does not know how to wait until it is released, and ends."""
     checkpoints: bool = True
     """False: it runs, but no checkpoint completes."""
     savepoints: bool = True

@@ -31,6 +31,11 @@ def role_of(manifest: Manifest) -> str:
     return str(labels_of(manifest)[ROLE])
 
 
+def is_rolling(deployment: Manifest) -> bool:
+    """Its new pods come beside the old ones."""
+    return bool(deployment["spec"].get("strategy", {}).get("type") == "RollingUpdate")
+
+
 def running_status(pod: Manifest, *, ready: bool) -> dict[str, Any]:
     own = {"name": MAIN_CONTAINER, "restartCount": pod["status"].get("x-restarts", 0), "state": {"running": {}}}
     for before in pod["status"].get("containerStatuses", ()):

@@ -6,6 +6,8 @@ dying or the call failing just there (`test_crashes`).
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.unit.operator.world.images import Image
 from tests.unit.operator.world.scenario import (
     FOREIGN,
@@ -418,5 +420,184 @@ SCENARIOS = [
         lambda w: None,
         lambda w: w.settled() and w.status()["phase"] == "Finished",
         images={"job:1": Image(ends_at=400)},
+    ),
+]
+
+
+def _warm(world: World) -> None:
+    """What runs has stood by before, and nothing of what ran is left."""
+    equal(world.status()["running"].get("warm"), True)
+    equal({p["metadata"]["labels"]["penstock.dev/incarnation"] for p in _pods(world)}, {world.status()["jobId"]})
+
+
+def _nothing_stands_by(world: World) -> None:
+    equal(world.status()["running"].get("warm", False), False)
+    equal(world.storage.released, {})
+    equal({p["metadata"]["labels"]["penstock.dev/incarnation"] for p in _pods(world)}, {world.status()["jobId"]})
+
+
+def _pods(world: World) -> list[dict[str, Any]]:
+    return [p for role in ("master", "worker") for p in world.cluster.select("Pod", None, {"penstock.dev/role": role})]
+
+
+def _no_room(world: World) -> None:
+    world.quota = 2
+
+
+WARM = {"warmStart": True}
+PREPARING = at("Prepare", standby=True)
+
+SCENARIOS += [
+    Scenario(
+        "warm-upgrade",
+        edit(image="job:2"),
+        lambda w: running(w, image="job:2"),
+        manifest=spec(upgrade=WARM),
+        savepoints=1,
+        check=_warm,
+    ),
+    Scenario(
+        "warm-upgrade-twice",
+        edit(image="job:2"),
+        lambda w: running(w, image="job:3"),
+        manifest=spec(upgrade=WARM),
+        then=((lambda w: running(w, image="job:2"), edit(image="job:3")),),
+        savepoints=2,
+        check=_warm,
+    ),
+    Scenario(
+        "warm-upgrade-without-room",
+        edit(image="job:2"),
+        lambda w: running(w, image="job:2"),
+        manifest=spec(upgrade=WARM),
+        prepare=_no_room,
+        savepoints=1,
+        check=_nothing_stands_by,
+    ),
+    Scenario(
+        "warm-upgrade-to-an-image-that-cannot-stand-by",
+        edit(image="job:2"),
+        lambda w: running(w, image="job:2"),
+        manifest=spec(upgrade=WARM),
+        images={"job:2": Image(stands_by=False)},
+        savepoints=1,
+        check=_nothing_stands_by,
+    ),
+    Scenario(
+        "warm-upgrade-of-last-state",
+        edit(image="job:2"),
+        lambda w: running(w, image="job:2"),
+        manifest=spec(upgrade=WARM, job={"upgradeMode": "last-state"}),
+        check=_nothing_stands_by,
+    ),
+    Scenario(
+        "warm-upgrade-and-rescale",
+        edit(image="job:2", job={"parallelism": 4}),
+        lambda w: running(w, image="job:2", parallelism=4),
+        manifest=spec(upgrade=WARM),
+        savepoints=1,
+        check=_nothing_stands_by,
+    ),
+    Scenario(
+        "warm-upgrade-whose-savepoint-fails",
+        edit(image="job:2"),
+        lambda w: running(w, image="job:1") and "operation" not in w.status(),
+        manifest=spec(upgrade=WARM),
+        images={"job:1": Image(savepoints=False)},
+        then=((lambda w: (w.status().get("operation") or {}).get("attempt", 0) > 1, edit(image="job:1")),),
+        check=_nothing_stands_by,
+    ),
+    Scenario(
+        "warm-second-edit-while-preparing",
+        edit(image="job:2"),
+        lambda w: running(w, image="job:3"),
+        manifest=spec(upgrade=WARM),
+        then=((PREPARING, edit(image="job:3")),),
+        savepoints=2,
+        check=_warm,
+    ),
+    Scenario(
+        "warm-revert-while-preparing",
+        edit(image="job:2"),
+        lambda w: running(w, image="job:1"),
+        manifest=spec(upgrade=WARM),
+        then=((PREPARING, edit(image="job:1")),),
+        savepoints=2,
+    ),
+    Scenario(
+        "warm-suspend-while-preparing",
+        edit(image="job:2"),
+        suspended,
+        manifest=spec(upgrade=WARM),
+        then=((PREPARING, edit(job={"state": "suspended"})),),
+        savepoints=2,
+        check=lambda w: equal(_pods(w), []),
+    ),
+    Scenario(
+        "warm-rescale-while-preparing",
+        edit(image="job:2"),
+        lambda w: running(w, image="job:2", parallelism=4),
+        manifest=spec(upgrade=WARM),
+        then=((PREPARING, edit(job={"parallelism": 4})),),
+        savepoints=1,
+        check=_pods_fit,
+    ),
+    Scenario(
+        "warm-delete-while-preparing",
+        edit(image="job:2"),
+        gone,
+        manifest=spec(upgrade=WARM),
+        then=((PREPARING, lambda w: w.delete()),),
+        savepoints=1,
+    ),
+    Scenario(
+        "warm-second-edit-while-stopping",
+        edit(image="job:2"),
+        lambda w: running(w, image="job:3"),
+        manifest=spec(upgrade=WARM),
+        then=((at("Stop", triggerId=True), edit(image="job:3")),),
+        savepoints=2,
+    ),
+    Scenario(
+        "warm-revert-while-stopping",
+        edit(image="job:2"),
+        lambda w: running(w, image="job:1"),
+        manifest=spec(upgrade=WARM),
+        then=((at("Stop", triggerId=True), edit(image="job:1")),),
+        savepoints=2,
+    ),
+    Scenario(
+        "warm-suspend-while-stopping",
+        edit(image="job:2"),
+        suspended,
+        manifest=spec(upgrade=WARM),
+        then=((at("Stop", triggerId=True), edit(job={"state": "suspended"})),),
+        savepoints=2,
+        check=lambda w: equal(_pods(w), []),
+    ),
+    Scenario(
+        "warm-second-edit-while-watching",
+        edit(image="job:2"),
+        lambda w: running(w, image="job:3"),
+        manifest=spec(upgrade=WARM),
+        then=((at("Watch"), edit(image="job:3")),),
+        savepoints=2,
+    ),
+    Scenario(
+        "warm-delete-while-handing-over",
+        edit(image="job:2"),
+        gone,
+        manifest=spec(upgrade=WARM),
+        then=((at("Start"), lambda w: w.delete()),),
+        savepoints=1,
+    ),
+    Scenario(
+        "warm-rollback",
+        edit(image="job:bad"),
+        lambda w: rejected(w) and w.status()["phase"] == "Running" and w.status()["running"]["image"] == "job:1",
+        manifest=spec(upgrade=WARM, rollback={"after": "40s"}),
+        images={"job:bad": Image(checkpoints=False)},
+        savepoints=1,
+        check=lambda w: equal(w.status()["running"].get("warm", False), False),
     ),
 ]

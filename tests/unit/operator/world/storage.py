@@ -44,6 +44,8 @@ class FakeStorage:
     listings: int = 0
     """How often it was asked what a name has left."""
     leaders: dict[str, int] = field(default_factory=dict)
+    released: dict[str, str] = field(default_factory=dict)
+    """Job id → path that the one that stood by was told to start from."""
     ended: dict[str, str] = field(default_factory=dict)
     """Job ids that came to a terminal state."""
     input_read: set[str] = field(default_factory=set)
@@ -115,6 +117,13 @@ class FakeStorage:
         self.fault.before(f"storage fence {job_id}")
         self.leaders[job_id] = self.leaders.get(job_id, 0) + 1
         self.fault.after(f"storage fence {job_id}")
+
+    async def release(self, root: str, job_id: str, path: str) -> None:
+        self._check()
+        self.fault.before(f"storage release {job_id}")
+        if self.released.setdefault(job_id, path) != path:
+            raise StorageError(f"released before, from {self.released[job_id]}")
+        self.fault.after(f"storage release {job_id}")
 
     async def dispose(self, path: str) -> None:
         self._check(delete=True)

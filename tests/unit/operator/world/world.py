@@ -25,7 +25,7 @@ from tests.unit.operator.world.engine import FakeEngineClient, FakeJob
 from tests.unit.operator.world.faults import Fault, Killed
 from tests.unit.operator.world.images import Image
 from tests.unit.operator.world.mishaps import NAME, Mishaps
-from tests.unit.operator.world.pods import drops, is_up, role_of, running_status, waiting_status
+from tests.unit.operator.world.pods import drops, is_rolling, is_up, role_of, running_status, waiting_status
 from tests.unit.operator.world.sink import Sink
 from tests.unit.operator.world.storage import FakeStorage
 from tests.unit.operator.world.watch import Hearing, Watch
@@ -282,6 +282,9 @@ class World(Mishaps):
         selected = self.cluster.select("Pod", meta["namespace"], spec["selector"]["matchLabels"])
         pods = [p for p in selected if p["status"].get("phase") != "Failed"]
         template = json.dumps(spec["template"], sort_keys=True)
+        if is_rolling(deployment) and spec["replicas"]:
+            # Those that come are not available before a day is over, so none of those that are there goes.
+            pods = [p for p in pods if p["x-template"] == template]
         live = [p for p in pods if "deletionTimestamp" not in p["metadata"]]
         outdated = [p for p in live if p["x-template"] != template]
         for pod in outdated:
@@ -392,8 +395,17 @@ class World(Mishaps):
             self._leave_when_fenced(pod, self.jobs[uid])
             return
         restarts = pod["status"].get("x-restarts", 0)
+        args = pod["spec"]["containers"][0]["args"]
+        if (
+            "--when-released" in args
+            and image.stands_by
+            and args[args.index("--job-id") + 1] not in self.storage.released
+        ):
+            self._set(pod, running_status(pod, ready=False))
+            return
         job = self._start_job(pod, image)
-        if not image.starts or drops(pod, image) or not job.take_over():
+        knows_how = image.stands_by or "--when-released" not in args
+        if not image.starts or not knows_how or drops(pod, image) or not job.take_over():
             crashed = {"waiting": {"reason": "CrashLoopBackOff"}}
             ended = {"exitCode": 1, "reason": "Error", "message": "the master refuses to start"}
             last = {"terminated": {**ended, "finishedAt": format_time(self.time)}}
@@ -432,6 +444,8 @@ class World(Mishaps):
     def _start_job(self, pod: Manifest, image: Image) -> FakeJob:
         args = pod["spec"]["containers"][0]["args"]
         restore = next((a for a in args if a in ("--fresh", "--restore-latest")), None)
+        if "--when-released" in args:
+            restore = self.storage.released.get(args[args.index("--job-id") + 1]) or "--fresh"
         name = labels_of(pod)[JOB]
         return FakeJob(
             world=self,
@@ -465,7 +479,8 @@ class World(Mishaps):
 
     def leading(self, name: str) -> FakeJob | None:
         """The job that answers at the REST Service."""
-        for pod in self.cluster.select("Pod", None, {JOB: name, ROLE: "master"}):
+        service = self.cluster.one("Service", f"{name}-rest")
+        for pod in self.cluster.select("Pod", None, service["spec"]["selector"] if service else {JOB: name}):
             job = self.jobs.get(pod["metadata"]["uid"])
             if job is not None and "deletionTimestamp" not in pod["metadata"] and not pod.get("x-lost"):
                 return job

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.decide.operations.dispose import dispose
+from penstock_operator.reconcile.decide.operations.prepare import prepare
 from penstock_operator.reconcile.decide.operations.prove import check, verify
 from penstock_operator.reconcile.decide.operations.rescale import add_workers, remove_workers, rescale
 from penstock_operator.reconcile.decide.operations.start import start, watch
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 STEPS: Mapping[str, Callable[[Context], Decision]] = {
     "Verify": verify,
     "Check": check,
+    "Prepare": prepare,
     "Stop": stop,
     "Seal": seal,
     "Teardown": teardown,

@@ -22,10 +22,14 @@ _PERSON_DECIDES = frozenset({("Teardown", "StateLost"), ("Seal", "SnapshotTorn")
 def out_of_date(ctx: Context) -> bool:
     """The operation is not what the spec asks for now, and can still be given up without harm."""
     op, spec = ctx.op, ctx.spec
-    early = op.step in ("Verify", "Check", "AddWorkers") or (op.step in ("Stop", "Rescale") and op.trigger_id is None)
+    early = op.step in ("Verify", "Check", "Prepare", "AddWorkers") or (
+        op.step in ("Stop", "Rescale") and op.trigger_id is None
+    )
     early = early or (op.step == "Start" and op.kind in ("Deploy", "Resume", "Redeploy") and op.blocked in REFUSALS)
+    if _about_to_be_released(ctx):
+        return False
     if spec is None:
-        return op.step in ("Verify", "Check") and op.kind not in ("Recover", "Rollback")
+        return op.step in ("Verify", "Check", "Prepare") and op.kind not in ("Recover", "Rollback")
     if (op.step, op.blocked) in _PERSON_DECIDES and op.kind != "Delete":
         return not ctx.is_rejected and (redeploy_wanted(ctx) or spec.job.upgrade_mode == "stateless")
     if op.kind == "Rescale":
@@ -38,6 +42,12 @@ def out_of_date(ctx: Context) -> bool:
     if not (early or op.step == "Watch"):
         return False
     return spec.job.state == "suspended" or _target_moved(ctx)
+
+
+def _about_to_be_released(ctx: Context) -> bool:
+    """The job is stopped, and what stood by for it waits for a word: it must have that before anything else is begun."""
+    op, running = ctx.op, ctx.status.running
+    return op.step == "Watch" and op.standby is not None and not op.released and running is not None and running.warm
 
 
 def _target_moved(ctx: Context) -> bool:

@@ -15,6 +15,7 @@ from penstock_operator.api.status import Running, Superseded
 from penstock_operator.reconcile.decide.actions import ApplyPods, RecordRevision, ScaleDown, TriggerCheckpoint
 from penstock_operator.reconcile.decide.health.causes import cause
 from penstock_operator.reconcile.decide.operations.look_back import look_again, told_of_silence
+from penstock_operator.reconcile.decide.operations.prepare import let_go, other_door
 from penstock_operator.reconcile.decide.refusals import REFUSALS, explain
 from penstock_operator.reconcile.decide.restore.stopping import restart_master, stopped_unasked, suspended_overdue
 from penstock_operator.reconcile.decide.spec_diff import args_hash
@@ -44,6 +45,8 @@ def start(ctx: Context) -> Decision:
         current = ctx.status.running.job_id if same and ctx.status.running else None
         ctx = ctx.with_op(job_id=current or ctx.new_job_id(op.id))
         op = ctx.op
+    if op.standby is not None:
+        return _start_warm(ctx, _incarnation(ctx, spec))
     strangers = [p for p in ctx.seen.left if p.job_id != op.job_id and not (p.terminating and p.node_lost)]
     if strangers and _left_behind(ctx):
         return ctx.act(ScaleDown(), "removing pods that an earlier start has left")
@@ -59,6 +62,21 @@ def start(ctx: Context) -> Decision:
     return ctx.act(
         ApplyPods(incarnation, desired, worker_count(spec, desired, incarnation.parallelism)), "creating the pods"
     )
+
+
+def _start_warm(ctx: Context, incarnation: Incarnation) -> Decision:
+    """The pods are there; the Deployments are applied as ever, and those of the former incarnation go.
+
+    They are fenced off, so they are not waited for.
+    """
+    if _deployed(ctx):
+        return _started(ctx, incarnation)
+    failure = ctx.failed_action("ApplyPods")
+    if failure is not None:
+        return _refused(ctx, failure)
+    desired = ctx.spec or incarnation.spec
+    workers = worker_count(incarnation.spec, desired, incarnation.parallelism)
+    return ctx.act(ApplyPods(incarnation, desired, workers), "handing over to the pods that stand by")
 
 
 def _refused(ctx: Context, failure: ActionResult) -> Decision:
@@ -93,10 +111,11 @@ def _unrecorded_target(ctx: Context) -> RecordRevision | None:
 
 
 def _left_behind(ctx: Context) -> bool:
-    """Deployments of an earlier Deploy or Resume, which was given up when only one of them could be made."""
+    """Deployments of an earlier Deploy or Resume, which was given up when only one of them could be made; or of an upgrade whose
+    standby was given up after the former incarnation had been fenced off."""
     found = (ctx.seen.master, ctx.seen.worker)
-    given_up = any(d is not None and d.replicas > 0 and d.job_id != ctx.op.job_id for d in found)
-    return given_up and ctx.op.kind in ("Deploy", "Resume") and ctx.failed_action("ScaleDown") is None
+    given_up = any(d is not None and d.replicas > 0 and (d.job_id != ctx.op.job_id or d.standby) for d in found)
+    return given_up and ctx.op.kind in ("Deploy", "Resume", "Upgrade") and ctx.failed_action("ScaleDown") is None
 
 
 def _retarget(ctx: Context) -> Context:
@@ -106,9 +125,10 @@ def _retarget(ctx: Context) -> Context:
     if desired == op.target_revision:
         return ctx
     if _stuck(ctx) and desired in ctx.seen.revisions and not ctx.is_rejected:
-        ctx = ctx.with_op(target_revision=desired, target_generation=ctx.subject.generation, blocked=None)
+        changes = {"target_revision": desired, "target_generation": ctx.subject.generation, "standby": None}
+        ctx = ctx.with_op(blocked=None, **changes)
         return ctx.tell("Retargeted", f"{op.target_revision} cannot be started; the spec has changed to {desired}")
-    if op.kind != "Upgrade" or op.job_id is not None:
+    if op.kind != "Upgrade" or op.job_id is not None or op.standby is not None:
         return ctx
     if running is not None and desired == running.revision and running.stable:
         ctx = ctx.with_op(target_revision=desired, target_generation=ctx.subject.generation)
@@ -125,7 +145,9 @@ def _incarnation(ctx: Context, spec: FlinkJobSpec) -> Incarnation:
         msg = "an incarnation needs job id, restore point and revision"
         raise AssertionError(msg)
     allowed = current.job.allow_non_restored_state
-    return Incarnation(op.target_revision, spec, op.job_id, op.restore, parallelism, allowed)
+    warm, before = op.standby == op.job_id, ctx.status.running
+    door = other_door(before.door) if warm and before is not None and before.job_id != op.job_id else ""
+    return Incarnation(op.target_revision, spec, op.job_id, op.restore, parallelism, allowed, warm=warm, door=door)
 
 
 def _deployed(ctx: Context) -> bool:
@@ -137,6 +159,7 @@ def _deployed(ctx: Context) -> bool:
         and d.job_id == op.job_id
         and d.revision == op.target_revision
         and d.replicas > 0
+        and not d.standby
         for d in pair
     )
 
@@ -152,6 +175,8 @@ def _started(ctx: Context, incarnation: Incarnation) -> Decision:
         args_hash=args_hash(spec),
         started_at=ctx.now,
         restored_from=incarnation.restore,
+        warm=incarnation.warm,
+        door=incarnation.door,
         had_checkpoint=incarnation.restore.kind == "Latest",
         adopted_at=before.adopted_at if before and before.job_id == incarnation.job_id else None,
         failures=before.failures if before and op.kind == "Recover" else 0,
@@ -189,6 +214,9 @@ def _retire_predecessor(ctx: Context) -> Context:
 
 def watch(ctx: Context) -> Decision:
     """Wait until the incarnation is stable; if it does not become so in time, go back."""
+    released = let_go(ctx)
+    if released is not None:
+        return released
     ctx = look_again(ctx)
     op, running, engine = ctx.op, ctx.status.running, ctx.seen.engine
     if running is None:
@@ -203,9 +231,8 @@ def watch(ctx: Context) -> Decision:
     if ours and engine.state in ("FAILED", "CANCELED"):
         said = engine.exception or "no exception was reported"
         return _unstable(ctx, _because(ctx, f"the job is {engine.state}: {said}"))
-    crash = next(
-        (p for p in ctx.seen.pods_of("master") if p.restarts >= ctx.settings.crash_restarts and not p.ready), None
-    )
+    mine = (p for p in ctx.seen.pods_of("master") if p.job_id == running.job_id)
+    crash = next((p for p in mine if p.restarts >= ctx.settings.crash_restarts and not p.ready), None)
     if crash is not None:
         why = (
             str(crash.trouble)

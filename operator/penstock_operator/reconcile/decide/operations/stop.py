@@ -8,10 +8,12 @@ complete, and the engine that knew of it may be gone.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Checkpoint, Restore
 from penstock_operator.reconcile.decide.actions import FenceIncarnation, ForceDelete, ScaleDown, StopWithSavepoint
+from penstock_operator.reconcile.decide.operations.prepare import fence_off, may_take_over
 from penstock_operator.reconcile.decide.refusals import explain
 from penstock_operator.reconcile.decide.restore.committed_end import (
     Lost,
@@ -36,6 +38,10 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.decide.decision import Decision
     from penstock_operator.storage.snapshots import StoredSnapshot
+
+
+PROMPT_FOR = timedelta(seconds=20)
+"""How long a savepoint is looked for at short intervals; one that takes longer takes so much longer, too."""
 
 
 def stop(ctx: Context) -> Decision:
@@ -114,7 +120,7 @@ def _await_savepoint(ctx: Context) -> Decision:
     if request is not None and request.state == "InProgress":
         if ctx.past_deadline:
             return ctx.retry("SavepointTimeout", _savepoint_remedy("not complete in time"), trigger_id=None)
-        return ctx.pending("the savepoint is being written")
+        return ctx.pending("the savepoint is being written", after=_soon(ctx))
     return _unanswered(ctx)
 
 
@@ -131,7 +137,12 @@ def _unanswered(ctx: Context) -> Decision:
         return ctx.act(action, "stopping with a savepoint")
     if ctx.past_deadline or (engine.reachable and not engine.running):
         return ctx.with_op(trigger_id=None, request_id=None).done(after=ctx.settings.progress)
-    return ctx.pending(f"waiting for the engine: {engine.error or engine.state}")
+    return ctx.pending(f"waiting for the engine: {engine.error or engine.state}", after=_soon(ctx))
+
+
+def _soon(ctx: Context) -> timedelta | None:
+    """When to look for the savepoint again; None: as ever."""
+    return ctx.settings.prompt if ctx.now - ctx.op.step_since < PROMPT_FOR else None
 
 
 def _overtaken(ctx: Context, sealed: StoredSnapshot) -> bool:
@@ -198,6 +209,11 @@ def _torn(ctx: Context, restore: Restore, why: str) -> Decision:
 
 def teardown(ctx: Context) -> Decision:
     """Take the pods away and wait until they are gone; then settle what the successor starts from."""
+    if may_take_over(ctx):
+        fenced = _settle(ctx) if ctx.op.fenced else fence_off(ctx)
+        if fenced is not None:
+            return fenced
+    ctx = ctx.with_op(standby=None)
     seen, op = ctx.seen, ctx.op
     if seen.replicas > 0:
         failure = ctx.failed_action("ScaleDown")

@@ -1,0 +1,126 @@
+"""A job that is started ahead of time stands by until it is said where its state comes from."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.checkpoint.files.storage import CheckpointStorage
+from penstock.checkpoint.leadership.release import ReleaseRecord, read_release, release
+from penstock.common.errors import JobSuspended, StorageError
+from penstock.common.job_status import JobStatus
+from penstock.datastream.connectors.datagen import DataGeneratorSource
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.job.job_master import JobMaster
+from penstock.jobmanager.job.requests import Operation
+from penstock.jobmanager.job.start_steps import STANDING_BY
+from penstock.jobmanager.process.session import Session, SubmitOptions
+from tests.in_process import InProcess, environment, until
+
+FIRST, SECOND = "1" * 32, "2" * 32
+
+
+@pytest.fixture
+def sessions() -> Iterator[list[Session]]:
+    made: list[Session] = []
+    yield made
+    for session in made:
+        session.stop()
+
+
+def start(sessions: list[Session], folder: Path, asked: SubmitOptions) -> JobMaster:
+    """Whether it is accepted or not."""
+    session = Session(InProcess(), asked)
+    sessions.append(session)
+    found: list[JobMaster] = []
+    begun = threading.Event()
+
+    def on_started(master: JobMaster) -> None:
+        found.append(master)
+        begun.set()
+
+    session.on_started = on_started
+    env = environment(folder, **{"restart-strategy.type": "none"})
+    env.from_source(DataGeneratorSource(int, None, 100.0), None, "numbers").map(lambda n: n).print()
+
+    def run() -> None:
+        with executing_on(session), contextlib.suppress(JobSuspended):
+            env.execute_async("job")
+
+    threading.Thread(target=run, daemon=True).start()
+    assert begun.wait(30)
+    return found[0]
+
+
+def stopped(sessions: list[Session], folder: Path) -> str:
+    """Path of the savepoint that a job has ended with."""
+    master = start(sessions, folder, SubmitOptions(job_id=FIRST, keep_result=True))
+    until(lambda: master.history.status is JobStatus.RUNNING, master)
+    operation = master.request(Operation("stop", {"directory": f"file://{folder}/savepoints"}))
+    operation.wait(30)
+    assert master.wait(30) is JobStatus.FINISHED
+    assert operation.location
+    return operation.location
+
+
+def waiting(sessions: list[Session], folder: Path) -> JobMaster:
+    master = start(sessions, folder, SubmitOptions(job_id=SECOND, awaits_release=True, keep_result=True))
+    until(lambda: master.parts.steps.step == STANDING_BY, master)
+    return master
+
+
+def test_it_touches_nothing_until_it_is_released_and_starts_from_there(sessions: list[Session], tmp_path: Path) -> None:
+    savepoint = stopped(sessions, tmp_path)
+    master = waiting(sessions, tmp_path)
+    assert master.history.status is JobStatus.INITIALIZING
+    assert master.checkpoints.storage.list_objects() == []
+    release(master.checkpoints.storage, ReleaseRecord(savepoint))
+    until(lambda: master.history.status is JobStatus.RUNNING, master)
+    assert any(savepoint in event.text for event in master.history.events)
+
+
+def test_one_that_was_released_before_does_not_wait_again(sessions: list[Session], tmp_path: Path) -> None:
+    savepoint = stopped(sessions, tmp_path)
+    storage = waiting(sessions, tmp_path).checkpoints.storage
+    sessions[-1].dispatcher.jobs()[0].suspend()
+    release(storage, ReleaseRecord(savepoint))
+    again = start(sessions, tmp_path, SubmitOptions(job_id=SECOND, awaits_release=True, keep_result=True))
+    until(lambda: again.history.status is JobStatus.RUNNING, again)
+
+
+def test_it_ends_when_its_process_is_to_go(sessions: list[Session], tmp_path: Path) -> None:
+    master = waiting(sessions, tmp_path)
+    master.suspend()
+    assert master.wait(30) is JobStatus.SUSPENDED
+    assert master.checkpoints.storage.list_objects() == []
+
+
+def test_storage_that_does_not_answer_is_no_word(
+    sessions: list[Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    savepoint = stopped(sessions, tmp_path)
+    master = waiting(sessions, tmp_path)
+    asked = threading.Event()
+
+    def silent() -> bool:
+        asked.set()
+        raise StorageError("503 SlowDown")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(master.checkpoints, "is_released", silent)
+        release(master.checkpoints.storage, ReleaseRecord(savepoint))
+        assert asked.wait(10)
+        assert master.parts.steps.step == STANDING_BY
+    until(lambda: master.history.status is JobStatus.RUNNING, master)
+
+
+def test_the_first_word_counts(tmp_path: Path) -> None:
+    storage = CheckpointStorage(f"file://{tmp_path}", FIRST)
+    release(storage, ReleaseRecord("s3://b/one"))
+    with pytest.raises(StorageError, match="released before, from s3://b/one"):
+        release(storage, ReleaseRecord("s3://b/two"))
+    assert read_release(storage) == ReleaseRecord("s3://b/one")
