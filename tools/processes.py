@@ -47,6 +47,8 @@ class ProcessRef:
 def spawn(command: list[str], *, environment: dict[str, str], log: Path) -> int:
     """Start a process that outlives this one, in a session of its own; return its id.
 
+    It gets none of the files that this one has open: a lock that its starter was started under would else be held by it for ever.
+
     ``subprocess`` would warn about it, since it expects whoever starts a process to see it end.
     """
     program = shutil.which(command[0], path=environment.get("PATH"))
@@ -56,9 +58,23 @@ def spawn(command: list[str], *, environment: dict[str, str], log: Path) -> int:
     try:
         nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
         streams = [(os.POSIX_SPAWN_DUP2, output, number) for number in (1, 2)]
-        return os.posix_spawn(program, command, environment, file_actions=[nothing, *streams], setsid=True)
+        others = [(os.POSIX_SPAWN_CLOSE, number) for number in _open_files() if number > 2]
+        return os.posix_spawn(program, command, environment, file_actions=[nothing, *streams, *others], setsid=True)
     finally:
         os.close(output)
+
+
+def _open_files() -> list[int]:
+    """Without the one by which they are listed, which is closed again."""
+    return [number for number in map(int, os.listdir("/proc/self/fd")) if _is_open(number)]
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
 
 
 def reap(pid: int) -> None:

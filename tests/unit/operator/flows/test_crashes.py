@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 QUICK = {
     "deploy",
     "upgrade",
+    "warm-upgrade",
     "suspend-and-resume",
     "rescale-up",
     "rollback-of-a-crashing-image",

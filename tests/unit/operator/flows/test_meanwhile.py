@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FLOWS = (
     "deploy",
     "upgrade",
+    "warm-upgrade",
     "upgrade-last-state",
     "rescale-up",
     "rescale-down",
@@ -38,7 +39,13 @@ FLOWS = (
     "master-deleted",
     "savepoint-nonce",
 )
-QUICK = (("upgrade", "another-edit"), ("upgrade", "revert"), ("rescale-up", "revert"), ("suspend", "another-edit"))
+QUICK = (
+    ("upgrade", "another-edit"),
+    ("upgrade", "revert"),
+    ("warm-upgrade", "revert"),
+    ("rescale-up", "revert"),
+    ("suspend", "another-edit"),
+)
 STRIDE = 6
 """The quick tests look at every sixth call only."""
 
@@ -162,7 +169,16 @@ def test_another_writer_refuses_any_call_once(name: str) -> None:
 @pytest.mark.faults
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    "name", ["upgrade", "upgrade-last-state", "rescale-up", "suspend", "delete-with-savepoint", "savepoint-nonce"]
+    "name",
+    [
+        "upgrade",
+        "warm-upgrade",
+        "upgrade-last-state",
+        "rescale-up",
+        "suspend",
+        "delete-with-savepoint",
+        "savepoint-nonce",
+    ],
 )
 def test_the_master_may_crash_at_any_call(name: str) -> None:
     """A process that is gone takes back what it had not completed; a savepoint that it had begun may be made again."""

@@ -143,10 +143,12 @@ def fence_off(ctx: Context) -> Decision | None:
 
 
 def _ended_with_its_savepoint(ctx: Context) -> bool:
+    """The old job does nothing any more, and where it has ended is known. A master that was fenced off is SUSPENDED."""
     op, running, engine = ctx.op, ctx.status.running, ctx.seen.engine
     path = op.restore.path if op.restore else None
     own = bool(path and op.target_directory and path.startswith(f"{op.target_directory}/"))
-    return own and running is not None and engine.job_id == running.job_id and engine.state == "FINISHED"
+    at_rest = running is not None and engine.job_id == running.job_id and engine.state in ("FINISHED", "SUSPENDED")
+    return own and (op.fenced or at_rest)
 
 
 def let_go(ctx: Context) -> Decision | None:

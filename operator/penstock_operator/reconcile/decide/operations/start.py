@@ -113,9 +113,10 @@ def _unrecorded_target(ctx: Context) -> RecordRevision | None:
 def _left_behind(ctx: Context) -> bool:
     """Deployments of an earlier Deploy or Resume, which was given up when only one of them could be made; or of an upgrade whose
     standby was given up after the former incarnation had been fenced off."""
-    found = (ctx.seen.master, ctx.seen.worker)
-    given_up = any(d is not None and d.replicas > 0 and (d.job_id != ctx.op.job_id or d.standby) for d in found)
-    return given_up and ctx.op.kind in ("Deploy", "Resume", "Upgrade") and ctx.failed_action("ScaleDown") is None
+    op = ctx.op
+    found = [d for d in (ctx.seen.master, ctx.seen.worker) if d is not None and d.replicas > 0]
+    half_made = op.kind in ("Deploy", "Resume") and any(d.job_id != op.job_id for d in found)
+    return (half_made or any(d.standby for d in found)) and ctx.failed_action("ScaleDown") is None
 
 
 def _retarget(ctx: Context) -> Context:

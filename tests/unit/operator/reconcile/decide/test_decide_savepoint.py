@@ -29,13 +29,13 @@ def test_a_check_that_is_not_needed(kind: str) -> None:
         ctx = in_step("Upgrade", "Check", spec=make_spec(image="job:2", upgrade={"check": False}))
     else:
         ctx = in_step("Resume", "Check", spec=make_spec(), status={"running": None})
-    assert step(decide(ctx)) in ("Upgrade/Stop", "Resume/Start")
+    assert step(decide(ctx)) in ("Upgrade/Prepare", "Resume/Start")
 
 
 @pytest.mark.parametrize(
     ("pod_state", "outcome"),
     [
-        (CheckPod("c", "op", "Passed"), "Upgrade/Stop"),
+        (CheckPod("c", "op", "Passed"), "Upgrade/Prepare"),
         (CheckPod("c", "op", "Refused", (CheckProblem("STATE", "uid 'dedup' is gone", "Keep it"),)), "CheckFailed"),
         (CheckPod("c", "op", "Crashed", output="OOMKilled"), "CheckCrashed"),
         (CheckPod("c", "op", "Overdue", output="importing"), "CheckTimeout"),
