@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 LAUNCH_MODULE = "penstock.jobmanager.process.launch"
+WORKER_MODULE = "penstock.jobmanager.process.worker_launch"
 
 
 class Launcher(Protocol):
@@ -52,10 +53,6 @@ class Launcher(Protocol):
         """Be the JobManager of one job until it ends; returns the exit code. Exactly one of the four ways to start."""
         ...
 
-    def run_worker(self, *, master: str, slots: int) -> int:
-        """Be a TaskManager of the master at `host:port` until it ends; returns the exit code."""
-        ...
-
     def check(
         self,
         *,
@@ -77,14 +74,35 @@ class Launcher(Protocol):
         ...
 
 
+class WorkerLauncher(Protocol):
+    """The function of `penstock.jobmanager.process.worker_launch`, which imports little."""
+
+    def run_worker(self, *, master: str, slots: int) -> int:
+        """Be a TaskManager of the master at `host:port` until it ends; returns the exit code."""
+        ...
+
+
 def launcher() -> Launcher:
     """The engine, imported now.
 
     Raises:
         ClusterError: it is not installed here.
     """
+    return cast("Launcher", _imported(LAUNCH_MODULE))
+
+
+def worker_launcher() -> WorkerLauncher:
+    """What of the engine a worker's process needs, imported now.
+
+    Raises:
+        ClusterError: it is not installed here.
+    """
+    return cast("WorkerLauncher", _imported(WORKER_MODULE))
+
+
+def _imported(module: str) -> object:
     try:
-        return cast("Launcher", import_module(LAUNCH_MODULE))
+        return import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.startswith("penstock"):
             raise

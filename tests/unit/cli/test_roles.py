@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def launch(monkeypatch: pytest.MonkeyPatch) -> FakeLaunch:
     fake = FakeLaunch()
     monkeypatch.setitem(sys.modules, "penstock.jobmanager.process.launch", fake)
+    monkeypatch.setitem(sys.modules, "penstock.jobmanager.process.worker_launch", fake)
     return fake
 
 

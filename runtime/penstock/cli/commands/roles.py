@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from penstock.cli.configuration import Definitions, parse_definitions
-from penstock.cli.engine import launcher
+from penstock.cli.engine import launcher, worker_launcher
 from penstock.cli.errors import UsageError
 from penstock.common.errors import PenstockError
 
@@ -124,7 +124,7 @@ def worker(
     host, _, port = master.rpartition(":")
     if not host or not port.isdigit():
         raise UsageError(f"--master {master}: that is no HOST:PORT", remedy="write --master my-job-master:7077")
-    raise typer.Exit(launcher().run_worker(master=master, slots=slots))
+    raise typer.Exit(worker_launcher().run_worker(master=master, slots=slots))
 
 
 class CheckFormat(StrEnum):

@@ -1,15 +1,13 @@
-"""How processes are started: a script on an embedded cluster, a master, a worker, a check. Called by the command line."""
+"""How processes are started: a script on an embedded cluster, a master, a check; a worker: `worker_launch`. Called by the command line."""
 
 from __future__ import annotations
 
 import os
 import runpy
-import signal
 import sys
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +20,7 @@ from penstock.checkpoint.savepoint.snapshots import newest_complete, resolve
 from penstock.checkpoint.store.object_store import join_url, normalize_url
 from penstock.checkpoint.store.retrying_store import RetryPolicy, Stores
 from penstock.common.config import options
-from penstock.common.config.memory import MIB, shortages
+from penstock.common.config.memory import shortages
 from penstock.common.configuration import (
     Configuration,
     load_configuration,
@@ -36,7 +34,6 @@ from penstock.common.errors import (
     StorageError,
     StorageRefused,
 )
-from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
@@ -44,20 +41,15 @@ from penstock.graph.executor import Executor, executing_on
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.graph.stream_graph import JobGraphBuilder
-from penstock.jobmanager.cluster.credentials import Credentials
-from penstock.jobmanager.cluster.executor.executor_output import copy_output, to_stdout
-from penstock.jobmanager.cluster.executor.executor_process import Launch, start_executor, state_folder
-from penstock.jobmanager.cluster.worker_health import WorkerHealth, health_port
 from penstock.jobmanager.job.checkpoints import operator_infos
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.settings import object_store_options
+from penstock.jobmanager.process.agreed import spark_secret
 from penstock.jobmanager.process.embedded import EmbeddedExecutor
-from penstock.jobmanager.process.master_cluster import MasterClusterProvider, executor_memory_mb, spark_secret
-from penstock.jobmanager.process.master_process import log_to_stdout, run_master_process
+from penstock.jobmanager.process.master_cluster import MasterClusterProvider
+from penstock.jobmanager.process.master_process import run_master_process
 from penstock.jobmanager.process.session import Session, SubmitOptions
-from penstock.jobmanager.process.worker_process import Child, WorkerProcess
 from penstock.jobmanager.validation.declared_state import check_declared_states, check_stored_states, unseen_states
-from penstock.taskmanager.local_folders import sweep_state
 
 CHECK_STORAGE_SECONDS = 20.0
 """How long a check tries to write to storage that does not answer."""
@@ -142,49 +134,6 @@ def run_master(
         run_script_on(session, entry, args, command_line(configuration, parallelism))
 
     return run_master_process(MasterClusterProvider(settings), submit, settings, program)
-
-
-def run_worker(*, master: str, slots: int) -> int:
-    """Be a TaskManager of the master at `host:port` until it is told to end; returns the exit code."""
-    log_to_stdout()
-    settings = load_configuration()
-    secret = spark_secret(settings)
-    given = settings.get(options.TMP_DIRECTORIES)
-    own = None if given else OwnedFolder(tempfile.gettempdir(), "penstock-worker-")
-    root = given if own is None else own.path
-    assert root is not None
-    work_dir = os.path.join(root, "executors")
-    heap_mb = executor_memory_mb(settings, slots)
-    with ExitStack() as stack:
-        # Executors and their Python workers have ended by then.
-        stack.callback(sweep_state, state_folder(work_dir))
-        if own is not None:
-            stack.callback(own.remove)
-        private = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-private-"))
-        credentials = Credentials.create(secret, private)
-        folders: dict[str, OwnedFolder] = {}
-
-        def start(launch: Launch, host: str) -> Child:
-            process, folders[launch.executor_id] = start_executor(
-                launch, slots=slots, host=host, work_dir=work_dir, heap_mb=heap_mb, credentials=credentials
-            )
-            assert process.stdout is not None
-            copy_output(process.stdout, f"[{launch.executor_id}] ", to_stdout)
-            return process
-
-        def ended(launch: Launch) -> None:
-            folder = folders.pop(launch.executor_id, None)
-            if folder is not None:
-                folder.remove()
-
-        worker = WorkerProcess(master, secret, slots, heap_mb * MIB, start, ended)
-        port = health_port(settings)
-        if port >= 0:
-            health = WorkerHealth(port, lambda: worker.is_alive, lambda: worker.is_ready).start()
-            stack.callback(health.stop)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, worker.end)
-        return worker.run()
 
 
 def check(

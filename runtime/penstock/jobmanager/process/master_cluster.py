@@ -8,16 +8,16 @@ import socket
 import threading
 
 from penstock.common.config import options
-from penstock.common.config.memory import MIB, job_manager_memory, jvm_heap, task_manager_memory
+from penstock.common.config.memory import MIB, job_manager_memory, jvm_heap
 from penstock.common.configuration import Configuration
-from penstock.common.errors import ClusterError, InvalidJob
-from penstock.jobmanager.cluster.credentials import read_secret
+from penstock.common.errors import InvalidJob
 from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
 from penstock.jobmanager.cluster.resource_manager import ResourceManager
 from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.failover.crash import MemoryKill
 from penstock.jobmanager.job.settings import JobSettings
+from penstock.jobmanager.process.agreed import executor_memory_mb, spark_secret
 from penstock.jobmanager.runners.pipelined_runner import create_runner
 from penstock.jobmanager.runners.runner import Runner
 
@@ -96,30 +96,6 @@ def _end_process(why: str) -> None:
     logger.critical("%s; so does this process", why)
     logging.shutdown()
     os._exit(_LOST)
-
-
-def executor_memory_mb(settings: Configuration, slots: int | None = None) -> int:
-    """Heap of an executor, MB; None: of as many slots as configured."""
-    return jvm_heap(task_manager_memory(settings, slots).heap) // MIB
-
-
-def spark_secret(settings: Configuration) -> str:
-    """What a master and its workers prove to each other, from the file that the settings name.
-
-    Raises:
-        ClusterError: they name none. Whoever reaches a master without one could run code in it.
-    """
-    path = settings.get(options.SPARK_SECRET_FILE)
-    if not path:
-        raise ClusterError(
-            f"{options.SPARK_SECRET_FILE.key} is not set: a master and its workers must prove to each other who they are",
-            remedy=(
-                "write one line of random characters into a file that only you can read "
-                "(umask 077; openssl rand -hex 32 > FILE), copy it to the workers' machines, and set "
-                f"{options.SPARK_SECRET_FILE.key} to its path for the master and for each worker"
-            ),
-        )
-    return read_secret(path)
 
 
 def _address() -> str:

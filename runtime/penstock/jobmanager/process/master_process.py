@@ -15,7 +15,6 @@ from __future__ import annotations
 import gc
 import logging
 import signal
-import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from penstock.common.config import options
 from penstock.common.configuration import Configuration
 from penstock.common.errors import Fenced, InvalidJob, JobSuspended, PenstockError
 from penstock.common.job_status import JobStatus
+from penstock.jobmanager.process.log_lines import log_to_stdout
 from penstock.jobmanager.process.session import ClusterProvider, Session, SubmitOptions
 
 LEAVE_S = 20.0
@@ -80,15 +80,6 @@ def run_master_process(
 
 def _is_fenced(session: Session) -> bool:
     return any(isinstance(master.error, Fenced) for master in session.dispatcher.jobs())
-
-
-def log_to_stdout() -> None:
-    """The engine's own words, one line each, where `kubectl logs` shows them."""
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stdout, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
-    for name in ("py4j", "botocore", "aiobotocore", "s3fs", "fsspec", "asyncio"):
-        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def collect_rarely() -> None:

@@ -17,8 +17,8 @@ from penstock.jobmanager.cluster.credentials import Credentials, derive_tls, new
 from penstock.jobmanager.cluster.executor.executor_process import Launch, executor_command
 from penstock.jobmanager.cluster.slots import MAX_PIPELINED_LEVELS
 from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
-from penstock.jobmanager.process import launch
-from penstock.jobmanager.process.master_cluster import spark_secret
+from penstock.jobmanager.process import launch, worker_launch
+from penstock.jobmanager.process.agreed import spark_secret
 
 SECRET = "0123456789abcdef" * 4
 
@@ -158,4 +158,4 @@ class TestDeployed:
 
     def test_a_worker_without_a_secret_is_refused(self) -> None:
         with pytest.raises(ClusterError, match=r"security.spark.secret-file is not set"):
-            launch.run_worker(master="127.0.0.1:7077", slots=1)
+            worker_launch.run_worker(master="127.0.0.1:7077", slots=1)

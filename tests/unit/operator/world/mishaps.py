@@ -29,9 +29,11 @@ class Mishaps:
     jobs: dict[str, FakeJob]
     """By uid of the master's pod."""
     time: datetime
+    crashes: int
 
     def crash_master(self, name: str = NAME) -> None:
         """The master's process ends; its container is started again."""
+        self.crashes += 1
         for pod in self.cluster.select("Pod", None, {JOB: name, ROLE: "master"}):
             self.jobs.pop(pod["metadata"]["uid"], None)
 

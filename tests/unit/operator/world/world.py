@@ -96,6 +96,8 @@ class World(Mishaps):
         self.defects: list[Exception] = []
         """What was raised in passes that nobody foresaw; a test fails by it unless it `has_defects`."""
         self.has_defects = False
+        self.crashes = 0
+        """How often a master has crashed."""
         self.masters_hang = False
         """A master that was fenced off does not end."""
         self.zombies: set[str] = set()

@@ -7,6 +7,7 @@ reads, is found here.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -14,7 +15,6 @@ import subprocess
 from pathlib import Path
 
 import msgspec
-import pyspark
 
 from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.jobmanager.cluster.credentials import Credentials
@@ -73,7 +73,7 @@ def executor_command(
     environment |= launch.environment
     environment |= {
         "JAVA_HOME": java_home,
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_HOME": _spark_home(),
         "SPARK_SCALA_VERSION": "2.13",
         "SPARK_LOCAL_DIRS": folder,
         LOCAL_DIR: state_folder(work_dir),
@@ -133,6 +133,14 @@ def start_executor(
         folder.remove()
         raise
     return process, folder
+
+
+def _spark_home() -> str:
+    """Found without importing it, which would take 10 MB in every worker's process."""
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    return str(Path(found.origin).parent)
 
 
 def _start(command: list[str], environment: dict[str, str], folder: str) -> subprocess.Popen[bytes]:

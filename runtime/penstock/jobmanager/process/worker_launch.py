@@ -1,0 +1,67 @@
+"""How a deployed TaskManager is started. Called by the command line.
+
+Apart from `launch`, whose modules a worker's process has no use for: it starts an executor and waits, in each pod of a job.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from contextlib import ExitStack
+
+from penstock.common.config import options
+from penstock.common.config.memory import MIB
+from penstock.common.configuration import load_configuration
+from penstock.common.folders.owned_folder import OwnedFolder
+from penstock.jobmanager.cluster.credentials import Credentials
+from penstock.jobmanager.cluster.executor.executor_output import copy_output, to_stdout
+from penstock.jobmanager.cluster.executor.executor_process import Launch, start_executor, state_folder
+from penstock.jobmanager.cluster.worker_health import WorkerHealth, health_port
+from penstock.jobmanager.process.agreed import executor_memory_mb, spark_secret
+from penstock.jobmanager.process.log_lines import log_to_stdout
+from penstock.jobmanager.process.worker_process import Child, WorkerProcess
+from penstock.taskmanager.local_folders import sweep_state
+
+
+def run_worker(*, master: str, slots: int) -> int:
+    """Be a TaskManager of the master at `host:port` until it is told to end; returns the exit code."""
+    log_to_stdout()
+    settings = load_configuration()
+    secret = spark_secret(settings)
+    given = settings.get(options.TMP_DIRECTORIES)
+    own = None if given else OwnedFolder(tempfile.gettempdir(), "penstock-worker-")
+    root = given if own is None else own.path
+    assert root is not None
+    work_dir = os.path.join(root, "executors")
+    heap_mb = executor_memory_mb(settings, slots)
+    with ExitStack() as stack:
+        # Executors and their Python workers have ended by then.
+        stack.callback(sweep_state, state_folder(work_dir))
+        if own is not None:
+            stack.callback(own.remove)
+        private = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-private-"))
+        credentials = Credentials.create(secret, private)
+        folders: dict[str, OwnedFolder] = {}
+
+        def start(launch: Launch, host: str) -> Child:
+            process, folders[launch.executor_id] = start_executor(
+                launch, slots=slots, host=host, work_dir=work_dir, heap_mb=heap_mb, credentials=credentials
+            )
+            assert process.stdout is not None
+            copy_output(process.stdout, f"[{launch.executor_id}] ", to_stdout)
+            return process
+
+        def ended(launch: Launch) -> None:
+            folder = folders.pop(launch.executor_id, None)
+            if folder is not None:
+                folder.remove()
+
+        worker = WorkerProcess(master, secret, slots, heap_mb * MIB, start, ended)
+        port = health_port(settings)
+        if port >= 0:
+            health = WorkerHealth(port, lambda: worker.is_alive, lambda: worker.is_ready).start()
+            stack.callback(health.stop)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, worker.end)
+        return worker.run()

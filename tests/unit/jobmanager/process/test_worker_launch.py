@@ -1,0 +1,15 @@
+"""A worker's process has little to do, and is in every pod."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HEAVY = ("numpy", "pyarrow", "fastapi", "penstock.jobmanager.job", "penstock.checkpoint", "penstock.datastream")
+
+
+def test_the_process_of_a_worker_imports_nothing_of_what_runs_jobs() -> None:
+    program = "import sys, penstock.cli.main, penstock.jobmanager.process.worker_launch; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert "penstock.jobmanager.process.worker_process" in found
+    assert [name for name in found if name.startswith(HEAVY)] == []
