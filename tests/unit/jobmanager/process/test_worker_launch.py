@@ -5,7 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
-HEAVY = ("numpy", "pyarrow", "fastapi", "penstock.jobmanager.job", "penstock.checkpoint", "penstock.datastream")
+HEAVY = (
+    "numpy",
+    "pyarrow",
+    "fastapi",
+    "penstock.jobmanager.job",
+    "penstock.checkpoint.coordinator",
+    "penstock.datastream",
+)
 
 
 def test_the_process_of_a_worker_imports_nothing_of_what_runs_jobs() -> None:
