@@ -4,7 +4,9 @@ Between two batches a task looks at what else there is to do: the JobManager's c
 must not take long, and nobody knows beforehand how long a function of the user's takes, or how large its records are. A
 `Pace` begins with one record; each batch may have as many as fit into the time at the pace of the one before, but no more
 than eight times as many. So fast functions are at full batches after half a dozen of them, and one that was kept waiting by
-other processes of the machine gets small batches for a moment only. What a batch takes whatever it has, a request to an
+other processes of the machine gets small batches for a moment only. Beyond some hundred records a batch takes no longer than
+`GOOD_S`: more of them cost the same each, or more once they no longer stay in a core's cache from one operator to the next, and
+whatever comes behind them waits for all. What a batch takes whatever it has, a request to an
 object store, is no reason to make it small: that would make a source ever slower. Two batches that have not the same number
 of records tell that part from the one of the records, so where all are of one record a second is tried.
 
@@ -16,6 +18,10 @@ from __future__ import annotations
 
 LONGEST_S = 0.2
 """What a batch may take: commands, timers and output wait for so long."""
+GOOD_S = 0.005
+"""What a batch should take that has more than `FEW` records."""
+FEW = 500
+"""Records; what a batch costs by itself is little beside theirs."""
 _GROWTH = 8
 
 
@@ -55,12 +61,15 @@ class Pace:
         if last[0] != records:
             self._other = last
         fitting = int(records * LONGEST_S / max(seconds, 1e-6))
-        if seconds > LONGEST_S / 2 and (last[0] == records == 1 or _is_fixed(self._other, self._last)):
+        is_fixed = seconds > GOOD_S and _is_fixed(self._other, self._last)
+        if seconds > LONGEST_S / 2 and (last[0] == records == 1 or is_fixed):
             limit = 2 * records
         elif fitting < self.records or 2 * records >= self.records:  # readers give about what they are asked for
             limit = min(fitting, _GROWTH * self.records)
         else:
             limit = self.records
+        if not is_fixed:
+            limit = min(limit, max(FEW, int(records * GOOD_S / max(seconds, 1e-6))))
         if self._most_bytes and size > 0:
             limit = min(limit, self._most_bytes * records // size)
         self.records = max(1, min(limit, self._most))

@@ -11,7 +11,7 @@ import pytest
 from penstock.connectors.datagen import DataGeneratorSource
 from penstock.records.batch import Batch, RowBatch
 from penstock.taskmanager.operators.connectors.source import READ_BYTES, READ_RECORDS, SourceOperator
-from penstock.taskmanager.pace import LONGEST_S, Pace
+from penstock.taskmanager.pace import FEW, GOOD_S, LONGEST_S, Pace
 from penstock.taskmanager.protocol import SplitAssignment
 
 
@@ -76,19 +76,33 @@ def test_a_function_of_50_ms_lets_commands_in_after_a_few_records(clock: SimpleN
 
 
 def test_a_fast_function_gets_full_batches_soon(clock: SimpleNamespace) -> None:
-    behind = Behind(clock, 1e-6)
+    behind = Behind(clock, 1e-7)
     read(source_into(behind), 20)
     assert behind.sizes[-1] == READ_RECORDS
 
 
+@pytest.mark.parametrize("record_s", [1e-6, 3e-6, 8e-6])
+def test_a_batch_of_many_records_takes_no_longer_than_is_good(clock: SimpleNamespace, record_s: float) -> None:
+    behind = Behind(clock, record_s)
+    read(source_into(behind), 30)
+    assert all(size * record_s <= GOOD_S * 1.001 for size in behind.sizes)
+    assert behind.sizes[-1] * record_s > GOOD_S * 0.9
+
+
+def test_batches_do_not_become_few_records_for_that(clock: SimpleNamespace) -> None:
+    behind = Behind(clock, 1e-4)
+    read(source_into(behind), 30)
+    assert behind.sizes[-1] == FEW
+
+
 def test_a_function_that_becomes_slow_gets_small_batches_from_the_next_one_on(clock: SimpleNamespace) -> None:
-    behind = Behind(clock, 1e-6)
+    behind = Behind(clock, 1e-7)
     source = source_into(behind)
     read(source, 20)
     behind.seconds = 0.01
     read(source, 2)
     assert behind.sizes[-1] <= LONGEST_S / 0.01
-    behind.seconds = 1e-6
+    behind.seconds = 1e-7
     read(source, 20)
     assert behind.sizes[-1] == READ_RECORDS
 
@@ -126,7 +140,7 @@ def test_what_a_batch_takes_whatever_it_has_does_not_make_it_small(fixed_s: floa
 def test_a_reader_that_gives_a_little_less_than_it_may_gets_full_batches() -> None:
     pace = Pace(10_000)
     for _ in range(20):
-        pace.took(max(1, int(0.9 * pace.records)), 1e-6 * pace.records)
+        pace.took(max(1, int(0.9 * pace.records)), 1e-7 * pace.records)
     assert pace.records == 10_000
 
 
