@@ -1,0 +1,195 @@
+"""The decision table: pods of a new revision that stand by, when there are any, and when they start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock_operator.api.status import Restore
+from penstock_operator.reconcile.core import decide
+from penstock_operator.reconcile.decide import actions
+from penstock_operator.reconcile.decide.operations.prepare import PATIENCE
+from penstock_operator.reconcile.observation import ActionResult, Observation, Trouble
+from tests.unit.operator.contexts import (
+    SAVEPOINT,
+    ago,
+    deployment,
+    engine,
+    make_running,
+    make_spec,
+    pod,
+    revision,
+    stored,
+    up,
+)
+from tests.unit.operator.decisions import action, in_step, reasons, step
+
+WARM = make_spec(image="job:2", upgrade={"warmStart": True})
+STANDBY = "b" * 32
+MADE = {role: deployment(role, job_id=STANDBY, revision=revision(WARM), standby=True) for role in ("master", "worker")}
+WAITING = (
+    pod(job_id=STANDBY, name="new-master", ready=False),
+    pod("worker", job_id=STANDBY, name="new-1"),
+    pod("worker", job_id=STANDBY, name="new-2"),
+)
+OWN = Restore(kind="Savepoint", path=SAVEPOINT, checkpoint_id=8)
+STOPPED: dict[str, Any] = {
+    "standby": STANDBY,
+    "restore": OWN,
+    "take_newest": True,
+    "target_directory": SAVEPOINT.rpartition("/")[0],
+}
+
+
+def running_seen(**changes: Any) -> Observation:
+    """As this version of the operator would make it."""
+    return up(master=deployment(same_made=True), worker=deployment("worker", same_made=True), **changes)
+
+
+def preparing(seen: Observation, spec: Any = WARM, **op: Any) -> Any:
+    return decide(in_step("Upgrade", "Prepare", seen, spec=spec, **op))
+
+
+def test_both_incarnations_have_doors_of_their_own() -> None:
+    decision = preparing(running_seen())
+    assert isinstance(decision.action, actions.StandBy)
+    new, old = decision.action.incarnation, decision.action.running
+    assert (old.job_id, old.door, old.warm) == (make_running().job_id, "", False)
+    assert (new.door, new.warm, new.parallelism) == ("-b", True, old.parallelism)
+    assert new.job_id != old.job_id
+    assert decision.status.operation is not None
+    assert decision.status.operation.standby == new.job_id, "it is written before anything is made"
+    again = decide(
+        in_step("Upgrade", "Prepare", running_seen(), spec=WARM, status={"running": make_running(door="-b")})
+    )
+    assert isinstance(again.action, actions.StandBy)
+    assert (again.action.running.door, again.action.incarnation.door) == ("-b", "")
+
+
+@pytest.mark.parametrize(
+    ("spec", "seen"),
+    [
+        (make_spec(image="job:2"), running_seen()),
+        (make_spec(image="job:2", upgrade={"warmStart": True}, job={"upgradeMode": "last-state"}), running_seen()),
+        (make_spec(image="job:2", upgrade={"warmStart": True}, job={"upgradeMode": "stateless"}), running_seen()),
+        (make_spec(image="job:2", upgrade={"warmStart": True}, job={"parallelism": 4}), running_seen()),
+        (WARM, running_seen(engine=engine("RESTARTING"))),
+        (WARM, running_seen(engine=engine(None))),
+        (WARM, up()),
+    ],
+    ids=["not-asked", "last-state", "stateless", "rescaled", "restarting", "silent", "made-by-another-version"],
+)
+def test_where_nothing_stands_by_the_upgrade_goes_the_ordinary_way(spec: Any, seen: Observation) -> None:
+    decision = preparing(seen, spec)
+    assert (step(decision), action(decision)) == ("Upgrade/Stop", "")
+    assert decision.status.operation is not None
+    assert decision.status.operation.standby is None
+
+
+def test_it_goes_on_when_all_of_them_are_up() -> None:
+    some = preparing(up(**MADE, standby=WAITING[:2]), standby=STANDBY, deadline=ago(-30))
+    assert (step(some), action(some)) == ("Upgrade/Prepare", "")
+    ready = preparing(up(**MADE, standby=WAITING), standby=STANDBY, deadline=ago(-30))
+    assert (step(ready), reasons(ready)) == ("Upgrade/Stop", ["StandbyReady"])
+    assert ready.status.operation is not None
+    assert ready.status.operation.standby == STANDBY
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (up(**MADE, standby=WAITING[:1]), str(PATIENCE)),
+        (up(**MADE, standby=(replace(WAITING[0], restarts=1, last_end="Error, exit code 2"),)), "exit code 2"),
+        (up(**MADE, standby=(pod(job_id=STANDBY, trouble=Trouble("Unschedulable", "no room", "Add")),)), "no room"),
+        (up(last=ActionResult("StandBy", ok=False, code="Denied", message="by policy")), "by policy"),
+    ],
+    ids=["too-late", "crashed", "no-room", "refused"],
+)
+def test_what_does_not_come_up_is_told_and_not_waited_for(seen: Observation, words: str) -> None:
+    decision = preparing(seen, standby=STANDBY, deadline=ago(1))
+    assert (step(decision), reasons(decision)) == ("Upgrade/Stop", ["StandbyGivenUp"])
+    assert words in decision.events[0].message
+    assert decision.status.operation is not None
+    assert decision.status.operation.standby is None
+
+
+def handing_over(seen: Observation, spec: Any = WARM, **op: Any) -> Any:
+    return decide(in_step("Upgrade", "Teardown", seen, spec=spec, **{**STOPPED, **op}))
+
+
+def ended(state: str = "FINISHED", **changes: Any) -> Observation:
+    return up(**MADE, standby=WAITING, engine=engine(state), storage=stored(None), **changes)
+
+
+def test_the_old_pods_are_fenced_off_in_place_of_being_waited_for() -> None:
+    assert action(handing_over(ended())) == "FenceIncarnation"
+    fenced = handing_over(ended(last=ActionResult("FenceIncarnation", ok=True)))
+    assert (step(fenced), action(fenced)) == ("Upgrade/Teardown", ""), "storage is read once more, after the fence"
+    settled = handing_over(ended(), fenced=True)
+    assert step(settled) == "Upgrade/Start"
+    assert settled.status.operation is not None
+    assert settled.status.operation.standby == STANDBY
+    assert settled.status.operation.restore == OWN
+
+
+@pytest.mark.parametrize(
+    ("seen", "spec", "op"),
+    [
+        (ended("RUNNING"), WARM, {}),
+        (ended("RESTARTING"), WARM, {}),
+        (ended(), WARM, {"restore": OWN.model_copy(update={"path": "s3://bucket/elsewhere/chk-1"})}),
+        (ended(), make_spec(image="job:3", upgrade={"warmStart": True}), {"target_revision": revision(WARM)}),
+        (ended(), make_spec(image="job:2", upgrade={"warmStart": True}, job={"state": "suspended"}), {}),
+        (ended(last=ActionResult("FenceIncarnation", ok=False, message="AccessDenied")), WARM, {}),
+        (replace(ended(), master=deployment(), worker=deployment("worker")), WARM, {}),
+    ],
+    ids=["runs", "restarts", "not-its-savepoint", "another-edit", "suspended", "no-fence", "not-there"],
+)
+def test_whatever_is_not_as_it_should_be_has_all_pods_go_first(
+    seen: Observation, spec: Any, op: dict[str, Any]
+) -> None:
+    decision = handing_over(seen, spec, **op)
+    assert (step(decision), action(decision)) == ("Upgrade/Teardown", "ScaleDown")
+    assert decision.status.operation is not None
+    assert decision.status.operation.standby is None
+
+
+def test_it_is_the_one_that_runs_before_it_is_released() -> None:
+    applied = decide(in_step("Upgrade", "Start", ended(), spec=WARM, **STOPPED, fenced=True, job_id=STANDBY))
+    assert isinstance(applied.action, actions.ApplyPods)
+    assert (applied.action.incarnation.job_id, applied.action.incarnation.warm) == (STANDBY, True)
+    plain = {role: replace(found, standby=False) for role, found in MADE.items()}
+    started = decide(
+        in_step("Upgrade", "Start", replace(ended(), **plain), spec=WARM, **STOPPED, fenced=True, job_id=STANDBY)
+    )
+    assert (step(started), action(started)) == ("Upgrade/Watch", "")
+    running = started.status.running
+    assert running is not None
+    assert (running.job_id, running.warm, running.door, running.restored_from) == (STANDBY, True, "-b", OWN)
+
+    def watching(spec: Any = WARM, **op: Any) -> Any:
+        seen = up(**plain, engine=engine(None), storage=stored(None), last=op.pop("last", None))
+        state = {**STOPPED, "fenced": True, "job_id": STANDBY, "target_revision": revision(WARM), **op}
+        return decide(in_step("Upgrade", "Watch", seen, spec=spec, status={"running": running}, **state))
+
+    released = watching()
+    assert released.action == actions.ReleaseIncarnation(STANDBY, SAVEPOINT)
+    edited = watching(make_spec(image="job:3", upgrade={"warmStart": True}))
+    assert isinstance(edited.action, actions.ReleaseIncarnation), "another edit comes after it"
+    noted = watching(last=ActionResult("ReleaseIncarnation", ok=True))
+    assert noted.status.operation is not None
+    assert noted.status.operation.released
+    failed = watching(last=ActionResult("ReleaseIncarnation", ok=False, message="503"))
+    assert failed.status.operation is not None
+    assert not failed.status.operation.released
+    assert action(watching(released=True)) == ""
+
+
+def test_what_was_given_up_is_put_back_before_anything_else_is_begun() -> None:
+    given_up = in_step("Upgrade", "Prepare", up(**MADE), spec=WARM)
+    decision = decide(given_up.with_status(operation=None))
+    assert isinstance(decision.action, actions.ApplyPods)
+    assert decision.action.incarnation.job_id == make_running().job_id
+    assert step(decision) == ""
