@@ -189,9 +189,9 @@ class LevelTask:
             subtask.metrics.busy_ms += (time.perf_counter() - started) * 1e3
 
     @property
-    def has_used_up(self) -> bool:
-        """A source has read what the epoch allows."""
-        return any(source.has_used_up for subtask in self._subtasks for source in subtask.sources.values())
+    def wants_epoch(self) -> bool:
+        """A source has read what the epoch allows, or all that there is."""
+        return any(source.wants_epoch for subtask in self._subtasks for source in subtask.sources.values())
 
     def blocked(self, seconds: float) -> None:
         """A row of this level's output was taken after so long."""

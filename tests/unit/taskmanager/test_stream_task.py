@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from concurrent.futures import Future
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -176,6 +177,17 @@ def test_a_buffer_that_is_partly_full_waits_for_its_timeout(
     assert sent(timeout_s, now, [0.02, 0.021, 0.025, 0.031, 0.05]) == expected
 
 
+@pytest.mark.parametrize("phase_s", [0.0, 0.003, 0.0145])
+def test_all_senders_send_at_the_same_moments_whenever_they_began(now: SimpleNamespace, phase_s: float) -> None:
+    """Who receives from several wakes up once for all of them. Nothing waits longer than a quarter more than the timeout."""
+    now.at = began = 100.0 + phase_s
+    left = [began + at for at, _ in sent(0.02, now, [0.0005 * n for n in range(400)])]
+    assert all(after - before <= 0.0255 for before, after in pairwise(left))
+    behind_the_moment = [at % 0.02 for at in left[1:]]
+    assert len(left) >= 9
+    assert all(late < 0.0006 or late > 0.0199 for late in behind_the_moment)
+
+
 @pytest.mark.parametrize(
     ("timeout_s", "due_s", "pauses"),
     [
@@ -281,6 +293,18 @@ def test_a_source_that_may_read_no_more_asks_for_the_next_epoch_once() -> None:
         (2, False, False),
     ]
     assert len(lines) == 50
+
+
+def test_a_source_that_has_read_all_there_is_asks_for_the_next_epoch_once() -> None:
+    """A short job does not wait for the next barrier to be told that it is over."""
+    acks, lines = run_numbers(EpochCommand(1, 0), EpochCommand(1, 1), EpochCommand(1, 2, terminate=True))
+    assert [(ack.epoch, ack.is_brief, ack.waits) for ack in acks] == [
+        (0, False, False),
+        (0, True, True),
+        (1, False, False),
+        (2, False, False),
+    ]
+    assert len(lines) == 100
 
 
 def test_nothing_is_read_behind_a_barrier_that_says_so_until_the_next_one() -> None:

@@ -165,6 +165,11 @@ class SourceOperator(Operator):
         """The epoch's bound is reached: nothing is read until the next epoch."""
         return self._records_left <= 0 or self._bytes_left <= 0
 
+    @property
+    def wants_epoch(self) -> bool:
+        """Nothing is read until the next epoch: the bound is reached, or the last split is read, which the JobManager does not know yet."""
+        return self.has_used_up or (bool(self._finished) and not self._splits)
+
     def read(self, deadline_ms: int) -> Iterator[int]:
         """Read until the deadline, the epoch's bound, or nothing is there; yields the records read after every batch."""
         self._update_watermark()
