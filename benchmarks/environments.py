@@ -11,6 +11,7 @@ from pathlib import Path
 
 REQUIREMENTS = {
     "bytewax": ["bytewax==0.21.1", "orjson==3.*"],
+    "pathway": ["pathway==0.33.0"],
     "flink": ["apache-flink==2.3.0", "orjson==3.*", "setuptools<81"],
     "plots": ["matplotlib==3.11.*"],
     "spark": ["pyspark==4.3.0", "pandas==2.*", "pyarrow==22.*", "protobuf==6.*"],
