@@ -14,7 +14,7 @@ kind do as well: their fields are read into columns, batch by batch. `&`, `|` an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.windowing.aggregates import FieldAggregate
 
@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     from penstock.records.fields import Field
 
 __all__ = ["col", "count", "lit", "max", "mean", "min", "sum"]
+
+
+class Expression(Protocol):
+    """A `pyarrow.compute.Expression`, told from a function by a type checker without pyarrow's types, too."""
+
+    def cast(self, type: Any = None) -> Any: ...
+
+    def is_null(self, nan_is_null: bool = False) -> Any: ...
+
+    def isin(self, values: Any) -> Any: ...
 
 
 def col(name: str) -> pc.Expression:

@@ -10,7 +10,7 @@ import os
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from penstock.common.config import options
 from penstock.common.configuration import Configuration, load_configuration
@@ -26,6 +26,7 @@ from penstock.datastream.data_stream import DataStream
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.streams.checks import checked_function
 from penstock.datastream.streams.data_stream import _checked_strategy
+from penstock.functions.type_variables import T
 from penstock.graph import operations
 from penstock.graph.execution_plan import execution_plan
 from penstock.graph.executor import current_executor
@@ -313,6 +314,10 @@ class StreamExecutionEnvironment:
         )
         return DataStream(self, [Input(transformation)], transformation.output_type, transformation)
 
+    @overload
+    def from_collection(self, collection: Iterable[T]) -> DataStream[T]: ...
+    @overload
+    def from_collection(self, collection: Iterable[Any], type_info: Any) -> DataStream: ...
     def from_collection(self, collection: Iterable[Any], type_info: Any = None) -> DataStream:
         """The values of a collection, in order. For examples and tests: the values travel with the program.
 
@@ -354,7 +359,9 @@ class StreamExecutionEnvironment:
         stream = self.from_source(FunctionSource(source_func, type_info=declared), None, source_name, declared)
         return stream if isinstance(source_func, f.ParallelSourceFunction) else stream.force_non_parallel()
 
-    def socket_text_stream(self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0) -> DataStream:
+    def socket_text_stream(
+        self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0
+    ) -> DataStream[str]:
         """The lines that a server sends (`nc -lk 9999`), each at most once: a socket cannot be read again after a failure.
 
         Args:
@@ -364,7 +371,7 @@ class StreamExecutionEnvironment:
 
         return self.add_source(SocketTextSource(hostname, port, delimiter, max_retry), "Socket Stream", str)
 
-    def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
+    def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream[str]:
         """The lines of a file, or of all files of a folder, once. Any URL fsspec reads is a path."""
         from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 

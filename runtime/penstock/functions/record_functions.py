@@ -7,16 +7,18 @@ state and for timers.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Generic
 
 from penstock.functions.function import Function
+from penstock.functions.type_variables import IN, OUT
 
 
-class MapFunction(Function):
+class MapFunction(Function, Generic[IN, OUT]):
     """One value in, one value out."""
 
     @abstractmethod
-    def map(self, value: Any) -> Any: ...
+    def map(self, value: IN) -> OUT: ...
 
 
 class CoMapFunction(Function):
@@ -29,11 +31,11 @@ class CoMapFunction(Function):
     def map2(self, value: Any) -> Any: ...
 
 
-class FlatMapFunction(Function):
+class FlatMapFunction(Function, Generic[IN, OUT]):
     """One value in; any number out, returned as an iterable or yielded."""
 
     @abstractmethod
-    def flat_map(self, value: Any) -> Any: ...
+    def flat_map(self, value: IN) -> Iterable[OUT] | None: ...
 
 
 class CoFlatMapFunction(Function):
@@ -46,11 +48,11 @@ class CoFlatMapFunction(Function):
     def flat_map2(self, value: Any) -> Any: ...
 
 
-class ReduceFunction(Function):
+class ReduceFunction(Function, Generic[IN]):
     """Combines two values to one of the same type; associative."""
 
     @abstractmethod
-    def reduce(self, value1: Any, value2: Any) -> Any: ...
+    def reduce(self, value1: IN, value2: IN) -> IN: ...
 
 
 class AggregateFunction(Function):
@@ -80,11 +82,11 @@ class AggregateFunction(Function):
         raise NotImplementedError(f"{type(self).__qualname__} has no merge, which session windows need")
 
 
-class KeySelector(Function):
+class KeySelector(Function, Generic[IN, OUT]):
     """Gives the key of a value; the same value must always give the same key. It is not opened."""
 
     @abstractmethod
-    def get_key(self, value: Any) -> Any: ...
+    def get_key(self, value: IN) -> OUT: ...
 
 
 class NullByteKeySelector(KeySelector):
@@ -94,11 +96,11 @@ class NullByteKeySelector(KeySelector):
         return 0
 
 
-class FilterFunction(Function):
+class FilterFunction(Function, Generic[IN]):
     """Keeps the values for which it is true."""
 
     @abstractmethod
-    def filter(self, value: Any) -> bool: ...
+    def filter(self, value: IN) -> bool: ...
 
 
 class Partitioner(Function):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from penstock.common.program.one_time_warning import warn_no_effect
 from penstock.common.program.user_location import refusal, user_location
@@ -19,11 +19,12 @@ from penstock.datastream.streams.stream_ends import StreamEnds
 from penstock.datastream.streams.stream_routing import StreamRouting
 from penstock.datastream.streams.windowed_stream import AllWindowedStream, count_windows
 from penstock.functions.inspect import Inspect
+from penstock.functions.type_variables import K, T, U
 from penstock.graph import operations
 from penstock.graph.transformation import FORWARD, Exchange, Input, Partitioning, Transformation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -32,12 +33,13 @@ if TYPE_CHECKING:
     from penstock.common.time import TimeLike
     from penstock.common.typeinfo import TypeInformation
     from penstock.common.watermark_strategy import WatermarkStrategy
+    from penstock.datastream.columns import Expression
     from penstock.datastream.state import MapStateDescriptor
     from penstock.datastream.streams.keyed_stream import KeyedStream
     from penstock.datastream.window import WindowAssigner
 
 
-class DataStream(StreamRouting, StreamEnds):
+class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
     """A stream of values. Made by an environment's sources and by the operations of other streams.
 
     >>> from penstock.datastream import StreamExecutionEnvironment
@@ -47,6 +49,8 @@ class DataStream(StreamRouting, StreamEnds):
     >>> stream = env.from_collection([21.5, 30.0]).map(fahrenheit).name("to fahrenheit").uid("to-fahrenheit")
     >>> stream.get_name(), stream.get_type()
     ('to fahrenheit', Types.DOUBLE())
+
+    For type checkers it is `DataStream[float]`: of what functions give, as far as they say it.
     """
 
     is_keyed = False
@@ -62,24 +66,28 @@ class DataStream(StreamRouting, StreamEnds):
     def get_execution_config(self) -> ExecutionConfig:
         return self._env.get_config()
 
-    def force_non_parallel(self) -> DataStream:
+    def force_non_parallel(self) -> DataStream[T]:
         """The operator runs in one subtask, whatever the parallelism of the job."""
         transformation = self._own("force_non_parallel")
         transformation.parallelism = 1
         transformation.non_parallel = True
         return self
 
-    def start_new_chain(self) -> DataStream:
+    def start_new_chain(self) -> DataStream[T]:
         """Do not fuse the operator with the one before it."""
         self._own("start_new_chain").chaining = "head"
         return self
 
-    def set_buffer_timeout(self, timeout_millis: TimeLike) -> DataStream:
+    def set_buffer_timeout(self, timeout_millis: TimeLike) -> DataStream[T]:
         warn_no_effect("DataStream.set_buffer_timeout", "the environment's counts for the whole job")
         return self
 
     # --- one value at a time ----------------------------------------------------------------------------------
 
+    @overload
+    def map(self, func: f.MapFunction[T, U] | Callable[[T], U]) -> DataStream[U]: ...
+    @overload
+    def map(self, func: f.MapFunction[T, Any] | Callable[[T], Any], output_type: Any) -> DataStream: ...
     def map(self, func: f.MapFunction | Callable[[Any], Any], output_type: Any = None) -> DataStream:
         """One value out for each value in.
 
@@ -91,6 +99,10 @@ class DataStream(StreamRouting, StreamEnds):
         operation = operations.Map(with_row_results(func, declared, "map"), self._state_key(func))
         return self._transform("Map", operation, declared or result_type(func, "map"), about=func)
 
+    @overload
+    def flat_map(self, func: f.FlatMapFunction[T, U] | Callable[[T], Iterable[U] | None]) -> DataStream[U]: ...
+    @overload
+    def flat_map(self, func: f.FlatMapFunction[T, Any] | Callable[[T], Any], output_type: Any) -> DataStream: ...
     def flat_map(self, func: f.FlatMapFunction | Callable[[Any], Any], output_type: Any = None) -> DataStream:
         """Any number of values out for each value in: the function returns an iterable, yields, or returns None.
 
@@ -104,7 +116,7 @@ class DataStream(StreamRouting, StreamEnds):
         operation = operations.FlatMap(with_row_results(func, declared, "flat_map"), self._state_key(func))
         return self._transform("Flat Map", operation, declared or element_type(func, "flat_map"), about=func)
 
-    def filter(self, func: f.FilterFunction | Callable[[Any], bool] | Any) -> DataStream:
+    def filter(self, func: f.FilterFunction[T] | Callable[[T], bool] | Expression) -> DataStream[T]:
         """Keeps the values for which the function is true. A `pyarrow.compute` expression over the fields does as well
         and is evaluated on whole columns."""
         if not _is_expression(func):
@@ -112,7 +124,7 @@ class DataStream(StreamRouting, StreamEnds):
         operation = operations.Filter(func, self._state_key(func))
         return self._transform("Filter", operation, self._type_info, about=func)
 
-    def inspect(self, func: Callable[[Any], Any]) -> DataStream:
+    def inspect(self, func: Callable[[T], Any]) -> DataStream[T]:
         """Calls a function with each value and passes the value on: to log, count, or stop in a debugger.
 
         >>> from penstock.datastream import StreamExecutionEnvironment
@@ -184,7 +196,7 @@ class DataStream(StreamRouting, StreamEnds):
         projected = TupleTypeInfo(chosen) if names is None else RowTypeInfo(chosen, [names[index] for index in indexes])
         return inferred(projected) if known.is_inferred else projected
 
-    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream[T]:
         """Gives every value its event time and moves the event-time clock. Put it as near to the source as possible;
         given to `from_source` the strategy works for each split on its own, which is better still."""
         strategy = _checked_strategy(watermark_strategy)
@@ -198,11 +210,17 @@ class DataStream(StreamRouting, StreamEnds):
 
     # --- which subtask a value goes to ------------------------------------------------------------------------
 
+    @overload
+    def key_by(
+        self, key_selector: Callable[[T], K] | f.KeySelector[T, K], key_type: Any = None
+    ) -> KeyedStream[T, K]: ...
+    @overload
+    def key_by(self, key_selector: str | int | Sequence[str | int], key_type: Any = None) -> KeyedStream[T]: ...
     def key_by(
         self,
         key_selector: Callable[[Any], Any] | f.KeySelector | str | int | Sequence[str | int],
         key_type: Any = None,
-    ) -> KeyedStream:
+    ) -> KeyedStream[T, Any]:
         """Values with equal keys go to the same subtask, and share state.
 
         Args:
@@ -218,7 +236,7 @@ class DataStream(StreamRouting, StreamEnds):
         return self._keyed_stream(self, key, to_type_info(key_type) or key.key_type)
 
     @overload
-    def broadcast(self) -> DataStream: ...
+    def broadcast(self) -> DataStream[T]: ...
     @overload
     def broadcast(
         self,
@@ -229,7 +247,7 @@ class DataStream(StreamRouting, StreamEnds):
         self,
         broadcast_state_descriptor: MapStateDescriptor | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor,
-    ) -> DataStream | BroadcastStream:
+    ) -> DataStream[T] | BroadcastStream:
         """Every value to all subtasks.
 
         Without descriptors a `DataStream`. With them a `BroadcastStream`, to be connected with another stream whose
@@ -241,7 +259,7 @@ class DataStream(StreamRouting, StreamEnds):
 
     # --- several streams --------------------------------------------------------------------------------------
 
-    def union(self, *streams: DataStream) -> DataStream:
+    def union(self, *streams: DataStream[T]) -> DataStream[T]:
         """The values of all streams, of one type, in no particular order; the slowest sets the event-time clock."""
         inputs = list(self._inputs)
         types = [self._type_info]
@@ -306,7 +324,7 @@ class DataStream(StreamRouting, StreamEnds):
 
     # --- windows ----------------------------------------------------------------------------------------------
 
-    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream[T]:
         """Windows over the whole stream; one subtask does all the work. With a key see `KeyedStream.window`."""
         return AllWindowedStream(self, window_assigner)
 
@@ -314,7 +332,7 @@ class DataStream(StreamRouting, StreamEnds):
         """Windows of `size` values of the whole stream, a new one every `slide` values (0: every `size`)."""
         return self.window_all(count_windows(size, slide))
 
-    def cache(self) -> CachedDataStream:
+    def cache(self) -> CachedDataStream[T]:
         """The stream itself: it is computed for each job that reads it."""
         warn_no_effect("cache", "a stream is computed anew by each job that reads it")
         return CachedDataStream(self._env, self._inputs, self._type_info, self._transformation, self._view)
@@ -328,7 +346,7 @@ class DataStream(StreamRouting, StreamEnds):
     ) -> DataStream:
         return DataStream(self._env, inputs, type_info, transformation, view)
 
-    def _without_key(self) -> DataStream:
+    def _without_key(self) -> DataStream[T]:
         return self
 
     if not TYPE_CHECKING:  # a type checker is to find what is not there by itself
@@ -350,7 +368,7 @@ _OF_KEYED_STREAMS = frozenset(
 _WITHOUT_KEY = {"window": ", or window_all(…) for the whole stream", "count_window": ", or count_window_all(…)"}
 
 
-class CachedDataStream(DataStream):
+class CachedDataStream(DataStream[T]):
     """What `cache` gives."""
 
     def invalidate(self) -> None:

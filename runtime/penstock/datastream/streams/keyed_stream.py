@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from penstock.common.program.user_location import refusal, user_location
 from penstock.common.type_info.type_inference import ObjectTypeInfo, element_type, to_type_info
@@ -18,6 +18,7 @@ from penstock.datastream.streams.row_results import with_row_results
 from penstock.datastream.streams.windowed_stream import WindowedStream, count_windows
 from penstock.functions.function import has_life_cycle
 from penstock.functions.state.state_functions import FlatMapWithState, MapWithState
+from penstock.functions.type_variables import K, T, U
 from penstock.graph import operations
 from penstock.graph.transformation import Exchange, Partitioning
 from penstock.records.fields import field_of
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from penstock.functions.field_reduce import AggregateKind
 
 
-class KeyedStream(DataStream):
+class KeyedStream(DataStream[T], Generic[T, K]):
     """What `key_by` gives. Operations on it read values by key; their results have no key any more."""
 
     class AccumulateType(Enum):
@@ -82,8 +83,8 @@ class KeyedStream(DataStream):
         )
 
     def map_with_state(
-        self, func: Callable[[Any, Any], tuple[Any, Any]], state_type: Any = None, output_type: Any = None
-    ) -> DataStream:
+        self, func: Callable[[T, Any], tuple[U, Any]], state_type: Any = None, output_type: Any = None
+    ) -> DataStream[U]:
         """One value out for each value in, by a function of the value and the state of its key.
 
         Args:
@@ -106,7 +107,7 @@ class KeyedStream(DataStream):
         checked_function(func, operation="flat_map_with_state", arguments=2)
         return self.flat_map(FlatMapWithState(func, to_type_info(state_type)), output_type)
 
-    def reduce(self, func: f.ReduceFunction | Callable[[Any, Any], Any]) -> DataStream:
+    def reduce(self, func: f.ReduceFunction[T] | Callable[[T, T], T]) -> DataStream[T]:
         """Combines each value with the key's result so far, and emits the new result for every value.
 
         In batch mode it emits the final result of each key only. The result of a key is kept for ever: with keys that
@@ -118,7 +119,7 @@ class KeyedStream(DataStream):
         operation = operations.Reduce(self.key_selector, func, self._type_info)
         return self._transform("Keyed Reduce", operation, self._type_info, about=func)
 
-    def sum(self, position_to_sum: Field = 0) -> DataStream:
+    def sum(self, position_to_sum: Field = 0) -> DataStream[T]:
         """The sum of a field so far, in the key's first record; emitted for every value.
 
         >>> from penstock.datastream import StreamExecutionEnvironment
@@ -128,19 +129,19 @@ class KeyedStream(DataStream):
         """
         return self._rolling("sum", position_to_sum)
 
-    def min(self, position_to_min: Field = 0) -> DataStream:
+    def min(self, position_to_min: Field = 0) -> DataStream[T]:
         """The least value of a field so far, in the key's first record."""
         return self._rolling("min", position_to_min)
 
-    def max(self, position_to_max: Field = 0) -> DataStream:
+    def max(self, position_to_max: Field = 0) -> DataStream[T]:
         """The greatest value of a field so far, in the key's first record."""
         return self._rolling("max", position_to_max)
 
-    def min_by(self, position_to_min_by: Field = 0) -> DataStream:
+    def min_by(self, position_to_min_by: Field = 0) -> DataStream[T]:
         """The record with the least value of a field so far, the first of equals."""
         return self._rolling("min_by", position_to_min_by)
 
-    def max_by(self, position_to_max_by: Field = 0) -> DataStream:
+    def max_by(self, position_to_max_by: Field = 0) -> DataStream[T]:
         """The record with the greatest value of a field so far, the first of equals."""
         return self._rolling("max_by", position_to_max_by)
 
@@ -177,7 +178,7 @@ class KeyedStream(DataStream):
         operation = operations.RollingFields(self._field_selector(), aggregate)
         return self._transform("Keyed Aggregate", operation, declared)
 
-    def agg(self, *aggregates: FieldAggregate) -> DataStream:
+    def agg(self, *aggregates: FieldAggregate) -> DataStream[tuple[Any, ...]]:
         """Aggregates of fields so far: `(key, *aggregates)` for every value. See `penstock.datastream.columns`.
 
         >>> from penstock.datastream import StreamExecutionEnvironment
@@ -196,7 +197,7 @@ class KeyedStream(DataStream):
 
         return self.window(GlobalWindows.create()).trigger(EventTimeTrigger.create())
 
-    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream[T, K]:
         """Windows of each key.
 
         >>> from datetime import timedelta
@@ -210,7 +211,7 @@ class KeyedStream(DataStream):
         """
         return WindowedStream(self, window_assigner)
 
-    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream[T, K]:
         """Windows of `size` values of each key, a new one every `slide` values (0: every `size`)."""
         return self.window(count_windows(size, slide))
 
@@ -225,22 +226,22 @@ class KeyedStream(DataStream):
     def key_by(self, key_selector: Any, key_type: Any = None) -> KeyedStream:
         return self._original.key_by(key_selector, key_type)
 
-    def union(self, *streams: DataStream) -> DataStream:
+    def union(self, *streams: DataStream[T]) -> DataStream[T]:
         return self._original.union(*streams)
 
-    def shuffle(self) -> DataStream:
+    def shuffle(self) -> DataStream[T]:
         raise _has_its_partitioning("shuffle")
 
-    def rebalance(self) -> DataStream:
+    def rebalance(self) -> DataStream[T]:
         raise _has_its_partitioning("rebalance")
 
-    def rescale(self) -> DataStream:
+    def rescale(self) -> DataStream[T]:
         raise _has_its_partitioning("rescale")
 
-    def forward(self) -> DataStream:
+    def forward(self) -> DataStream[T]:
         raise _has_its_partitioning("forward")
 
-    def global_(self) -> DataStream:
+    def global_(self) -> DataStream[T]:
         raise _has_its_partitioning("global_")
 
     def broadcast(self, *args: MapStateDescriptor) -> Any:
@@ -255,7 +256,7 @@ class KeyedStream(DataStream):
     def _stored_key_type(self) -> TypeInformation | None:
         return self._key_type if _has_objects(self._key_type) else None
 
-    def _without_key(self) -> DataStream:
+    def _without_key(self) -> DataStream[T]:
         return self._original
 
     def _field_selector(self) -> Callable[[Any], Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from penstock.common.program.user_location import refusal
 from penstock.common.time import TimeLike, as_millis
@@ -12,6 +12,7 @@ from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.streams.aggregates import KeyAndAggregates, OnlyAggregates, aggregated_type, all_of
 from penstock.datastream.streams.checks import checked_field, checked_function
 from penstock.datastream.streams.row_results import with_row_results
+from penstock.functions.type_variables import K, T
 from penstock.graph import operations
 from penstock.graph.transformation import Exchange, Partitioning
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.windowing.window_function import WindowFunctionSpec
 
 
-class _Windows:
+class _Windows(Generic[T]):
     """What both windowed streams have in common."""
 
     _stream: DataStream
@@ -106,6 +107,10 @@ class _Windows:
 
     # --- what is done with them -------------------------------------------------------------------------------
 
+    @overload
+    def reduce(self, reduce_function: f.ReduceFunction[T] | Callable[[T, T], T]) -> DataStream[T]: ...
+    @overload
+    def reduce(self, reduce_function: Any, window_function: Any, output_type: Any = None) -> DataStream: ...
     def reduce(self, reduce_function: Any, window_function: Any = None, output_type: Any = None) -> DataStream:
         """Combines the records of a window two by two, as they come; a window keeps one value.
 
@@ -160,7 +165,7 @@ class _Windows:
         )
         return self._windowed("Aggregate", spec, declared or inferred, aggregate_function)
 
-    def agg(self, *aggregates: FieldAggregate) -> DataStream:
+    def agg(self, *aggregates: FieldAggregate) -> DataStream[tuple[Any, ...]]:
         """Aggregates of fields of each window: `(key, *aggregates)`. See `penstock.datastream.columns`.
 
         Without a key, for windows of the whole stream, `(*aggregates,)`.
@@ -203,23 +208,23 @@ class _Windows:
         spec = make(with_row_results(function, declared, method), self.get_input_type())
         return self._windowed(method.title(), spec, declared or element_type(function, method), function)
 
-    def sum(self, position_to_sum: Field = 0) -> DataStream:
+    def sum(self, position_to_sum: Field = 0) -> DataStream[T]:
         """The sum of a field over the window, in the window's first record."""
         return self._aggregate_field("sum", position_to_sum)
 
-    def min(self, position_to_min: Field = 0) -> DataStream:
+    def min(self, position_to_min: Field = 0) -> DataStream[T]:
         """The least value of a field in the window, in the window's first record."""
         return self._aggregate_field("min", position_to_min)
 
-    def max(self, position_to_max: Field = 0) -> DataStream:
+    def max(self, position_to_max: Field = 0) -> DataStream[T]:
         """The greatest value of a field in the window, in the window's first record."""
         return self._aggregate_field("max", position_to_max)
 
-    def min_by(self, position_to_min_by: Field = 0) -> DataStream:
+    def min_by(self, position_to_min_by: Field = 0) -> DataStream[T]:
         """The record of the window with the least value of a field, the first of equals."""
         return self._aggregate_field("min_by", position_to_min_by)
 
-    def max_by(self, position_to_max_by: Field = 0) -> DataStream:
+    def max_by(self, position_to_max_by: Field = 0) -> DataStream[T]:
         """The record of the window with the greatest value of a field, the first of equals."""
         return self._aggregate_field("max_by", position_to_max_by)
 
@@ -268,7 +273,7 @@ class _Windows:
         return result
 
 
-class WindowedStream(_Windows):
+class WindowedStream(_Windows[T], Generic[T, K]):
     """Windows of each key. Without `trigger` they fire when their time is over.
 
     >>> from datetime import timedelta
@@ -297,7 +302,7 @@ class WindowedStream(_Windows):
         return self._key_type
 
 
-class AllWindowedStream(_Windows):
+class AllWindowedStream(_Windows[T]):
     """Windows of the whole stream; one subtask does all the work."""
 
     _window_functions = (f.AllWindowFunction, f.ProcessAllWindowFunction)

@@ -12,6 +12,7 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.print import PrintSink
 from penstock.datastream import AsyncFunction, BroadcastProcessFunction, CoFlatMapFunction, CoMapFunction
+from penstock.datastream.columns import col
 from penstock.datastream.functions import CoProcessFunction
 from penstock.functions.async_functions import AsyncFunctionDescriptor
 from penstock.functions.async_retry_strategies import AsyncRetryStrategy
@@ -62,6 +63,7 @@ OPERATIONS: list[Operation] = [
         output_mode=AsyncFunctionDescriptor.OutputMode.ORDERED,
     ),
     operations.Project((0, 2)),
+    operations.Select((("twice", col("n") * 2),), keeps=True),
     operations.TimestampsAndWatermarks(WatermarkStrategy.for_monotonous_timestamps()),
     operations.Reduce(KEY, max),
     operations.RollingAggregate(KEY, "max_by", 1),
