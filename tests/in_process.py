@@ -10,6 +10,7 @@ from typing import Any
 from penstock.common.configuration import Configuration
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
+from penstock.jobmanager.cluster.log_files import LogFiles
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.process.session import Session, SubmitOptions
@@ -31,6 +32,9 @@ class OneRunner:
     def task_managers(self) -> list[Worker]:
         slots = tuple(map(str, range(self.runner.available_slots())))
         return [Worker(TASK_MANAGER, "localhost", 0, slots, int(time.time() * 1000))]
+
+    def logs(self, task_manager: str) -> LogFiles:
+        return LogFiles()
 
     def stop(self) -> None:
         self.stopped = True

@@ -80,6 +80,20 @@ class RestClient:
     def checkpoints(self, job_id: str) -> models.CheckpointingStatistics:
         return self._get(f"/jobs/{_part(job_id)}/checkpoints", models.CheckpointingStatistics)
 
+    def read_log(self, task_manager: str | None, what: str, start: int) -> tuple[str, int]:
+        """Whole lines from a position on (negative: from the end), and the position behind them.
+
+        Args:
+            task_manager: None: of the JobManager.
+            what: `log` or `stdout`.
+        """
+        path = "/jobmanager" if task_manager is None else f"/taskmanagers/{_part(task_manager)}"
+        response = self._send("GET", f"{path}/{what}", params={"from": str(start)})
+        end = response.headers.get("X-Penstock-Log-End", "")
+        if response.is_success and end.isdecimal():
+            return response.text, int(end)
+        raise self._refusal(response, self._json(response, "GET", path))
+
     def find_job(self, text: str) -> models.JobSummary:
         """The job with that id, beginning of an id, or name.
 
@@ -188,20 +202,33 @@ class RestClient:
         json: Mapping[str, object] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> Any:  # JSON; the callers validate it
+        response = self._send(method, path, json=json, params=params)
+        answer = self._json(response, method, path)
+        if response.is_success:
+            return answer
+        raise self._refusal(response, answer)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Mapping[str, object] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
         try:
-            response = self._http.request(method, path, json=json, params=params)
+            return self._http.request(method, path, json=json, params=params)
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise MasterUnreachable(
                 f"no JobManager answers at {self.url}: {_reason(error)}",
                 remedy="start a job there, or name another JobManager with -m URL or PENSTOCK_MASTER",
             ) from None
+
+    def _json(self, response: httpx.Response, method: str, path: str) -> Any:  # JSON; the callers validate it
         try:
-            answer = response.json()
+            return response.json()
         except ValueError:
             raise self._stranger(f"it answered {method} {path} with {response.status_code} and no JSON") from None
-        if response.is_success:
-            return answer
-        raise self._refusal(response, answer)
 
     def _refusal(self, response: httpx.Response, answer: object) -> RequestFailed:
         errors = answer.get("errors") if isinstance(answer, dict) else None

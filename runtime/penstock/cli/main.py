@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from penstock import __version__
-from penstock.cli.commands import cluster, jobs, roles, run, savepoint, state, top
+from penstock.cli.commands import cluster, jobs, logs, roles, run, savepoint, state, top
 from penstock.cli.errors import show_error
 from penstock.common.errors import PenstockError
 
@@ -60,6 +60,7 @@ app.command("run", context_settings=_OPTIONS_FIRST)(run.run)
 app.command("list")(jobs.list_jobs)
 app.command("info")(jobs.info)
 app.command("top")(top.top)
+app.command("logs")(logs.logs)
 app.command("checkpoints")(jobs.checkpoints)
 app.command("savepoint")(savepoint.savepoint)
 app.command("stop")(jobs.stop)

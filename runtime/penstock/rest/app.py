@@ -26,6 +26,7 @@ from penstock.rest.routes.actions import action_routes
 from penstock.rest.routes.checkpoints import checkpoint_routes
 from penstock.rest.routes.cluster import cluster_routes, disposal_routes, job_manager_routes, task_manager_routes
 from penstock.rest.routes.jobs import job_routes
+from penstock.rest.routes.logs import log_routes
 from penstock.rest.routes.vertices import vertex_routes
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def create_app(gateway: ClusterGateway, token: TokenFile | None = None, hosts: A
         cluster_routes,
         job_manager_routes,
         task_manager_routes,
+        log_routes,
         job_routes,
         checkpoint_routes,
         action_routes,

@@ -192,6 +192,15 @@ class CheckpointSettings:
     storage: str = ""
 
 
+@dataclass(frozen=True)
+class LogFile:
+    """A log or what was printed, as far as it is kept: bytes, ms."""
+
+    name: str
+    size: int
+    modified_at: int
+
+
 OperationKind = Literal["savepoint", "checkpoint", "stop", "rescale", "dispose"]
 
 

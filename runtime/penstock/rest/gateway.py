@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from penstock.common.logs.log_file import LogPart
     from penstock.metrics.store import MetricStore
     from penstock.rest import facts, models
 
@@ -37,6 +38,24 @@ class ClusterGateway(Protocol):
 
     def configuration(self) -> Mapping[str, str]:
         """The JobManager's configuration, flat. Values of keys that name secrets are hidden by REST."""
+        ...
+
+    def logs(self, task_manager: str | None) -> Sequence[facts.LogFile]:
+        """What a TaskManager, or with None the JobManager, keeps of its log and of what was printed there.
+
+        Raises:
+            NotFound: there is no such TaskManager.
+            Unavailable: it does not answer.
+        """
+        ...
+
+    def read_log(self, task_manager: str | None, name: str, start: int, most: int) -> LogPart:
+        """Whole lines from a position on, a negative one from the end; about `most` bytes at most, without secrets.
+
+        Raises:
+            NotFound: there is no such TaskManager or log.
+            Unavailable: the TaskManager does not answer.
+        """
         ...
 
     def shut_down(self) -> None:

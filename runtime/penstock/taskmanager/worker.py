@@ -25,6 +25,9 @@ from pyspark import cloudpickle
 
 from penstock.common.errors import InvalidJob
 from penstock.common.folders.owned_folder import OwnedFolder
+from penstock.common.logs.log_format import Place
+from penstock.common.logs.log_settings import LogSettings
+from penstock.common.logs.redaction import Redaction
 from penstock.common.program.user_frames import user_line
 from penstock.functions.operator_context import Clock
 from penstock.graph.job_graph import JobGraph
@@ -42,6 +45,7 @@ from penstock.taskmanager.local_folders import folders_of_slot, new_state_folder
 from penstock.taskmanager.protocol import LevelAck, TaskFailure, Whereabouts, encode_ack
 from penstock.taskmanager.stream_task import StreamTask
 from penstock.taskmanager.subtask import TaskEnvironment
+from penstock.taskmanager.task_log import log_of_task
 from penstock.taskmanager.user_modules import UserModules
 from penstock.taskmanager.watchdog import LOADING, Unwatched, Watchdog
 
@@ -85,6 +89,9 @@ class TaskSettings(msgspec.Struct):
     """Id of the TaskManager of every slot."""
     collect_lines: bool = True
     """print sinks hand their lines to the JobManager; else they write to this process's stdout."""
+    log: LogSettings = LogSettings()
+    secrets: list[str] = []
+    """What the job's configuration says under names of secrets: nothing that is logged may have it in it."""
 
 
 class SystemClock:
@@ -301,6 +308,8 @@ def run_level(
         held.close()
     settings, program = pickle.loads(payload())
     if slots is None:
+        place = Place(job_id, settings.job_name, attempt, slot)
+        log_of_task(settings.log, Redaction.of({}, settings.control_token, *settings.secrets), place)
         _MODULES.serve(job_id, settings.python_path)
     else:
         settings.from_local = False  # a process that is only this job's: with it goes what it keeps

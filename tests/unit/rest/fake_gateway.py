@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob, SnapshotNotFound
+from penstock.common.logs.log_file import LogPart
 from penstock.metrics.reading import TaskManagerScope
 from penstock.metrics.store import MetricStore, SubtaskReport
 from penstock.metrics.task import TaskMetrics
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
 JOB_ID = "bc0b2ad61ecd4a615d92ce25390f61ad"
 OLD_ID = "f00df00df00df00df00df00df00df00d"
+LOG = b"""2018-10-17 21:13:15,000 INFO my.module [orders: Map #0, attempt 2]: parsed
+2018-10-17 21:13:16,000 ERROR my.module [orders: Window #1, attempt 2]: late
+Traceback (most recent call last):
+ValueError: 7x
+2018-10-17 21:13:17,000 INFO penstock.taskmanager [orders: #0, attempt 2]: sealed
+"""
 START = 1_539_810_794_000
 """2018-10-17 21:13:14 UTC"""
 WATERMARK = 1_539_810_800_000
@@ -184,6 +191,11 @@ class FakeGateway:
         self.all_jobs = {JOB_ID: RUNNING, OLD_ID: FAILED}
         self.ready = facts.Readiness(True)
         self.config = {"rest.port": "8081", "s3.secret-key": "hunter2", "security.rest.token-file": "/run/token"}
+        self.log_files: dict[str | None, dict[str, bytes]] = {
+            None: {"jobmanager.log": b"2018-10-17 21:13:14,000 INFO penstock.job: job is RUNNING\n"},
+            "tm-0": {"taskmanager.log": LOG, "taskmanager.out": b"printed\n"},
+            "tm-1": {"taskmanager.log": b"", "taskmanager.out": b""},
+        }
         self.savepoint_directory: str | None = None
         self.savepoint_failure = ""
         self.calls: list[tuple[object, ...]] = []
@@ -223,6 +235,23 @@ class FakeGateway:
 
     def configuration(self) -> Mapping[str, str]:
         return self.config
+
+    def logs(self, task_manager: str | None) -> Sequence[facts.LogFile]:
+        self._check_task_manager(task_manager)
+        return [facts.LogFile(name, len(text), START) for name, text in self.log_files[task_manager].items()]
+
+    def read_log(self, task_manager: str | None, name: str, start: int, most: int) -> LogPart:
+        self._check_task_manager(task_manager)
+        if name not in self.log_files[task_manager]:
+            raise NotFound(f"there is no log {name!r}")
+        text = self.log_files[task_manager][name]
+        start = max(0, len(text) + start) if start < 0 else min(start, len(text))
+        data = text[start : start + most]
+        return LogPart(start, start + len(data), len(text), data)
+
+    def _check_task_manager(self, task_manager: str | None) -> None:
+        if task_manager not in self.log_files:
+            raise NotFound(f"there is no TaskManager {task_manager}")
 
     def shut_down(self) -> None:
         self.was_shut_down.set()

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.common import errors
+from penstock.common.logs.redaction import is_secret
 from penstock.rest import facts
 from penstock.rest.errors import http_status
 from penstock.rest.views.ids import duration, vertex_id
 from penstock.rest.views.metrics import aggregates, parse_subtasks
-from penstock.rest.views.secrets import is_secret
 from penstock.rest.views.states import SUBTASK_STATES, state_counts, vertex_state
 
 

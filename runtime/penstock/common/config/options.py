@@ -482,6 +482,29 @@ WORKER_HEALTH_PORT = int_option(
     "the environment variable PENSTOCK_WORKER_HEALTH_PORT, if there is one.",
     least=-1,
 )
+LOG_LEVEL_NAMES = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+LOG_LEVEL = choice_option(
+    "penstock.log.level",
+    LOG_LEVEL_NAMES,
+    "INFO",
+    "What is logged, by master, workers and the functions of jobs. `python job.py` leaves the levels of its own process to the program.",
+)
+LOG_LEVELS = map_option(
+    "penstock.log.levels",
+    "The same by logger, with all below it, such as `penstock.checkpoint:DEBUG,botocore:ERROR`.",
+)
+LOG_FORMAT = choice_option(
+    "penstock.log.format", ("text", "json"), "text", "How records are written; json: one object in each line."
+)
+LOG_MAX_SIZE = size_option(
+    "penstock.log.max-size",
+    10 * 2**20,
+    "Of each log file and of each file of stdout that REST shows; then it begins anew.",
+    least=1 << 16,
+)
+LOG_MAX_FILES = int_option(
+    "penstock.log.max-files", 2, "How many of each are kept, with the one that is written.", least=1
+)
 DRIVER_PORT = int_option("spark.driver.port", 7078, "Port of the JobManager's Spark driver.", least=1)
 DRIVER_BLOCKS_PORT = int_option(
     "spark.blockManager.port", 7079, "Port of the block manager of the JobManager's Spark driver.", least=1

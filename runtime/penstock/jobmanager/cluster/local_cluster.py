@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from penstock.common.config.memory import MIB
 from penstock.common.errors import NotEnoughSlots
 from penstock.common.folders.owned_folder import OwnedFolder
-from penstock.jobmanager.cluster.executor.executor_output import BoundedFile, copy_output
+from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput, copy_output
 from penstock.jobmanager.cluster.executor.executor_process import kill_session, start_executor
 from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
 from penstock.jobmanager.cluster.executor.start_brake import StartBrake
+from penstock.jobmanager.cluster.log_files import LogFiles
 from penstock.jobmanager.cluster.registry import Member
 from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
 from penstock.jobmanager.failover.crash import MemoryKill
@@ -76,6 +77,8 @@ class LocalCluster:
         self._workers: dict[int, _Worker] = {}
         self._sizes: dict[int, int] = {}
         """Slots by number, of those that are about to start, too."""
+        self._output: dict[str, ExecutorOutput] = {}
+        """What executors wrote, by TaskManager."""
         self._to_start: list[int] = []
         self._brakes: dict[int, StartBrake] = {}
         self._changed = threading.Event()
@@ -140,6 +143,11 @@ class LocalCluster:
         with self._lock:
             return {number: worker.process.pid for number, worker in self._workers.items()}
 
+    def logs(self, member: str) -> LogFiles:
+        """Of a TaskManager."""
+        output = self._output.get(member)
+        return LogFiles() if output is None else output.files
+
     def _spawn(self, number: int) -> None:
         """Start its executor, in the place of the one that it has."""
         before = self._workers.pop(number, None)
@@ -160,7 +168,10 @@ class LocalCluster:
         # First: whatever fails below, the next attempt ends this one.
         self._workers[number] = _Worker(process, folder, member)
         assert process.stdout is not None
-        copy_output(process.stdout, "", BoundedFile(os.path.join(self.directory, f"{member}.log")).write)
+        output = self._output.setdefault(
+            member, ExecutorOutput(self.directory, member, self.config.log, self.config.redaction)
+        )
+        copy_output(process.stdout, "", output.take)
         self.spark.registry.put(
             Member(member, host, slots, heap_mb * MIB, launch.executor_id, last_heartbeat=_now_ms())
         )

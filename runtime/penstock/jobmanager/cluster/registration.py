@@ -11,12 +11,14 @@ import msgspec
 
 from penstock.jobmanager.cluster.executor.executor_process import Launch
 
-PURPOSE = b"penstock resource manager 1"
+PURPOSE = b"penstock resource manager 3"
 """Of the secret here; the number changes with what is said."""
 BEAT_S = 3.0
 """How often a TaskManager says that it lives."""
-MOST_BYTES = 64 * 1024
+MOST_BYTES = 256 * 1024
 """Of what a TaskManager says at once."""
+MOST_LOG_BYTES = 128 * 1024
+"""Of a log in one answer."""
 
 
 class Register(msgspec.Struct, frozen=True, tag=True):
@@ -57,5 +59,27 @@ class Running(msgspec.Struct, frozen=True, tag=True):
     executor_id: str
 
 
-FromTaskManager = Beat | Ended | Killed
-ToTaskManager = Start | Running
+class AskLog(msgspec.Struct, frozen=True, tag=True):
+    """To a TaskManager: what of this log there is from `start` on; which logs there are, without a name."""
+
+    request: int
+    name: str = ""
+    start: int = 0
+    most: int = 0
+
+
+class LogAnswer(msgspec.Struct, frozen=True, tag=True):
+    """Answer to `AskLog`: names with sizes and times (ms), or a part of one (`common.logs.log_file.LogPart`)."""
+
+    request: int
+    files: list[tuple[str, int, int]] = []
+    start: int = 0
+    end: int = 0
+    size: int = 0
+    data: bytes = b""
+    missing: str = ""
+    """Why there is no answer."""
+
+
+FromTaskManager = Beat | Ended | Killed | LogAnswer
+ToTaskManager = Start | Running | AskLog

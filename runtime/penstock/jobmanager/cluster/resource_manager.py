@@ -10,17 +10,22 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 
 from penstock.common.errors import ClusterError
 from penstock.jobmanager.cluster.executor.executor_process import Launch
+from penstock.jobmanager.cluster.log_files import LogSource
+from penstock.jobmanager.cluster.log_requests import LogRequests, RemoteLogs
 from penstock.jobmanager.cluster.registration import (
     MOST_BYTES,
     PURPOSE,
+    AskLog,
     Beat,
     FromTaskManager,
     Killed,
+    LogAnswer,
     Register,
     Running,
     Start,
@@ -67,6 +72,7 @@ class ResourceManager(SealedServer):
         self._peers: dict[str, Peer] = {}
         self._silent: dict[str, float] = {}
         """Seconds, by TaskManager."""
+        self._logs = LogRequests()
         self._launches: dict[str, Launch] = {}
         """What each TaskManager was told last."""
         self._launching = threading.Lock()
@@ -122,6 +128,9 @@ class ResourceManager(SealedServer):
     def on_frame(self, peer: Peer, frame: bytes) -> None:
         said: FromTaskManager = msgspec.msgpack.decode(frame, type=FromTaskManager)
         register = _of(peer)
+        if isinstance(said, LogAnswer):
+            self._logs.answered(said)
+            return
         if isinstance(said, Beat):
             with self._lock:
                 self._silent[register.id] = 0.0
@@ -153,6 +162,17 @@ class ResourceManager(SealedServer):
         logger.info("worker %s on %s has gone", register.id, register.host)
         if member is not None and not self._closing.is_set():
             self._spark.remove_executor(member.executor, "its worker has gone")
+
+    # --- logs ---------------------------------------------------------------------------------------------------
+
+    def logs(self, task_manager: str) -> LogSource:
+        """Asks it; from any other thread than the server's."""
+        return RemoteLogs(self._logs, partial(self._post_to, task_manager))
+
+    def _post_to(self, task_manager: str, question: AskLog) -> bool:
+        with self._lock:
+            peer = self._peers.get(task_manager)
+        return peer is not None and self.post(peer, msgspec.msgpack.encode(question))
 
     # --- what the driver knows ----------------------------------------------------------------------------------
 

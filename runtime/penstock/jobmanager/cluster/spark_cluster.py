@@ -29,6 +29,8 @@ from penstock.common.config import options
 from penstock.common.config.memory import DEFAULT_DRIVER_HEAP, DEFAULT_HEAP, MIB
 from penstock.common.errors import ClusterError
 from penstock.common.folders.owned_folder import OwnedFolder
+from penstock.common.logs.log_settings import LogSettings
+from penstock.common.logs.redaction import Redaction
 from penstock.jobmanager.cluster.credentials import Credentials, new_secret, write_private
 from penstock.jobmanager.cluster.executor.executor_process import Launch
 from penstock.jobmanager.cluster.jvm import class_archive
@@ -78,6 +80,9 @@ class ClusterConfig:
     """Environment of the Python workers (credentials of the object store …)."""
     extra_conf: dict[str, str] = field(default_factory=dict)
     app_name: str = "penstock"
+    log: LogSettings = field(default_factory=LogSettings)
+    """How much of what executors write is kept, where this process starts them."""
+    redaction: Redaction = field(default_factory=Redaction)
 
 
 _QUIET = {

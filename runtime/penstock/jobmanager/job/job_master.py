@@ -22,6 +22,7 @@ from penstock.checkpoint.events import CheckpointCompleted, JobMustFail
 from penstock.checkpoint.files.manifest import SourceState
 from penstock.common.errors import Fenced, StorageError
 from penstock.common.job_status import JobStatus
+from penstock.common.logs.redaction import is_secret
 from penstock.connectors.sink import CommitEnvironment
 from penstock.connectors.source import EnumeratorContext
 from penstock.functions.operator_context import Clock
@@ -451,6 +452,8 @@ class JobMaster:
             task_managers=self.runner.task_managers,
             step_limits=settings.step_limits,
             python_path=settings.python_path,
+            log=settings.log,
+            secrets=[value for key, value in settings.configuration.items() if is_secret(key)],
             **self.runner.task_settings,
         )
 

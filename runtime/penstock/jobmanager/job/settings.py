@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 from penstock.common.config import options
 from penstock.common.config.memory import task_manager_memory
 from penstock.common.configuration import Configuration
+from penstock.common.logs.log_settings import LogSettings
 from penstock.common.restart_strategy import restart_strategy_of
 from penstock.jobmanager.failover.restart_strategies import RestartStrategy, create_restart_strategy
 from penstock.metrics.scope import ScopeFormats
@@ -71,6 +72,7 @@ class JobSettings:
     enumerator_timeout_s: float = 600.0
     commit_timeout_s: float = 600.0
     slot_timeout_s: float = 300.0
+    log: LogSettings = field(default_factory=LogSettings)
     python_path: list[str] = field(default_factory=list)
     """Folders and files that the program's own modules are in; for the Python workers."""
 
@@ -135,6 +137,7 @@ class JobSettings:
             enumerator_timeout_s=conf.get(options.ENUMERATOR_TIMEOUT).total_seconds(),
             commit_timeout_s=conf.get(options.COMMIT_TIMEOUT).total_seconds(),
             slot_timeout_s=conf.get(options.SLOT_REQUEST_TIMEOUT).total_seconds(),
+            log=LogSettings.from_configuration(conf),
             python_path=[os.path.abspath(path) for path in conf.get(options.PYTHON_FILES)],
         )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,13 @@ from penstock.common.config.memory import (
 from penstock.common.configuration import Configuration
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.logs.log_settings import LogSettings
+from penstock.common.logs.redaction import Redaction
 from penstock.graph.program import Program
+from penstock.jobmanager.cluster.log_files import LogFiles, LogSource
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.job.settings import JobSettings
+from penstock.jobmanager.process.process_log import log_beside_program
 from penstock.jobmanager.process.session import Session, SubmitOptions
 from penstock.jobmanager.runners.in_process import InProcessRunner
 from penstock.jobmanager.runners.runner import Runner
@@ -59,6 +64,7 @@ class LocalClusterProvider:
                 executor_memory_mb=_heap_mb(conf, 1),
                 driver_memory_mb=jvm_heap(job_manager_memory(conf).heap) // MIB,
             )
+            config.log, config.redaction = LogSettings.from_configuration(conf), Redaction.of(conf.to_dict())
             config.extra_conf = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
             self.cluster = LocalCluster(slots_per_worker=per_worker, config=config, heap_mb=partial(_heap_mb, conf))
             self.cluster.start()
@@ -79,6 +85,9 @@ class LocalClusterProvider:
 
     def task_managers(self) -> list[Worker]:
         return [] if self.cluster is None else self.cluster.spark.workers()
+
+    def logs(self, task_manager: str) -> LogSource:
+        return LogFiles() if self.cluster is None else self.cluster.logs(task_manager)
 
     def stop(self) -> None:
         if self.cluster is not None:
@@ -103,6 +112,7 @@ class EmbeddedExecutor:
         self.provider = LocalClusterProvider()
         self.session = Session(self.provider, submit)
         self._server: RestServer | None = None
+        self._logging = ExitStack()
         atexit.register(self.stop)
 
     @property
@@ -115,6 +125,7 @@ class EmbeddedExecutor:
         if conf.get(options.RUNNER) == options.IN_PROCESS and options.REST_PORT.key not in program.configuration:
             return  # over before anybody could look
         if self._server is None:
+            self.session.logs = self._logging.enter_context(log_beside_program(conf))
             self._server = self.session.serve(conf, fall_back=True)
 
     def execute(self, program: Program) -> JobExecutionResult:
@@ -134,3 +145,4 @@ class EmbeddedExecutor:
         if self._server is not None:
             self._server.stop()
             self._server = None
+        self._logging.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock.checkpoint.savepoint.savepoints import dispose
@@ -11,6 +12,9 @@ from penstock.common.config.memory import effective, task_manager_memory
 from penstock.common.configuration import Configuration
 from penstock.common.errors import PenstockError
 from penstock.common.job_status import JobStatus
+from penstock.common.logs.log_file import LogPart
+from penstock.common.logs.redaction import Redaction, is_secret
+from penstock.jobmanager.cluster.log_files import ClusterLogs, LogFiles
 from penstock.jobmanager.cluster.task_managers import SlotUse, Worker, describe_cluster, hardware_of
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
@@ -28,6 +32,7 @@ class DispatcherGateway:
     Args:
         task_managers: those that are registered now.
         shut_down: ends the process's cluster; called from a thread of its own.
+        logs: of this process and of the TaskManagers.
     """
 
     def __init__(
@@ -36,6 +41,7 @@ class DispatcherGateway:
         configuration: Mapping[str, str],
         task_managers: Callable[[], Sequence[Worker]],
         shut_down: Callable[[], None],
+        logs: ClusterLogs | None = None,
     ) -> None:
         self._dispatcher = dispatcher
         self._configuration = dict(configuration)
@@ -43,6 +49,8 @@ class DispatcherGateway:
         self._task_managers = task_managers
         self._machines: dict[str, Hardware] = {}
         self._shut_down = shut_down
+        self._logs = logs or ClusterLogs(LogFiles())
+        self._redaction = Redaction.of(self._configuration)
 
     @property
     def metrics(self) -> MetricStore:
@@ -69,6 +77,28 @@ class DispatcherGateway:
 
     def configuration(self) -> Mapping[str, str]:
         return {**effective(Configuration(self._configuration)), **self._configuration}
+
+    def logs(self, task_manager: str | None) -> Sequence[facts.LogFile]:
+        if task_manager is None:
+            return self._logs.own.listing()
+        self._check_task_manager(task_manager)
+        return self._logs.of(task_manager).listing()
+
+    def read_log(self, task_manager: str | None, name: str, start: int, most: int) -> LogPart:
+        if task_manager is not None:
+            self._check_task_manager(task_manager)
+        source = self._logs.own if task_manager is None else self._logs.of(task_manager)
+        part = source.read(name, start, most)
+        # Who wrote it did not know what every job's configuration keeps secret.
+        for job in self._dispatcher.jobs():
+            self._redaction.add(value for key, value in job.settings.configuration.items() if is_secret(key))
+        return replace(part, data=self._redaction.clean_bytes(part.data))
+
+    def _check_task_manager(self, task_manager: str) -> None:
+        known = [worker.id for worker in self.cluster().task_managers]
+        if task_manager not in known:
+            remedy = f"there are {', '.join(known)}" if known else "none is registered"
+            raise NotFound(f"there is no TaskManager {task_manager}", remedy=remedy)
 
     def _of_the_job(self) -> Configuration:
         """What the cluster's settings are with those of the first job that runs, which may have chosen the backend."""

@@ -1,15 +1,21 @@
-"""What a deployed process says of itself."""
+"""Where a deployed process logs to: stdout, which `kubectl logs` shows, and a file that REST shows."""
 
 from __future__ import annotations
 
 import logging
 import sys
 
+from penstock.common.logs.log_file import LogFile, LogFileHandler
+from penstock.common.logs.log_format import FindPlace, nowhere, record_format
+from penstock.common.logs.log_settings import LogSettings
+from penstock.common.logs.redaction import Redaction
 
-def log_to_stdout() -> None:
-    """The engine's own words, one line each, where `kubectl logs` shows them."""
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stdout, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
-    for name in ("py4j", "botocore", "aiobotocore", "s3fs", "fsspec", "asyncio"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+
+def log_here(settings: LogSettings, redaction: Redaction, file: LogFile, find_place: FindPlace = nowhere) -> None:
+    """From now on this process logs to its stdout and to the file, and nowhere else."""
+    form = record_format(settings.format, redaction, find_place)
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stdout), LogFileHandler(file)]
+    for handler in handlers:
+        handler.setFormatter(form)
+    logging.basicConfig(handlers=handlers, force=True)
+    settings.apply_levels()

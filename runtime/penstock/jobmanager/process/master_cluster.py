@@ -12,6 +12,7 @@ from penstock.common.config.memory import MIB, job_manager_memory, jvm_heap
 from penstock.common.configuration import Configuration
 from penstock.common.errors import InvalidJob
 from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
+from penstock.jobmanager.cluster.log_files import LogFiles, LogSource
 from penstock.jobmanager.cluster.resource_manager import ResourceManager
 from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
 from penstock.jobmanager.cluster.task_managers import Worker
@@ -83,6 +84,9 @@ class MasterClusterProvider:
 
     def task_managers(self) -> list[Worker]:
         return [] if self.cluster is None else self.cluster.workers()
+
+    def logs(self, task_manager: str) -> LogSource:
+        return LogFiles() if self._resources is None else self._resources.logs(task_manager)
 
     def stop(self) -> None:
         cluster, self.cluster = self.cluster, None

@@ -24,7 +24,7 @@ from penstock.common.config import options
 from penstock.common.configuration import Configuration
 from penstock.common.errors import Fenced, InvalidJob, JobSuspended, PenstockError
 from penstock.common.job_status import JobStatus
-from penstock.jobmanager.process.log_lines import log_to_stdout
+from penstock.jobmanager.process.process_log import log_of_master
 from penstock.jobmanager.process.session import ClusterProvider, Session, SubmitOptions
 
 LEAVE_S = 20.0
@@ -55,9 +55,15 @@ def run_master_process(
         program: runs the user's program; its jobs go to the session.
         told: set when the process is to leave; SIGTERM does it, too.
     """
-    log_to_stdout()
     collect_rarely()
     session = Session(provider, submit)
+    with log_of_master(settings) as session.logs:
+        return _serve(session, settings, program, told)
+
+
+def _serve(
+    session: Session, settings: Configuration, program: Callable[[Session], None], told: threading.Event | None
+) -> int:
     session.on_line = None
     told = told or threading.Event()
     server = session.serve(settings)
@@ -71,7 +77,7 @@ def run_master_process(
         _suspend(session)
         if server is not None:
             server.stop()
-        provider.stop()
+        session.cluster.stop()
     if _is_fenced(session):
         return EXIT_FENCED
     ended = [master.history.status for master in session.dispatcher.jobs()]

@@ -24,6 +24,7 @@ from penstock.common.program.import_path import import_path
 from penstock.connectors.collect import decode_collected
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
+from penstock.jobmanager.cluster.log_files import ClusterLogs, LogFiles, LogSource
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.failover.failures import JobFailed, failure_of
 from penstock.jobmanager.job.job_master import JobMaster
@@ -45,6 +46,10 @@ class ClusterProvider(Protocol):
 
     def task_managers(self) -> list[Worker]:
         """Those that are registered now."""
+        ...
+
+    def logs(self, task_manager: str) -> LogSource:
+        """What a TaskManager keeps of its log and of what was printed there; may be asked from any thread."""
         ...
 
     def stop(self) -> None: ...
@@ -71,6 +76,8 @@ class Session:
         self.cluster = cluster
         self.dispatcher = Dispatcher()
         self.submit_options = submit or SubmitOptions()
+        self.logs = LogFiles()
+        """Of this process."""
         self.on_line: Callable[[str], None] | None = _print
         self.on_started: Callable[[JobMaster], None] | None = None
         """Called before a job's first look at anything."""
@@ -159,7 +166,8 @@ class Session:
         from penstock.jobmanager.process.gateway import DispatcherGateway
         from penstock.rest.server import RestServer
 
-        gateway = DispatcherGateway(self.dispatcher, settings.to_dict(), self.cluster.task_managers, self.stop)
+        cluster, logs = self.cluster, ClusterLogs(self.logs, self.cluster.logs)
+        gateway = DispatcherGateway(self.dispatcher, settings.to_dict(), cluster.task_managers, self.stop, logs)
         host, port = settings.get(options.REST_BIND_ADDRESS), settings.get(options.REST_PORT)
         token_file = settings.to_dict().get("security.rest.token-file") or None
         allowed = settings.get(options.REST_ALLOWED_HOSTS)

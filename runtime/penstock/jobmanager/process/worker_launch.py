@@ -14,21 +14,23 @@ from penstock.common.config import options
 from penstock.common.config.memory import MIB
 from penstock.common.configuration import load_configuration
 from penstock.common.folders.owned_folder import OwnedFolder
+from penstock.common.logs.log_settings import LogSettings
+from penstock.common.logs.redaction import Redaction
 from penstock.jobmanager.cluster.credentials import Credentials
-from penstock.jobmanager.cluster.executor.executor_output import copy_output, to_stdout
+from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput, copy_output
 from penstock.jobmanager.cluster.executor.executor_process import Launch, start_executor, state_folder
 from penstock.jobmanager.cluster.worker_health import WorkerHealth, health_port
 from penstock.jobmanager.process.agreed import executor_memory_mb, spark_secret
-from penstock.jobmanager.process.log_lines import log_to_stdout
+from penstock.jobmanager.process.log_lines import log_here
 from penstock.jobmanager.process.worker_process import Child, WorkerProcess
 from penstock.taskmanager.local_folders import sweep_state
 
 
 def run_worker(*, master: str, slots: int) -> int:
     """Be a TaskManager of the master at `host:port` until it is told to end; returns the exit code."""
-    log_to_stdout()
     settings = load_configuration()
     secret = spark_secret(settings)
+    log, redaction = LogSettings.from_configuration(settings), Redaction.of(settings.to_dict(), secret)
     given = settings.get(options.TMP_DIRECTORIES)
     own = None if given else OwnedFolder(tempfile.gettempdir(), "penstock-worker-")
     root = given if own is None else own.path
@@ -41,6 +43,8 @@ def run_worker(*, master: str, slots: int) -> int:
         if own is not None:
             stack.callback(own.remove)
         private = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-private-"))
+        output = ExecutorOutput(private, "taskmanager", log, redaction)
+        log_here(log, redaction, output.log)
         credentials = Credentials.create(secret, private)
         folders: dict[str, OwnedFolder] = {}
 
@@ -49,7 +53,7 @@ def run_worker(*, master: str, slots: int) -> int:
                 launch, slots=slots, host=host, work_dir=work_dir, heap_mb=heap_mb, credentials=credentials
             )
             assert process.stdout is not None
-            copy_output(process.stdout, f"[{launch.executor_id}] ", to_stdout)
+            copy_output(process.stdout, "", output.take_and_tell(f"[{launch.executor_id}] "))
             return process
 
         def ended(launch: Launch) -> None:
@@ -57,7 +61,7 @@ def run_worker(*, master: str, slots: int) -> int:
             if folder is not None:
                 folder.remove()
 
-        worker = WorkerProcess(master, secret, slots, heap_mb * MIB, start, ended)
+        worker = WorkerProcess(master, secret, slots, heap_mb * MIB, start, ended, logs=output.files)
         port = health_port(settings)
         if port >= 0:
             health = WorkerHealth(port, lambda: worker.is_alive, lambda: worker.is_ready).start()

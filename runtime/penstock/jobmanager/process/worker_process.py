@@ -23,9 +23,12 @@ import msgspec
 
 from penstock.jobmanager.cluster.executor.executor_process import Launch, kill_session
 from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
+from penstock.jobmanager.cluster.log_files import LogFiles
+from penstock.jobmanager.cluster.log_requests import answer_of
 from penstock.jobmanager.cluster.registration import (
     BEAT_S,
     PURPOSE,
+    AskLog,
     Beat,
     Ended,
     Killed,
@@ -76,6 +79,7 @@ class WorkerProcess:
         ended: called when nothing of it is left.
         linger_s: how long an executor may take to end before it is killed.
         kills: what the system has killed in this container; None: it is looked for.
+        logs: what the master may ask for.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class WorkerProcess:
         ended: Callable[[Launch], object] = lambda launch: None,
         linger_s: float = 5.0,
         kills: MemoryKills | None = None,
+        logs: LogFiles | None = None,
     ) -> None:
         host, _, port = master.removeprefix("spark://").rpartition(":")
         self._host, self._port = host, int(port)
@@ -98,6 +103,7 @@ class WorkerProcess:
         self._ended = ended
         self._linger_s = linger_s
         self._kills = kills or MemoryKills()
+        self._logs = logs or LogFiles()
         self._id = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
         self._ending = False
         self._strange = 0
@@ -199,7 +205,7 @@ class WorkerProcess:
                     beaten = now
                 frame = master.poll(WATCH_S)
                 if frame is not None:
-                    self._obey(msgspec.msgpack.decode(frame, type=ToTaskManager))
+                    self._obey(master, msgspec.msgpack.decode(frame, type=ToTaskManager))
                 launch, code = self._launch, self._code()
                 if self._kills.new():  # told before the end that follows from it
                     master.send(msgspec.msgpack.encode(Killed(self._kills.limit)))
@@ -220,8 +226,10 @@ class WorkerProcess:
 
     # --- the executor -------------------------------------------------------------------------------------------
 
-    def _obey(self, told: ToTaskManager) -> None:
-        if isinstance(told, Start):
+    def _obey(self, master: ControlConnection, told: ToTaskManager) -> None:
+        if isinstance(told, AskLog):
+            master.send(msgspec.msgpack.encode(answer_of(self._logs, told)))
+        elif isinstance(told, Start):
             if told.launch.executor_id == self._told:  # said twice, to be sure
                 return
             self._told = told.launch.executor_id

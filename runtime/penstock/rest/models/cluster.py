@@ -151,3 +151,15 @@ class TaskManagers(Shape):
     """`GET /taskmanagers`"""
 
     taskmanagers: list[TaskManager]
+
+
+class LogEntry(Shape):
+    name: str
+    size: int
+    mtime: int
+
+
+class LogList(Shape):
+    """`GET /jobmanager/logs`, `/taskmanagers/:id/logs`"""
+
+    logs: list[LogEntry]

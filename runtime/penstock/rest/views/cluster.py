@@ -10,9 +10,9 @@ import traceback
 from typing import TYPE_CHECKING
 
 from penstock import __version__
+from penstock.common.logs.redaction import without_secrets
 from penstock.rest import facts, models
 from penstock.rest.errors import NotFound
-from penstock.rest.views.secrets import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.common.logs.redaction import without_secrets
 from penstock.rest import facts, models
 from penstock.rest.views.ids import duration, first_start, last_end, vertex_id
 from penstock.rest.views.io import io_metrics
-from penstock.rest.views.secrets import without_secrets
 from penstock.rest.views.states import ENDED, JOB_STATES, lower_case_counts, state_counts, vertex_state
 
 if TYPE_CHECKING:

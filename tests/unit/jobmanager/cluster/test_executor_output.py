@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from penstock.jobmanager.cluster.executor.executor_output import BoundedFile, copy_output
+import pytest
+
+from penstock.common.logs.log_settings import LogSettings
+from penstock.common.logs.redaction import Redaction
+from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput, copy_output
+from penstock.taskmanager.task_log import MARK
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,15 +42,26 @@ def test_a_line_without_an_end_is_copied_in_pieces() -> None:
     assert 1 < out.count(b"\n") < 10
 
 
-def test_a_file_does_not_grow_beyond_its_bound(tmp_path: Path) -> None:
-    file = BoundedFile(str(tmp_path / "log"), 1_000)
-    for number in range(1_000):
-        file.write(b"%04d\n" % number)
-    kept = (tmp_path / "log.1").read_bytes() + (tmp_path / "log").read_bytes()
-    assert kept.endswith(b"0998\n0999\n")
-    assert 1_000 < len(kept) < 2_100
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "log.1"]
+@pytest.fixture
+def output(tmp_path: Path) -> ExecutorOutput:
+    return ExecutorOutput(str(tmp_path), "taskmanager", LogSettings(), Redaction(["hunter22"]))
 
 
-def test_a_disk_that_takes_nothing_holds_up_nobody(tmp_path: Path) -> None:
-    BoundedFile(str(tmp_path / "missing" / "log")).write(b"line\n")
+def test_log_and_stdout_are_told_apart(output: ExecutorOutput) -> None:
+    output.take(
+        MARK
+        + b"2026 INFO m: logged\nprinted\n26/01/31 12:00:00 WARN TaskSetManager: lost\n"
+        + b"java.io.IOException: gone\n\tat org.apache.spark.X.y(X.java:1)\nprinted, too\n"
+    )
+    assert output.stdout.read(0, 1_000).data == b"printed\nprinted, too\n"
+    assert output.log.read(0, 1_000).data == (
+        b"2026 INFO m: logged\n26/01/31 12:00:00 WARN TaskSetManager: lost\njava.io.IOException: gone\n"
+        b"\tat org.apache.spark.X.y(X.java:1)\n"
+    )
+
+
+def test_no_secret_is_kept_or_told(output: ExecutorOutput, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    output.take_and_tell("[7] ")(MARK + b"key hunter22\nprinted hunter22\n")
+    assert output.log.read(0, 100).data == b"key ******\n"
+    assert output.stdout.read(0, 100).data == b"printed ******\n"
+    assert capfdbinary.readouterr().out == b"[7] key ******\n[7] printed ******\n"

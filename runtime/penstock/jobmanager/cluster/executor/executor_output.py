@@ -1,21 +1,29 @@
 """What executors and their Python workers write: a job's own prints and logs, and the JVM's warnings.
 
 A deployed TaskManager copies it to its own output, line by line with the executor's number in front, because nobody who has
-only `kubectl logs` would look anywhere else. On an embedded cluster it goes to a file that stays small.
+only `kubectl logs` would look anywhere else. There and on an embedded cluster it goes to files that stay small, for REST to show.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable
 from typing import IO
 
+from penstock.common.logs.log_file import LogFile
+from penstock.common.logs.log_format import MARK
+from penstock.common.logs.log_settings import LogSettings
+from penstock.common.logs.redaction import Redaction
+from penstock.jobmanager.cluster.log_files import LogFiles
+
 _CHUNK = 1 << 16
 _LONGEST = 64 * 1024
 """A line without an end is copied in pieces of that many bytes."""
-FILE_BYTES = 8 * 1024 * 1024
+_OF_THE_JVM = re.compile(rb"\d\d/\d\d/\d\d \d\d:\d\d:\d\d [A-Z]+ ")
+_OF_A_TRACE = re.compile(rb"\s+at |Caused by: |\s+\.\.\. |[a-z]+(\.\w+)+(Exception|Error)")
 
 
 def copy_output(source: IO[bytes], prefix: str, write: Callable[[bytes], object]) -> threading.Thread:
@@ -43,21 +51,46 @@ def to_stdout(lines: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-class BoundedFile:
-    """Takes lines; when it is full it begins anew, and keeps what it had before as `PATH.1`. Thread-safe."""
+class ExecutorOutput:
+    """The log and the stdout of a TaskManager, over all executors that it has one after the other.
 
-    def __init__(self, path: str, most: int = FILE_BYTES) -> None:
-        self._path = path
-        self._most = most
-        self._lock = threading.Lock()
+    A line of the log has a mark in front (`taskmanager.task_log`), or begins as those of the JVM do; all else was printed.
+    """
 
-    def write(self, lines: bytes) -> None:
-        """A disk that takes nothing must not hold up who writes: the lines are lost."""
-        try:
-            with self._lock:
-                if os.path.exists(self._path) and os.path.getsize(self._path) > self._most:
-                    os.replace(self._path, f"{self._path}.1")
-                with open(self._path, "ab") as file:
-                    file.write(lines)
-        except OSError:
-            return
+    def __init__(self, folder: str, name: str, settings: LogSettings, redaction: Redaction) -> None:
+        bounds = (settings.max_bytes, settings.max_files, redaction)
+        self.log = LogFile(os.path.join(folder, f"{name}.log"), *bounds)
+        self.stdout = LogFile(os.path.join(folder, f"{name}.out"), *bounds)
+        self._redaction = redaction
+
+    @property
+    def files(self) -> LogFiles:
+        return LogFiles([self.log, self.stdout])
+
+    def take(self, lines: bytes) -> None:
+        """Whole lines."""
+        logged, printed = [], []
+        in_trace = False
+        for line in lines.splitlines(keepends=True):
+            in_trace = bool(_OF_THE_JVM.match(line)) or (in_trace and bool(_OF_A_TRACE.match(line)))
+            if line.startswith(MARK):
+                logged.append(line[len(MARK) :])
+            elif in_trace:
+                logged.append(line)
+            else:
+                printed.append(line)
+        if logged:
+            self.log.write(b"".join(logged))
+        if printed:
+            self.stdout.write(b"".join(printed))
+
+    def take_and_tell(self, prefix: str) -> Callable[[bytes], None]:
+        """The same, and all of it to this process's stdout with the prefix in front of each line."""
+        head = prefix.encode()
+
+        def take(lines: bytes) -> None:
+            self.take(lines)
+            clean = self._redaction.clean_bytes(lines).splitlines(keepends=True)
+            to_stdout(b"".join(head + line.removeprefix(MARK) for line in clean))
+
+        return take

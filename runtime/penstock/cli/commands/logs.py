@@ -1,0 +1,120 @@
+"""`penstock logs`: what the JobManager, the TaskManagers and the functions of jobs log, also as it comes."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.connection import DEFAULT_MASTER, Master, TokenFile, connect
+from penstock.cli.errors import RequestFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from penstock.cli.client import RestClient
+
+JOB_MANAGER = "jobmanager"
+FOLLOW_S = 1.0
+_PLACE = re.compile(r"\[[^\]]*?: (?P<operator>.*) #\d+, attempt \d+\]: ")
+_RECORD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} |\d\d/\d\d/\d\d \d\d:\d\d:\d\d ")
+
+
+def logs(
+    task_managers: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TASKMANAGER]...", help="Ids of TaskManagers, or `jobmanager`; none: all of them."),
+    ] = None,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")] = False,
+    operator: Annotated[
+        str | None,
+        typer.Option("--operator", metavar="NAME", help="Only what code of this operator logged; name or uid."),
+    ] = None,
+    stdout: Annotated[bool, typer.Option("--stdout", help="What was printed, in place of what was logged.")] = False,
+    kilobytes: Annotated[
+        int, typer.Option("-n", "--kilobytes", min=0, max=100, help="How much of the end of each to begin with.")
+    ] = 32,
+    master: Master = DEFAULT_MASTER,
+    token_file: TokenFile = None,
+) -> None:
+    """Show the end of the logs, and with -f what comes after it."""
+    client = connect(master, token_file)
+    tails: dict[str, Tail] = {}
+    while True:
+        named = task_managers or [JOB_MANAGER, *(worker.id for worker in client.task_managers().taskmanagers)]
+        for name in named:
+            if name not in tails:
+                tails[name] = Tail(client, name, "stdout" if stdout else "log", kilobytes * 1024, operator)
+        for name in named:
+            _show(tails[name], with_name=len(named) > 1, must_be=bool(task_managers) and not follow)
+        if not follow:
+            return
+        time.sleep(FOLLOW_S)
+
+
+def _show(tail: Tail, *, with_name: bool, must_be: bool) -> None:
+    try:
+        for line in tail.lines():
+            typer.echo(f"{tail.name} | {line}" if with_name else line)
+    except RequestFailed as error:
+        if must_be or error.status not in (404, 503):  # one that has just gone, or of which nothing is kept
+            raise
+
+
+class Tail:
+    """The lines of one log, from near its end on."""
+
+    def __init__(self, client: RestClient, name: str, what: str, first_bytes: int, operator: str | None) -> None:
+        self.name = name
+        self._client = client
+        self._what = what
+        self._at = -max(1, first_bytes)
+        self._operator = operator
+        self._belongs = False
+
+    def lines(self) -> Iterator[str]:
+        """Those that have come since the last call."""
+        while True:
+            before = self._at
+            text, self._at = self._client.read_log(
+                None if self.name == JOB_MANAGER else self.name, self._what, self._at
+            )
+            yield from self._wanted(text.splitlines())
+            if not text or self._at == before:
+                return
+
+    def _wanted(self, lines: Iterable[str]) -> Iterator[str]:
+        if self._operator is None:
+            yield from lines
+            return
+        for line in lines:
+            known = operators_of(line)
+            if known is not None:  # else it goes on with the record before
+                self._belongs = self._operator in known
+            if self._belongs:
+                yield line
+
+
+def operators_of(line: str) -> set[str] | None:
+    """Name and uid of the operator whose code logged it, as far as the form tells; None: no record begins here.
+
+    >>> operators_of("2026-01-31 12:00:00,123 INFO my.module [orders: Totals #3, attempt 2]: done")
+    {'Totals'}
+    >>> operators_of("2026-01-31 12:00:00,123 INFO penstock.job: done"), operators_of("ValueError: 7x")
+    (set(), None)
+    >>> sorted(operators_of('{"time": "…", "message": "done", "operator": "Totals", "uid": "totals"}'))
+    ['Totals', 'totals']
+    """
+    if line.startswith("{"):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            return None
+        return {str(record[key]) for key in ("operator", "uid") if record.get(key)}
+    if _RECORD.match(line) is None:
+        return None
+    place = _PLACE.search(line)
+    return set() if place is None else {place["operator"]}

@@ -1,0 +1,62 @@
+"""What functions log and print in workers is found over REST, with its place in the job and without secrets."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from penstock.common.configuration import Configuration
+from penstock.datastream.functions import MapFunction, RuntimeContext
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.graph.executor import executing_on
+
+if TYPE_CHECKING:
+    from penstock.jobmanager.process.embedded import EmbeddedExecutor
+
+pytestmark = pytest.mark.spark
+SECRET = "do-not-show-this"
+
+
+class Telling(MapFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        logging.getLogger("telling").info("opened")
+
+    def map(self, value: int) -> int:
+        logging.getLogger("telling").warning("value %d, key %s", value, SECRET)
+        logging.getLogger("telling").debug("too much")
+        print(f"printed {value} {SECRET}")
+        return value
+
+
+def _until(read: httpx.Client, path: str, text: str) -> str:
+    deadline = time.monotonic() + 30
+    while True:
+        found = read.get(path)
+        if found.is_success and text in found.text:
+            return found.text
+        assert time.monotonic() < deadline, found.text[-2_000:]
+        time.sleep(0.2)
+
+
+def test_records_of_functions_have_their_place_and_no_secret(executor: EmbeddedExecutor, runner: str) -> None:
+    settings = {"penstock.runner": runner, "s3.secret-key": SECRET, "rest.port": "0"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration(settings))
+    env.set_parallelism(1)
+    env.from_collection([7]).map(Telling()).name("Tell it").print()
+    with executing_on(executor):
+        env.execute(f"logs {runner}")
+    server = executor.session.serve(Configuration({"rest.port": "0"}))
+    assert server is not None
+    with server, httpx.Client(base_url=server.url) as read:
+        task_managers = [worker["id"] for worker in read.get("/taskmanagers").json()["taskmanagers"]]
+        logs = {tm: read.get(f"/taskmanagers/{tm}/log").text for tm in task_managers}
+        name = next(tm for tm, text in logs.items() if f"[logs {runner}: Tell it #0, attempt" in text)
+        log = _until(read, f"/taskmanagers/{name}/log", "value 7, key ******")
+        assert f" INFO telling [logs {runner}: Tell it #0, attempt " in log
+        assert "too much" not in log
+        assert "printed" not in log
+        assert "printed 7 ******" in _until(read, f"/taskmanagers/{name}/stdout", "printed 7")
