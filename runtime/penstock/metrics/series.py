@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.metrics.histogram import LogHistogram
 from penstock.metrics.key import MetricKey, decode_key
+from penstock.metrics.loads import SubtaskLoad
 from penstock.metrics.reading import AnyReading, DistributionReading, Reading
 
 if TYPE_CHECKING:
@@ -97,6 +98,28 @@ class SubtaskSeries:
 
     def gauge(self, name: str) -> Scalar:
         return self._gauges.get(name)
+
+    def load(self, subtask: int, now: float) -> SubtaskLoad:
+        """What the subtask does, at the time `now` (s)."""
+        base, elapsed = self._base(now, RECENT_SECONDS)
+        io = self._now.io
+
+        def rate(name: str) -> float:
+            return _rate(io.get(name, 0) - base.io.get(name, 0), elapsed)
+
+        watermark = self._gauges.get("currentInputWatermark")
+        return SubtaskLoad(
+            subtask,
+            self.tm_id,
+            self.host,
+            int(io.get("numRecordsIn", 0)),
+            int(io.get("numRecordsOut", 0)),
+            rate("numRecordsIn"),
+            rate("numRecordsOut"),
+            min(1.0, rate("busyTimeMs") / 1e3),
+            min(1.0, rate("backPressuredTimeMs") / 1e3),
+            watermark if isinstance(watermark, int) else None,
+        )
 
     def readings(self, now: float) -> Iterator[AnyReading]:
         """Everything, as it is at the time `now` (s)."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.metrics.key import MetricKey
+from penstock.metrics.loads import SubtaskLoad
 from penstock.metrics.reading import (
     AnyReading,
     JobManagerScope,
@@ -161,6 +162,15 @@ class MetricStore:
             job = self._jobs.get(job_id, _Job())
             return [SubtaskScope(job_id, v, s) for v, s in sorted(job.subtasks) if v == vertex_id]
 
+    def loads(self, job_id: str, vertex_id: str) -> list[SubtaskLoad]:
+        """What the subtasks of a vertex that have reported do now, in order."""
+        now = self._clock()
+        with self._lock:
+            job = self._jobs.get(job_id, _Job())
+            return [
+                series.load(s, now) for (v, s), series in sorted(job.subtasks.items(), key=_place) if v == vertex_id
+            ]
+
     def total(self, job_id: str, vertices: Iterable[str], counter: str) -> float:
         """A counter of the engine, such as `numRecordsOut`, over all subtasks of some vertices."""
         wanted = set(vertices)
@@ -209,6 +219,10 @@ class MetricStore:
             "subtask_index": str(scope.subtask),
         }
         return ScopeReadings(scope, labels, tuple(series.readings(self._clock())), dict(series.operator_names))
+
+
+def _place(entry: tuple[tuple[str, int], SubtaskSeries]) -> tuple[str, int]:
+    return entry[0]
 
 
 def _facts(facts: Mapping[str, Scalar]) -> tuple[AnyReading, ...]:

@@ -6,28 +6,32 @@ Every path is there twice, as `/jobs` and as `/v1/jobs`: Flink's clients use eit
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 
 from penstock import __version__
 from penstock.common.errors import PenstockError
 from penstock.metrics import prometheus
 from penstock.rest import models
-from penstock.rest.auth import EXEMPT, AllowedHosts, check_origin
-from penstock.rest.clock import now_ms
+from penstock.rest.auth import PROBES, AllowedHosts, check_origin, is_open
 from penstock.rest.errors import error_lines, http_status
 from penstock.rest.metric_facts import refresh_metrics
-from penstock.rest.page import overview_page
 from penstock.rest.routes.actions import action_routes
 from penstock.rest.routes.checkpoints import checkpoint_routes
 from penstock.rest.routes.cluster import cluster_routes, disposal_routes, job_manager_routes, task_manager_routes
+from penstock.rest.routes.dashboard import dashboard_routes, state_routes
 from penstock.rest.routes.jobs import job_routes
+from penstock.rest.routes.live import live_routes
 from penstock.rest.routes.logs import log_routes
+from penstock.rest.routes.page import page_routes
+from penstock.rest.routes.session import session_routes
 from penstock.rest.routes.vertices import vertex_routes
+from penstock.rest.sessions import Access
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -44,12 +48,22 @@ _FAILURES: dict[int | str, dict[str, object]] = {
 }
 
 
-def create_app(gateway: ClusterGateway, token: TokenFile | None = None, hosts: AllowedHosts | None = None) -> FastAPI:
-    """The application for a gateway; with a token every path but the probes asks for it.
+def create_app(
+    gateway: ClusterGateway,
+    token: TokenFile | None = None,
+    hosts: AllowedHosts | None = None,
+    *,
+    reader: TokenFile | None = None,
+    closing: threading.Event | None = None,
+) -> FastAPI:
+    """The application for a gateway; with a token every path but the probes and the page itself asks for it.
 
     Args:
         hosts: names it may be asked for by; None: any.
+        reader: a token that may only look.
+        closing: set when the server is to stop: what goes on for ever ends then.
     """
+    access = Access(token, reader)
     app = FastAPI(
         title="Penstock REST API",
         version=__version__,
@@ -58,7 +72,7 @@ def create_app(gateway: ClusterGateway, token: TokenFile | None = None, hosts: A
         redoc_url=None,
     )
     _add_errors(app)
-    _add_checks(app, token, hosts)
+    _add_checks(app, access, hosts)
     api = APIRouter()
     for make in (
         cluster_routes,
@@ -70,19 +84,20 @@ def create_app(gateway: ClusterGateway, token: TokenFile | None = None, hosts: A
         action_routes,
         vertex_routes,
         disposal_routes,
+        dashboard_routes,
+        state_routes,
     ):
         api.include_router(make(gateway))
+    api.include_router(live_routes(gateway, closing or threading.Event()))
     app.include_router(api, responses=_FAILURES)
     app.include_router(api, prefix="/v1", include_in_schema=False)
+    app.include_router(session_routes(access), include_in_schema=False)
+    app.include_router(page_routes(), include_in_schema=False)
     _add_pages(app, gateway)
     return app
 
 
 def _add_pages(app: FastAPI, gateway: ClusterGateway) -> None:
-    @app.get("/", include_in_schema=False, response_class=HTMLResponse)
-    def overview() -> HTMLResponse:
-        return HTMLResponse(overview_page(gateway.cluster(), gateway.jobs(), now_ms()))
-
     @app.get("/metrics", tags=["metrics"], response_class=PlainTextResponse)
     def metrics() -> PlainTextResponse:
         """All metrics in Prometheus' text format."""
@@ -102,15 +117,15 @@ def _add_pages(app: FastAPI, gateway: ClusterGateway) -> None:
         return PlainTextResponse(f"{text}\n", status_code=200 if readiness.ready else 503)
 
 
-def _add_checks(app: FastAPI, token: TokenFile | None, hosts: AllowedHosts | None) -> None:
+def _add_checks(app: FastAPI, access: Access, hosts: AllowedHosts | None) -> None:
     @app.middleware("http")
     async def check(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         try:
-            if hosts is not None and request.url.path not in EXEMPT:
+            if hosts is not None and request.url.path not in PROBES:
                 hosts.check(request.headers.get("host"))
             check_origin(request.method, request.headers)
-            if token is not None and request.url.path not in EXEMPT:
-                token.check(request.headers.get("authorization"))
+            if not is_open(request.url.path):
+                access.check(access.identify(request.headers, request.cookies), request.method, request.headers)
         except PenstockError as error:
             return _failure(http_status(error), error_lines(error), error.code)
         return await call_next(request)

@@ -20,8 +20,16 @@ from penstock.rest.errors import Forbidden, Unauthorized
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-EXEMPT = frozenset({"/healthz", "/readyz"})
-"""Paths that answer without a token: probes have none."""
+PROBES = frozenset({"/healthz", "/readyz"})
+OPEN = PROBES | {"/", "/login", "/logout", "/session", "/favicon.ico"}
+"""Paths that answer without a token: probes have none, and the page asks a person for it."""
+PAGE = "/ui/"
+"""Below it the page's own files lie, the same for everybody."""
+
+
+def is_open(path: str) -> bool:
+    """Whether a path answers without a token."""
+    return path in OPEN or path.startswith(PAGE)
 
 
 def check_origin(method: str, headers: Mapping[str, str]) -> None:
@@ -100,6 +108,19 @@ class TokenFile:
         self._version: tuple[int, int] | None = None
         self._token = b""
         self._read()
+
+    def is_given(self, header: str | None) -> bool:
+        """Whether the `Authorization` header has this token."""
+        try:
+            self.check(header)
+        except Unauthorized:
+            return False
+        return True
+
+    def key(self) -> bytes:
+        """The token as it is now, to sign with."""
+        self._read()
+        return self._token
 
     def check(self, header: str | None) -> None:
         """

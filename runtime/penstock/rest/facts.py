@@ -135,6 +135,101 @@ class Event:
 
 
 @dataclass(frozen=True)
+class StateChange:
+    timestamp: int
+    state: str
+
+
+@dataclass(frozen=True)
+class PastCheckpoint:
+    """One of the history, in short. `slowest`: vertex and subtask that answered last; empty and -1: not known."""
+
+    id: int
+    kind: str
+    status: str
+    trigger: int
+    end: int = NOT_YET
+    size: int = 0
+    state_size: int = 0
+    slowest: tuple[str, int] = ("", -1)
+    failure: str = ""
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class MetricHistory:
+    """Samples of the last hour: times, and values by name; NaN: not known."""
+
+    times: Sequence[int] = ()
+    series: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SplitFacts:
+    """A part of a source's input. `owner`: the subtask that reads it, -1: none; `position` in the source's own words."""
+
+    id: str
+    owner: int = -1
+    position: str = ""
+    size: int = 0
+    watermark: int | None = None
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """`splits`: some of them; `split_count`: of those not read to their end; `lag`: records or bytes not read, None: not known."""
+
+    uid: str
+    name: str
+    split_count: int = 0
+    unassigned: int = 0
+    lag: int | None = None
+    splits: Sequence[SplitFacts] = ()
+
+
+@dataclass(frozen=True)
+class SinkFacts:
+    """`commits`: whether checkpoints have commits to carry out for it."""
+
+    uid: str
+    name: str
+    commits: bool = False
+
+
+@dataclass(frozen=True)
+class Connectors:
+    """`committing`: what is being committed now, in words; empty: nothing."""
+
+    sources: Sequence[SourceFacts] = ()
+    sinks: Sequence[SinkFacts] = ()
+    pending_commits: int = 0
+    uncommitted_checkpoints: int = 0
+    committing: str = ""
+
+
+@dataclass(frozen=True)
+class StateName:
+    """A state of an operator in a checkpoint. `operator_bytes`: of all keyed state of the operator."""
+
+    uid: str
+    operator: str
+    name: str
+    kind: str
+    operator_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class StateEntries:
+    """What a look into a state found; `entries`: columns by name, as JSON has them."""
+
+    checkpoint_id: int
+    timestamp: int
+    entries: Sequence[Mapping[str, object]] = ()
+    is_truncated: bool = False
+    """There are more."""
+
+
+@dataclass(frozen=True)
 class Accumulator:
     """A user's accumulator, over all subtasks."""
 
@@ -172,6 +267,7 @@ class Job:
     rescale_count: int = 0
     events: Sequence[Event] = ()
     accumulators: Sequence[Accumulator] = ()
+    states: Sequence[StateChange] = ()
     bounded: bool = False
     end_of_input: bool = False
     """It has FINISHED because all of its input was read."""

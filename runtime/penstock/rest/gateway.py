@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.common.logs.log_file import LogPart
     from penstock.metrics.store import MetricStore
     from penstock.rest import facts, models
+    from penstock.rest.insight import JobInsight
 
 
 class ClusterGateway(Protocol):
@@ -28,6 +29,11 @@ class ClusterGateway(Protocol):
     @property
     def metrics(self) -> MetricStore:
         """Where the engine reports to. Vertex ids in it are those of `facts.Vertex`."""
+        ...
+
+    @property
+    def insight(self) -> JobInsight:
+        """What only the dashboard asks for."""
         ...
 
     # the cluster

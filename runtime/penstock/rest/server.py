@@ -32,6 +32,7 @@ class RestServer:
         token_file: file with the bearer token; None = no token is asked for.
         allowed_hosts: names it may be asked for by, besides addresses, `localhost`, `host` and this machine's name. With a
             token any name will do unless some are given: a page of another site has no token.
+        reader_token_file: file with a token that may only look.
 
     Raises:
         ClusterError: the token file cannot be read.
@@ -44,12 +45,15 @@ class RestServer:
         port: int = 8081,
         token_file: str | None = None,
         allowed_hosts: Sequence[str] = (),
+        reader_token_file: str | None = None,
     ) -> None:
         self.host = host
         self.port = port
         token = None if token_file is None else TokenFile(token_file)
         hosts = AllowedHosts([host, *allowed_hosts]) if token is None or allowed_hosts else None
-        self._app = create_app(gateway, token, hosts)
+        reader = None if reader_token_file is None else TokenFile(reader_token_file)
+        self._closing = threading.Event()
+        self._app = create_app(gateway, token, hosts, reader=reader, closing=self._closing)
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 
@@ -88,6 +92,7 @@ class RestServer:
 
     def stop(self) -> None:
         """Finish what is under way, then close. May be called twice, and from a request's own thread."""
+        self._closing.set()
         server, self._server = self._server, None
         if server is None:
             return

@@ -184,12 +184,37 @@ def statistics(*, empty: bool = False) -> models.CheckpointingStatistics:
     )
 
 
+class FakeInsight:
+    """Implements `JobInsight`."""
+
+    def __init__(self) -> None:
+        self.asked: tuple[object, ...] = ()
+
+    def past_checkpoints(self, job_id: str) -> Sequence[facts.PastCheckpoint]:
+        return [facts.PastCheckpoint(2, "CHECKPOINT", "COMPLETED", START + 2000, START + 2120, 200, 1000, ("1", 1))]
+
+    def metric_history(self, job_id: str, vertex_id: str | None) -> facts.MetricHistory:
+        return facts.MetricHistory([1000, 2000], {"lag": [float("nan"), 4.0]})
+
+    def connectors(self, job_id: str) -> facts.Connectors:
+        source = facts.SourceFacts("src", "readings", 1, splits=[facts.SplitFacts("0", 0, "17", 100)])
+        return facts.Connectors([source], [facts.SinkFacts("out", "Sink: files")])
+
+    def states(self, job_id: str) -> Sequence[facts.StateName]:
+        return [facts.StateName("win", "Window", "total", "keyed value", 500)]
+
+    def state_entries(self, job_id: str, name: str, uid: str | None, key: str | None, limit: int) -> facts.StateEntries:
+        self.asked = (name, uid, key, limit)
+        return facts.StateEntries(3, START, [{"key": "a", "value": 7}])
+
+
 class FakeGateway:
     """Implements `ClusterGateway`. Operations are done after `polls_until_done` polls."""
 
     def __init__(self) -> None:
         self.all_jobs = {JOB_ID: RUNNING, OLD_ID: FAILED}
         self.ready = facts.Readiness(True)
+        self.insight = FakeInsight()
         self.config = {"rest.port": "8081", "s3.secret-key": "hunter2", "security.rest.token-file": "/run/token"}
         self.log_files: dict[str | None, dict[str, bytes]] = {
             None: {"jobmanager.log": b"2018-10-17 21:13:14,000 INFO penstock.job: job is RUNNING\n"},

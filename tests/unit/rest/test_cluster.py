@@ -149,16 +149,3 @@ def test_prometheus_page(client: AsgiClient) -> None:
     assert "penstock_taskmanager_job_task_operator_MyMetrics_hits{" in answer.text
     assert 'tm_id="tm-1"' in answer.text
     assert "tm-that-is-gone" not in answer.text
-
-
-def test_the_page_for_people_escapes_names_and_needs_nothing_from_elsewhere(client: AsgiClient) -> None:
-    page = client.get("/").text
-    assert "Socket Window WordCount" in page
-    assert "Old &lt;b&gt;job&lt;/b&gt;" in page
-    assert "<b>job" not in page
-    assert "//" not in re.sub(r"s3://\S+", "", page)
-
-
-def test_an_empty_cluster_has_a_page(client: AsgiClient, gateway: FakeGateway) -> None:
-    gateway.all_jobs.clear()
-    assert client.get("/").text.count("None.") == 2

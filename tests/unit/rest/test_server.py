@@ -38,8 +38,8 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-@pytest.mark.parametrize("path", ["/overview", "/v1/jobs", "/", "/metrics", "/openapi.json", "/nowhere"])
-def test_with_a_token_everything_but_the_probes_asks_for_it(guarded: AsgiClient, path: str) -> None:
+@pytest.mark.parametrize("path", ["/overview", "/v1/jobs", "/metrics", "/openapi.json", "/nowhere"])
+def test_with_a_token_everything_but_probes_and_page_asks_for_it(guarded: AsgiClient, path: str) -> None:
     answer = guarded.get(path)
     assert answer.status_code == 401
     assert answer.headers["WWW-Authenticate"] == "Bearer"

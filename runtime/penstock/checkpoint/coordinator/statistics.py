@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.checkpoint.coordinator.triggers import TriggerState
 from penstock.checkpoint.files.codec import handle_files
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from penstock.checkpoint.events import Ack, JobDescription, SnapshotRequest
 
 _SUMMARIZED = 10_000
+_REMEMBERED = 500
+"""Ended checkpoints that are told of in short."""
 _QUANTILES = (("p50", 0.50), ("p90", 0.90), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999))
 
 
@@ -45,6 +47,21 @@ class VertexStatistics:
 
     def acknowledged(self) -> list[SubtaskStatistics]:
         return [subtask for subtask in self.subtasks if subtask.answers >= self.operators]
+
+
+class CheckpointInShort(NamedTuple):
+    """What a timeline shows of it. `slowest`: vertex and subtask that answered last."""
+
+    id: int
+    kind: str
+    status: str
+    trigger_timestamp: int
+    end_timestamp: int
+    checkpointed_size: int
+    state_size: int
+    slowest: tuple[str, int]
+    failure_message: str
+    path: str
 
 
 @dataclass
@@ -106,6 +123,26 @@ class CheckpointStatistics:
             result |= {"failure_timestamp": self.end_timestamp, "failure_message": self.failure_message}
         return result
 
+    def in_short(self) -> CheckpointInShort:
+        slowest = ("", -1)
+        latest = 0
+        for vertex in self.vertices.values():
+            for subtask in vertex.subtasks:
+                if subtask.ack_timestamp > latest:
+                    latest, slowest = subtask.ack_timestamp, (vertex.id, subtask.index)
+        return CheckpointInShort(
+            self.id,
+            self._type(),
+            self.status,
+            self.trigger_timestamp,
+            self.end_timestamp,
+            self.checkpointed_size,
+            self.state_size,
+            slowest,
+            self.failure_message,
+            self.external_path,
+        )
+
     def _type(self) -> str:
         if not self.is_savepoint:
             return "CHECKPOINT"
@@ -120,6 +157,7 @@ class CheckpointHistory:
         self._size = size
         self._entries: dict[int, CheckpointStatistics] = {}
         self._counts = {"restored": 0, "total": 0, "in_progress": 0, "completed": 0, "failed": 0}
+        self._past: deque[CheckpointInShort] = deque(maxlen=_REMEMBERED)
         self._latest: dict[str, CheckpointStatistics | None] = {"completed": None, "savepoint": None, "failed": None}
         self._restored: dict[str, Any] | None = None
         self._samples: deque[tuple[int, int, int]] = deque(maxlen=_SUMMARIZED)
@@ -165,12 +203,14 @@ class CheckpointHistory:
             entry.external_path = path
             self._latest["savepoint" if entry.is_savepoint else "completed"] = entry
             self._samples.append((entry.checkpointed_size, entry.state_size, entry.duration))
+            self._past.append(entry.in_short())
 
     def failed(self, checkpoint_id: int, now: int, message: str) -> None:
         with self._lock:
             entry = self._end(checkpoint_id, "FAILED", now)
             if entry is not None:
                 entry.failure_message = message
+                self._past.append(entry.in_short())
                 self._latest["failed"] = entry
 
     def discarded(self, checkpoint_id: int) -> None:
@@ -223,6 +263,12 @@ class CheckpointHistory:
                 "trigger": self._trigger_as_rest(),
                 "history": [entry.as_rest() for entry in sorted(self._entries.values(), key=lambda e: -e.id)],
             }
+
+    def past(self) -> list[CheckpointInShort]:
+        """Many more than the history has, the oldest first; those in progress last."""
+        with self._lock:
+            running = [entry.in_short() for entry in self._entries.values() if entry.status == "IN_PROGRESS"]
+            return [*self._past, *running]
 
     def details(self, checkpoint_id: int) -> dict[str, Any] | None:
         """`GET /jobs/:id/checkpoints/details/:n`; None if it is not (or no longer) known."""

@@ -9,15 +9,18 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from penstock.checkpoint.files.codec import handle_files
 from penstock.checkpoint.files.manifest import OperatorState, SplitPosition
 from penstock.checkpoint.files.state_files import StateFileReader
 from penstock.checkpoint.savepoint.snapshots import resolve
 from penstock.checkpoint.store.retrying_store import Stores
-from penstock.common.errors import StateNotFound
+from penstock.common.errors import PenstockError, StateNotFound
+from penstock.state.backend import KeyGroupRange
 from penstock.state.encoding.any_codec import AnyCodec
 from penstock.state.encoding.keys import UNTYPED_KEYS
+from penstock.state.key_groups import key_group
 from penstock.state.operator_state import BROADCAST
-from penstock.state.reader import StateRow, TimerRow, read_state, read_timers, states_of
+from penstock.state.reader import StateRow, TimerRow, handles_for_range, read_state, read_timers, states_of
 from penstock.state.timers.timer_table import TIMER_TABLES
 
 if TYPE_CHECKING:
@@ -103,6 +106,23 @@ class OperatorContents:
         raise StateNotFound(
             f"operator '{self.uid}' has no state '{name}'", remedy=f"it has: {', '.join(known) or 'none'}"
         )
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the files of the operator's keyed state: of all, and of the largest subtask, which is in memory while it is read."""
+        sizes = [sum(file.size for file in handle_files(handle)) for handle in self._state.keyed]
+        return {"total": sum(sizes), "largest": max(sizes, default=0)}
+
+    def rows_of_key(self, name: str, key: Any) -> Iterator[Entry]:
+        """Those of keyed state that a key may have: only files of its key group are read. Raises as `rows`."""
+        if name not in self._keyed:
+            return self.rows(name)
+        handles = self._state.keyed
+        try:
+            groups = {key_group(key, handle["max_parallelism"]) for handle in handles[:1]}
+        except PenstockError:  # no key of a type that has a canonical form
+            return self.rows(name)
+        wanted = [handle for group in groups for handle in handles_for_range(handles, KeyGroupRange(group, group))]
+        return read_state(wanted, name, self._files, named=False)
 
     def _operator_rows(self, name: str) -> Iterator[OperatorRow | BroadcastRow]:
         decode = AnyCodec(name, self.uid).decode

@@ -41,7 +41,7 @@ def read(
 ) -> None:
     """Show the entries of a state: key, window if it has any, value. Needs no JobManager; one subtask's state is in memory."""
     from penstock.checkpoint.savepoint.contents import OperatorContents
-    from penstock.cli.state_rows import columns
+    from penstock.checkpoint.savepoint.entries import columns
 
     contents = OperatorContents(path, uid, storage_options(parse_definitions(define)))
     rows: Iterable[dict[str, Any]]

@@ -371,6 +371,11 @@ LEADER_LEASE = text_option("kubernetes.leader-lease", None, "Name kept free for 
 REST_TOKEN_FILE = text_option(
     "security.rest.token-file", None, "File with the bearer token the REST API asks for; not set: it asks for none."
 )
+REST_READER_TOKEN_FILE = text_option(
+    "security.rest.reader-token-file",
+    None,
+    "File with a second token, which may only look; counts beside security.rest.token-file.",
+)
 REST_ALLOWED_HOSTS = list_option(
     "security.rest.allowed-hosts",
     "Names the REST API may be asked for by, besides localhost, addresses and the machine's name; *.example.com: all below. "

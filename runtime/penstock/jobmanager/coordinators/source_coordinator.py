@@ -24,6 +24,7 @@ from penstock.connectors.source import EnumeratorContext, Source, Split, SplitEn
 from penstock.jobmanager.coordinators.enumerator_calls import EnumeratorCalls
 from penstock.jobmanager.coordinators.watermark_alignment import AlignedSource
 from penstock.records.batch import MIN_TIMESTAMP
+from penstock.rest.facts import SourceFacts, SplitFacts
 from penstock.taskmanager.protocol import SourceProgress, SplitAssignment
 
 BEGINNING = "beginning"
@@ -66,6 +67,7 @@ class SourceCoordinator:
         call_limit_s: float = 0.0,
     ) -> None:
         self.uid = uid
+        self.name = name
         self._alignment = alignment
         self._call = EnumeratorCalls(name, location, call_limit_s)
         self.source = source.with_object_store_options(object_store_options or {})
@@ -81,6 +83,30 @@ class SourceCoordinator:
         self._parallelism = 1
         self._root = ""
         self._subtasks: dict[int, SourceProgress] = {}
+
+    # --- for people -------------------------------------------------------------------------------------------
+
+    def describe(self, most: int) -> SourceFacts:
+        """Up to so many splits. From any thread: what it tells may be older in parts than in others."""
+        splits = list(self._splits.values())
+        lags = [progress.lag for progress in list(self._subtasks.values()) if progress.lag is not None]
+        return SourceFacts(
+            self.uid,
+            self.name or self.uid,
+            split_count=len(splits),
+            unassigned=len(self._unassigned),
+            lag=sum(lags) if lags else None,
+            splits=[
+                SplitFacts(
+                    tracked.split.id,
+                    -1 if tracked.owner is None else tracked.owner,
+                    "" if tracked.position is None else str(tracked.position)[:200],
+                    tracked.split.size,
+                    tracked.watermark,
+                )
+                for tracked in splits[:most]
+            ],
+        )
 
     # --- attempts ---------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from penstock.common.job_status import JobStatus
-from penstock.rest.facts import Event, Failure, Rescale
+from penstock.rest.facts import Event, Failure, Rescale, StateChange
 
 logger = logging.getLogger(__name__)
 
@@ -19,6 +19,8 @@ class JobHistory:
     status: JobStatus = JobStatus.CREATED
     timestamps: dict[str, int] = field(default_factory=dict)
     """ms by state; the last time it was entered."""
+    states: deque[StateChange] = field(default_factory=lambda: deque(maxlen=512))
+    """The last of them, the oldest first."""
     failures: deque[Failure] = field(default_factory=lambda: deque(maxlen=32))
     rescales: deque[Rescale] = field(default_factory=lambda: deque(maxlen=32))
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=256))
@@ -34,6 +36,7 @@ class JobHistory:
         self.status = status
         self.started_at = self.started_at or now_ms
         self.timestamps[status.value] = now_ms
+        self.states.append(StateChange(now_ms, status.value))
         self.event(now_ms, f"job is {status.value}")
 
     def rescaled(self, rescale: Rescale) -> None:

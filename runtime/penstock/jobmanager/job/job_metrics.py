@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.functions.accumulators import merge_accumulators
 from penstock.graph.job_graph import JobGraph
+from penstock.jobmanager.job.metric_history import NOT_KNOWN, JobTotals, MetricHistory, VertexTotals
 from penstock.metrics.reading import JobScope
 from penstock.metrics.store import MetricStore, SubtaskReport
 from penstock.state.encoding.tagged import unpack
@@ -28,6 +29,7 @@ class SubtaskProgress:
     bytes_out: int = 0
     busy_ms: float = 0.0
     busy_ratio: float = 0.0
+    blocked_ms: float = 0.0
     watermark: int | None = None
     host: str = ""
 
@@ -72,6 +74,7 @@ class JobMetrics:
         self._task_managers: list[str] = []
         self._graph: JobGraph | None = None
         self._recent: deque[EpochStat] = deque(maxlen=256)
+        self.past = MetricHistory()
         self._lock = threading.Lock()
 
     def begin_attempt(self, graph: JobGraph, attempt: int, task_managers: Sequence[str]) -> None:
@@ -86,6 +89,7 @@ class JobMetrics:
             self.subtasks = {}
             self.workers = {}
             self._accumulators = {}
+        self.past.begin_attempt()
         self.store.describe_job(self.job_id, self.job_name, {str(s.id): (s.name, s.parallelism) for s in graph.stages})
 
     def on_epoch(self, epoch: int, acks: list[LevelAck], duration_ms: float, lag: int | None) -> None:
@@ -107,6 +111,7 @@ class JobMetrics:
                     progress.bytes_in += vertex.bytes_in
                     progress.bytes_out += vertex.bytes_out
                     progress.busy_ms += vertex.busy_ms
+                    progress.blocked_ms += vertex.blocked_ms
                     progress.busy_ratio = min(1.0, vertex.busy_ms / duration_ms) if duration_ms else 0.0
                     progress.watermark = vertex.watermark
                     progress.host = ack.host
@@ -118,6 +123,19 @@ class JobMetrics:
             self.records_total += records
             self._recent.append(EpochStat(time.monotonic(), duration_ms, records))
         self._report(acks, duration_ms)
+        self._remember(duration_ms)
+
+    def _remember(self, duration_ms: float) -> None:
+        now_ms = int(time.time() * 1000)
+        if self._graph is None or not self.past.is_due(now_ms):
+            return
+        vertices: dict[int, VertexTotals] = {}
+        for (stage_id, _), progress in self.subtasks.items():
+            vertices.setdefault(stage_id, VertexTotals()).add(
+                progress.records_in, progress.records_out, progress.busy_ms, progress.blocked_ms, progress.watermark
+            )
+        job = JobTotals(self.records_total, NOT_KNOWN if self.lag is None else self.lag, duration_ms)
+        self.past.note(now_ms, job, vertices, self._graph.parallelism)
 
     def _report(self, acks: list[LevelAck], duration_ms: float) -> None:
         for ack in acks:

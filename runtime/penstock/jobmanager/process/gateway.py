@@ -20,6 +20,7 @@ from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.job.settings import object_store_options
 from penstock.jobmanager.process.dispatcher import Dispatcher
+from penstock.jobmanager.process.job_insight import JobInsights
 from penstock.metrics.store import MetricStore
 from penstock.rest import facts, models
 from penstock.rest.errors import Conflict, NotFound
@@ -49,12 +50,17 @@ class DispatcherGateway:
         self._task_managers = task_managers
         self._machines: dict[str, Hardware] = {}
         self._shut_down = shut_down
+        self._insight = JobInsights(self._job)
         self._logs = logs or ClusterLogs(LogFiles())
         self._redaction = Redaction.of(self._configuration)
 
     @property
     def metrics(self) -> MetricStore:
         return self._dispatcher.metric_store
+
+    @property
+    def insight(self) -> JobInsights:
+        return self._insight
 
     # --- the cluster ------------------------------------------------------------------------------------------
 
@@ -271,6 +277,7 @@ def _describe(job: JobMaster) -> facts.Job:
         accumulators=[
             facts.Accumulator(name, kind, str(value)) for name, (kind, value) in metrics.accumulators().items()
         ],
+        states=list(history.states),
         bounded=job.graph.bounded,
         end_of_input=history.end_of_input,
     )

@@ -65,7 +65,7 @@ def log_beside_program(settings: Configuration) -> Iterator[LogFiles]:
 def _in_files(settings: Configuration) -> list[str]:
     """Secrets that lie in files which the configuration names."""
     found = []
-    for option in (options.REST_TOKEN_FILE, options.SPARK_SECRET_FILE):
+    for option in (options.REST_TOKEN_FILE, options.REST_READER_TOKEN_FILE, options.SPARK_SECRET_FILE):
         path = settings.get(option)
         try:
             if path:

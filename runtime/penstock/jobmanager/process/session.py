@@ -171,12 +171,13 @@ class Session:
         host, port = settings.get(options.REST_BIND_ADDRESS), settings.get(options.REST_PORT)
         token_file = settings.to_dict().get("security.rest.token-file") or None
         allowed = settings.get(options.REST_ALLOWED_HOSTS)
+        reader_file = settings.get(options.REST_READER_TOKEN_FILE) if token_file else None
         try:
-            return RestServer(gateway, host, port, token_file, allowed).start()
+            return RestServer(gateway, host, port, token_file, allowed, reader_file).start()
         except ClusterError:
             if not fall_back:
                 raise
-            return RestServer(gateway, host, 0, token_file, allowed).start()
+            return RestServer(gateway, host, 0, token_file, allowed, reader_file).start()
 
     def stop(self) -> None:
         for master in self.dispatcher.jobs():

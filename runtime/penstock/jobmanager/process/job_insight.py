@@ -1,0 +1,147 @@
+"""What the dashboard asks of a job beyond what Flink's REST API has (`rest.insight.JobInsight`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+from penstock.checkpoint.savepoint.contents import OperatorContents
+from penstock.checkpoint.savepoint.entries import columns, plain
+from penstock.checkpoint.savepoint.snapshots import resolve
+from penstock.common.errors import StateNotFound
+from penstock.graph.operations import Sink
+from penstock.jobmanager.job.job_master import JobMaster
+from penstock.rest import facts
+from penstock.rest.errors import BadRequest, NotFound
+
+MOST_SPLITS = 100
+"""Of a source that are shown."""
+MOST_BYTES = 64 * 2**20
+"""Of a subtask's state: it is in this process's memory while it is looked into."""
+MOST_READ = 200_000
+"""Entries that a search looks at."""
+
+
+class JobInsights:
+    """
+    Args:
+        find: the job of an id; raises `NotFound`.
+    """
+
+    def __init__(self, find: Callable[[str], JobMaster]) -> None:
+        self._find = find
+
+    def past_checkpoints(self, job_id: str) -> list[facts.PastCheckpoint]:
+        past = self._find(job_id).checkpoints.coordinator.history.past()
+        return [
+            facts.PastCheckpoint(
+                entry.id,
+                entry.kind,
+                entry.status,
+                entry.trigger_timestamp,
+                entry.end_timestamp or facts.NOT_YET,
+                entry.checkpointed_size,
+                entry.state_size,
+                entry.slowest,
+                entry.failure_message,
+                entry.path,
+            )
+            for entry in past
+        ]
+
+    def metric_history(self, job_id: str, vertex_id: str | None) -> facts.MetricHistory:
+        past = self._find(job_id).metrics.past
+        times, series = past.of_job() if vertex_id is None else past.of_vertex(int(vertex_id))
+        return facts.MetricHistory(times, series)
+
+    def connectors(self, job_id: str) -> facts.Connectors:
+        job = self._find(job_id)
+        trigger = job.checkpoints.coordinator.history.overview()["trigger"]
+        return facts.Connectors(
+            sources=[source.describe(MOST_SPLITS) for source in list(job.parts.sources.values())],
+            sinks=[
+                facts.SinkFacts(node.uid, node.name) for node in job.graph.operators if isinstance(node.operation, Sink)
+            ],
+            pending_commits=trigger["pending_commits"],
+            uncommitted_checkpoints=trigger["uncommitted_checkpoints"],
+            committing=job.parts.commits.committing,
+        )
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    def states(self, job_id: str) -> list[facts.StateName]:
+        job = self._find(job_id)
+        path, _, _ = self._newest(job)
+        manifest = resolve(path, job.settings.object_store_options, check_files=False).manifest
+        found = []
+        for operator in manifest.operators:
+            if operator.uid in manifest.states or operator.uid in manifest.sources:
+                contents = OperatorContents(path, operator.uid, job.settings.object_store_options)
+                size = contents.sizes()["total"]
+                found += [
+                    facts.StateName(operator.uid, operator.name, name, kind, size)
+                    for name, kind in contents.names().items()
+                ]
+        return found
+
+    def state_entries(self, job_id: str, name: str, uid: str | None, key: str | None, limit: int) -> facts.StateEntries:
+        job = self._find(job_id)
+        path, checkpoint_id, timestamp = self._newest(job)
+        contents = OperatorContents(path, uid or self._owner(job_id, name), job.settings.object_store_options)
+        if contents.sizes()["largest"] > MOST_BYTES:
+            raise BadRequest(
+                f"a subtask of it holds {contents.sizes()['largest'] >> 20} MiB of state, too much for the JobManager's memory",
+                remedy=f"read it elsewhere: penstock state read {path} --uid {contents.uid} --name {name!r}",
+            )
+        found = list(islice(_entries(contents, name, key), limit + 1))
+        return facts.StateEntries(checkpoint_id, timestamp, found[:limit], len(found) > limit)
+
+    def _owner(self, job_id: str, name: str) -> str:
+        owners = [state.uid for state in self.states(job_id) if state.name == name]
+        if len(owners) == 1:
+            return owners[0]
+        if not owners:
+            known = ", ".join(sorted({state.name for state in self.states(job_id)}))
+            raise NotFound(
+                f"no operator has a state {name!r}", remedy=f"there are {known}" if known else "there is none"
+            )
+        raise BadRequest(f"several operators have a state {name!r}", remedy=f"name one: ?uid={' or '.join(owners)}")
+
+    @staticmethod
+    def _newest(job: JobMaster) -> tuple[str, int, int]:
+        """Path, id and time of the newest complete checkpoint."""
+        newest = job.checkpoints.coordinator.history.overview()["latest"]["completed"]
+        if newest is None:
+            raise StateNotFound(
+                "no checkpoint is complete yet, and state is looked up in the newest one",
+                remedy="trigger one, or set execution.checkpointing.interval",
+            )
+        return newest["external_path"], newest["id"], newest["latest_ack_timestamp"]
+
+
+def _entries(contents: OperatorContents, name: str, key: str | None) -> Iterator[dict[str, object]]:
+    if key is None:
+        yield from map(columns, contents.rows(name))
+        return
+    looked_at = 0
+    for value in _readings(key):
+        for row in contents.rows_of_key(name, value):
+            entry = columns(row)
+            if entry.get("key") == plain(value):
+                yield entry
+            looked_at += 1
+            if looked_at == MOST_READ:
+                return
+
+
+def _readings(key: str) -> Iterator[Any]:
+    """What a person can mean by the text of a key: JSON, such as 7 or ["a", 1], or the text itself."""
+    try:
+        value = json.loads(key)
+        if value != key:
+            yield tuple(value) if isinstance(value, list) else value
+    except ValueError:
+        pass
+    yield key

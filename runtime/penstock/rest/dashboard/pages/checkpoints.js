@@ -1,0 +1,58 @@
+import { ask, every } from "../api.js";
+import { badge, bytes, clock, dur, h, num, panel, pretty, put, table, when } from "../dom.js";
+
+export default async function page({ main, job, rest, go, picture }) {
+  const opened = rest[0] ? Number(rest[0]) : null;
+  const facts = h("div.in"), settings = h("div.in"), detail = h("div", { style: { display: "contents" } });
+  const list = table({
+    caption: "Checkpoints", rows: [], go: (c) => go(`#/jobs/${job}/checkpoints${c.id === opened ? "" : `/${c.id}`}`), isOn: (c) => c.id === opened, empty: "No checkpoint has been taken yet.",
+    columns: [
+      ["Id", (c) => h("a", { href: `#/jobs/${job}/checkpoints/${c.id}` }, `#${c.id}`), { sort: (c) => c.id }],
+      ["Kind", (c) => (c.kind === "CHECKPOINT" ? "checkpoint" : "savepoint")],
+      ["State", (c) => badge(c.status)],
+      ["Began", (c) => h("span.nowrap", null, when(c.at)), { sort: (c) => c.at }],
+      ["Took", (c) => (c.end > 0 ? dur(c.end - c.at) : "…"), { num: true, sort: (c) => c.end - c.at }],
+      ["Written", (c) => bytes(c.size), { num: true, sort: (c) => c.size }],
+      ["State size", (c) => bytes(c.stateSize), { num: true, sort: (c) => c.stateSize }],
+      ["Answered last", (c) => h("span.clip", { title: pretty(c.slowest) }, pretty(c.slowest) || "–")],
+      ["Where, or why not", (c) => (c.failure ? h("span.wrap", null, c.failure) : h("code", { title: c.path }, c.path ? `…/${c.path.replace(/\/$/, "").split("/").pop()}` : ""))],
+    ], sortBy: 0, descending: true,
+  });
+  main.append(h("div.cols", null, panel("Now", facts), panel("Settings", settings)), detail, panel("History", list));
+  const row = (k, v) => [h("dt", null, k), h("dd", null, v)];
+  ask(`jobs/${job}/checkpoints/config`).then((c) => put(settings, h("dl.kv", null, row("Interval", c.interval > 0 && c.interval < 2 ** 53 ? dur(c.interval) : "off"), row("Timeout", dur(c.timeout)), row("Least pause", dur(c.min_pause)), row("State backend", c.state_backend), row("Storage", h("span.mono", null, c.checkpoint_storage || "–")), row("Kept on cancel", c.externalization && c.externalization.enabled && !c.externalization.delete_on_cancellation ? "yes" : "no"), row("Failures tolerated", String(c.tolerable_failed_checkpoints)))), () => {});
+  const stop = every(2000, async () => {
+    const [found, past] = await Promise.all([ask(`jobs/${job}/checkpoints`), ask(`jobs/${job}/timeline`)]);
+    list.renew(past.checkpoints);
+    const sum = found.summary.end_to_end_duration, restored = found.latest.restored, trigger = found.trigger;
+    put(facts, h("dl.kv", null, row("Completed", num(found.counts.completed)), row("Failed", num(found.counts.failed)), row("Durations", `median ${dur(sum.p50)}, 95 % ${dur(sum.p95)}, longest ${dur(sum.max)}`),
+      row("Next one", trigger ? `${trigger.description} (since ${clock(trigger.since)})` : "–"), row("Commits left", trigger && trigger.uncommitted_checkpoints ? `${trigger.pending_commits} of ${trigger.uncommitted_checkpoints} checkpoints` : "none"),
+      row("Restored", restored ? [`${restored.is_savepoint ? "savepoint" : "checkpoint"} ${restored.id} at ${when(restored.restore_timestamp)}`, h("div.mono.muted", null, restored.external_path)] : "nothing: it began empty")));
+  });
+  if (opened !== null) showDetail(detail, job, opened, picture);
+  return { close: stop };
+}
+
+async function showDetail(box, job, id) {
+  const inner = h("div", null, h("div.empty", null, "…"));
+  put(box, panel(`Checkpoint ${id} by vertex`, inner));
+  try {
+    const [found, plan] = await Promise.all([ask(`jobs/${job}/checkpoints/details/${id}`), ask(`jobs/${job}/plan`)]);
+    const names = new Map(plan.plan.nodes.map((node) => [node.id, pretty(node.description)]));
+    const subtasks = h("div");
+    put(inner, found.external_path ? h("div.in", null, h("code.wrap", null, found.external_path)) : null, table({ caption: "By vertex", rows: Object.entries(found.tasks), columns: [
+      ["Vertex", ([vid]) => h("button.link", { type: "button", onclick: () => showSubtasks(subtasks, job, id, vid, names.get(vid)) }, names.get(vid) || vid)],
+      ["Answered", ([, t]) => `${t.num_acknowledged_subtasks} of ${t.num_subtasks}`, { num: true }], ["Last answer after", ([, t]) => dur(t.end_to_end_duration), { num: true }],
+      ["Written", ([, t]) => bytes(t.checkpointed_size), { num: true }], ["State", ([, t]) => bytes(t.state_size), { num: true }]] }), subtasks);
+  } catch (error) { put(inner, h("div.empty", null, error.message)); }
+}
+
+async function showSubtasks(box, job, id, vertex, name) {
+  try {
+    const found = await ask(`jobs/${job}/checkpoints/details/${id}/subtasks/${vertex}`);
+    put(box, h("div.in", null, h("h3", null, `Subtasks of ${name || vertex}`)), table({ caption: "By subtask", rows: found.subtasks, sortBy: 1, descending: true, columns: [
+      ["Subtask", (r) => `#${r.index}`, { sort: (r) => r.index }], ["Answered after", (r) => (r.status === "completed" ? dur(r.end_to_end_duration) : "not yet"), { num: true, sort: (r) => r.end_to_end_duration || 0 }],
+      ["In the task", (r) => (r.checkpoint ? dur(r.checkpoint.sync) : "–"), { num: true }], ["Uploading", (r) => (r.checkpoint ? dur(r.checkpoint.async) : "–"), { num: true }],
+      ["Written", (r) => bytes(r.checkpointed_size ?? -1), { num: true, sort: (r) => r.checkpointed_size || 0 }], ["State", (r) => bytes(r.state_size ?? -1), { num: true, sort: (r) => r.state_size || 0 }]] }));
+  } catch (error) { put(box, h("div.empty", null, error.message)); }
+}

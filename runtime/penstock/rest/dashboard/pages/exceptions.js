@@ -1,0 +1,43 @@
+// Failures, alike ones together; the user's own frames stand out.
+import { ask, every } from "../api.js";
+import { clock, h, panel, put, when } from "../dom.js";
+
+const shape = (text) => text.replace(/0x[0-9a-f]+|\d+/g, "0");
+
+export default async function page({ main, job }) {
+  const box = h("div", { style: { display: "contents" } }, h("div.empty", null, "…"));
+  main.append(h("h1", null, "Exceptions"), box);
+  let seen = "";
+  const stop = every(3000, async () => {
+    const { failures } = await ask(`jobs/${job}/timeline`);
+    const now = JSON.stringify(failures.map((f) => [f.at, f.name]));
+    if (now === seen) return;
+    seen = now;
+    const groups = new Map();
+    for (const failure of [...failures].reverse()) {
+      const key = `${failure.name}|${failure.where}|${shape(failure.message)}`;
+      if (!groups.has(key)) groups.set(key, []);
+      groups.get(key).push(failure);
+    }
+    put(box, groups.size ? [...groups.values()].map((list, i) => group(list, i === 0)) : h("section.panel", null, h("div.empty", null, "Nothing has failed.")));
+  });
+  return { close: stop };
+}
+
+function group(list, open) {
+  const newest = list[0];
+  const times = list.length > 1 ? h("span.muted", null, `${list.length} times, first ${when(list[list.length - 1].at)}, last ${clock(newest.at)}`) : h("span.muted", null, when(newest.at));
+  return panel(h("div.group-head", null, h("h2", null, newest.name), newest.where ? h("code", null, newest.where) : null, times),
+    h("div.in", null, h("p.wrap", null, newest.message.split("\n")[0]),
+      h("p.muted", null, [newest.task && `in ${newest.task}`, newest.host && `on ${newest.host}`].filter(Boolean).join(" "), " · ", h("a", { href: "#/jobmanager" }, "JobManager's log"), " · ", h("a", { href: "#/taskmanagers" }, "TaskManagers' logs")),
+      h("details", { open }, h("summary", null, "Trace"), h("pre.mono", null, trace(newest.trace)))));
+}
+
+function trace(text) {
+  let own = false;
+  return text.split("\n").map((line) => {
+    if (/^\s*File "/.test(line)) own = !/penstock\/|pyspark\/|site-packages\/|lib\/python3/.test(line);
+    else if (!/^\s{4}/.test(line)) own = !/^\s|^Traceback |^The above exception|^During handling|^penstock\./.test(line);
+    return h(`span.${own ? "user" : "dim"}`, null, `${line}\n`);
+  });
+}

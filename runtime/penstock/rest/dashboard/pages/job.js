@@ -1,0 +1,94 @@
+// The job graph, and what is behind the vertex that was picked.
+import { ask, every } from "../api.js";
+import { bytes, clock, dur, h, num, panel, percent, pretty, put, table, text } from "../dom.js";
+import { jobGraph } from "../graph.js";
+import { bars, plot } from "../plots.js";
+
+const SERIES = [
+  ["Records/s", [{ label: "in", name: "recordsInPerSecond", colour: "in", write: num, fill: true }, { label: "out", name: "recordsOutPerSecond", colour: "out", write: num }], null],
+  ["Busy and held back", [{ label: "busiest", name: "busiest", times: 100, colour: "busy", write: (v) => `${Math.round(v)} %` }, { label: "mean", name: "busy", times: 100, colour: "idle", write: (v) => `${Math.round(v)} %` }, { label: "held back", name: "backPressured", times: 100, colour: "pressed", write: (v) => `${Math.round(v)} %` }], 100],
+  ["Watermark lag", [{ label: "lag", name: "watermarkLag", colour: "lag", write: dur, fill: true }], null],
+];
+const JOB_SERIES = [
+  ["Records/s", [{ label: "read", name: "recordsPerSecond", colour: "in", write: num, fill: true }], null],
+  ["Unread input", [{ label: "records or bytes", name: "lag", colour: "lag", write: num, fill: true }], null],
+  ["Epoch", [{ label: "duration", name: "epochDuration", colour: "out", write: dur }], null],
+];
+
+export default async function page({ main, job, rest, go }) {
+  const graph = jobGraph((id) => go(id === picked ? `#/jobs/${job}/graph` : `#/jobs/${job}/graph/${id}`));
+  const picked = rest[0] || null;
+  const legend = h("div.legend", null, [["idle", "idle"], ["out", "at work"], ["busy", "busy"], ["pressed", "held back by those behind"]].map(([name, label]) => h("span", null, h("i", { style: { background: `var(--${name})` } }), label)));
+  const below = h("div", { style: { display: "contents" } });
+  main.append(panel(h("div.bar", { style: { flex: "1" } }, h("h2", null, "Job graph"), h("span.grow"), legend), graph.root), below);
+  graph.pick(picked);
+  let detail = null;
+  return {
+    job(picture) {
+      graph.show(picture); graph.pick(picked);
+      const vertex = picture.vertices.find((one) => one.id === picked);
+      if (!detail && picture) { detail = vertex ? vertexDetail(below, job, vertex) : jobPlots(below, job); }
+      if (detail && detail.show) detail.show(picture, vertex);
+    },
+    close() { if (detail) detail.close(); },
+  };
+}
+
+function plots(specs) {
+  const boxes = specs.map(([title, series, max]) => { const box = h("div.plot"); return { element: panel(title, h("div.in", null, box)), plot: plot(box, { title: `${title}, over the last hour`, series, max, sync: "job" }) }; });
+  return { elements: boxes.map((one) => one.element), show: (data) => boxes.forEach((one) => one.plot.show(data)), close: () => boxes.forEach((one) => one.plot.close()) };
+}
+
+function jobPlots(below, job) {
+  const drawn = plots(JOB_SERIES);
+  put(below, h("div.cols", null, drawn.elements));
+  const stop = every(5000, async () => drawn.show(await ask(`jobs/${job}/history`)));
+  return { close() { stop(); drawn.close(); } };
+}
+
+function vertexDetail(below, job, vertex) {
+  const drawn = plots(SERIES);
+  const canvas = h("canvas.bars", { role: "img" }), about = h("p.muted");
+  let metric = "inPerSecond", rows = [];
+  const METRICS = { inPerSecond: ["Records/s in", num, "in"], outPerSecond: ["Records/s out", num, "out"], busy: ["Busy", percent, "busy"], backPressured: ["Held back", percent, "pressed"] };
+  const choose = h("select", { "aria-label": "What the bars show", onchange: () => { metric = choose.value; showBars(); } }, Object.entries(METRICS).map(([key, [label]]) => h("option", { value: key }, label)));
+  const list = table({
+    caption: "Subtasks", rows: [], sortBy: 0,
+    columns: [
+      ["Subtask", (r) => `#${r.subtask}`, { sort: (r) => r.subtask }],
+      ["In", (r) => num(r.recordsIn), { num: true, sort: (r) => r.recordsIn }], ["Out", (r) => num(r.recordsOut), { num: true, sort: (r) => r.recordsOut }],
+      ["In/s", (r) => num(r.inPerSecond), { num: true, sort: (r) => r.inPerSecond }], ["Out/s", (r) => num(r.outPerSecond), { num: true, sort: (r) => r.outPerSecond }],
+      ["Busy", (r) => percent(r.busy), { num: true, sort: (r) => r.busy }], ["Held back", (r) => percent(r.backPressured), { num: true, sort: (r) => r.backPressured }],
+      ["Watermark", (r) => (r.watermark ? clock(r.watermark) : "–"), { num: true, sort: (r) => r.watermark || 0 }],
+      ["Key groups", (r) => `${r.firstKeyGroup}–${r.lastKeyGroup}`, { num: true }],
+      ["TaskManager", (r) => h("a", { href: `#/taskmanagers/${r.taskManager}` }, r.taskManager || "–"), { sort: (r) => r.taskManager }],
+    ],
+  });
+  const states = h("div", null, h("div.empty", null, "…"));
+  const operators = h("div.in", null, h("dl.kv", null, vertex.operators.map((one) => [h("dt", null, one.name), h("dd.mono", null, one.uid)]).flat()));
+  function showBars() {
+    if (!rows.length) return;
+    const values = rows.map((r) => r[metric]), [label, write, colourName] = METRICS[metric], most = Math.max(...values), mean = values.reduce((a, b) => a + b, 0) / values.length;
+    bars(canvas, values, colourName);
+    const said = `${label}: highest ${write(most)} (subtask #${rows[values.indexOf(most)].subtask}), mean ${write(mean)}${mean > 0 ? `, ${(most / mean).toFixed(1)} times the mean` : ""}`;
+    canvas.setAttribute("aria-label", said); text(about, said);
+  }
+  put(below, h("h2", null, pretty(vertex.name)), h("div.cols", null, drawn.elements),
+    panel(h("div.bar", { style: { flex: "1" } }, h("h2", null, `Subtasks (${vertex.parallelism})`), h("span.grow"), choose), h("div.in", null, canvas, about), list),
+    h("div.cols", null, panel("State in the newest checkpoint", states), panel("Operators and their uids", operators)));
+  const stops = [
+    every(2000, async () => {
+      const found = await ask(`jobs/${job}/vertices/${vertex.id}/load`);
+      rows = found.rows.map((row) => Object.fromEntries(found.columns.map((name, i) => [name, row[i]])));
+      list.renew(rows); showBars();
+    }),
+    every(5000, async () => drawn.show(await ask(`jobs/${job}/history?vertex=${vertex.id}`))),
+  ];
+  const uids = new Set(vertex.operators.map((one) => one.uid));
+  ask(`jobs/${job}/state`).then((found) => {
+    const own = found.states.filter((one) => uids.has(one.uid));
+    put(states, table({ caption: "States", rows: own, empty: "None of its operators keeps state.", columns: [
+      ["Name", (r) => h("a", { href: `#/jobs/${job}/state/${encodeURIComponent(r.uid)}/${encodeURIComponent(r.name)}` }, r.name)], ["Kind", (r) => r.kind], ["Operator", (r) => r.operator], ["Bytes of the operator", (r) => (r.operatorBytes ? bytes(r.operatorBytes) : "–"), { num: true }]] }));
+  }, (error) => put(states, h("div.empty", null, error.message)));
+  return { close() { stops.forEach((stop) => stop()); drawn.close(); } };
+}

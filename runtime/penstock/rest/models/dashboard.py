@@ -1,0 +1,128 @@
+"""What the dashboard reads beyond Flink's shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.rest.models.base import Camel
+
+
+class LiveVertex(Camel):
+    """Rates and shares of the last seconds; `busy` and `back_pressured` are means of the subtasks, `busiest` the highest."""
+
+    id: str
+    name: str
+    operators: list[dict[str, str]]
+    inputs: list[dict[str, str]]
+    parallelism: int
+    max_parallelism: int
+    status: str
+    records_in: int
+    records_out: int
+    in_per_second: float
+    out_per_second: float
+    busy: float
+    busiest: float
+    back_pressured: float
+    skew: float
+    """Highest of a subtask's records/s, over their mean; 1: all have the same."""
+    watermark: int | None = None
+
+
+class LiveJob(Camel):
+    """One event of `GET /jobs/:id/live`."""
+
+    now: int
+    id: str
+    name: str
+    state: str
+    start_step: str
+    end_step: str
+    start: int
+    end: int
+    attempt: int
+    restarts: int
+    rescales: int
+    parallelism: int
+    max_parallelism: int
+    records: int
+    records_per_second: float
+    lag: int | None
+    watermark: int | None
+    epoch: int
+    epoch_duration: float | None
+    slots_total: int
+    slots_available: int
+    checkpoints: dict[str, int]
+    last_checkpoint: dict[str, Any] | None
+    checkpoint_interval: int
+    failures: int
+    last_failure: str | None
+    vertices: list[LiveVertex]
+
+
+class VertexLoad(Camel):
+    """`GET /jobs/:id/vertices/:vid/load`: a row for each subtask, in the order of `columns`."""
+
+    columns: list[str]
+    rows: list[list[Any]]
+
+
+class History(Camel):
+    """`GET /jobs/:id/history`, `?vertex=` of one vertex: times (ms), and values of that time by name; null: not known."""
+
+    times: list[int]
+    series: dict[str, list[float | None]]
+
+
+class Timeline(Camel):
+    """`GET /jobs/:id/timeline`: what happened, the oldest first."""
+
+    now: int
+    start: int
+    end: int
+    states: list[dict[str, Any]]
+    checkpoints: list[dict[str, Any]]
+    rescales: list[dict[str, Any]]
+    failures: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+
+
+class Setting(Camel):
+    """A key in effect. `source`: `default`, `cluster` or `job`; `meaning` empty: Penstock does not know the key."""
+
+    key: str
+    value: str
+    source: str
+    meaning: str
+
+
+class JobSettingList(Camel):
+    """`GET /jobs/:id/configuration`"""
+
+    settings: list[Setting]
+
+
+class JobConnectors(Camel):
+    """`GET /jobs/:id/connectors`"""
+
+    sources: list[dict[str, Any]]
+    sinks: list[dict[str, Any]]
+    pending_commits: int
+    uncommitted_checkpoints: int
+    committing: str
+
+
+class JobStates(Camel):
+    """`GET /jobs/:id/state`: the states in the newest checkpoint."""
+
+    states: list[dict[str, Any]]
+
+
+class StateEntryList(Camel):
+    """`GET /jobs/:id/state/:name?uid=&key=&limit=`: columns of entries in the newest checkpoint."""
+
+    checkpoint_id: int
+    timestamp: int
+    entries: list[dict[str, Any]]
+    truncated: bool

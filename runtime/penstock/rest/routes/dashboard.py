@@ -1,0 +1,88 @@
+"""What only the dashboard asks for, and state by key. Not paths of Flink's, but for clients, too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Query
+
+from penstock.rest import models
+from penstock.rest.clock import now_ms
+from penstock.rest.views import dashboard
+from penstock.rest.views.ids import find_vertex
+
+if TYPE_CHECKING:
+    from penstock.rest.gateway import ClusterGateway
+
+
+def dashboard_routes(gateway: ClusterGateway) -> APIRouter:
+    router = APIRouter(prefix="/jobs/{job_id}", tags=["dashboard"])
+
+    @router.get("/history", response_model=models.History)
+    def history(job_id: str, vertex: str | None = None) -> models.History:
+        """Samples of about the last hour, of the job or of one vertex."""
+        wanted = None if vertex is None else find_vertex(gateway.job(job_id), vertex).id
+        return dashboard.history(gateway.insight.metric_history(job_id, wanted))
+
+    @router.get("/timeline", response_model=models.Timeline)
+    def timeline(job_id: str) -> models.Timeline:
+        """States, checkpoints, rescales and failures with their times."""
+        return dashboard.timeline(gateway.job(job_id), gateway.insight.past_checkpoints(job_id), now_ms())
+
+    @router.get("/configuration", response_model=models.JobSettingList)
+    def configuration(job_id: str) -> models.JobSettingList:
+        """Every key in effect, where its value comes from, and what it means; secrets are hidden."""
+        return dashboard.settings(gateway.configuration(), gateway.job(job_id).configuration)
+
+    @router.get("/connectors", response_model=models.JobConnectors)
+    def connectors(job_id: str) -> models.JobConnectors:
+        """Sources with splits, positions and lag; sinks, and what is still to be committed."""
+        return dashboard.connectors(gateway.insight.connectors(job_id))
+
+    @router.get("/vertices/{vertex_id}/load", response_model=models.VertexLoad)
+    def load(job_id: str, vertex_id: str) -> models.VertexLoad:
+        """What each subtask does now, and its key groups."""
+        vertex = find_vertex(gateway.job(job_id), vertex_id)
+        return dashboard.vertex_load(vertex, gateway.metrics.loads(job_id, vertex.id))
+
+    return router
+
+
+def state_routes(gateway: ClusterGateway) -> APIRouter:
+    router = APIRouter(prefix="/jobs/{job_id}/state", tags=["state"])
+
+    @router.get("", response_model=models.JobStates)
+    def states(job_id: str) -> models.JobStates:
+        """The states in the newest checkpoint."""
+        found = gateway.insight.states(job_id)
+        return models.JobStates(
+            states=[
+                {
+                    "uid": s.uid,
+                    "operator": s.operator,
+                    "name": s.name,
+                    "kind": s.kind,
+                    "operatorBytes": s.operator_bytes,
+                }
+                for s in found
+            ]
+        )
+
+    @router.get("/{name}", response_model=models.StateEntryList)
+    def entries(
+        job_id: str,
+        name: str,
+        uid: str | None = None,
+        key: str | None = None,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+    ) -> models.StateEntryList:
+        """Of one key, as JSON or as text, or the first ones of all, as of the newest checkpoint."""
+        found = gateway.insight.state_entries(job_id, name, uid, key, limit)
+        return models.StateEntryList(
+            checkpoint_id=found.checkpoint_id,
+            timestamp=found.timestamp,
+            entries=[dict(entry) for entry in found.entries],
+            truncated=found.is_truncated,
+        )
+
+    return router

@@ -1,0 +1,129 @@
+"""A JobManager in this process with a job that does a bit of everything, for a browser to look at."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.configuration import Configuration
+from penstock.common.time import Duration
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.datagen import DataGeneratorSource
+from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
+from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.process.process_log import log_beside_program
+from penstock.jobmanager.process.session import Session
+from tests.in_process import InProcess, environment, until
+
+if TYPE_CHECKING:
+    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from penstock.jobmanager.job.job_master import JobMaster
+
+SECRET = "hunter2-hunter2"
+TOKEN, READER = "the-token-of-the-job", "only-looking"
+
+
+def order(index: int) -> tuple[str, int, int]:
+    """Customer, amount, time in ms; some customers order much more than others."""
+    return (f"customer-{(index * index) % 97 % (1 + index % 40)}", index % 500, int(time.time() * 1000))
+
+
+class Totals(KeyedProcessFunction):
+    """Fails once for each line that a test writes into a file."""
+
+    def __init__(self, faults: str) -> None:
+        self.faults = faults
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.total = runtime_context.get_state(ValueStateDescriptor("total", int))
+        self.by_amount = runtime_context.get_map_state(MapStateDescriptor("by amount", str, int))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        if os.path.exists(self.faults):
+            os.unlink(self.faults)
+            raise ValueError(f"amount {value[1]} of {value[0]} cannot be right")
+        total = (self.total.value() or 0) + value[1]
+        self.total.update(total)
+        size = "large" if value[1] > 250 else "small"
+        self.by_amount.put(size, (self.by_amount.get(size) or 0) + 1)
+        if total % 5_000 == 0:
+            logging.getLogger("orders").warning("%s has ordered for %d, key %s", value[0], total, SECRET)
+        yield (value[0], total)
+
+
+def program(folder: Path, rate: float = 3_000.0, **settings: str) -> StreamExecutionEnvironment:
+    env = environment(
+        folder,
+        **{
+            "execution.checkpointing.interval": "2 s",
+            "s3.secret-key": SECRET,
+            "restart-strategy.type": "fixed-delay",
+            **settings,
+        },
+    )
+    env.set_parallelism(int(settings.get("parallelism.default", "3")))
+    source = DataGeneratorSource(order, records_per_second=rate)
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(500)).with_timestamp_assigner(
+        lambda value, _: value[2]
+    )
+    orders = env.from_source(source, strategy, "Orders").uid("orders")
+    totals = (
+        orders.filter(lambda value: value[1] >= 0)
+        .name("Only real ones")
+        .uid("real")
+        .key_by(lambda value: value[0])
+        .process(Totals(str(folder / "fault")))
+        .name("Totals by customer")
+        .uid("totals")
+    )
+    totals.filter(lambda value: value[1] % 1_000 == 0).name("Round totals").uid("round").rebalance().map(
+        lambda value: f"{value[0]}: {value[1]}"
+    ).name("As text").uid("text").print().uid("out").name("Print")
+    orders.key_by(lambda value: value[1] % 10).sum(1).name("Amounts by digit").uid("digits").filter(
+        lambda value: False
+    ).name("Nothing").uid("nothing").print().uid("none").name("Nowhere")
+    return env
+
+
+class Site:
+    """The job's REST server. With a token, pages ask for it."""
+
+    def __init__(self, folder: Path, *, token: bool = False, slots: int = 16, **settings: str) -> None:
+        self.folder = folder
+        conf = {"rest.port": "0", "s3.secret-key": SECRET}
+        if token:
+            (folder / "token").write_text(TOKEN)
+            (folder / "reader").write_text(READER)
+            conf |= {
+                "security.rest.token-file": str(folder / "token"),
+                "security.rest.reader-token-file": str(folder / "reader"),
+            }
+        self.session = Session(InProcess(slots))
+        self.session.on_line = None
+        self._logging = log_beside_program(Configuration(conf))
+        self.session.logs = self._logging.__enter__()
+        with executing_on(self.session):
+            program(folder, **settings).execute_async("orders")
+        self.job: JobMaster = self.session.dispatcher.jobs()[0]
+        server = self.session.serve(Configuration(conf))
+        assert server is not None
+        self.server = server
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    def fail_once(self) -> None:
+        before = self.job.history.restarts
+        (self.folder / "fault").touch()
+        until(lambda: self.job.history.restarts > before, self.job)
+        until(lambda: self.job.history.status.value == "RUNNING", self.job)
+
+    def close(self) -> None:
+        self.server.stop()
+        self.session.stop()
+        self._logging.__exit__(None, None, None)

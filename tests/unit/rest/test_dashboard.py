@@ -1,0 +1,141 @@
+"""The dashboard's files and what it reads; nothing of it comes from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+import penstock.rest
+from penstock.rest.server import RestServer
+from penstock.rest.views.dashboard import key_groups
+from penstock.state.key_groups import key_group_range
+from tests.unit.rest.fake_gateway import JOB_ID
+
+if TYPE_CHECKING:
+    from tests.unit.rest.asgi_client import AsgiClient
+    from tests.unit.rest.fake_gateway import FakeGateway
+
+FOLDER = Path(penstock.rest.__file__).parent / "dashboard"
+FILES = sorted(path for path in FOLDER.rglob("*") if path.is_file())
+MOST_BYTES = 300 * 1024
+
+
+def test_all_of_it_is_small() -> None:
+    assert sum(path.stat().st_size for path in FILES) <= MOST_BYTES
+
+
+def test_every_library_names_version_and_licence() -> None:
+    licences = (FOLDER / "vendor" / "LICENSES.txt").read_text()
+    libraries = [path.name for path in FILES if path.parent.name == "vendor" and path.suffix != ".txt"]
+    assert libraries
+    assert not [name for name in libraries if name not in licences or not re.search(r"\d+\.\d+\.\d+", name)]
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p.parent.name != "vendor"], ids=lambda p: p.name)
+def test_nothing_comes_from_elsewhere(path: Path) -> None:
+    urls = re.findall(r"https?://[^\"'\s)]+", path.read_text())
+    assert set(urls) <= {"http://www.w3.org/2000/svg"}
+
+
+def test_what_the_page_names_is_there(client: AsgiClient) -> None:
+    page = client.get("/").text
+    named = re.findall(r'(?:src|href)="(ui/[^"]+)"', page)
+    assert len(named) > 5
+    for name in named:
+        assert client.get(f"/{name}").status_code == 200, name
+    for script in (path for path in FILES if path.suffix == ".js" and path.parent.name != "vendor"):
+        for target in re.findall(r'(?:from |import\()"(\.[^"]+)"', script.read_text()):
+            assert (script.parent / target).resolve().is_file(), f"{script.name} imports {target}"
+
+
+def test_a_browser_asks_again_only_for_what_changed(client: AsgiClient) -> None:
+    first = client.get("/ui/app.js")
+    again = client.get("/ui/app.js", headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize("name", ["nothing.js", "../app.py", "..%2fapp.py", "%2e%2e/auth.py"])
+def test_no_other_files_are_given(client: AsgiClient, name: str) -> None:
+    assert client.get(f"/ui/{name}").status_code == 404
+
+
+def test_scripts_of_others_are_forbidden(client: AsgiClient) -> None:
+    policy = client.get("/").headers["content-security-policy"]
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy
+
+
+def test_a_picture_a_second_while_somebody_looks(gateway: FakeGateway) -> None:
+    with RestServer(gateway, port=0) as server, httpx.stream("GET", f"{server.url}/jobs/{JOB_ID}/live") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        lines = (line for line in stream.iter_lines() if line)
+        seen = [json.loads(next(lines).removeprefix("data: ")) for _ in range(2)]
+    assert seen[0]["name"] == "Socket Window WordCount"
+    assert seen[1]["now"] >= seen[0]["now"]
+    assert [vertex["inputs"] for vertex in seen[0]["vertices"]] == [[], [{"id": "0" * 32, "strategy": "HASH"}]]
+
+
+def test_a_server_that_stops_does_not_wait_for_who_looks(gateway: FakeGateway) -> None:
+    import time
+
+    server = RestServer(gateway, port=0).start()
+    with httpx.stream("GET", f"{server.url}/jobs/{JOB_ID}/live") as stream:
+        next(stream.iter_lines())
+        began = time.monotonic()
+        server.stop()
+        assert time.monotonic() - began < 4
+
+
+def test_a_job_that_is_not_there_has_no_pictures(client: AsgiClient) -> None:
+    assert client.get("/jobs/nothing/live").status_code == 404
+
+
+def test_a_vertex_tells_of_each_subtask(client: AsgiClient) -> None:
+    found = client.get(f"/jobs/{JOB_ID}/vertices/1/load").json()
+    rows = [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
+    assert [(row["subtask"], row["firstKeyGroup"], row["lastKeyGroup"]) for row in rows] == [(0, 0, 63), (1, 64, 127)]
+
+
+def test_key_groups_are_those_of_the_engine() -> None:
+    for parallelism in (1, 3, 7, 128):
+        for index in range(parallelism):
+            assert key_groups(index, parallelism, 128) == tuple(key_group_range(index, parallelism, 128))
+
+
+def test_configuration_says_where_a_value_comes_from_and_hides_secrets(client: AsgiClient) -> None:
+    answer = client.get(f"/jobs/{JOB_ID}/configuration")
+    settings = {one["key"]: one for one in answer.json()["settings"]}
+    assert settings["parallelism.default"]["source"] == "job"
+    assert settings["rest.port"]["source"] == "cluster"
+    assert settings["execution.checkpointing.timeout"]["source"] == "default"
+    assert settings["s3.secret-key"]["value"] == "******"
+    assert "hunter2" not in answer.text
+
+
+def test_the_timeline_has_what_happened(client: AsgiClient) -> None:
+    found = client.get(f"/jobs/{JOB_ID}/timeline").json()
+    assert [failure["name"] for failure in found["failures"]] == ["ValueError", "ClusterError"]
+    assert found["rescales"][0]["to"] == 2
+    assert found["checkpoints"][0]["slowest"] == "Window -> Sink: files #1"
+
+
+def test_history_has_null_for_what_is_not_known(client: AsgiClient) -> None:
+    assert client.get(f"/jobs/{JOB_ID}/history").json() == {"times": [1000, 2000], "series": {"lag": [None, 4.0]}}
+
+
+def test_state_is_looked_up_by_key(client: AsgiClient, gateway: FakeGateway) -> None:
+    assert client.get(f"/jobs/{JOB_ID}/state").json()["states"][0]["name"] == "total"
+    found = client.get(f"/jobs/{JOB_ID}/state/total?key=a&limit=5").json()
+    assert (found["checkpointId"], found["entries"]) == (3, [{"key": "a", "value": 7}])
+    assert gateway.insight.asked == ("total", None, "a", 5)
+
+
+def test_connectors_tell_of_splits(client: AsgiClient) -> None:
+    found = client.get(f"/jobs/{JOB_ID}/connectors").json()
+    assert found["sources"][0]["splits"][0]["position"] == "17"
+    assert found["sinks"] == [{"uid": "out", "name": "Sink: files"}]
