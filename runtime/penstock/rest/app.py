@@ -91,7 +91,7 @@ def create_app(
     api.include_router(live_routes(gateway, closing or threading.Event()))
     app.include_router(api, responses=_FAILURES)
     app.include_router(api, prefix="/v1", include_in_schema=False)
-    app.include_router(session_routes(access), include_in_schema=False)
+    app.include_router(session_routes(access))
     app.include_router(page_routes(), include_in_schema=False)
     _add_pages(app, gateway)
     return app

@@ -103,7 +103,7 @@ def operators_of(line: str) -> set[str] | None:
 
     >>> operators_of("2026-01-31 12:00:00,123 INFO my.module [orders: Totals #3, attempt 2]: done")
     {'Totals'}
-    >>> operators_of("2026-01-31 12:00:00,123 INFO penstock.job: done"), operators_of("ValueError: 7x")
+    >>> operators_of("2026-01-31 12:00:00,123 INFO my.module: done"), operators_of("ValueError: 7x")
     (set(), None)
     >>> sorted(operators_of('{"time": "…", "message": "done", "operator": "Totals", "uid": "totals"}'))
     ['Totals', 'totals']

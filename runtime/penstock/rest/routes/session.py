@@ -20,7 +20,7 @@ class LogIn(BaseModel):
 
 
 def session_routes(access: Access) -> APIRouter:
-    router = APIRouter()
+    router = APIRouter(tags=["session"])
 
     @router.get("/session")
     def session(request: Request, response: Response) -> dict[str, object]:
