@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.taskmanager.task_log import MARK, place_on_stack
+from penstock.common.logs.log_format import MARK
+from penstock.taskmanager.task_log import place_on_stack
 
 SECRET = "hunter2-hunter2"
 WORKER = '''

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.common.logs.log_format import MARK
 from penstock.common.logs.log_settings import LogSettings
 from penstock.common.logs.redaction import Redaction
 from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput, copy_output
-from penstock.taskmanager.task_log import MARK
 
 if TYPE_CHECKING:
     from pathlib import Path
