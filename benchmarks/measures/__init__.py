@@ -11,6 +11,7 @@ from benchmarks.measures.cores import cores
 from benchmarks.measures.epoch import epoch
 from benchmarks.measures.heap import heap
 from benchmarks.measures.jobmanager import jobmanager
+from benchmarks.measures.kafka import kafka
 from benchmarks.measures.large_state import large_state
 from benchmarks.measures.live import latency, memory, recovery, rescale
 from benchmarks.measures.load import load
@@ -36,6 +37,7 @@ MEASURES: dict[str, Measure] = {
     "backpressure": backpressure,
     "jobmanager": jobmanager,
     "heap": heap,
+    "kafka": kafka,
     "large-state": large_state,
     "small": small,
 }

@@ -105,6 +105,7 @@ class ClusterView:
         try:
             return question(client)
         except kafka.KafkaException as error:
+            client.poll(0.1)  # what it has to complain of comes with this
             raise explained(SourceError, what, error, self._properties, self._complaints.last) from error
 
     def topics(self) -> dict[str, int]:

@@ -98,6 +98,7 @@ class KafkaSink(Sink):
                 self._check_timeout(admin, next(iter(metadata.brokers)))
         except kafka.KafkaException as error:
             what = f"topic {topic!r} cannot be written" if topic else "nothing can be written"
+            admin.poll(0.1)  # what it has to complain of comes with this
             raise explained(SinkError, what, error, self.properties, complaints.last) from error
 
     def _check_timeout(self, admin: Any, broker: int) -> None:

@@ -1,0 +1,82 @@
+"""Count per key from topic to topic, exactly once, with a checkpoint every second.
+
+python penstock_kafka.py --servers HOST:PORT --reads in --writes out --out DIR [--guarantee EXACTLY_ONCE] [--style columns]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from penstock.common.configuration import Configuration
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.formats.encode import JsonLinesEncoder
+from penstock.connectors.formats.json_lines import JsonLinesFormat
+from penstock.datastream.connectors.kafka import (
+    DeliveryGuarantee,
+    KafkaOffsetsInitializer,
+    KafkaRecordSerializationSchema,
+    KafkaSink,
+    KafkaSource,
+)
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.datastream.window import FieldAggregate
+
+
+class Reading(NamedTuple):
+    sensor_id: str
+    ts: int
+    temp: float
+
+
+class NotedJsonLines(JsonLinesFormat):
+    """JSON whose readers leave behind when they began: the job's first moment of work."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = ""
+        super().__init__(Reading)
+        self.folder = folder
+
+    def decoder(self, header: bytes) -> Any:
+        if self.folder:
+            Path(self.folder, f"begin-{os.getpid()}-{time.time_ns()}").touch()
+        return super().decoder(header)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    for name in ("servers", "reads", "writes", "out"):
+        arguments.add_argument(f"--{name}", required=True)
+    arguments.add_argument("--guarantee", default="EXACTLY_ONCE")
+    arguments.add_argument("--setting", action="append", default=[], help="key=value")
+    options = arguments.parse_args()
+    configuration = Configuration()
+    configuration.set_string("execution.checkpointing.dir", Path(options.out, "checkpoints").resolve().as_uri())
+    configuration.set_string("restart-strategy.type", "none")
+    configuration.set_string("penstock.epoch.target", "1s")
+    for setting in options.setting:
+        configuration.set_string(*setting.split("=", 1))
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(2)
+    env.enable_checkpointing(1000)
+    source = KafkaSource.builder().set_bootstrap_servers(options.servers).set_topics(options.reads)
+    source = source.set_bounded(KafkaOffsetsInitializer.latest()).set_record_timestamps(used=False)
+    source = source.set_value_only_deserializer(NotedJsonLines(options.out))
+    messages = KafkaRecordSerializationSchema.builder().set_topic(options.writes)
+    messages = messages.set_value_serialization_schema(JsonLinesEncoder(["sensor_id", "n"])).build()
+    sink = KafkaSink.builder().set_bootstrap_servers(options.servers).set_record_serializer(messages)
+    sink = sink.set_delivery_guarantee(DeliveryGuarantee[options.guarantee]).set_transactional_id_prefix("bench")
+    readings = env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "readings")
+    readings.key_by("sensor_id").aggregate(FieldAggregate.of(FieldAggregate.count())).sink_to(sink.build())
+    env.execute("kafka")
+    end = time.time()
+    begin = min(int(path.name.rpartition("-")[2]) for path in Path(options.out).glob("begin-*")) / 1e9
+    print("RESULT " + json.dumps({"begin": begin, "end": end}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

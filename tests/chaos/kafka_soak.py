@@ -1,0 +1,173 @@
+"""Random faults at random moments on a job from Kafka through keyed state to Kafka, with three brokers: no loss, no duplicate.
+
+    python -m tests.chaos.kafka_soak --faults 200 --seed 7
+
+The job is a process of its own, JobManager and tasks, which is killed and started again, often with another parallelism; brokers
+are killed and stand still, which moves leaders of partitions and coordinators of transactions and groups. Input goes in all the
+while. After each fault the job must come further than it was: more must be committed. At the end all that was committed is read
+back, and every record must be in it once, with counts per key without a gap. What happened is told as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.integration.kafka.support import fill, new_name, read, records, topic, verdict
+from tools.kafkaserver import KafkaServer
+
+BROKERS = 3
+IN, OUT = 6, 3
+"""Partitions."""
+BURST = 500
+PATIENCE_S = 120.0
+FAULTS = ("kill-job", "rescale-job", "stop-job-for-a-while", "kill-broker", "pause-broker", "kill-job-and-broker")
+
+
+class Soak:
+    """One run in a folder of its own."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.folder = folder
+        self.kafka = KafkaServer(folder / "kafka", BROKERS)
+        self.done: Counter[str] = Counter()
+        self.longest_s = 0.0
+        self._written = 0
+        self._job: subprocess.Popen[bytes] | None = None
+        self._parallelism = 2
+
+    def run(self, faults: int) -> dict[str, object]:
+        """What happened; `problem` is empty if all is well."""
+        with self.kafka:
+            self._in, self._out = topic(self.kafka, IN, "in"), topic(self.kafka, OUT, "out")
+            self._prefix = new_name("soak")
+            try:
+                self._start()
+                for number in range(faults):
+                    self._await_progress()
+                    fault = FAULTS[number] if number < len(FAULTS) else self.chance.choice(FAULTS)
+                    print(f"{number + 1}: {fault}", file=sys.stderr, flush=True)
+                    self._feed()
+                    time.sleep(self.chance.random())
+                    self._do(fault)
+                    self.done[fault] += 1
+                self._await_progress()
+                problem = self._await_all()
+            finally:
+                self._kill()
+        return {
+            "faults": dict(self.done),
+            "records": self._written,
+            "longest_gap_s": round(self.longest_s, 1),
+            "problem": problem,
+        }
+
+    def _start(self) -> None:
+        program = ["-m", "tests.integration.kafka.endless_job", str(self.folder), self.kafka.bootstrap_servers]
+        found = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+        with (self.folder / "job.log").open("ab") as log:
+            command = [sys.executable, *program, self._in, self._out, self._prefix, str(self._parallelism)]
+            self._job = subprocess.Popen(command, stdout=log, stderr=log, env=found, start_new_session=True)
+
+    def _kill(self) -> None:
+        if self._job is not None:
+            self._job.send_signal(signal.SIGKILL)
+            self._job.wait()
+
+    def _feed(self) -> None:
+        fill(self.kafka.bootstrap_servers, self._in, records(BURST, self._written), IN)
+        self._written += BURST
+
+    def _do(self, fault: str) -> None:
+        broker = self.chance.choice(self.kafka.nodes)
+        match fault:
+            case "kill-job":
+                self._kill()
+                self._start()
+            case "rescale-job":
+                self._kill()
+                self._parallelism = self.chance.choice([n for n in (1, 2, 3, 4) if n != self._parallelism])
+                self._start()
+            case "stop-job-for-a-while":
+                assert self._job is not None
+                self._job.send_signal(signal.SIGSTOP)
+                time.sleep(3 * self.chance.random())
+                self._job.send_signal(signal.SIGCONT)
+            case "kill-broker":
+                self.kafka.kill(broker)
+                time.sleep(2 * self.chance.random())
+                self.kafka.restart(broker)
+            case "pause-broker":
+                self.kafka.pause(broker)
+                time.sleep(6 * self.chance.random())
+                self.kafka.resume(broker)
+            case "kill-job-and-broker":
+                self._kill()
+                self.kafka.kill(broker)
+                self._start()
+                self.kafka.restart(broker)
+
+    def _await_progress(self) -> None:
+        """Until more is committed than is now, of what goes in meanwhile."""
+        before, began = self._committed(), time.monotonic()
+        self._feed()
+        while self._committed() <= before:
+            assert time.monotonic() - began < PATIENCE_S, (
+                f"nothing was committed for {PATIENCE_S:.0f} s, see {self.folder}/job.log"
+            )
+            assert self._job is not None
+            assert self._job.poll() is None, f"the job ended by itself, see {self.folder}/job.log"
+            time.sleep(0.2)
+        self.longest_s = max(self.longest_s, time.monotonic() - began)
+
+    def _await_all(self) -> str:
+        deadline = time.monotonic() + PATIENCE_S
+        while len(read(self.kafka.bootstrap_servers, self._out)) < self._written and time.monotonic() < deadline:
+            time.sleep(0.5)
+        time.sleep(1.0)
+        return verdict(self.kafka.bootstrap_servers, self._out, self._written)
+
+    def _committed(self) -> int:
+        """Ends of the partitions for `read_committed`, added up."""
+        settings = {
+            "bootstrap.servers": self.kafka.bootstrap_servers,
+            "group.id": "x",
+            "isolation.level": "read_committed",
+        }
+        consumer = Consumer({**settings, "log_level": 0})
+        try:
+            return sum(consumer.get_watermark_offsets(TopicPartition(self._out, n), timeout=60)[1] for n in range(OUT))
+        finally:
+            consumer.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--faults", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=None)
+    options = parser.parse_args()
+    seed = random.randrange(10**6) if options.seed is None else options.seed
+    print(f"seed {seed}", file=sys.stderr, flush=True)
+    folder = Path(tempfile.mkdtemp(prefix="penstock-kafka-soak-"))
+    began = time.monotonic()
+    found = Soak(folder, seed).run(options.faults)
+    print(
+        json.dumps({"seed": seed, **found, "minutes": round((time.monotonic() - began) / 60, 1), "folder": str(folder)})
+    )
+    return 1 if found["problem"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
