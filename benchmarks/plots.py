@@ -20,11 +20,14 @@ def keep(result: dict[str, Any], folder: Path = FOLDER) -> None:
     """As `FOLDER/results/NAME.json`."""
     path = folder / "results" / f"{result['workload']}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    if "queries" in result and path.exists():
-        before = json.loads(path.read_text())
-        if before["events"] == result["events"]:
-            merged = before["queries"] | result["queries"]
-            result = {**result, "queries": {name: merged[name] for name in sorted(merged, key=lambda q: int(q[1:]))}}
+    if "queries" in result:
+        queries = result["queries"]
+        if path.exists() and (before := json.loads(path.read_text()))["events"] == result["events"]:
+            queries = before["queries"] | queries
+        result = {
+            **result,
+            "queries": {name: queries[name] for name in sorted(queries, key=lambda name: int(name[1:]))},
+        }
     path.write_text(json.dumps(result, indent=1) + "\n")
 
 

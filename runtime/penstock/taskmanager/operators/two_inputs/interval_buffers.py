@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from penstock.state.descriptors import MapState
     from penstock.state.timers.internal_timer_service import InternalTimerService
 
-MOST_VALUES = 1 << 15
-"""That are unwritten: writing them takes a tenth of a second, which is what a barrier may wait for it."""
+MOST_VALUES = 1 << 13
+"""That are unwritten: writing them takes 30 to 80 ms, which is what a barrier may wait for it."""
 
 
 class Side(msgspec.Struct, eq=False):

@@ -47,8 +47,10 @@ if TYPE_CHECKING:
     from penstock.taskmanager.operators.window.merging import Windows
     from penstock.taskmanager.operators.window.operator import WindowOperator
 
-MOST_KEYS = 1 << 15
-"""Keys whose sessions may be unwritten: writing them takes a tenth of a second, which is what a barrier may wait for it."""
+MOST_KEYS = 1 << 14
+"""Keys whose sessions may be unwritten: writing them takes some 50 ms, which is what a barrier may wait for it."""
+MOST_STORED_KEYS = 1 << 12
+"""The same where values are not in memory, which takes four times as long each."""
 
 
 def are_plain_sessions(operator: WindowOperator) -> bool:
@@ -116,6 +118,7 @@ class SessionWindows:
         timers.set_callbacks(self._on_timer, self._on_timer)
         self._latest: dict[Any, Session] = {}
         """Of each key at hand the latest session; at hand are all that the key has."""
+        self._most_keys = MOST_STORED_KEYS if self._windows.mapping() is None else MOST_KEYS
         self._stored: set[Any] = set()
         """Keys at hand that have sessions in state, too."""
         self._new: list[Session] = []
@@ -167,7 +170,7 @@ class SessionWindows:
                 session.accumulator = value if accumulator is None else call(accumulator, value)
             else:
                 session.accumulator = call(value, create() if accumulator is None else accumulator)
-        if len(latest) > MOST_KEYS:
+        if len(latest) > self._most_keys:
             self.write_state()
 
     def _session_of(self, key: Any, time: int, end: int) -> Session | None:
