@@ -12,6 +12,10 @@ A source function's `run(ctx)` runs in a thread of its own and blocks when the r
 and the state (JSON-able; None at the first start) becomes the position of its split. To get at it the reader takes the lock
 after each read, empties the queue and asks for the state, so that records and state agree exactly. A function without
 state starts from its beginning after a failure.
+
+A `CheckpointedFunction`, or a `ListCheckpointed`, does as well. Its list states are its own split's position, so its state is asked for with
+each read, too, and the id of the checkpoint is 0 then. A parallel function has as many instances as its operator had subtasks
+at the first start; a rescale moves them, each with its state, so nothing is divided and nothing is lost.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import copy
 import inspect
 import threading
 import time
+from dataclasses import replace
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
@@ -39,14 +44,16 @@ from penstock.connectors.source import (
 from penstock.connectors.source_context import Mark, QueueContext, Taken
 from penstock.functions.record_functions import ParallelSourceFunction, SinkFunction
 from penstock.functions.runtime_context import close_function, open_function
-from penstock.functions.state.checkpointed import FunctionCheckpoints
+from penstock.functions.state.checkpointed import CheckpointedFunction, FunctionCheckpoints, ListCheckpointed
 from penstock.records.batch import MIN_TIMESTAMP, RowBatch
+from penstock.state.operator_state import OperatorStateStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.functions.operator_context import OperatorContext
 
+NO_CHECKPOINT = 0
 _PATIENCE = 0.005
 """Seconds a read waits for the first record before it says that there is none now."""
 
@@ -66,7 +73,9 @@ class FunctionSource(Source):
             raise InvalidJob(
                 f"{function!r} is no source function: it has no run(ctx)", remedy="subclass SourceFunction"
             )
-        if hasattr(function, "snapshot_state") != hasattr(function, "initialize_state"):
+        if not is_checkpointed(function) and hasattr(function, "snapshot_state") != hasattr(
+            function, "initialize_state"
+        ):
             raise InvalidJob(
                 f"{type(function).__name__} has only one of snapshot_state and initialize_state",
                 remedy="a resettable source function needs both",
@@ -109,21 +118,55 @@ class FunctionReader(SourceReader):
             function = copy.deepcopy(function)
         self._used = True
         operator = self._context.operator
+        states = None
         if operator is not None:
+            if is_checkpointed(function):
+                with operator.named_in_errors():
+                    states = OwnStates(function, operator, position)
             open_function(function, operator)
-        return FunctionSplitReader(function, QueueContext(**split.properties), position)
+        return FunctionSplitReader(function, QueueContext(**split.properties), position, states)
+
+
+def is_checkpointed(function: Any) -> bool:
+    """It keeps its state as other functions do."""
+    return isinstance(function, CheckpointedFunction | ListCheckpointed)
+
+
+class OwnStates:
+    """Operator state of one copy of a source function; a position has all of it."""
+
+    def __init__(self, function: Any, operator: OperatorContext, position: Any) -> None:
+        store = OperatorStateStore(operator.name)
+        if position is not None:
+            store.restore([position], subtask=0, parallelism=1)
+        context = replace(operator, operator_state=store, is_restored=position is not None)
+        self._checkpoints = FunctionCheckpoints(iter((function,)), context)
+        self._checkpoints.initialize()
+        self._store = store
+
+    def initialize_state(self, position: Any) -> None:
+        """It is done already."""
+
+    def snapshot_state(self) -> dict[str, Any]:
+        self._checkpoints.snapshot(NO_CHECKPOINT)
+        return self._store.snapshot()
 
 
 class FunctionSplitReader(NotingSplitReader):
-    """Reads what one copy of the function emits."""
+    """Reads what one copy of the function emits.
 
-    def __init__(self, function: Any, context: QueueContext, position: Any) -> None:
+    Args:
+        states: asked for the position in the function's stead.
+    """
+
+    def __init__(self, function: Any, context: QueueContext, position: Any, states: OwnStates | None = None) -> None:
         super().__init__(position)
         self._function = function
         self._context = context
-        self._resettable = hasattr(function, "snapshot_state")
+        self._states: Any = function if states is None else states
+        self._resettable = states is not None or (not is_checkpointed(function) and hasattr(function, "snapshot_state"))
         if self._resettable:
-            function.initialize_state(position)
+            self._states.initialize_state(position)
         self._error: BaseException | None = None
         self._marks: list[Mark] = []
         self._thread = threading.Thread(target=self._run, name=f"source-function-{context.instance}", daemon=True)
@@ -169,7 +212,7 @@ class FunctionSplitReader(NotingSplitReader):
             taken.add(self._context.take())
         try:
             taken.add(self._context.take())
-            self._position = self._function.snapshot_state()
+            self._position = self._states.snapshot_state()
         finally:
             lock.release_request()
 

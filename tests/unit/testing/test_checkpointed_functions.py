@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from penstock.common.typeinfo import Types
+from penstock.connectors.function import FunctionSource
 from penstock.datastream.functions import (
     CheckpointedFunction,
     CheckpointListener,
@@ -17,8 +20,10 @@ from penstock.datastream.functions import (
     FunctionSnapshotContext,
     ListCheckpointed,
     MapFunction,
+    ParallelSourceFunction,
     ProcessWindowFunction,
     SinkFunction,
+    SourceFunction,
 )
 from penstock.testing import JobHarness
 
@@ -211,3 +216,73 @@ def test_a_sink_function_may_have_such_state_too() -> None:
         harness.push("numbers", 2)
         harness.run()
     assert [number for what, number in HEARD if what == "written"] == [1, 2]
+
+
+GATE = threading.Event()
+"""Values from five on come when it is open."""
+
+
+class Offsets(ParallelSourceFunction, CheckpointedFunction):
+    """Counts to ten, from where its state says; the state is list state or union list state."""
+
+    def __init__(self, *, union: bool) -> None:
+        self.union = union
+        self.next = 0
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        store = context.get_operator_state_store()
+        self.stored = (store.get_union_list_state if self.union else store.get_list_state)("offsets", int)
+        if context.is_restored():
+            assert len(self.stored) == 1
+            self.next = self.stored[0]
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        self.stored[:] = [self.next]
+
+    def run(self, ctx: Any) -> None:
+        while self.next < 10:
+            if self.next == 5 and not GATE.wait(0.01):
+                continue
+            with ctx.get_checkpoint_lock():
+                ctx.collect(self.next)
+                self.next += 1
+
+    def cancel(self) -> None:
+        self.next = 10
+
+
+class Listed(SourceFunction, ListCheckpointed):
+    """The same with a list."""
+
+    next = 0
+
+    def snapshot_state(self, checkpoint_id: int, timestamp: int) -> list[Any]:
+        return [self.next]
+
+    def restore_state(self, state: list[Any]) -> None:
+        [self.next] = state
+
+    run = Offsets.run
+    cancel = Offsets.cancel
+
+
+@pytest.mark.parametrize(
+    "function", [Offsets(union=False), Offsets(union=True), Listed()], ids=["list", "union", "plain"]
+)
+def test_a_source_function_may_have_such_state_too(function: Any) -> None:
+    """Neither a crash nor a rescale makes it miss or repeat a value."""
+    GATE.clear()
+    instances = 2 if isinstance(function, ParallelSourceFunction) else 1
+    with JobHarness(2) as harness:
+        numbers = harness.environment().from_source(FunctionSource(function, bounded=True), None, "numbers")
+        harness.collect(numbers.uid("numbers"), "out")
+        until = time.monotonic() + 20
+        while len(harness.outputs("out")) < 5 * instances and time.monotonic() < until:
+            harness.advance_processing_time(by=1)
+        harness.snapshot()
+        harness.crash()
+        harness.rescale(3)
+        GATE.set()
+        while len(harness.outputs("out")) < 10 * instances and time.monotonic() < until:
+            harness.advance_processing_time(by=1)
+        assert sorted(harness.outputs("out")) == sorted(list(range(10)) * instances)
