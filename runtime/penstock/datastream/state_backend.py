@@ -6,6 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from enum import Enum
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
 from penstock.common.config import options
 from penstock.common.program.one_time_warning import warn_no_effect
@@ -66,10 +67,16 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return settings
 
     def set_db_storage_paths(self, *paths: str) -> None:
-        """Local folders of the files, on one disk each."""
+        """Local folders of the files, on one disk each: paths, or `file:` URLs of them.
+
+        >>> backend = EmbeddedRocksDBStateBackend()
+        >>> backend.set_db_storage_paths("file:///disk1/rocksdb/", "/disk2/rocksdb")
+        >>> backend.get_db_storage_paths()
+        ['/disk1/rocksdb', '/disk2/rocksdb']
+        """
         if not paths or not all(paths):
             raise refusal("set_db_storage_paths needs at least one path, and none of them empty")
-        self._paths = list(paths)
+        self._paths = list(map(_local_path, paths))
 
     def get_db_storage_paths(self) -> list[str] | None:
         return list(self._paths) or None
@@ -112,3 +119,15 @@ class CustomStateBackend(StateBackend):
 
     def to_settings(self) -> dict[str, Any]:
         return {}
+
+
+def _local_path(path: str) -> str:
+    scheme, _, rest = path.partition(":")
+    if scheme == "file":
+        return urlsplit(path).path.rstrip("/") or "/"
+    if rest.startswith("//"):
+        raise refusal(
+            f"RocksDB keeps its files on local disks, and {path!r} is none",
+            "give a folder of the worker; the folder of checkpoints is execution.checkpointing.dir",
+        )
+    return path

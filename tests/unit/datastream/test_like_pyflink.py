@@ -29,6 +29,7 @@ from penstock.datastream import (
     AsyncDataStream,
     AsyncFunction,
     DataStream,
+    EmbeddedRocksDBStateBackend,
     JoinFunction,
     MemorySize,
     RuntimeExecutionMode,
@@ -338,3 +339,11 @@ class TestSocket:
             address = server.getsockname()
         with pytest.raises(UserFunctionError, match="ConnectionRefusedError"):
             _collected(env.socket_text_stream(*address))
+
+
+def test_rocksdb_paths_may_be_urls_of_local_folders_only() -> None:
+    backend = EmbeddedRocksDBStateBackend()
+    backend.set_db_storage_paths("file://var/db_storage_dir1/", "file:///db_storage_dir2", "/db_storage_dir3")
+    assert backend.get_db_storage_paths() == ["/db_storage_dir1", "/db_storage_dir2", "/db_storage_dir3"]
+    with pytest.raises(InvalidJob, match="on local disks, and 's3://bucket/rocksdb' is none"):
+        backend.set_db_storage_paths("s3://bucket/rocksdb")
