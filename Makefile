@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest -q
 SPREAD := -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-spark test-soak test-api test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
+.PHONY: help setup demo test test-spark test-browser test-soak test-api test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s '	'
@@ -27,6 +27,11 @@ test: $(STAMP) ## the default tests (under 12 minutes); with jobs on a real Kube
 
 test-spark: $(STAMP) ## changes and faults on clusters of real Spark processes, and a short soak
 	@$(PYTEST) -m "spark and (slow or chaos)" tests
+
+test-browser: $(STAMP) ## the dashboard in a real Chromium (fetched as root on Debian); pictures of its pages in build/dashboard
+	@command -v chromium >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null)
+	@[ -d build/axe ] || npm install --silent --no-audit --no-fund --prefix build/axe axe-core@4.14.1
+	@$(PYTEST) -m browser tests/integration/dashboard
 
 test-soak: $(STAMP) ## a short soak: every kind of fault once, on real Spark and a real S3 server, both runners, or RUNNER=batched|pipelined (root, Linux)
 	@$(PYTEST) -m chaos $(if $(RUNNER),-k $(RUNNER)) tests

@@ -189,11 +189,8 @@ class SourceFacts:
 
 @dataclass(frozen=True)
 class SinkFacts:
-    """`commits`: whether checkpoints have commits to carry out for it."""
-
     uid: str
     name: str
-    commits: bool = False
 
 
 @dataclass(frozen=True)

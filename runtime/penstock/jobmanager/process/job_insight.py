@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from penstock.checkpoint.savepoint.contents import OperatorContents
 from penstock.checkpoint.savepoint.entries import columns, plain
 from penstock.checkpoint.savepoint.snapshots import resolve
-from penstock.common.errors import StateNotFound
+from penstock.common.errors import PenstockError, StateNotFound
 from penstock.graph.operations import Sink
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.rest import facts
 from penstock.rest.errors import BadRequest, NotFound
 
+T = TypeVar("T")
 MOST_SPLITS = 100
 """Of a source that are shown."""
 MOST_BYTES = 64 * 2**20
 """Of a subtask's state: it is in this process's memory while it is looked into."""
+ATTEMPTS = 5
+"""At a look into a checkpoint that others follow meanwhile."""
 MOST_READ = 200_000
 """Entries that a search looks at."""
 
@@ -72,31 +75,23 @@ class JobInsights:
     # --- state ------------------------------------------------------------------------------------------------
 
     def states(self, job_id: str) -> list[facts.StateName]:
-        job = self._find(job_id)
-        path, _, _ = self._newest(job)
-        manifest = resolve(path, job.settings.object_store_options, check_files=False).manifest
-        found = []
-        for operator in manifest.operators:
-            if operator.uid in manifest.states or operator.uid in manifest.sources:
-                contents = OperatorContents(path, operator.uid, job.settings.object_store_options)
-                size = contents.sizes()["total"]
-                found += [
-                    facts.StateName(operator.uid, operator.name, name, kind, size)
-                    for name, kind in contents.names().items()
-                ]
-        return found
+        return _in_newest(self._find(job_id), _names)
 
     def state_entries(self, job_id: str, name: str, uid: str | None, key: str | None, limit: int) -> facts.StateEntries:
         job = self._find(job_id)
-        path, checkpoint_id, timestamp = self._newest(job)
-        contents = OperatorContents(path, uid or self._owner(job_id, name), job.settings.object_store_options)
-        if contents.sizes()["largest"] > MOST_BYTES:
-            raise BadRequest(
-                f"a subtask of it holds {contents.sizes()['largest'] >> 20} MiB of state, too much for the JobManager's memory",
-                remedy=f"read it elsewhere: penstock state read {path} --uid {contents.uid} --name {name!r}",
-            )
-        found = list(islice(_entries(contents, name, key), limit + 1))
-        return facts.StateEntries(checkpoint_id, timestamp, found[:limit], len(found) > limit)
+        owner = uid or self._owner(job_id, name)
+
+        def look(newest: Newest, options: dict[str, Any]) -> facts.StateEntries:
+            contents = OperatorContents(newest.path, owner, options)
+            if contents.sizes()["largest"] > MOST_BYTES:
+                raise BadRequest(
+                    f"a subtask of it holds {contents.sizes()['largest'] >> 20} MiB of state, too much for the JobManager's memory",
+                    remedy=f"read it elsewhere: penstock state read {newest.path} --uid {owner} --name {name!r}",
+                )
+            found = list(islice(_entries(contents, name, key), limit + 1))
+            return facts.StateEntries(newest.checkpoint_id, newest.timestamp, found[:limit], len(found) > limit)
+
+        return _in_newest(job, look)
 
     def _owner(self, job_id: str, name: str) -> str:
         owners = [state.uid for state in self.states(job_id) if state.name == name]
@@ -109,16 +104,49 @@ class JobInsights:
             )
         raise BadRequest(f"several operators have a state {name!r}", remedy=f"name one: ?uid={' or '.join(owners)}")
 
-    @staticmethod
-    def _newest(job: JobMaster) -> tuple[str, int, int]:
-        """Path, id and time of the newest complete checkpoint."""
-        newest = job.checkpoints.coordinator.history.overview()["latest"]["completed"]
-        if newest is None:
-            raise StateNotFound(
-                "no checkpoint is complete yet, and state is looked up in the newest one",
-                remedy="trigger one, or set execution.checkpointing.interval",
-            )
-        return newest["external_path"], newest["id"], newest["latest_ack_timestamp"]
+
+class Newest(NamedTuple):
+    """The newest complete checkpoint."""
+
+    path: str
+    checkpoint_id: int
+    timestamp: int
+
+
+def _newest(job: JobMaster) -> Newest:
+    newest = job.checkpoints.coordinator.history.overview()["latest"]["completed"]
+    if newest is None:
+        raise StateNotFound(
+            "no checkpoint is complete yet, and state is looked up in the newest one",
+            remedy="trigger one, or set execution.checkpointing.interval",
+        )
+    return Newest(newest["external_path"], newest["id"], newest["latest_ack_timestamp"])
+
+
+def _in_newest(job: JobMaster, look: Callable[[Newest, dict[str, Any]], T]) -> T:
+    """A checkpoint goes when the next one is complete: what was begun in it is then begun again in that one."""
+    for _ in range(ATTEMPTS - 1):
+        newest = _newest(job)
+        try:
+            return look(newest, job.settings.object_store_options)
+        except PenstockError:
+            if _newest(job) == newest:
+                raise
+    return look(_newest(job), job.settings.object_store_options)
+
+
+def _names(newest: Newest, options: dict[str, Any]) -> list[facts.StateName]:
+    manifest = resolve(newest.path, options, check_files=False).manifest
+    found = []
+    for operator in manifest.operators:
+        if operator.uid in manifest.states or operator.uid in manifest.sources:
+            contents = OperatorContents(newest.path, operator.uid, options)
+            size = contents.sizes()["total"]
+            found += [
+                facts.StateName(operator.uid, operator.name, name, kind, size)
+                for name, kind in contents.names().items()
+            ]
+    return found
 
 
 def _entries(contents: OperatorContents, name: str, key: str | None) -> Iterator[dict[str, object]]:

@@ -1,0 +1,260 @@
+"""Every page of the dashboard in a real browser, against a job that fails, is rescaled and ends meanwhile.
+
+Screenshots go to `build/dashboard`. It needs Chromium (Debian's package `chromium`) and, for the check of accessibility, axe-core
+(`npm install --prefix build/axe axe-core@4.14.1`); what is missing is named.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from tests.integration.dashboard.site import READER, SECRET, TOKEN, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page
+
+ROOT = Path(__file__).parents[3]
+SHOTS = ROOT / "build" / "dashboard"
+AXE = Path(os.environ.get("PENSTOCK_TEST_AXE", ROOT / "build/axe/node_modules/axe-core/axe.min.js"))
+PAGES = ["graph", "timeline", "checkpoints", "exceptions", "connectors", "state/totals/total", "configuration"]
+PAINT_MS = 300
+"""Until the first paint, on loopback and a machine that does nothing else; here it may take some times as long."""
+SLOWER = float(os.environ.get("PENSTOCK_TEST_SLOWER", "5"))
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    assert chromium, "Chromium is missing: apt-get install chromium"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A job that has failed once, so that there is something to see."""
+    made = Site(tmp_path_factory.mktemp("site"), token=True)
+    _until(lambda: made.job.checkpoints.coordinator.history.overview()["counts"]["completed"] > 1)
+    made.fail_once()
+    yield made
+    made.close()
+
+
+def _until(condition: Any, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.fixture(params=["light", "dark"])
+def page(browser: Browser, site: Site, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """Logged in. A script that fails, or anything asked for elsewhere, fails the test."""
+    yield from _page(browser, site, request.param, TOKEN)
+
+
+def _page(browser: Browser, site: Site, colours: Any, token: str) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1360, "height": 860}, color_scheme=colours)
+    made = context.new_page()
+    wrong: list[str] = []
+    made.on("pageerror", lambda error: wrong.append(str(error)))
+    made.on(
+        "console", lambda said: wrong.append(said.text) if said.type == "error" and "404" not in said.text else None
+    )
+    made.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith((site.url, "data:")) else None)
+    made.goto(site.url)
+    made.get_by_label("Token of the job").fill(token)
+    made.get_by_role("button", name="Log in").click()
+    expect(made.get_by_role("navigation")).to_contain_text("Job graph")
+    yield made
+    context.close()
+    assert not wrong
+
+
+def _open(page: Page, site: Site, name: str) -> None:
+    page.evaluate("name => { location.hash = name }", f"#/jobs/{site.job.job_id}/{name}")
+    page.wait_for_timeout(300)
+
+
+def _colours(page: Page) -> str:
+    return "dark" if page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") else "light"
+
+
+def _accessible(page: Page) -> None:
+    assert AXE.is_file(), f"{AXE} is missing: npm install --prefix build/axe axe-core@4.14.1"
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    assert not [(v["id"], [node["html"][:200] for node in v["nodes"][:3]]) for v in found["violations"]]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_shows_the_job_and_is_accessible(page: Page, site: Site, name: str) -> None:
+    _open(page, site, name)
+    expect(page.locator("#head")).to_contain_text("orders")
+    page.wait_for_timeout(1_500)
+    expect(page.locator("main .error")).to_have_count(0)
+    assert SECRET not in page.content()
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SHOTS / f"{name.partition('/')[0]}-{_colours(page)}.png")
+    _accessible(page)
+
+
+def test_the_graph_is_alive_and_a_vertex_leads_to_its_subtasks(page: Page, site: Site) -> None:
+    _open(page, site, "graph")
+    expect(page.locator(".node")).to_have_count(4)
+    expect(page.locator(".edge").first).to_contain_text("by key")
+    before = page.locator("#head .fact").first.inner_text()
+    page.locator(".node", has_text="Totals by customer").click()
+    expect(page.get_by_label("Subtasks", exact=True).locator("tbody tr")).to_have_count(site.job.parallelism)
+    expect(page.get_by_label("States", exact=True).first).to_contain_text("by amount")
+    expect(page.locator(".plot canvas").first).to_be_visible()
+    page.wait_for_timeout(2_000)
+    assert page.locator("#head .fact").first.inner_text() != before
+    page.screenshot(path=SHOTS / f"vertex-{_colours(page)}.png", full_page=True)
+    _accessible(page)
+
+
+def test_the_timeline_has_the_failure_and_its_bar_leads_to_it(page: Page, site: Site) -> None:
+    _open(page, site, "timeline")
+    page.locator(".it.fail").last.click()
+    expect(page.locator("main")).to_contain_text("cannot be right")
+    page.locator(".it.s-RESTARTING").last.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_contain_text("Cause")
+
+
+def test_state_is_found_by_key(page: Page, site: Site) -> None:
+    _open(page, site, "state/totals/total")
+    page.get_by_label("Key", exact=True).fill("customer-1")
+    page.get_by_role("button", name="Look up").click()
+    entries = page.get_by_label("Entries of total", exact=True).locator("tbody tr")
+    expect(entries).to_have_count(1)
+    expect(entries.first).to_contain_text("customer-1")
+
+
+def test_an_exception_stands_with_the_users_line(page: Page, site: Site) -> None:
+    _open(page, site, "exceptions")
+    expect(page.locator("pre .user", has_text="cannot be right").first).to_be_visible()
+
+
+def test_the_log_has_places_and_no_secret(page: Page, site: Site) -> None:
+    page.evaluate("location.hash = '#/jobmanager'")
+    expect(page.locator("pre.log")).to_contain_text("[orders: Totals by customer #")
+    assert SECRET not in page.locator("pre.log").inner_text()
+    page.screenshot(path=SHOTS / f"log-{_colours(page)}.png")
+    _accessible(page)
+
+
+def test_it_is_readable_at_twice_the_size_and_by_keyboard(page: Page, site: Site) -> None:
+    page.set_viewport_size({"width": 680, "height": 430})
+    for name in PAGES:
+        _open(page, site, name)
+        page.wait_for_timeout(500)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), (
+            f"{name} is wider than the window"
+        )
+    page.set_viewport_size({"width": 1360, "height": 860})
+    page.locator("main").focus()
+    page.keyboard.press("t")
+    expect(page.get_by_role("heading", name="Timeline")).to_be_visible()
+
+
+def test_a_rescale_says_what_it_does_and_is_watched_to_its_end(page: Page, site: Site) -> None:
+    _open(page, site, "graph")
+    to = 2 if site.job.parallelism == 4 else 4
+    page.get_by_role("button", name="Rescale").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Nothing is lost or done twice")
+    slider = dialog.get_by_label("Parallelism")
+    slider.fill(str(to))
+    expect(dialog).to_contain_text(f"to {to}:")
+    page.screenshot(path=SHOTS / f"rescale-{_colours(page)}.png")
+    _accessible(page)
+    dialog.get_by_role("button", name="Rescale").click()
+    expect(dialog).to_contain_text("Done in", timeout=30_000)
+    dialog.get_by_role("button", name="Close").click()
+    expect(page.locator("#head")).to_contain_text(f"{to} of", timeout=10_000)
+    assert site.job.parallelism == to
+
+
+def test_a_savepoint_that_cannot_be_taken_leaves_the_job_as_it_is(page: Page, site: Site) -> None:
+    page.get_by_role("button", name="Savepoint").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Folder").fill("nowhere://x")
+    dialog.get_by_role("button", name="Take savepoint").click()
+    expect(dialog.locator(".error")).to_be_visible(timeout=30_000)
+    assert not site.job.is_done
+
+
+def test_who_only_looks_has_no_actions(browser: Browser, site: Site) -> None:
+    for page in _page(browser, site, "light", READER):
+        _open(page, site, "graph")
+        expect(page.locator("#head")).to_contain_text("orders")
+        expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
+
+
+def test_a_wrong_token_is_told(browser: Browser, site: Site) -> None:
+    page = browser.new_page()
+    page.goto(site.url)
+    page.get_by_label("Token of the job").fill("wrong")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.locator("main")).to_contain_text("not this cluster's token")
+    page.screenshot(path=SHOTS / "login.png")
+    _accessible(page)
+    page.close()
+
+
+def test_the_first_paint_comes_soon(page: Page, site: Site) -> None:
+    page.reload()
+    expect(page.locator("#head")).to_contain_text("orders")
+    paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    assert paint <= PAINT_MS * SLOWER
+
+
+def test_thousands_of_subtasks_do_not_make_it_slow(browser: Browser, tmp_path: Path) -> None:
+    site = Site(tmp_path, slots=700, **{"parallelism.default": "500"})  # four vertices: 2,000 subtasks
+    try:
+        _until(lambda: site.job.history.status.value == "RUNNING")
+        vertex = httpx.get(f"{site.url}/jobs/{site.job.job_id}/plan").json()["plan"]["nodes"][1]["id"]
+        page = browser.new_page()
+        page.goto(f"{site.url}/#/jobs/{site.job.job_id}/graph/{vertex}")
+        expect(page.get_by_label("Subtasks", exact=True)).to_contain_text("Show more of 500", timeout=30_000)
+        drawn = page.evaluate(
+            "() => new Promise(done => { let n = 0; const t = performance.now(); const f = () => ++n < 30 ? requestAnimationFrame(f)"
+            " : done((performance.now() - t) / 30); requestAnimationFrame(f) })"
+        )
+        assert drawn < 50 * SLOWER, "milliseconds for a frame"
+        page.screenshot(path=SHOTS / "many.png")
+        page.close()
+    finally:
+        site.close()
+
+
+def test_the_end_of_the_job_is_seen(browser: Browser, tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    try:
+        page = browser.new_page()
+        page.goto(site.url)
+        page.get_by_role("button", name="Cancel").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("without a savepoint")
+        page.screenshot(path=SHOTS / "cancel.png")
+        dialog.get_by_role("button", name="Cancel the job").click()
+        expect(page.locator("#head .badge")).to_have_text("canceled", timeout=30_000)
+        page.close()
+    finally:
+        site.close()
