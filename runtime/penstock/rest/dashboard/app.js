@@ -106,7 +106,7 @@ function showLogin(message = "") {
   const token = h("input", { type: "password", id: "token", autocomplete: "current-password", required: true }), wrong = h("div.muted", { role: "alert" }, message);
   const form = h("form", { onsubmit: async (event) => {
     event.preventDefault();
-    try { await logIn(token.value); if (session.role) start(); else text(wrong, "That is not this cluster's token."); }
+    try { await logIn(token.value); if (session.role) await begin(); else text(wrong, "That is not this cluster's token."); }
     catch (error) { text(wrong, error.status === 401 ? "That is not this cluster's token." : error.message); token.select(); }
   } }, h("label", { for: "token" }, "Token of the job"), token, h("button.main", { type: "submit" }, "Log in"), wrong,
   h("p.muted", null, "On Kubernetes it is in the secret of the FlinkJob: ", h("code", null, "kubectl get secret NAME-secrets -o jsonpath='{.data.rest-token}' | base64 -d")));

@@ -16,10 +16,10 @@ export function plot(box, { title, series, height = 148, span = null, max = null
       title: undefined, width: Math.max(200, box.clientWidth), height, padding: [6, 8, 0, 0],
       cursor: sync ? { sync: { key: sync } } : { y: false },
       legend: { live: true },
-      scales: { x: { time: true, range: span ? () => span() : undefined }, y: { range: (u, lo, hi) => [0, max || Math.max(hi * 1.08, 1e-3) || 1] } },
+      scales: { x: { time: true, range: span ? () => span() : (u, from, to) => (to === null ? [0, 1] : [Math.min(from, to - 60), to]) }, y: { range: (u, lo, hi) => [0, max || Math.max(hi * 1.08, 1e-3) || 1] } },
       axes: [axis({ size: 26, values: (u, splits, i, space, step) => splits.map((t) => clock(t * 1000).slice(0, step < 60 ? 8 : 5)), space: 78 }), axis({ size: left, values: (u, splits) => splits.map(write) })],
       series: [{ label: "", value: (u, t) => (t === null ? "" : clock(t * 1000)) }, ...series.map((one) => ({
-        label: one.label, stroke: colour(one.colour), width: 1.5, fill: one.fill ? `${colour(one.colour)}22` : undefined, points: { show: false }, spanGaps: false,
+        label: one.label, stroke: colour(one.colour), width: 1.5, fill: one.fill ? `${colour(one.colour)}22` : undefined, points: { show: (u) => u.data[0].length < 2 }, spanGaps: false,
         value: (u, v) => (v === null || v === undefined ? "–" : one.write(v)),
       }))],
     }, last, box);
