@@ -188,5 +188,20 @@ class Sink(ABC):
         """This sink with what the job's configuration says of object stores, for `validate`; see `Source`."""
         return self
 
+    def check_checkpoints(self, interval_ms: int, *, bounded: bool) -> None:
+        """Whether this sink can keep its promise with the job's checkpoints; before the job starts.
+
+        Args:
+            interval_ms: between two of them; 0: there are none.
+            bounded: all of the job's input ends, and with it the job, by a last checkpoint.
+
+        Raises:
+            InvalidJob: it cannot.
+        """
+
+    def exclusive_names(self) -> tuple[str, ...]:
+        """What no other sink of the job may have: "transactional_id_prefix 'alerts'"."""
+        return ()
+
     def validate(self) -> None:
         """Checks on the client what can be checked before anything runs."""

@@ -263,6 +263,16 @@ def test_a_selector_that_gives_no_topic_names_the_record(kafka: KafkaServer) -> 
     writes.close()
 
 
+def test_checkpoints_must_fit_the_transactions(kafka: KafkaServer) -> None:
+    built = sink(kafka.bootstrap_servers, "any").build()
+    built.check_checkpoints(1_000, bounded=False)
+    built.check_checkpoints(0, bounded=True)
+    with pytest.raises(InvalidJob, match="nothing would ever be committed"):
+        built.check_checkpoints(0, bounded=False)
+    with pytest.raises(InvalidJob, match=r"transaction.timeout.ms=600000 is too short for checkpoints every 400000 ms"):
+        built.check_checkpoints(400_000, bounded=False)
+
+
 def test_what_cannot_be_written_is_refused_before_the_job_starts(kafka: KafkaServer) -> None:
     with pytest.raises(SinkError, match=r"(?s)topic 'absent-\w+' cannot be written.*make the topic"):
         sink(kafka.bootstrap_servers, new_name("absent")).build().validate()

@@ -132,6 +132,26 @@ def _expiry(token: str) -> float:
         return time.time() + _TOKEN_LIFE_S
 
 
+_OF_ANY_CLIENT = (
+    "bootstrap.",
+    "security.",
+    "sasl.",
+    "ssl.",
+    "enable.ssl",
+    "client.",
+    "socket.",
+    "oauth_cb",
+    "error_cb",
+    "log",
+)
+
+
+def administrating(properties: Properties, complaints: Complaints) -> dict[str, Any]:
+    """The configuration of an admin client: without what only consumers or producers know, of which it complains."""
+    given = librdkafka(properties, complaints)
+    return {name: value for name, value in given.items() if name.startswith(_OF_ANY_CLIENT)}
+
+
 def aiokafka(properties: Properties) -> dict[str, Any]:
     """Arguments for a client of aiokafka's."""
     given = resolved(properties)
@@ -224,7 +244,7 @@ _REMEDIES: list[tuple[tuple[str, ...], Callable[[Properties], str]]] = [
         lambda p: "give this user the right (an ACL) on the topic, the group or the transactional ids by their prefix",
     ),
     (
-        ("_FENCED", "fenced", "INVALID_PRODUCER"),
+        ("(_FENCED)", "PRODUCER_FENCED", "INVALID_PRODUCER"),
         lambda p: (
             "a later attempt has aborted it: nothing is to be done, what it held is written again by that attempt"
         ),

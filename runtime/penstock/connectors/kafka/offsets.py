@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from penstock.common.errors import InvalidJob, SourceError
-from penstock.connectors.kafka.client import CONNECT_S, Complaints, Properties, explained, librdkafka, package
+from penstock.connectors.kafka.client import CONNECT_S, Complaints, Properties, administrating, explained, package
+
+T = TypeVar("T")
+
+PATIENCE_S = 60.0
+"""How long a question is asked again while leaders and coordinators move, s."""
+_PAUSE_S = 0.5
+_MOVING = (5, 6, 14, 15, 16, 72, 74, 75, 78, 103)
+"""Kafka's codes: no leader, not the leader, a coordinator that loads, is not there or is another one, listener not found,
+leader epochs that do not agree, offsets or topic ids that are not known yet."""
 
 
 class KafkaTopicPartition(NamedTuple):
@@ -96,17 +108,23 @@ class ClusterView:
     def _client(self) -> Any:
         if self._admin is None:
             admin = package("confluent_kafka.admin").AdminClient
-            self._admin = _made(lambda: admin(librdkafka(self._properties, self._complaints)), self._properties)
+            self._admin = made(lambda: admin(administrating(self._properties, self._complaints)), self._properties)
         return self._admin
 
-    def _ask(self, what: str, question: Any) -> Any:
+    def _ask(self, what: str, question: Callable[[Any], T]) -> T:
+        """The answer; while leaders and coordinators move the question is asked again."""
         kafka = package("confluent_kafka")
-        client = self._client()
-        try:
-            return question(client)
-        except kafka.KafkaException as error:
-            client.poll(0.1)  # what it has to complain of comes with this
-            raise explained(SourceError, what, error, self._properties, self._complaints.last) from error
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            client = self._client()
+            try:
+                return question(client)
+            except kafka.KafkaException as error:
+                client.poll(0.1)  # what it has to complain of comes with this
+                if error.args[0].code() not in _MOVING or time.monotonic() > deadline:
+                    raise explained(SourceError, what, error, self._properties, self._complaints.last) from error
+            self._admin = None  # an admin client keeps to the leaders that it has learned of
+            time.sleep(_PAUSE_S)
 
     def topics(self) -> dict[str, int]:
         """Name -> number of partitions, of all there are but Kafka's own.
@@ -124,16 +142,10 @@ class ClusterView:
             SourceError: as `topics`; also for a topic that this user must not see.
         """
         kafka = package("confluent_kafka")
-        collection = kafka.TopicCollection(names)
-        futures = self._ask(
-            "topics cannot be described", lambda client: client.describe_topics(collection, request_timeout=CONNECT_S)
-        )
         found = {}
-        for name, future in futures.items():
+        for name in names:
             try:
-                about = self._ask(
-                    f"topic {name!r} cannot be read", lambda _, future=future: future.result(CONNECT_S + 5)
-                )
+                about = self._ask(f"topic {name!r} cannot be read", partial(_described, kafka.TopicCollection([name])))
             except SourceError as error:
                 if "UNKNOWN_TOPIC_OR_PART" in error.message:
                     continue
@@ -180,35 +192,40 @@ class ClusterView:
             return {}
         kafka = package("confluent_kafka")
         level = kafka.IsolationLevel.READ_COMMITTED if self._committed_only else kafka.IsolationLevel.READ_UNCOMMITTED
-        asked = {kafka.TopicPartition(*partition): spec for partition in partitions}
-        futures = self._ask(
-            "offsets cannot be listed",
-            lambda client: client.list_offsets(asked, isolation_level=level, request_timeout=CONNECT_S),
-        )
-        found = {}
-        for partition, future in futures.items():
-            key = KafkaTopicPartition(partition.topic, partition.partition)
-            what = f"the offset of {key.topic}-{key.partition} cannot be found out"
-            found[key] = int(self._ask(what, lambda _, future=future: future.result(CONNECT_S + 5)).offset)
-        return found
+
+        def ask(client: Any) -> dict[KafkaTopicPartition, int]:
+            asked = {kafka.TopicPartition(*partition): spec for partition in partitions}
+            futures = client.list_offsets(asked, isolation_level=level, request_timeout=CONNECT_S)
+            return {
+                KafkaTopicPartition(at.topic, at.partition): int(future.result(CONNECT_S + 5).offset)
+                for at, future in futures.items()
+            }
+
+        names = sorted({partition.topic for partition in partitions})
+        return self._ask(f"the offsets of {', '.join(map(repr, names))} cannot be found out", ask)
 
     def _group_offsets(self, partitions: list[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         kafka = package("confluent_kafka")
         group = self._properties.get("group.id", "")
-        asked = kafka._model.ConsumerGroupTopicPartitions(group, [kafka.TopicPartition(*p) for p in partitions])
-        futures = self._ask(
-            f"offsets of group {group!r} cannot be read",
-            lambda client: client.list_consumer_group_offsets([asked], request_timeout=CONNECT_S),
-        )
-        future = next(iter(futures.values()))
-        answer = self._ask(f"offsets of group {group!r} cannot be read", lambda _: future.result(CONNECT_S + 5))
+
+        def ask(client: Any) -> Any:
+            asked = kafka._model.ConsumerGroupTopicPartitions(group, [kafka.TopicPartition(*p) for p in partitions])
+            futures = client.list_consumer_group_offsets([asked], request_timeout=CONNECT_S)
+            return next(iter(futures.values())).result(CONNECT_S + 5)
+
+        answer = self._ask(f"offsets of group {group!r} cannot be read", ask)
         return {KafkaTopicPartition(p.topic, p.partition): p.offset for p in answer.topic_partitions if p.offset >= 0}
 
     def close(self) -> None:
         self._admin = None
 
 
-def _made(make: Any, properties: Properties) -> Any:
+def _described(collection: Any, client: Any) -> Any:
+    future = next(iter(client.describe_topics(collection, request_timeout=CONNECT_S).values()))
+    return future.result(CONNECT_S + 5)
+
+
+def made(make: Any, properties: Properties) -> Any:
     """A client of confluent_kafka's, whose configuration it refuses by an exception.
 
     Raises:
@@ -222,6 +239,3 @@ def _made(make: Any, properties: Properties) -> Any:
             f"Kafka's client refuses its properties: {error.args[0].str()}",
             remedy="correct the property; they have librdkafka's names",
         ) from error
-
-
-made = _made

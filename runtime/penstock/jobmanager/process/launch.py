@@ -43,13 +43,14 @@ from penstock.graph.program import Program
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.job.checkpoints import operator_infos
 from penstock.jobmanager.job.job_master import JobMaster
-from penstock.jobmanager.job.settings import object_store_options
+from penstock.jobmanager.job.settings import JobSettings, object_store_options
 from penstock.jobmanager.process.agreed import spark_secret
 from penstock.jobmanager.process.embedded import EmbeddedExecutor
 from penstock.jobmanager.process.master_cluster import MasterClusterProvider
 from penstock.jobmanager.process.master_process import run_master_process
 from penstock.jobmanager.process.session import Session, SubmitOptions
 from penstock.jobmanager.validation.declared_state import check_declared_states, check_stored_states, unseen_states
+from penstock.jobmanager.validation.sink_settings import check_sinks
 
 CHECK_STORAGE_SECONDS = 20.0
 """How long a check tries to write to storage that does not answer."""
@@ -272,6 +273,7 @@ class _Collector:
             require_uids=not conf.get(options.AUTO_GENERATE_UIDS),
         ).build()
         check_declared_states(self.graph)
+        check_sinks(self.graph, JobSettings.from_configuration(conf.to_dict()).checkpoint_interval_ms)
         raise _Built
 
     def execute(self, program: Program) -> JobExecutionResult:

@@ -33,6 +33,7 @@ from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process.dispatcher import Dispatcher
 from penstock.jobmanager.runners.runner import Runner
+from penstock.jobmanager.validation.sink_settings import check_sinks
 from penstock.taskmanager.worker import SystemClock
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class Session:
         master = JobMaster(program, asked.job_id or JobID.generate().digits, settings, SystemClock(), master_options)
         graph = master.graph
         check_runner(graph, settings)
+        check_sinks(graph, settings.checkpoint_interval_ms)
         self.dispatcher.check_free(master.job_id)
         master.attach(
             self.cluster.runner_for(graph.slots, graph.levels, settings, dataframes=graph.needs_spark),

@@ -14,7 +14,16 @@ from typing import Any
 
 from penstock.common.errors import InvalidJob, SinkError
 from penstock.connectors.delivery_guarantee import DeliveryGuarantee
-from penstock.connectors.kafka.client import CONNECT_S, Complaints, Properties, checked, explained, librdkafka, package
+from penstock.connectors.kafka.client import (
+    CONNECT_S,
+    Complaints,
+    Properties,
+    administrating,
+    checked,
+    explained,
+    librdkafka,
+    package,
+)
 from penstock.connectors.kafka.offsets import made
 from penstock.connectors.kafka.sink.committer import KafkaCommitter
 from penstock.connectors.kafka.sink.serializer import KafkaRecordSerializationSchema
@@ -77,6 +86,25 @@ class KafkaSink(Sink):
             accepts_unknown=self._accepts_unknown,
         )
 
+    def exclusive_names(self) -> tuple[str, ...]:
+        return (f"transactional_id_prefix {self.prefix!r}",) if self._is_exact else ()
+
+    def check_checkpoints(self, interval_ms: int, *, bounded: bool) -> None:
+        if not self._is_exact:
+            return
+        if not interval_ms and not bounded:
+            raise InvalidJob(
+                "exactly once into Kafka without checkpoints: nothing would ever be committed",
+                remedy="env.enable_checkpointing(1000), or DeliveryGuarantee.AT_LEAST_ONCE",
+            )
+        timeout_ms = int(self.properties[_TIMEOUT])
+        if timeout_ms < 2 * interval_ms:
+            raise InvalidJob(
+                f"{_TIMEOUT}={timeout_ms} is too short for checkpoints every {interval_ms} ms: brokers would abort transactions "
+                "that wait for their checkpoint, and their records would be lost",
+                remedy=f"set_property('{_TIMEOUT}', …) to the interval and the longest recovery together, or take checkpoints more often",
+            )
+
     def validate(self) -> None:
         """Asks the cluster for the topic and for how long a transaction may be open.
 
@@ -86,9 +114,11 @@ class KafkaSink(Sink):
         """
         kafka = package("confluent_kafka")
         complaints = Complaints()
-        settings = librdkafka(self.properties, complaints)
-        admin = made(lambda: package("confluent_kafka.admin").AdminClient(_of_a_client(settings)), self.properties)
-        made(lambda: kafka.Producer(settings), self.properties)
+        admin = made(
+            lambda: package("confluent_kafka.admin").AdminClient(administrating(self.properties, complaints)),
+            self.properties,
+        )
+        made(lambda: kafka.Producer(librdkafka(self.properties)), self.properties)
         topic = self._schema.fixed_topic
         try:
             metadata = admin.list_topics(topic, timeout=CONNECT_S) if topic else admin.list_topics(timeout=CONNECT_S)
@@ -116,24 +146,6 @@ class KafkaSink(Sink):
                 remedy=f"set_property('{_TIMEOUT}', '{most}'), or raise the brokers' maximum: it must exceed the longest time "
                 "from a record to the commit after a recovery",
             )
-
-
-def _of_a_client(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what only producers know, which an admin client complains of."""
-    ours = (
-        "bootstrap.",
-        "security.",
-        "sasl.",
-        "ssl.",
-        "enable.ssl",
-        "client.",
-        "socket.",
-        "oauth_cb",
-        "error_cb",
-        "logger",
-        "log",
-    )
-    return {name: value for name, value in settings.items() if name.startswith(ours)}
 
 
 class KafkaSinkBuilder:

@@ -21,7 +21,7 @@ from penstock.connectors.kafka.source.deserializer import (
     MessageDecoder,
 )
 from penstock.connectors.kafka.source.enumerator import KafkaEnumerator, Subscription
-from penstock.connectors.kafka.source.reader import KafkaSourceReader
+from penstock.connectors.kafka.source.reader import KafkaSourceReader, check_properties
 from penstock.connectors.source import ReaderContext, Source, SourceReader
 
 _DISCOVERY = "partition.discovery.interval.ms"
@@ -99,6 +99,7 @@ class KafkaSource(Source):
             InvalidJob: a package is missing, or a property is wrong.
             SourceError: the cluster does not answer, does not let us, or has no such topic.
         """
+        check_properties(self._client_properties)
         enumerator = self.create_enumerator()
         try:
             enumerator.discover()

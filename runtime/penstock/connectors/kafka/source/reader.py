@@ -174,6 +174,15 @@ class SharedConsumer:
         self._consumer.close()
 
 
+def check_properties(properties: Properties) -> None:
+    """
+    Raises:
+        InvalidJob: the consumer refuses one.
+    """
+    kafka = package("confluent_kafka")
+    made(lambda: kafka.Consumer(librdkafka({**_DEFAULTS, **properties})), properties).close()
+
+
 class KafkaSourceReader(SourceReader):
     """Of one subtask.
 
