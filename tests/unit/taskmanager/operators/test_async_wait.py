@@ -18,6 +18,7 @@ from penstock.functions.async_functions import AsyncFunctionDescriptor
 from penstock.records.batch import MAX_TIMESTAMP
 from penstock.taskmanager.operators.async_io.answers import Answers, Mark, OrderedAnswers, Request, UnorderedAnswers
 from penstock.taskmanager.operators.async_io.async_wait import AsyncWaitOperator
+from penstock.taskmanager.operators.async_io.requests import RequestLoop
 from penstock.testing import JobHarness
 from penstock.testing.operator_run import OperatorRun
 
@@ -159,6 +160,54 @@ def test_leaving_the_interpreter_in_a_request_is_an_error_of_the_function() -> N
 
     with pytest.raises(SystemExit):
         OperatorRun(operator(function=leave)).push(1).settle()
+
+
+class Meddling(threading.Event):
+    """An answer comes just when it is cleared."""
+
+    meddle: Any = staticmethod(lambda: None)
+
+    def clear(self) -> None:
+        self.meddle()
+        super().clear()
+
+
+def test_an_answer_that_comes_during_a_look_keeps_no_later_one_from_being_told() -> None:
+    descriptor = AsyncFunctionDescriptor(Held(), 60_000, 10, AsyncRetryStrategy.no_restart(), ORDERED)
+    loop = RequestLoop(descriptor, None, lambda: None)
+    loop._answered = Meddling()
+    loop.start(lambda: None)
+    loop.ask([Request(1, None), Request(2, None)])
+
+    def meddle() -> None:
+        answer(1)
+        until(lambda: loop._done)
+
+    loop._answered.meddle = meddle
+    assert [request.value for request in loop.take_done()] == [1]
+    loop._answered.meddle = lambda: None
+    answer(2)
+    assert loop._answered.wait(20)
+    loop.close(lambda: None)
+
+
+def test_a_function_that_could_not_be_opened_is_closed() -> None:
+    closed = []
+
+    class Unopened(Held):
+        def open(self, runtime_context: Any) -> None:
+            raise ValueError("not now")
+
+        def close(self) -> None:
+            closed.append(True)
+
+    unopened = operator(function=Unopened())
+    run = OperatorRun(operator())
+    unopened.setup(run.context, run.output)
+    with pytest.raises(Exception, match="not now"):
+        unopened.open()
+    unopened.close()
+    assert closed == [True]
 
 
 # --- checkpoints -------------------------------------------------------------------------------------------------

@@ -63,12 +63,8 @@ class RequestLoop:
         started: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, args=(started,), name="penstock-async", daemon=True)
         self._thread.start()
-        try:
-            started.result()
-            self.call(open_function)
-        except BaseException:
-            self.close(lambda: None)
-            raise
+        started.result()
+        self.call(open_function)
         fn = self._descriptor.async_function
         self._call = bind(fn, "async_invoke")
         self._on_timeout = getattr(fn, "timeout", None)
@@ -89,8 +85,9 @@ class RequestLoop:
 
     def take_done(self) -> Iterator[Request]:
         """What was answered since the last call, in that order."""
-        self._has_told = False  # before the look: what comes from now on is told of again
         self._answered.clear()
+        # Last before the look: what comes from now on is told of again, and nobody takes that back.
+        self._has_told = False
         while self._done:
             yield self._done.popleft()
 
