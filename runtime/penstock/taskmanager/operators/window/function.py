@@ -11,8 +11,8 @@ from penstock.functions.function import bind
 if TYPE_CHECKING:
     from penstock.windowing.window_function import WindowFunctionSpec
 
-Invoke = Callable[[Any, Any, Any, Any], Iterable[Any] | None]
-"""(key, window, context, elements) -> results."""
+Invoke = Callable[[Any, Any, Any], Iterable[Any] | None]
+"""(key, context, elements) -> results; `context.current` is the window."""
 
 
 def invoker(spec: WindowFunctionSpec, *, is_keyed: bool) -> Invoke | None:
@@ -29,11 +29,9 @@ def invoker(spec: WindowFunctionSpec, *, is_keyed: bool) -> Invoke | None:
     with_key = {2: False, 3: True}.get(_parameters(call), is_keyed)
     if gets_window:
         if with_key:
-            return lambda key, window, context, elements: call(key, window, elements)
-        return lambda key, window, context, elements: call(window, elements)
-    if with_key:
-        return lambda key, window, context, elements: call(key, context, elements)
-    return lambda key, window, context, elements: call(context, elements)
+            return lambda key, context, elements: call(key, context.current, elements)
+        return lambda key, context, elements: call(context.current, elements)
+    return call if with_key else lambda key, context, elements: call(context, elements)
 
 
 def clearer(spec: WindowFunctionSpec) -> Callable[[Any], None] | None:

@@ -325,7 +325,7 @@ class GroupedWindows:
                 results.add(elements[0], window.max_timestamp())
                 return
             self._stand_on(start, window, key)
-            returned = self._invoke(key, window, self._window_ctx, elements)
+            returned = self._invoke(key, self._window_ctx, elements)
             if returned is not None:
                 results.collect(returned, window.max_timestamp())
         except Exception as error:

@@ -225,7 +225,7 @@ class PaneWindows:
         else:
             self._at.namespace = None
             self._window_ctx.current, self._window_ctx.namespace = window, namespace
-            returned = self._invoke(self._at.key, window, self._window_ctx, elements)
+            returned = self._invoke(self._at.key, self._window_ctx, elements)
             if returned is not None:
                 results.collect(returned, window.max_timestamp())
         if evictor is not None:

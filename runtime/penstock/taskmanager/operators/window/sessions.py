@@ -158,8 +158,10 @@ class SessionWindows:
                 if end <= over:
                     self._operator.late(original, time)
                     continue
-                session = latest[key] = Session(key, time, end, None, session)
+                first = value if is_reduce else call(value, create())
+                session = latest[key] = Session(key, time, end, first, session)
                 begun(session)
+                continue
             else:
                 session = self._session_of(key, time, min(end, MAX_LONG))
                 if session is None:
@@ -282,11 +284,11 @@ class SessionWindows:
     def _fire_until(self, until: int) -> None:
         """All sessions that have ended by then, in order of their ends."""
         due, self._due = self._due, []
+        behind = until + 1
         for sessions in (self._schedule.take(until), self._new):
-            due += [session for session in sessions if session.end <= until + 1]
-            for session in sessions:
-                if session.end > until + 1:
-                    self._schedule.add(session.end - 1, session)
+            due += [session for session in sessions if session.end <= behind]
+            for session in [session for session in sessions if session.end > behind]:
+                self._schedule.add(session.end - 1, session)
         self._new.clear()
         if due:
             due.sort(key=end_of)
@@ -310,7 +312,7 @@ class SessionWindows:
                     if invoke is None:
                         append(element)
                         stamp(end - 1)
-                    for result in () if invoke is None else invoke(key, window, ctx, [element]) or ():
+                    for result in () if invoke is None else invoke(key, ctx, [element]) or ():
                         if result.__class__ is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
                             results.side(result[0], result[1], end - 1)
                         else:
