@@ -311,7 +311,8 @@ class Subtask:
         """Timers and output have their turns meanwhile; what is waited for is somebody else's work."""
         while self.is_full:
             started = time.perf_counter()
-            self.environment.waker.wait(_LOOK_S)
+            if self.environment.waker.wait(_LOOK_S):
+                self.environment.waker.take()  # else nobody would sleep here any more
             waited_ms = (time.perf_counter() - started) * 1e3
             self.metrics.busy_ms -= waited_ms
             self.metrics.blocked_ms += waited_ms

@@ -117,11 +117,14 @@ def test_a_deeper_task_that_is_full_still_looks_at_timers_and_output() -> None:
     level.begin(EpochCommand(1, 0, is_first=True))
     values = list(range(4))
     turns = 0
+    level.environment.waker.set()
+    began = time.monotonic()
     for _ in level.process(encode_buffer(job.exchanges[0].id, 0, 0, MIN_TIMESTAMP, False, RowBatch(values, None))):
         turns += 1
         if turns == 3:
             Service.is_open.set()
     assert turns > 3
+    assert time.monotonic() - began > 0.02, "it does not sleep while it waits"
     deadline = time.monotonic() + 20
     while len(lines) < len(values) and time.monotonic() < deadline:
         level.environment.waker.wait(1)
