@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,16 @@ from penstock import testing
 from penstock.datastream.window import TumblingEventTimeWindows
 from tests.unit.testing.functions import SelfCleaningAlert
 
+pytest_plugins = ["pytester"]
+
 PAGE = Path(__file__).parents[3] / "docs" / "testing.md"
-TESTS = {
-    name: block
-    for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    for name in re.findall(r"^def (test_\w+)", block, re.MULTILINE)
-    if "..." not in block
-}
+BLOCKS = [block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "..." not in block]
+TESTS = {name: block for block in BLOCKS for name in re.findall(r"^def (test_\w+)\(\)", block, re.MULTILINE)}
+WITH_FIXTURES = [block for block in BLOCKS if re.search(r"^def test_\w+\(\w", block, re.MULTILINE)]
+PREAMBLE = """import pytest
+from tests.unit.testing.functions import SelfCleaningAlert
+
+"""
 
 
 @pytest.mark.parametrize("name", TESTS)
@@ -34,5 +39,14 @@ def test_example(name: str) -> None:
     names[name]()
 
 
+@pytest.mark.parametrize("block", WITH_FIXTURES)
+def test_example_with_fixtures(block: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(PAGE.parents[1]), *sys.path]))
+    pytester.makepyfile(PREAMBLE + block)
+    result = pytester.runpytest_subprocess("-p", "penstock.pytest_plugin", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=block.count("def test_"))
+
+
 def test_there_are_examples() -> None:
     assert len(TESTS) >= 4
+    assert WITH_FIXTURES
