@@ -1,17 +1,18 @@
 """RocksDB's files come from the TaskManager's disk after its process was killed, if they are there and as they were; exactly once in any case.
 
-A whole JobMaster, and tasks in a process of their own that is killed, as a Python worker is; but no Spark between them.
+A whole JobMaster, and tasks in a process of their own that is killed, as a Python worker is, but no Spark between them.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -27,13 +28,25 @@ from penstock.taskmanager.exchange.rows import ACK, COMMAND
 from penstock.taskmanager.local_folders import LOCAL_DIR
 from penstock.taskmanager.protocol import EpochCommand, LevelAck, decode_ack, encode_command
 from penstock.taskmanager.worker import run_level
-from tests.in_process import OneRunner, environment, until
+from tests.in_process import OneRunner, environment
 from tests.integration.engine.selfcheck.job import Plan, build
-from tests.integration.engine.selfcheck.output import verify
+from tests.integration.engine.selfcheck.output import read, verify
 
-PLAN = Plan(per_key=300)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ENDLESS = Plan(per_key=1_000_000, rate=500.0)
+PATIENCE_S = 240.0
 SST = bytes.fromhex("f7cff485b741e288")
 """What RocksDB's tables end with."""
+
+
+def damage_storage(folder: Path) -> int:
+    """Every table in it; how many."""
+    found = [path for path in folder.glob("checkpoints/*/shared/*") if path.read_bytes().endswith(SST)]
+    for path in found:
+        path.write_bytes(bytes(path.stat().st_size))
+    return len(found)
 
 
 class OneProcess(InProcessRunner):
@@ -115,11 +128,18 @@ class Job:
                 **settings,
             },
         )
-        build(env, PLAN, self.output)
+        build(env, ENDLESS, self.output)
         session = Session(OneRunner(self.runner))
         with executing_on(session):
             env.execute_async("self-verifying")
         self.master: JobMaster = session.dispatcher.jobs()[0]
+
+    def _until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert not self.master.is_done, f"the job ended as {self.master.history.status.value}: {self.master.error}"
+            assert time.monotonic() < deadline, f"waited {PATIENCE_S:.0f} s in vain"
+            time.sleep(0.02)
 
     @property
     def completed(self) -> int:
@@ -127,28 +147,27 @@ class Job:
 
     def checkpoints(self, count: int) -> None:
         wanted = self.completed + count
-        until(lambda: self.completed >= wanted, self.master)
+        self._until(lambda: self.completed >= wanted)
 
     def copies(self) -> list[Path]:
         return [path for path in self.disk.glob("penstock-local-*/*/*") if path.name != "owner"]
 
     def damage_storage(self) -> int:
-        """Every table in it; how many."""
-        found = [path for path in self.folder.glob("checkpoints/*/shared/*") if path.read_bytes().endswith(SST)]
-        for path in found:
-            path.write_bytes(bytes(path.stat().st_size))
-        return len(found)
+        return damage_storage(self.folder)
 
     def killed(self) -> None:
         """And recovered."""
         attempt = self.master.attempt
         self.runner.kill()
-        until(lambda: self.master.attempt > attempt and self.master.history.status is JobStatus.RUNNING, self.master)
+        self._until(lambda: self.master.attempt > attempt and self.master.history.status is JobStatus.RUNNING)
 
-    def finished(self) -> None:
-        self.master.wait(120)
-        assert self.master.history.status is JobStatus.FINISHED, self.master.error
-        verify(PLAN, self.output)
+    def goes_on(self) -> None:
+        """More output becomes visible, and all of it is exactly once."""
+        before = len(read(f"{self.output}/numbers"))
+        self._until(lambda: len(read(f"{self.output}/numbers")) > before)
+        self.master.request(Operation("cancel"))
+        assert self.master.wait(PATIENCE_S) is JobStatus.CANCELED
+        verify(ENDLESS, self.output, complete=False)
 
     def close(self) -> None:
         self.runner.close()
@@ -174,7 +193,7 @@ def test_the_state_of_a_killed_process_comes_from_its_disk(jobs: Any) -> None:
         assert job.damage_storage(), "or nothing is to be restored"
         job.killed()
         assert job.copies()
-    job.finished()
+    job.goes_on()
 
 
 def test_without_it_the_same_job_needs_its_storage(jobs: Any) -> None:
@@ -183,7 +202,7 @@ def test_without_it_the_same_job_needs_its_storage(jobs: Any) -> None:
     assert not job.copies()
     assert job.damage_storage()
     job.runner.kill()
-    job.master.wait(60)
+    job.master.wait(PATIENCE_S)
     assert job.master.history.status is JobStatus.FAILED
     assert "is damaged" in str(job.master.error)
 
@@ -197,7 +216,7 @@ def test_copies_that_were_tampered_with_are_not_used(jobs: Any) -> None:
         if index % 3:
             path.write_bytes(bytes(size))
     job.killed()
-    job.finished()
+    job.goes_on()
 
 
 def test_a_rescale_takes_what_is_on_the_disk(jobs: Any) -> None:
@@ -205,7 +224,7 @@ def test_a_rescale_takes_what_is_on_the_disk(jobs: Any) -> None:
     job.checkpoints(2)
     assert job.damage_storage()
     operation = job.master.request(Operation("rescale", {"parallelism": 1}))
-    assert operation.wait(60)
+    assert operation.wait(PATIENCE_S)
     assert operation.failure is None, operation.failure
     job.checkpoints(1)
-    job.finished()
+    job.goes_on()

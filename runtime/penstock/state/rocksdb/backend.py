@@ -35,6 +35,7 @@ from penstock.state.rocksdb.rows import (
     split_row,
 )
 from penstock.state.rocksdb.snapshot import RocksDBUpload, SnapshotFacts
+from penstock.state.rocksdb.timers import FAMILY as TIMERS
 from penstock.state.rocksdb.timers import read_timers, write_timers
 from penstock.state.timers.timer_table import TIMER_TABLES, TimerTable
 from penstock.state.ttl.handles import TtlListState, TtlMapState, TtlValueState
@@ -99,6 +100,7 @@ class RocksDBStateBackend:
         """Opened at the first use, so that a restore can put files in place before."""
         if self._opened is None:
             self._opened = Database(str(self._work_dir / "db"), self._settings)
+            self._opened.family(TIMERS)  # to make it takes RocksDB tens of milliseconds: not at the first barrier
         return self._opened
 
     # --- states -------------------------------------------------------------------------------------------------------

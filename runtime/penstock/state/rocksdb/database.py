@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 BATCH_ROWS = 10_000
 _WRITE_BUFFERS = 4
 """Of a state, with those that are being flushed: a snapshot begins one anew, and must not wait until another is on disk."""
+_COMPACT_AT_FILES = 8
+"""Of level 0. Compaction writes much of a state anew, which the next checkpoint uploads; each file costs a look-up a Bloom filter."""
 _SLOW_AT_FILES, _STOP_AT_FILES = 40, 60
 """Of level 0: a snapshot adds one to it, and must not wait for compaction, which by default slows writes down from 20 on."""
 
@@ -81,6 +83,7 @@ class Database:
         options.set_compression_type(getattr(DBCompressionType, settings["compression"])())
         options.set_keep_log_file_num(1)
         options.set_max_write_buffer_number(_WRITE_BUFFERS)
+        options.set_level_zero_file_num_compaction_trigger(_COMPACT_AT_FILES)
         options.set_level_zero_slowdown_writes_trigger(_SLOW_AT_FILES)
         options.set_level_zero_stop_writes_trigger(_STOP_AT_FILES)
         options.set_atomic_flush(True)  # see `frozen`

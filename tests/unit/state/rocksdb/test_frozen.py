@@ -49,6 +49,14 @@ def test_processing_goes_on_before_memory_is_on_disk(backends: Backends, monkeyp
     assert found == {(None, key): f"before {key}" * 10 for key in range(2_000)}
 
 
+def test_the_first_barrier_makes_no_column_family(backends: Backends) -> None:
+    backend = backends.create()
+    put(backend, range(20), "first")
+    families = set(backend._database.families)
+    backend.snapshot(1)
+    assert set(backend._database.families) == families
+
+
 def test_nothing_written_behind_the_barrier_is_in_it(backends: Backends) -> None:
     """With buffers so small that what comes behind is flushed and compacted all the time."""
     backend = backends.create(options={"writebuffer.size": "64kb"})
