@@ -425,8 +425,9 @@ SCENARIOS = [
 
 
 def _warm(world: World) -> None:
-    """What runs has stood by before, unless a crash came between, and nothing of what ran is left."""
-    equal(world.status()["running"].get("warm", False) or world.crashes > 0, True)
+    """What runs has stood by before, unless a crash or a failure came between, and nothing of what ran is left."""
+    disturbed = world.crashes > 0 or (world.fault.struck and world.fault.mode.startswith("fail"))
+    equal(bool(world.status()["running"].get("warm", False) or disturbed), True)
     equal({p["metadata"]["labels"]["penstock.dev/incarnation"] for p in _pods(world)}, {world.status()["jobId"]})
 
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.decide.decision import Decision
 
-PATIENCE = timedelta(seconds=60)
-"""How long pods may take to come up beside those that run."""
+PATIENCE = timedelta(minutes=3)
+"""How long pods may take to come up beside those that run, which goes on meanwhile: images may have to be pulled."""
 OTHER_DOOR = "-b"
 
 
