@@ -26,6 +26,7 @@ import yaml
 
 from penstock.cli.client import RestClient
 from penstock.cli.live import LiveView
+from penstock.jobmanager.cluster.local_cluster import LocalCluster
 from penstock.jobmanager.process.embedded import EmbeddedExecutor
 from penstock.jobmanager.process.launch import command_line, run_script_on
 from tools.s3server import S3Server
@@ -128,7 +129,7 @@ def _direct(executor: EmbeddedExecutor, job_ids: list[str], started: threading.E
             client.wait(client.rescale(job_id, parallelism), "the rescale", 120)
             story.rescales.append(parallelism)
         cluster = executor.provider.cluster
-        assert cluster is not None
+        assert isinstance(cluster, LocalCluster)
         number, pid = sorted(cluster.workers.items())[-1]
         view.note(f"killing worker {number} (pid {pid}, SIGKILL, with its executors)")
         story.killed_worker = pid

@@ -107,7 +107,10 @@ def recovery(records: int | None, repetitions: int) -> dict[str, Any]:
     """SIGKILL of an executor, and of the JobManager with another one started at once: until output resumes."""
     executor, job_manager = [], []
     for _ in range(repetitions):
-        with live(runner="batched", rate=1000, warm_up=10, seconds=20, action="kill") as (run, arrivals):
+        with live(runner="batched", rate=1000, warm_up=10, seconds=20, action="kill", worker_slots=2) as (
+            run,
+            arrivals,
+        ):
             executor.append(arrivals.between(run.result["acted"] - 1, run.result["end"]).longest_gap_s())
         with live("penstock_takeover.py", runner="batched", rate=1000, warm_up=10, seconds=5) as (run, _):
             job_manager.append(run.result["resumed"] - run.result["acted"])

@@ -28,6 +28,7 @@ def small(records: int | None, repetitions: int) -> dict[str, Any]:
     seconds = records or SECONDS
     systems = {
         "penstock": ("penstock_live.py", sys.executable, {}),
+        "penstock-one-jvm": ("penstock_live.py", sys.executable, {}),
         "pyflink": ("pyflink_live.py", str(python_of("flink")), {"PYTHONPATH": str(site_packages("flink"))}),
     }
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
@@ -35,8 +36,9 @@ def small(records: int | None, repetitions: int) -> dict[str, Any]:
         for name, rate in RATES.items():
             for system, (program, python, environment) in systems.items():
                 options = {"rate": rate, "warm_up": WARM_UP_S, "seconds": seconds}
-                if system == "penstock":
+                if system.startswith("penstock"):
                     options |= {"checkpoint_seconds": 10, "settled": 1}
+                    options["local_cluster"] = system.partition("-")[2] or "processes"
                 elif rate == 0:
                     continue
                 with live(program, python=python, environment=environment, **options) as (run, arrivals):
@@ -47,9 +49,13 @@ def small(records: int | None, repetitions: int) -> dict[str, Any]:
         system: {name: _median(figures) for name, figures in rates.items()} for system, rates in found.items()
     }
     ratios = {
-        name: round(rates["cores"] / systems_found["pyflink"][name]["cores"], 2)
-        for name, rates in systems_found["penstock"].items()
-        if name in systems_found["pyflink"]
+        system: {
+            name: round(figures["cores"] / systems_found["pyflink"][name]["cores"], 2)
+            for name, figures in rates.items()
+            if name in systems_found["pyflink"]
+        }
+        for system, rates in systems_found.items()
+        if system != "pyflink"
     }
     return {"seconds": seconds, "systems": systems_found, "cores_to_pyflink": ratios, "goal": GOALS}
 

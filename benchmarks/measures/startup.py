@@ -17,12 +17,21 @@ from penstock.jobmanager.cluster.jvm.java import find_java
 
 
 def startup(records: int | None, repetitions: int) -> dict[str, Any]:
+    """Of a cluster of processes, and of one in one JVM."""
+    return {
+        "class_archive": find_archive(find_java()) is not None,
+        **{kind: _measured(kind, repetitions) for kind in ("processes", "one-jvm")},
+    }
+
+
+def _measured(kind: str, repetitions: int) -> dict[str, Any]:
     """Seconds until the job is done and until the process has ended, CPU seconds, and seconds of each part."""
     done, ended, cpu = [], [], []
     parts: dict[str, list[float]] = {}
     for _ in range(repetitions):
         with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as folder:
-            command = [sys.executable, str(PROGRAMS / "penstock_startup.py"), "--started", str(time.time())]
+            program = [str(PROGRAMS / "penstock_startup.py"), "--local-cluster", kind]
+            command = [sys.executable, *program, "--started", str(time.time())]
             run = execute(command, {"PYTHONPATH": str(RUNTIME)}, 10, Path(folder, "log.txt"))
         moments = run.result["moments"]
         done.append(moments["job"] - moments["started"])
@@ -31,7 +40,6 @@ def startup(records: int | None, repetitions: int) -> dict[str, Any]:
         for (_, before), (what, after) in pairwise(moments.items()):
             parts.setdefault(what, []).append(after - before)
     return {
-        "class_archive": find_archive(find_java()) is not None,
         "job_done_s": round(statistics.median(done), 2),
         "ended_s": round(statistics.median(ended), 2),
         "cpu_s": round(statistics.median(cpu), 2),

@@ -122,6 +122,7 @@ def main() -> None:
     arguments.add_argument("--runner", default="auto")
     arguments.add_argument("--slots", type=int, default=2)
     arguments.add_argument("--worker-slots", type=int, default=0, help="slots of each worker; 0: the default")
+    arguments.add_argument("--local-cluster", default="processes")
     arguments.add_argument("--warm-up", type=float, default=10)
     arguments.add_argument("--seconds", type=float, default=20)
     arguments.add_argument("--checkpoint-seconds", type=float, default=1)
@@ -133,6 +134,7 @@ def main() -> None:
     configuration = Configuration()
     configuration.set_string("penstock.runner", options.runner)
     configuration.set_string("execution.checkpointing.dir", (out / "checkpoints").as_uri())
+    configuration.set_string("penstock.local-cluster", options.local_cluster)
     if options.worker_slots:
         configuration.set_string("taskmanager.numberOfTaskSlots", str(options.worker_slots))
     env = StreamExecutionEnvironment.get_execution_environment(configuration)

@@ -18,12 +18,14 @@ from typing import Any
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--started", type=float, required=True)
+    arguments.add_argument("--local-cluster", default="processes")
     options = arguments.parse_args()
     moments = {"started": options.started, "python": time.time()}
 
+    from penstock.common.configuration import Configuration
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.graph.executor import executing_on
-    from penstock.jobmanager.cluster.local_cluster import LocalCluster
+    from penstock.jobmanager.cluster.spark_cluster import SparkCluster
     from penstock.jobmanager.process.embedded import LocalClusterProvider
     from penstock.jobmanager.process.session import Session
 
@@ -33,9 +35,10 @@ def main() -> None:
 
     moments["pyspark imported"] = time.time()
     noted(moments, pyspark.java_gateway, "launch_gateway", "driver's JVM")
-    noted(moments, LocalCluster, "start", "SparkContext")
+    noted(moments, SparkCluster, "start", "SparkContext")
     noted(moments, LocalClusterProvider, "runner_for", "executors")
-    env = StreamExecutionEnvironment.get_execution_environment()
+    configuration = Configuration({"penstock.local-cluster": options.local_cluster})
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(2)
     env.from_collection([(n % 2, n) for n in range(10)]).key_by(0).reduce(lambda total, one: one).print()
     session = Session(LocalClusterProvider())

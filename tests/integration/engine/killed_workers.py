@@ -56,6 +56,7 @@ def main(folder: Path, disk: Path | None) -> None:
     (folder / "tmp").mkdir()
     tempfile.tempdir = str(folder / "tmp")
     executor = EmbeddedExecutor()
+    executor.provider.least_workers = 1
     try:
         master = start(executor, folder, **({"state.backend.rocksdb.localdir": str(disk)} if disk is not None else {}))
         below = disk if disk is not None else folder / "tmp"

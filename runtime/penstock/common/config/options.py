@@ -454,6 +454,15 @@ RUNNER = choice_option(
     "those of more than 16 levels; in-process, all tasks in the program's own process, without Spark: for trying and "
     "debugging, with `python job.py` and `penstock run`.",
 )
+ONE_JVM = "one-jvm"
+LOCAL_CLUSTER = choice_option(
+    "penstock.local-cluster",
+    ("processes", ONE_JVM),
+    "processes",
+    "What `python job.py` and `penstock run` start: processes, an executor's JVM for each TaskManager beside the driver's; one-jvm, all "
+    "tasks in the driver's, which is a smaller and faster start. Jobs with DataFrames, and settings of TaskManagers "
+    "(taskmanager.numberOfTaskSlots, spark.executor.*), take processes in any case.",
+)
 EPOCH_TARGET = duration_option(
     "penstock.epoch.target",
     timedelta(milliseconds=200),

@@ -15,12 +15,11 @@ import shutil
 import socket
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
@@ -32,7 +31,8 @@ from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.common.logs.log_settings import LogSettings
 from penstock.common.logs.redaction import Redaction
 from penstock.jobmanager.cluster.credentials import Credentials, new_secret, write_private
-from penstock.jobmanager.cluster.executor.executor_process import Launch
+from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput, copy_output
+from penstock.jobmanager.cluster.executor.executor_process import Launch, kill_session, state_folder
 from penstock.jobmanager.cluster.jvm import class_archive
 from penstock.jobmanager.cluster.jvm import classes as jvm_package
 from penstock.jobmanager.cluster.jvm.java import find_java
@@ -43,15 +43,22 @@ from penstock.jobmanager.cluster.spark_sql import SparkSql
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.failover.crash import TaskEnd
 from penstock.taskmanager.exchange.segments import SEGMENT_BYTES
+from penstock.taskmanager.local_folders import LOCAL_DIR
 
 EXCHANGE_BYTES = 2 * 2**20
 """What waits between two levels in the buffers of a sender, and as much in those of a receiver; at least two segments for
 each slot. With little a slow task slows its senders soon, and a barrier has little to wait for."""
 _ENVIRONMENT = "spark.executorEnv."
 _HEAP = "spark.executor.memory"
+_EMBEDDED_EXECUTOR = "driver"
+"""Spark's name for the executor that is in the driver's JVM."""
+EMBEDDED_MEMBER = "worker-0"
+"""The TaskManager of a cluster whose tasks run in the driver's JVM."""
 _MOST_TASKS = 4096
 """Of a stage, which has one for each slot of its job."""
 _LOOPBACK = "127.0.0.1"
+_SHOWN = 2000
+"""Characters of what a JVM wrote that could not be started."""
 _ONLY_WARNINGS = "-Dlog4j2.level=WARN"
 """Else the driver writes its settings before anything can be set."""
 _STARTUP = ("spark.auth", "spark.rpc", "spark.network", "spark.ssl", "spark.port.")
@@ -83,6 +90,8 @@ class ClusterConfig:
     log: LogSettings = field(default_factory=LogSettings)
     """How much of what executors write is kept, where this process starts them."""
     redaction: Redaction = field(default_factory=Redaction)
+    embedded: bool = False
+    """Tasks run in the driver's own JVM: it is the executor of all slots, and no other comes."""
 
 
 _QUIET = {
@@ -112,9 +121,13 @@ class SparkCluster:
         os.makedirs(config.local_dir, exist_ok=True)
         self._private_dir = tempfile.mkdtemp(prefix="private-", dir=config.local_dir)
         self.credentials = Credentials.create(config.secret, self._private_dir)
+        self.output = ExecutorOutput(config.local_dir, EMBEDDED_MEMBER, config.log, config.redaction)
+        """What Python workers write, and the JVM, where tasks run in this one's."""
         self.context: Any = None
         self.registry = Registry()
         """The TaskManagers."""
+        self.embedded_slots = 0
+        """Of a cluster whose tasks run in the driver's JVM: as many as its owner says."""
         self._launch: Launch | None = None
         self._epochs: Any = None
         self._executors: Any = None
@@ -137,15 +150,25 @@ class SparkCluster:
         os.environ["PYSPARK_PYTHON"] = self.config.python
         os.environ["SPARK_LOCAL_DIRS"] = self.config.local_dir
         from pyspark import SparkConf, SparkContext
-        from pyspark.java_gateway import launch_gateway
+
+        from penstock.jobmanager.cluster.jvm.driver import start_driver
 
         settings = self._conf()
+        environment = self._launch_environment(settings)
+        embedded = self.config.embedded
         try:
-            with _environment(self._launch_environment(settings)):
-                gateway = launch_gateway()
+            gateway = start_driver(
+                java_home,
+                settings,
+                environment,
+                self._private_dir,
+                python=self.config.python if embedded else "",
+                on_output=self._keep_output if embedded else None,
+            )
         except Exception as error:
             raise ClusterError(
-                f"Spark's JVM could not be started with {java_home}: {error}", remedy="see the lines above"
+                f"Spark's JVM could not be started with {java_home}: {error}{self._said()}",
+                remedy="see the lines above",
             ) from error
         jvm = gateway.jvm
         self._quiet(jvm)
@@ -154,7 +177,7 @@ class SparkCluster:
         # The launcher has looked up what `spark.jars` and `spark.jars.packages` name.
         given = jvm.java.lang.System.getProperty("spark.jars") or ""
         settings["spark.jars"] = ",".join(filter(None, [str(jar), given]))
-        conf = SparkConf(loadDefaults=False).setMaster("penstock")
+        conf = SparkConf(loadDefaults=False).setMaster("penstock-embedded" if self.config.embedded else "penstock")
         for key, value in settings.items():
             conf.set(key, value)
         self.context = SparkContext(gateway=gateway, conf=conf)
@@ -166,11 +189,19 @@ class SparkCluster:
         self._failures = jvm_package.load(gateway, "penstock.TaskFailures")
         for listener in (self._executors, self._failures):
             self.context._jsc.sc().addSparkListener(listener)
-        self._launch = self._first_launch()
+        if not self.config.embedded:
+            self._launch = self._first_launch()
+
+    def _keep_output(self, output: IO[bytes]) -> None:
+        copy_output(output, "", self.output.take)
+
+    def _said(self) -> str:
+        """What a JVM wrote that could not be started."""
+        written = b"".join(log.read(-_SHOWN, _SHOWN).data for log in (self.output.log, self.output.stdout))
+        return f"\n{written.decode(errors='replace')}" if written else ""
 
     def _first_launch(self) -> Launch:
         settings = dict(self.context.getConf().getAll())
-        environment = {k.removeprefix(_ENVIRONMENT): v for k, v in settings.items() if k.startswith(_ENVIRONMENT)}
         return Launch(
             executor_id="",
             driver_url=f"spark://CoarseGrainedScheduler@{self.config.host}:{settings['spark.driver.port']}",
@@ -182,7 +213,7 @@ class SparkCluster:
             ],
             class_path=settings.get("spark.executor.extraClassPath", ""),
             properties={key: value for key, value in settings.items() if _is_for_the_start(key)},
-            environment=environment | {"SPARK_USER": self.context.sparkUser()},
+            environment=_executor_environment(settings) | {"SPARK_USER": self.context.sparkUser()},
             library_path=settings.get("spark.executor.extraLibraryPath", ""),
         )
 
@@ -201,13 +232,22 @@ class SparkCluster:
         jvm = self._gateway.jvm
         jvm.java.lang.System.setErr(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
 
+    def _let_accumulators_go(self) -> None:
+        """PySpark's server for them looks once a second whether it is to end, and `stop` would wait for that."""
+        server, self.context._accumulatorServer = self.context._accumulatorServer, None
+        server.server_shutdown = True
+        threading.Thread(target=server.shutdown, name="accumulators-end", daemon=True).start()
+
     def _launch_environment(self, settings: dict[str, str]) -> dict[str, str]:
         """Of the driver's JVM. Its settings are in a file, because anybody can read a command line."""
         path = Path(self._private_dir, "spark.properties")
         lines = (f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
         write_private(path, "".join(lines).encode("ascii"))
         given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
-        return {
+        of_workers = {}
+        if self.config.embedded:
+            of_workers = {LOCAL_DIR: state_folder(self.config.local_dir)} | _executor_environment(settings)
+        return of_workers | {
             "PYSPARK_SUBMIT_ARGS": f"--properties-file {shlex.quote(str(path))} --load-spark-defaults {given}",
             # Else Spark looks for the machine's addresses.
             "SPARK_LOCAL_IP": _LOOPBACK,
@@ -275,6 +315,10 @@ class SparkCluster:
         extra_class_path = class_archive.extra_class_path(java_home)
         if extra_class_path:
             conf["spark.driver.extraClassPath"] = extra_class_path
+        if config.embedded:
+            # Of DataFrames. Else there were as many tasks at once, with a Python worker for each, as there may be of jobs.
+            conf["spark.default.parallelism"] = str(max(2, os.cpu_count() or 1))
+            conf["spark.sql.shuffle.partitions"] = str(4 * max(2, os.cpu_count() or 1))
         if config.driver_port:
             conf["spark.driver.port"] = str(config.driver_port)
         if config.block_manager_port:
@@ -292,6 +336,8 @@ class SparkCluster:
 
     def executors(self) -> list[ExecutorInfo]:
         """Executors that are registered now, by id."""
+        if self.config.embedded:
+            return [ExecutorInfo(_EMBEDDED_EXECUTOR, self.config.host, 0, self.embedded_slots)]
         found = []
         for line in self._executors.list(self.context._jsc.sc()).splitlines():
             executor_id, host, port, cores = line.split()
@@ -309,7 +355,8 @@ class SparkCluster:
         for member in self.registry.members():
             executor = executors.get(member.executor)
             port, slots = (0, ()) if executor is None else (executor.port, tuple(slots_of([executor])))
-            found.append(Worker(member.id, member.host, port, slots, member.last_heartbeat, member.heap))
+            heard = int(time.time() * 1000) if self.config.embedded else member.last_heartbeat
+            found.append(Worker(member.id, member.host, port, slots, heard, member.heap))
         return found
 
     def look(self) -> tuple[list[Member], list[Member]]:
@@ -388,6 +435,7 @@ class SparkCluster:
     def stop(self) -> None:
         if self.context is not None:
             self._silence()
+            self._let_accumulators_go()
             self.context.stop()
             gateway, self.context = self._gateway, None
             gateway.shutdown()
@@ -395,6 +443,8 @@ class SparkCluster:
             if process is not None:
                 process.stdin.close()
                 process.wait(10)
+                if self.config.embedded:
+                    kill_session(process.pid)
             from pyspark import SparkContext
 
             SparkContext._gateway = None
@@ -404,25 +454,14 @@ class SparkCluster:
         shutil.rmtree(self._private_dir, ignore_errors=True)
 
 
+def _executor_environment(settings: dict[str, str]) -> dict[str, str]:
+    return {key.removeprefix(_ENVIRONMENT): value for key, value in settings.items() if key.startswith(_ENVIRONMENT)}
+
+
 def _is_for_the_start(key: str) -> bool:
     if key == "spark.authenticate.secret" or "password" in key.lower():
         return False
     return key.startswith(_STARTUP) or key.endswith(".port")
-
-
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Variables for the processes that are started inside."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _escaped(text: str) -> str:

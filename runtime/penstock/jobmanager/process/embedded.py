@@ -6,7 +6,8 @@ A job in process needs neither Spark nor a REST server: both are imported when t
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -35,30 +36,39 @@ from penstock.jobmanager.runners.runner import Runner
 from penstock.taskmanager.local_folders import local_folders, sweep_state
 
 if TYPE_CHECKING:
+    from penstock.jobmanager.cluster.embedded_cluster import EmbeddedCluster
     from penstock.jobmanager.cluster.local_cluster import LocalCluster
+    from penstock.jobmanager.cluster.spark_cluster import ClusterConfig
     from penstock.rest.server import RestServer
 
 
 class LocalClusterProvider:
-    """Starts a local cluster when the first job needs it; later jobs of the program share it."""
+    """Starts a local cluster when the first job needs it; later jobs of the program share it.
+
+    By `penstock.local-cluster` of the first job it is one JVM with all slots in it, or one for each TaskManager; that in any case
+    where the job has DataFrames, or its settings, or `least_workers`, speak of TaskManagers.
+    """
 
     def __init__(self) -> None:
-        self.cluster: LocalCluster | None = None
-        self.least_workers = 1
+        self.cluster: LocalCluster | EmbeddedCluster | None = None
+        self.least_workers = 0
+        """TaskManagers that are processes of their own; 0: none has to be."""
+        self.beside: Callable[[], object] = str
+        """Waits for what is started while the cluster is; jobs begin after it. May raise."""
         self._state_folders: set[str] = set()
         """Those that settings name; others lie in the cluster's own."""
 
     def runner_for(self, slots: int, levels: int, settings: JobSettings, *, dataframes: bool) -> Runner:
         if settings.runner == options.IN_PROCESS:
+            self.beside()
             return InProcessRunner()
         pipelined = settings.uses_pipelined(dataframes=dataframes)
-        from penstock.jobmanager.cluster.local_cluster import LocalCluster
+        from penstock.jobmanager.cluster.embedded_cluster import MOST_SLOTS
         from penstock.jobmanager.cluster.spark_cluster import ClusterConfig
         from penstock.jobmanager.runners.pipelined_runner import create_runner
 
         if self.cluster is None:
             conf = Configuration(settings.configuration)
-            per_worker = conf.get(options.TASK_SLOTS) if conf.contains_key(options.TASK_SLOTS.key) else None
             config = ClusterConfig(
                 python_path=settings.python_path,
                 executor_memory_mb=_heap_mb(conf, 1),
@@ -66,8 +76,10 @@ class LocalClusterProvider:
             )
             config.log, config.redaction = LogSettings.from_configuration(conf), Redaction.of(conf.to_dict())
             config.extra_conf = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
-            self.cluster = LocalCluster(slots_per_worker=per_worker, config=config, heap_mb=partial(_heap_mb, conf))
+            one_jvm = conf.get(options.LOCAL_CLUSTER) == options.ONE_JVM and not dataframes and slots <= MOST_SLOTS
+            self.cluster = self._new_cluster(config, conf, one_jvm=one_jvm)
             self.cluster.start()
+        self.beside()
         if settings.backend == "rocksdb" and (settings.work_dir or settings.backend_options.get("localdir")):
             self._state_folders.update(local_folders(settings.backend_options, settings.work_dir))
         runner = create_runner(self.cluster.spark, pipelined=pipelined, levels=levels)
@@ -79,9 +91,21 @@ class LocalClusterProvider:
             raise
         return runner
 
-    def _make_slots(self, cluster: LocalCluster, runner: Runner, count: int) -> None:
+    def _new_cluster(
+        self, config: ClusterConfig, conf: Configuration, *, one_jvm: bool
+    ) -> LocalCluster | EmbeddedCluster:
+        from penstock.jobmanager.cluster.embedded_cluster import EmbeddedCluster, needs_processes
+        from penstock.jobmanager.cluster.local_cluster import LocalCluster
+
+        if one_jvm and not self.least_workers and not needs_processes(conf.to_dict()):
+            config.driver_memory_mb += config.executor_memory_mb
+            return EmbeddedCluster(config)
+        per_worker = conf.get(options.TASK_SLOTS) if conf.contains_key(options.TASK_SLOTS.key) else None
+        return LocalCluster(slots_per_worker=per_worker, config=config, heap_mb=partial(_heap_mb, conf))
+
+    def _make_slots(self, cluster: LocalCluster | EmbeddedCluster, runner: Runner, count: int) -> None:
         """So many for this job, beside those of the other jobs."""
-        cluster.ensure_slots(cluster.spark.slots.need(runner, count), least_workers=self.least_workers)
+        cluster.ensure_slots(cluster.spark.slots.need(runner, count), least_workers=max(1, self.least_workers))
 
     def task_managers(self) -> list[Worker]:
         return [] if self.cluster is None else self.cluster.spark.workers()
@@ -111,22 +135,30 @@ class EmbeddedExecutor:
     def __init__(self, submit: SubmitOptions | None = None) -> None:
         self.provider = LocalClusterProvider()
         self.session = Session(self.provider, submit)
-        self._server: RestServer | None = None
         self._logging = ExitStack()
+        self._serving: Future[RestServer | None] | None = None
+        self.provider.beside = self._server
         atexit.register(self.stop)
 
     @property
     def rest_url(self) -> str:
         """Empty when the REST API is off."""
-        return "" if self._server is None else self._server.url
+        server = self._server()
+        return "" if server is None else server.url
+
+    def _server(self) -> RestServer | None:
+        return None if self._serving is None else self._serving.result()
 
     def _serve(self, program: Program) -> None:
         conf = Configuration(program.configuration)
         if conf.get(options.RUNNER) == options.IN_PROCESS and options.REST_PORT.key not in program.configuration:
             return  # over before anybody could look
-        if self._server is None:
+        if self._serving is None:
             self.session.logs = self._logging.enter_context(log_beside_program(conf))
-            self._server = self.session.serve(conf, fall_back=True)
+            # What the server is made of takes a third of a second to import. Meanwhile the cluster starts.
+            thread = ThreadPoolExecutor(1, "rest-start")
+            self._serving = thread.submit(self.session.serve, conf, fall_back=True)
+            thread.shutdown(wait=False)
 
     def execute(self, program: Program) -> JobExecutionResult:
         self._serve(program)
@@ -142,7 +174,8 @@ class EmbeddedExecutor:
 
     def stop(self) -> None:
         self.session.stop()
-        if self._server is not None:
-            self._server.stop()
-            self._server = None
+        serving, self._serving = self._serving, None
+        server = None if serving is None or serving.exception() else serving.result()
+        if server is not None:
+            server.stop()
         self._logging.close()

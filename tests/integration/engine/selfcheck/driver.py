@@ -13,6 +13,7 @@ from penstock.common.configuration import Configuration
 from penstock.common.job_status import JobStatus
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
+from penstock.jobmanager.cluster.local_cluster import LocalCluster
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.process.embedded import EmbeddedExecutor
@@ -200,7 +201,7 @@ class Driver:
     def kill_worker(self) -> None:
         """SIGKILL the TaskManager of the first slot: executor and Python workers at once, as when a machine is gone."""
         cluster = self.executor.provider.cluster
-        assert cluster is not None
+        assert isinstance(cluster, LocalCluster)
         used = self._executor()
         cluster.kill_worker(next(number for number, pid in cluster.workers.items() if pid == used))
 

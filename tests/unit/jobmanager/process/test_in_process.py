@@ -76,6 +76,19 @@ def test_a_job_in_process_checkpoints_and_serves_rest_when_it_is_asked_to(tmp_pa
     assert checkpoints["counts"]["completed"] >= 1
 
 
+def test_a_server_that_cannot_be_started_is_told_before_the_job_begins(tmp_path: Path) -> None:
+    """It is started while the cluster is, on a thread of its own."""
+    began = []
+    settings = {"penstock.runner": "in-process", "rest.port": "0", "security.rest.token-file": str(tmp_path / "none")}
+    env = environment(**settings)
+    env.from_collection([1]).map(began.append).print()
+    executor = EmbeddedExecutor()
+    with executing_on(executor), pytest.raises(Exception, match="none"):
+        env.execute()
+    assert not began
+    executor.stop()
+
+
 def test_an_error_of_a_function_names_its_line() -> None:
     def broken(value: int) -> int:
         raise ValueError("of the test")

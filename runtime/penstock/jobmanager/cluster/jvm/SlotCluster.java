@@ -7,16 +7,22 @@ import org.apache.spark.scheduler.SchedulerBackend;
 import org.apache.spark.scheduler.TaskScheduler;
 import org.apache.spark.scheduler.TaskSchedulerImpl;
 import org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend;
+import org.apache.spark.scheduler.local.LocalSchedulerBackend;
 import scala.None$;
 
 /**
  * A cluster whose executors nobody starts for Spark: TaskManagers do, and they register with the driver.
  *
  * Spark finds it by the master's name "penstock" (META-INF/services). An executor is lost as soon as its connection is.
+ * With "penstock-embedded" tasks run in the driver's own JVM, and nobody registers.
  */
 public class SlotCluster implements ExternalClusterManager {
+  private static final String EMBEDDED = "penstock-embedded";
+  /** Tasks at once: 64 slots of 16 levels. What there are slots for now is not Spark's affair. */
+  private static final int MOST_TASKS = 1024;
+
   public boolean canCreate(String master) {
-    return master.equals("penstock");
+    return master.equals("penstock") || master.equals(EMBEDDED);
   }
 
   public TaskScheduler createTaskScheduler(SparkContext context, String master) {
@@ -24,6 +30,9 @@ public class SlotCluster implements ExternalClusterManager {
   }
 
   public SchedulerBackend createSchedulerBackend(SparkContext context, String master, TaskScheduler scheduler) {
+    if (master.equals(EMBEDDED)) {
+      return new LocalSchedulerBackend(context.getConf(), (TaskSchedulerImpl) scheduler, MOST_TASKS);
+    }
     return new CoarseGrainedSchedulerBackend((TaskSchedulerImpl) scheduler, context.env().rpcEnv());
   }
 

@@ -63,9 +63,13 @@ def extra_class_path(java_home: str) -> str:
 
 def class_path(java_home: str) -> str:
     """Of a JVM that is not started by Spark's launcher, as that writes it."""
+    return os.pathsep.join(filter(None, (extra_class_path(java_home), spark_class_path())))
+
+
+def spark_class_path() -> str:
+    """What is Spark's own of it."""
     home = Path(pyspark.__file__).parent
-    entries = [extra_class_path(java_home), f"{home}/conf", *map(str, _logging_jars()), f"{home}/jars/*"]
-    return os.pathsep.join(filter(None, entries))
+    return os.pathsep.join([f"{home}/conf", *map(str, _logging_jars()), f"{home}/jars/*"])
 
 
 def find_archive(java_home: str) -> Path | None:

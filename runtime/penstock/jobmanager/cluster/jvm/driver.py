@@ -1,0 +1,176 @@
+"""The driver's JVM: how it is started, and the gateway to it.
+
+Spark's own way is a script that starts a JVM that says how to start the JVM; the first of the two is a third of the time. What it
+would say is known here, unless somebody has told Spark something about this machine (`_is_as_installed`): then it is asked. So it is for drivers
+without tasks, which are started once in the life of a cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyspark.java_gateway import launch_gateway
+from pyspark.serializers import UTF8Deserializer, read_int
+
+from penstock.jobmanager.cluster.jvm import class_archive
+from penstock.jobmanager.cluster.python_daemon import beside_a_warm_daemon
+
+MODULE_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "--add-modules=jdk.incubator.vector",
+    *(
+        f"--add-opens=java.base/{package}=ALL-UNNAMED"
+        for package in (
+            "java.lang",
+            "java.lang.invoke",
+            "java.lang.reflect",
+            "java.io",
+            "java.net",
+            "java.nio",
+            "java.util",
+            "java.util.concurrent",
+            "java.util.concurrent.atomic",
+            "jdk.internal.ref",
+            "sun.nio.ch",
+            "sun.nio.cs",
+            "sun.security.action",
+            "sun.util.calendar",
+        )
+    ),
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dderby.connection.requireAuthentication=false",
+)
+"""What Spark's launcher gives to a driver (`org.apache.spark.launcher.JavaModuleOptions`)."""
+_OTHERS_SAY = (
+    "SPARK_CONF_DIR",
+    "SPARK_SUBMIT_OPTS",
+    "SPARK_DRIVER_MEMORY",
+    "SPARK_DIST_CLASSPATH",
+    "SPARK_PREPEND_CLASSES",
+    "SPARK_TESTING",
+    "HADOOP_CONF_DIR",
+    "YARN_CONF_DIR",
+    "_JAVA_OPTIONS",
+)
+"""Variables that Spark's scripts look at."""
+_LIBRARIES = "spark.driver.extraLibraryPath"
+_POLL_S = 0.01
+
+
+class DriverNotStarted(Exception):
+    """The JVM has ended before it could be reached."""
+
+
+def start_driver(
+    java_home: str,
+    settings: Mapping[str, str],
+    environment: Mapping[str, str],
+    folder: str,
+    *,
+    python: str = "",
+    on_output: Callable[[Any], object] | None = None,
+) -> Any:
+    """Start it, and return PySpark's gateway.
+
+    Args:
+        settings: Spark's; those of the driver's JVM count here.
+        environment: besides this process's. Has `PYSPARK_SUBMIT_ARGS`.
+        folder: that nobody else can read.
+        python: of a daemon that is to be warm when the JVM's tasks need it (`python_daemon`); empty: it has no tasks.
+        on_output: gets what the JVM and what is under it write to, as soon as it runs; None: this process's own.
+
+    Raises:
+        DriverNotStarted: see there.
+    """
+    if not python or not _is_as_installed(settings):
+        with _variables(environment):
+            return launch_gateway()
+    with tempfile.TemporaryDirectory(prefix="gateway-", dir=folder) as place:
+        told = os.path.join(place, "told")
+        start = partial(subprocess.Popen, stdin=subprocess.PIPE, start_new_session=True)
+        if on_output is not None:
+            start = partial(start, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        of_jvm = {
+            **os.environ,
+            **environment,
+            "SPARK_HOME": _home(),
+            "SPARK_SCALA_VERSION": "2.13",
+            "SPARK_CONNECT_MODE": "0",
+            "PYTHONHASHSEED": "0",
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": told,
+        }
+        command = driver_command(java_home, settings, environment["PYSPARK_SUBMIT_ARGS"])
+        process = beside_a_warm_daemon(command, of_jvm, folder, python, start) if python else start(command, env=of_jvm)
+        if on_output is not None:
+            on_output(process.stdout)
+        while process.poll() is None and not os.path.isfile(told):
+            time.sleep(_POLL_S)
+        if not os.path.isfile(told):
+            raise DriverNotStarted(f"it has ended with code {process.returncode}")
+        with open(told, "rb") as file:
+            reached = {
+                "PYSPARK_GATEWAY_PORT": str(read_int(file)),
+                "PYSPARK_GATEWAY_SECRET": UTF8Deserializer().loads(file),
+            }
+    with _variables(reached):
+        gateway = launch_gateway()
+    gateway.proc = process
+    return gateway
+
+
+def driver_command(java_home: str, settings: Mapping[str, str], submit_arguments: str) -> list[str]:
+    """As Spark's launcher would write it."""
+    options = shlex.split(settings.get("spark.driver.extraJavaOptions", ""))
+    extra = settings.get("spark.driver.extraClassPath", "")
+    entries = [extra, class_archive.spark_class_path()]
+    return [
+        os.path.join(java_home, "bin", "java"),
+        *("-cp", os.pathsep.join(filter(None, entries))),
+        f"-Xmx{settings['spark.driver.memory']}",
+        *MODULE_OPTIONS,
+        *options,
+        "org.apache.spark.deploy.SparkSubmit",
+        *shlex.split(submit_arguments),
+    ]
+
+
+def _home() -> str:
+    return str(Path(pyspark.__file__).parent)
+
+
+def _is_as_installed(settings: Mapping[str, str]) -> bool:
+    """Nothing but the settings says anything about the driver's JVM."""
+    if os.name != "posix" or settings.get(_LIBRARIES) or os.environ.get("PYSPARK_SUBMIT_ARGS"):
+        return False
+    elsewhere = os.environ.get("SPARK_HOME", _home()) != _home() or Path(_home(), "conf").exists()
+    return not elsewhere and not any(os.environ.get(name) for name in _OTHERS_SAY)
+
+
+@contextmanager
+def _variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Of this process, for as long as the block."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

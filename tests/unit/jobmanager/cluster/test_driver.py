@@ -1,0 +1,79 @@
+"""How the driver's JVM is started without Spark's launcher, and when with it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+from penstock.jobmanager.cluster.jvm import driver
+from penstock.jobmanager.cluster.jvm.class_archive import extra_class_path
+from penstock.jobmanager.cluster.jvm.java import find_java
+
+HOME = Path(pyspark.__file__).parent
+
+
+def launcher_says(settings: dict[str, str], folder: Path) -> list[str]:
+    """What Spark's own launcher makes of the settings."""
+    properties = folder / "properties"
+    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    command = [
+        f"{find_java()}/bin/java",
+        *("-cp", f"{HOME}/jars/*", "org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit"),
+        *("--properties-file", str(properties), "pyspark-shell"),
+    ]
+    environment = {**os.environ, "SPARK_HOME": str(HOME), "SPARK_SCALA_VERSION": "2.13", "JAVA_HOME": find_java()}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    return [word.strip("\n") for word in said.split("\0") if word.strip()]
+
+
+def test_the_driver_has_what_sparks_launcher_would_give_it(tmp_path: Path) -> None:
+    settings = {
+        "spark.driver.memory": "640m",
+        "spark.driver.extraJavaOptions": "-Xms128m -Dx=y",
+        "spark.driver.extraClassPath": extra_class_path(find_java()) or "/first.jar",
+    }
+    theirs = launcher_says(settings, tmp_path)
+    ours = driver.driver_command(find_java(), settings, f"--properties-file {tmp_path}/properties pyspark-shell")
+
+    def comparable(words: list[str]) -> set[str]:
+        paths = words[words.index("-cp") + 1].split(os.pathsep)
+        others = [word for word in words if word not in ("-cp", words[words.index("-cp") + 1])]
+        return {*others, *(path.rstrip("/") for path in paths if path)}
+
+    # It says some settings once more, as arguments, which the file has anyway.
+    end = theirs.index("org.apache.spark.deploy.SparkSubmit") + 1
+    assert comparable([*theirs[:end], *ours[ours.index(theirs[end - 1]) + 1 :]]) == comparable(ours)
+
+
+@pytest.mark.parametrize(
+    ("variables", "settings", "asked"),
+    [
+        ({}, {}, False),
+        ({"SPARK_CONF_DIR": "/etc/spark"}, {}, True),
+        ({"SPARK_HOME": "/opt/spark"}, {}, True),
+        ({"SPARK_HOME": str(HOME)}, {}, False),
+        ({"PYSPARK_SUBMIT_ARGS": "--jars a.jar pyspark-shell"}, {}, True),
+        ({}, {"spark.driver.extraLibraryPath": "/lib"}, True),
+    ],
+)
+def test_sparks_launcher_is_asked_where_the_machine_says_something_about_spark(
+    variables: dict[str, str], settings: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, asked: bool
+) -> None:
+    for name in ("SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(driver, "launch_gateway", lambda: "by Spark's launcher")
+    monkeypatch.setattr(driver, "driver_command", lambda *_: ["false"])
+    arguments: Any = ("/java", {"spark.driver.memory": "1g"} | settings, {"PYSPARK_SUBMIT_ARGS": ""}, str(tmp_path))
+    if asked:
+        assert driver.start_driver(*arguments, python=sys.executable) == "by Spark's launcher"
+    else:
+        with pytest.raises(driver.DriverNotStarted, match="code 1"):
+            driver.start_driver(*arguments, python=sys.executable)

@@ -1,0 +1,113 @@
+"""A Python daemon that is warm when Spark asks for it. A Python process stands for the JVM, and starts daemons as Spark does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from penstock.jobmanager.cluster.python_daemon import LONGEST_PATH, beside_a_warm_daemon
+
+JVM = """
+import json, os, struct, subprocess, sys
+def daemon(**environment):
+    command = [sys.executable, "-m", "penstock.jobmanager.cluster.python_daemon", "pyspark.worker"]
+    made = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **environment}, cwd="/"
+    )
+    length, = struct.unpack(">i", made.stdout.read(4))
+    made.stdout.read(length)
+    return made
+made = []
+for line in sys.stdin:
+    for one in made:
+        one.stdin.close()
+    made.append(daemon(**json.loads(line)))
+    print("there", flush=True)
+"""
+
+
+@pytest.fixture
+def jvm(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": "0",
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+    }
+    folder = Path("/tmp", f"penstock-test-{os.getpid()}-{time.monotonic_ns()}")
+    folder.mkdir()
+    start = partial(subprocess.Popen, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    process = beside_a_warm_daemon([sys.executable, "-c", JVM], environment, str(folder), sys.executable, start)
+    yield process
+    process.kill()
+    process.wait()
+    for left in [*folder.iterdir(), folder]:
+        left.unlink() if left != folder else left.rmdir()
+
+
+def ask(jvm: Any, environment: str = "{}") -> None:
+    jvm.stdin.write(environment + "\n")
+    jvm.stdin.flush()
+    assert jvm.stdout.readline() == "there\n"
+
+
+def daemons(jvm: Any) -> dict[str, list[psutil.Process]]:
+    found: dict[str, list[psutil.Process]] = {"warm": [], "cold": [], "cat": []}
+    for process in psutil.Process(jvm.pid).children():
+        command = [] if process.status() == psutil.STATUS_ZOMBIE else process.cmdline()
+        if command:
+            found["warm" if "--wait" in command else "cat" if command[0].endswith("cat") else "cold"].append(process)
+    return found
+
+
+def until(condition: Any) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_the_first_that_is_asked_for_is_the_warm_one_and_the_next_is_not(jvm: Any) -> None:
+    ask(jvm)
+    there = daemons(jvm)
+    assert (len(there["warm"]), len(there["cat"]), len(there["cold"])) == (1, 1, 0)
+    [warm] = there["warm"]
+    assert warm.cwd() == "/"
+    ask(jvm)  # ends the first one as Spark does: by closing its input
+    until(lambda: not warm.is_running() or warm.status() == psutil.STATUS_ZOMBIE)
+    assert len(daemons(jvm)["cold"]) == 1
+
+
+def test_one_that_is_not_alike_is_not_taken(jvm: Any) -> None:
+    ask(jvm, '{"PYTHONHASHSEED": "1"}')
+    assert len(daemons(jvm)["cold"]) == 1
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_it_ends_with_the_jvm(jvm: Any, *, used: bool) -> None:
+    if used:
+        ask(jvm)
+    until(lambda: daemons(jvm)["warm"])
+    below = [process for found in daemons(jvm).values() for process in found]
+    jvm.kill()
+    jvm.wait()
+    until(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in below))
+
+
+def test_without_a_place_for_its_socket_there_is_none(tmp_path: Path) -> None:
+    folder = str(tmp_path / ("x" * LONGEST_PATH))
+    started = beside_a_warm_daemon(["true"], {}, folder, sys.executable, lambda command, env: (command, env))
+    assert started == (["true"], {})
+
+
+def test_a_program_that_is_not_there_is_told_as_ever(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        beside_a_warm_daemon([str(tmp_path / "java")], dict(os.environ), "/tmp", sys.executable, subprocess.Popen)

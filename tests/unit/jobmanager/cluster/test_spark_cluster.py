@@ -1,0 +1,70 @@
+"""What ends with a cluster of Spark's. Its context is a double."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+from penstock.jobmanager.cluster.embedded_cluster import EmbeddedCluster
+from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
+
+
+def test_the_end_does_not_wait_for_pysparks_accumulators(tmp_path: Path) -> None:
+    """Their server looks once a second whether it is to end, and who shuts it down waits for that."""
+    looks, ended = threading.Event(), threading.Event()
+
+    def shutdown() -> None:
+        if looks.wait(60):
+            ended.set()
+
+    server = SimpleNamespace(server_shutdown=False, shutdown=shutdown)
+    cluster = SparkCluster(ClusterConfig(local_dir=str(tmp_path)))
+    cluster.context = SimpleNamespace(_accumulatorServer=server)
+    cluster._let_accumulators_go()
+    assert not ended.is_set()
+    assert cluster.context._accumulatorServer is None
+    assert server.server_shutdown
+    looks.set()
+    assert ended.wait(60)
+
+
+def test_an_embedded_cluster_has_the_slots_that_were_asked_for_and_never_fewer(tmp_path: Path) -> None:
+    cluster = EmbeddedCluster(ClusterConfig(local_dir=str(tmp_path)))
+    for wanted, there in ((2, 2), (4, 4), (1, 4)):
+        cluster.ensure_slots(wanted)
+        assert list(cluster.spark.all_slots()) == [f"driver.{index}" for index in range(there)]
+    [worker] = cluster.spark.workers()
+    assert (worker.id, len(worker.slots)) == ("worker-0", 4)
+    assert abs(worker.last_heartbeat - time.time() * 1000) < 60_000
+
+
+def test_logs_of_an_embedded_cluster_are_those_of_its_one_task_manager(tmp_path: Path) -> None:
+    cluster = EmbeddedCluster(ClusterConfig(local_dir=str(tmp_path)))
+    reading, writing = os.pipe()
+    cluster.spark._keep_output(os.fdopen(reading, "rb"))
+    with os.fdopen(writing, "wb") as jvm:
+        jvm.write(b"printed by a function\n")
+    logs = cluster.logs("worker-0")
+    deadline = time.monotonic() + 60
+    while not logs.read("worker-0.out", 0, 100).data:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert logs.read("worker-0.out", 0, 100).data == b"printed by a function\n"
+    assert "printed by a function" in cluster.spark._said()
+    assert cluster.logs("worker-1").listing() == []
+
+
+def test_what_the_system_kills_for_memory_is_told_of_an_embedded_cluster(tmp_path: Path) -> None:
+    cluster = EmbeddedCluster(ClusterConfig(local_dir=str(tmp_path)))
+
+    def new() -> int:
+        cluster._ended.set()
+        return 1
+
+    cluster._watch(SimpleNamespace(new=new, limit=2**30))  # type: ignore[arg-type]
+    kill = cluster.spark.registry.killed_on(cluster.spark.config.host)
+    assert kill is not None
+    assert kill.limit == 2**30
