@@ -22,7 +22,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.integration.kafka.support import fill, new_name, read, records, topic, verdict
 from tools.kafkaserver import KafkaServer
@@ -140,17 +140,25 @@ class Soak:
         return verdict(self.kafka.bootstrap_servers, self._out, self._written)
 
     def _committed(self) -> int:
-        """Ends of the partitions for `read_committed`, added up."""
+        """Ends of the partitions for `read_committed`, added up; leaders may be on the move."""
         settings = {
             "bootstrap.servers": self.kafka.bootstrap_servers,
             "group.id": "x",
             "isolation.level": "read_committed",
         }
-        consumer = Consumer({**settings, "log_level": 0})
-        try:
-            return sum(consumer.get_watermark_offsets(TopicPartition(self._out, n), timeout=60)[1] for n in range(OUT))
-        finally:
-            consumer.close()
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            consumer = Consumer({**settings, "log_level": 0})
+            try:
+                return sum(
+                    consumer.get_watermark_offsets(TopicPartition(self._out, n), timeout=30)[1] for n in range(OUT)
+                )
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+            finally:
+                consumer.close()
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import repeat
 from typing import Any
 
 from penstock.common.errors import SinkError
@@ -90,50 +91,34 @@ class KafkaProducer:
             raise explained(SinkError, what, error, self._properties, self._complaints.last) from error
         return self
 
-    def send_timed(self, topic: str, values: Sequence[Any], keys: Sequence[Any], timestamps: Sequence[int]) -> None:
-        """Messages with times (ms), which `Producer.produce_batch` does not take.
+    def send_all(
+        self,
+        topic: str,
+        values: Sequence[Any],
+        keys: Sequence[Any] | None = None,
+        timestamps: Sequence[int] | None = None,
+    ) -> None:
+        """Messages without headers, into the partitions of their keys. (`Producer.produce_batch` wants a dict for each, which
+        costs more than the calls that it saves, and knows neither partitions nor times.)
+
+        Args:
+            timestamps: ms; None: now.
 
         Raises:
             SinkError: one was refused.
         """
         self._note(len(values))
-        produce, full = self._producer.produce, False
-        for value, key, timestamp in zip(values, keys, timestamps, strict=True):
-            try:
-                produce(topic, value, key, -1, None, None, timestamp)
-            except BufferError:
-                full = True
-            except self._kafka.KafkaException as error:
-                raise self._not_written(error.args[0], topic, len(value or b"")) from error
-            while full:
-                self._look(_POLL_S)
+        produce = self._producer.produce
+        for value, key, timestamp in zip(values, keys or repeat(None), timestamps or repeat(0), strict=False):
+            while True:
                 try:
                     produce(topic, value, key, -1, None, None, timestamp)
-                    full = False
+                    break
                 except BufferError:
-                    pass
+                    self._look(_POLL_S)
+                except self._kafka.KafkaException as error:
+                    raise self._not_written(error.args[0], topic, len(value or b"")) from error
         self._look(0.0)
-
-    def send_all(self, topic: str, messages: list[dict[str, Any]]) -> None:
-        """Messages as `Producer.produce_batch` takes them: `value` and `key`.
-
-        Raises:
-            SinkError: one was refused.
-        """
-        self._note(len(messages))
-        left = messages
-        while left:
-            try:
-                self._producer.produce_batch(topic, left)
-            except BufferError:
-                pass
-            refused = [message for message in left if "_error" in message]
-            for message in refused:
-                error = message.pop("_error")
-                if error.code() != self._kafka.KafkaError._QUEUE_FULL:
-                    raise self._not_written(error, topic, len(message.get("value") or b""))
-            left = refused
-            self._look(_POLL_S if left else 0.0)
 
     def send(self, topic: str, **message: Any) -> None:
         """One message, as `Producer.produce` takes it."""

@@ -29,12 +29,8 @@ class MessageWriter:
             timestamps = [schema.timestamp(record) or 0 for record in records]
         topic = schema.fixed_topic
         if topic is not None and schema.headers is None and schema.partitioner is None:
-            if timestamps is not None and min(timestamps) >= 0:
-                producer.send_timed(topic, values, keys or [None] * len(values), timestamps)
-            elif keys is None:
-                producer.send_all(topic, [{"value": value} for value in values])
-            else:
-                producer.send_all(topic, [{"value": v, "key": k} for v, k in zip(values, keys, strict=True)])
+            known = timestamps is not None and min(timestamps) >= 0
+            producer.send_all(topic, values, keys, timestamps if known else None)
             return
         topics = [topic] * len(records) if topic is not None else schema.topics(records)
         for index, record in enumerate(records):

@@ -189,6 +189,8 @@ def _of_format(format: StreamFormat) -> Callable[[Sequence[Any]], Batch]:
             raise MalformedBlock(_NO_VALUE) from None
         if len(values) == 1:
             data = data.replace(b"\n", b" ")
+        elif data.count(b"\n") != len(values) - 1:
+            raise MalformedBlock("values of several lines are decoded one by one")
         batch = decode_lines(data)
         if len(batch) != len(values):
             raise MalformedBlock("not one record for a message")
