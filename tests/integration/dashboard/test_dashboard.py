@@ -226,13 +226,17 @@ def test_the_first_paint_comes_soon(page: Page, site: Site) -> None:
 
 
 def test_thousands_of_subtasks_do_not_make_it_slow(browser: Browser, tmp_path: Path) -> None:
-    site = Site(tmp_path, slots=700, **{"parallelism.default": "500"})  # four vertices: 2,000 subtasks
+    site = Site(
+        tmp_path, slots=700, **{"parallelism.default": "500", "pipeline.max-parallelism": "512"}
+    )  # four vertices: 2,000 subtasks
     try:
         _until(lambda: site.job.history.status.value == "RUNNING")
         vertex = httpx.get(f"{site.url}/jobs/{site.job.job_id}/plan").json()["plan"]["nodes"][1]["id"]
         page = browser.new_page()
         page.goto(f"{site.url}/#/jobs/{site.job.job_id}/graph/{vertex}")
-        expect(page.get_by_label("Subtasks", exact=True)).to_contain_text("Show more of 500", timeout=30_000)
+        expect(page.get_by_role("region", name="Subtasks", exact=True)).to_contain_text(
+            "Show more of 500", timeout=30_000
+        )
         drawn = page.evaluate(
             "() => new Promise(done => { let n = 0; const t = performance.now(); const f = () => ++n < 30 ? requestAnimationFrame(f)"
             " : done((performance.now() - t) / 30); requestAnimationFrame(f) })"

@@ -6,6 +6,7 @@ export const colour = (name) => getComputedStyle(document.documentElement).getPr
 /** series: [{label, name, colour, write, scale}]; data: what `jobs/:id/history` gives. */
 export function plot(box, { title, series, height = 148, span = null, max = null, sync = null, left = 56 }) {
   let drawn = null, last = null;
+  box.style.minHeight = `${height + 30}px`;
   const columns = (data) => [data.times.map((ms) => ms / 1000), ...series.map(({ name, times = 1 }) => (data.series[name] || []).map((v) => (v === null ? null : v * times)))];
   const make = () => {
     if (drawn) drawn.destroy();

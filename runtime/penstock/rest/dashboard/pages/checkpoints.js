@@ -14,7 +14,7 @@ export default async function page({ main, job, rest, go, picture }) {
       ["Took", (c) => (c.end > 0 ? dur(c.end - c.at) : "…"), { num: true, sort: (c) => c.end - c.at }],
       ["Written", (c) => bytes(c.size), { num: true, sort: (c) => c.size }],
       ["State size", (c) => bytes(c.stateSize), { num: true, sort: (c) => c.stateSize }],
-      ["Answered last", (c) => h("span.clip", { title: pretty(c.slowest) }, pretty(c.slowest) || "–")],
+      ["Answered last", (c) => slowest(c.slowest)],
       ["Where, or why not", (c) => (c.failure ? h("span.wrap", null, c.failure) : h("code", { title: c.path }, c.path ? `…/${c.path.replace(/\/$/, "").split("/").pop()}` : ""))],
     ], sortBy: 0, descending: true,
   });
@@ -55,4 +55,9 @@ async function showSubtasks(box, job, id, vertex, name) {
       ["In the task", (r) => (r.checkpoint ? dur(r.checkpoint.sync) : "–"), { num: true }], ["Uploading", (r) => (r.checkpoint ? dur(r.checkpoint.async) : "–"), { num: true }],
       ["Written", (r) => bytes(r.checkpointed_size ?? -1), { num: true, sort: (r) => r.checkpointed_size || 0 }], ["State", (r) => bytes(r.state_size ?? -1), { num: true, sort: (r) => r.state_size || 0 }]] }));
   } catch (error) { put(box, h("div.empty", null, error.message)); }
+}
+
+function slowest(text) {
+  const at = text.lastIndexOf(" #");
+  return at < 0 ? "–" : h("span.nowrap", { title: pretty(text) }, h("span.clip", null, pretty(text.slice(0, at))), text.slice(at));
 }
