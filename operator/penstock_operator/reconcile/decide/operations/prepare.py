@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 PATIENCE = timedelta(minutes=3)
 """How long pods may take to come up beside those that run, which goes on meanwhile: images may have to be pulled."""
+END_PATIENCE = timedelta(seconds=20)
+"""How long a job whose savepoint is complete may take to come to its end: it commits, and closes its functions."""
 OTHER_DOOR = "-b"
 
 
@@ -120,7 +122,7 @@ def other_door(door: str) -> str:
 
 
 def may_take_over(ctx: Context) -> bool:
-    """What stands by may start although the old pods are still there, once those are fenced off."""
+    """What stands by may start although the old pods are still there, once their job is at rest and they are fenced off."""
     op, spec = ctx.op, ctx.spec
     if (
         op.standby is None
@@ -129,7 +131,15 @@ def may_take_over(ctx: Context) -> bool:
         or ctx.desired_revision != op.target_revision
     ):
         return False
-    return _is_made(ctx) and _ended_with_its_savepoint(ctx)
+    path = op.restore.path if op.restore else None
+    own = bool(path and op.target_directory and path.startswith(f"{op.target_directory}/"))
+    return own and _is_made(ctx) and (op.fenced or _is_at_rest(ctx) or ctx.now - op.step_since < END_PATIENCE)
+
+
+def _is_at_rest(ctx: Context) -> bool:
+    """The old job does nothing any more. A master that was fenced off is SUSPENDED."""
+    running, engine = ctx.status.running, ctx.seen.engine
+    return running is not None and engine.job_id == running.job_id and engine.state in ("FINISHED", "SUSPENDED")
 
 
 def fence_off(ctx: Context) -> Decision | None:
@@ -137,18 +147,11 @@ def fence_off(ctx: Context) -> Decision | None:
     running, last = ctx.status.running, ctx.seen.last
     if running is None:
         return None
+    if not _is_at_rest(ctx):
+        return ctx.wait("waiting for the job to come to its end", after=ctx.settings.prompt)
     if last is None or last.action != "FenceIncarnation":
         return ctx.act(FenceIncarnation(running.job_id), "making sure that the former incarnation writes no more")
     return ctx.with_op(fenced=True).done() if last.ok else None
-
-
-def _ended_with_its_savepoint(ctx: Context) -> bool:
-    """The old job does nothing any more, and where it has ended is known. A master that was fenced off is SUSPENDED."""
-    op, running, engine = ctx.op, ctx.status.running, ctx.seen.engine
-    path = op.restore.path if op.restore else None
-    own = bool(path and op.target_directory and path.startswith(f"{op.target_directory}/"))
-    at_rest = running is not None and engine.job_id == running.job_id and engine.state in ("FINISHED", "SUSPENDED")
-    return own and (op.fenced or at_rest)
 
 
 def let_go(ctx: Context) -> Decision | None:

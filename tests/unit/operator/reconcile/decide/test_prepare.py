@@ -134,11 +134,20 @@ def test_the_old_pods_are_fenced_off_in_place_of_being_waited_for() -> None:
     assert settled.status.operation.restore == OWN
 
 
+def test_a_job_whose_savepoint_is_complete_is_given_a_moment_to_end() -> None:
+    decision = handing_over(ended("RUNNING"))
+    assert (step(decision), action(decision)) == ("Upgrade/Teardown", "")
+    assert decision.status.operation is not None
+    assert decision.status.operation.standby == STANDBY
+    assert decision.requeue is not None
+    assert decision.requeue.total_seconds() < 1
+
+
 @pytest.mark.parametrize(
     ("seen", "spec", "op"),
     [
-        (ended("RUNNING"), WARM, {}),
-        (ended("RESTARTING"), WARM, {}),
+        (ended("RUNNING"), WARM, {"step_since": ago(30)}),
+        (ended("RESTARTING"), WARM, {"step_since": ago(30)}),
         (ended(), WARM, {"restore": OWN.model_copy(update={"path": "s3://bucket/elsewhere/chk-1"})}),
         (ended(), make_spec(image="job:3", upgrade={"warmStart": True}), {"target_revision": revision(WARM)}),
         (ended(), make_spec(image="job:2", upgrade={"warmStart": True}, job={"state": "suspended"}), {}),
