@@ -43,6 +43,11 @@ def columns_of(values: list[Any]) -> pa.RecordBatch:
     try:
         first = values[0]
         if isinstance(first, dict):
+            other = next(
+                (value for value in values if not isinstance(value, dict) or value.keys() != first.keys()), None
+            )
+            if other is not None:
+                raise _different_fields(first, other)
             return pa.RecordBatch.from_pylist(values)
         names = field_names(first)
         if names is not None:
@@ -57,6 +62,38 @@ def columns_of(values: list[Any]) -> pa.RecordBatch:
             f"the records cannot become columns: {error}; the first is {shortened(values[0])}",
             remedy="give all records of the stream the same fields with the same types",
         ) from error
+
+
+class ColumnsOf:
+    """`columns_of` for the batches of one stream, in which all records have the fields of the first one.
+
+    Where a batch begins and ends must not matter: a record of another shape is refused wherever it comes.
+    """
+
+    def __init__(self) -> None:
+        self._first: Any = None
+
+    def __call__(self, values: list[Any]) -> pa.RecordBatch:
+        """
+        Raises:
+            RecordFormatError: the records have no common shape or a value Arrow does not know.
+        """
+        value = values[0]
+        if isinstance(value, dict):
+            if self._first is None:
+                self._first = value
+            elif self._first.keys() != value.keys():
+                raise _different_fields(self._first, value)
+        return columns_of(values)
+
+
+def _different_fields(first: Any, other: Any) -> RecordFormatError:
+    missing = first.keys() ^ other.keys() if isinstance(other, dict) else ()
+    only = f" (only one has {', '.join(sorted(map(repr, missing)))})" if missing else ""
+    return RecordFormatError(
+        f"records of different fields cannot become columns: {shortened(first)} and {shortened(other)}{only}",
+        remedy="give all records of the stream the same fields, for example None where there is no value",
+    )
 
 
 def column_of(batch: ColumnBatch, field: Field) -> pa.Array:

@@ -18,10 +18,13 @@ from penstock.connectors.formats.parquet import ParquetFormat
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.columns import col, count, lit, max, mean, min, sum
 from penstock.datastream.connectors.file_system import FileSource
-from penstock.datastream.window import TumblingEventTimeWindows
+from penstock.datastream.window import EventTimeTrigger, GlobalWindows, TumblingEventTimeWindows
 from penstock.records.batch import ColumnBatch
 from penstock.records.columns import rows_as_dicts
+from penstock.taskmanager.operators.select import SelectOperator
+from penstock.taskmanager.operators.simple import FilterOperator
 from penstock.testing import JobHarness
+from penstock.testing.operator_run import OperatorRun
 from tests.unit.datastream.streams import start
 
 
@@ -127,3 +130,31 @@ def test_a_column_that_is_not_there_is_named() -> None:
         harness.push("numbers", {"temp": 1})
         with pytest.raises(PenstockError, match="select tmp of the columns temp"):
             harness.run()
+
+
+A, B = {"id": 1}, {"id": 2, "note": "important"}
+
+
+@pytest.mark.parametrize("pushes", [[(), (A, B)], [(), (B, A)], [(A,), (B,)], [(B,), (A,)]])
+@pytest.mark.parametrize("expression", ["select", "filter"])
+def test_records_of_different_fields_are_refused_however_they_come_in_batches(
+    pushes: list[tuple[dict[str, Any], ...]], expression: str
+) -> None:
+    operator = (
+        FilterOperator(col("id") > 0) if expression == "filter" else SelectOperator((("id", col("id")),), keeps=True)
+    )
+    run = OperatorRun(operator)
+    run.push(*pushes[0])
+    with pytest.raises(PenstockError, match=r"of different fields.*only one has 'note'"):
+        run.push(*pushes[1])
+
+
+@pytest.mark.parametrize("windowed", [False, True])
+def test_an_aggregate_that_is_a_tuple_is_one_field(windowed: bool) -> None:
+    with JobHarness() as harness:
+        pairs = harness.source("pairs").key_by("id")
+        stream = pairs.window(GlobalWindows.create()).trigger(EventTimeTrigger.create()) if windowed else pairs
+        harness.collect(stream.agg(max("p")), "largest")
+        harness.push("pairs", {"id": "k", "p": (1, 2)})
+        harness.close("pairs")
+        assert harness.outputs("largest") == [("k", (1, 2))]

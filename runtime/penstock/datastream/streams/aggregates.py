@@ -18,17 +18,27 @@ if TYPE_CHECKING:
 
 
 class KeyAndAggregates(ProcessWindowFunction[Any, Any, Any, Any]):
-    """What a rolling aggregate gives, from the aggregate of a window."""
+    """What a rolling aggregate gives, from the aggregate of a window.
+
+    Args:
+        several: aggregates; the result of one is its value, also if that is a tuple.
+    """
+
+    def __init__(self, *, several: bool) -> None:
+        self._several = several
 
     def process(self, key: Any, context: Any, elements: Iterable[Any]) -> list[tuple[Any, ...]]:
-        return [(key, *(result if isinstance(result, tuple) else (result,))) for result in elements]
+        return [(key, *(result if self._several else (result,))) for result in elements]
 
 
 class OnlyAggregates(ProcessAllWindowFunction[Any, Any, Any]):
     """The same without a key: a tuple also of one aggregate."""
 
+    def __init__(self, *, several: bool) -> None:
+        self._several = several
+
     def process(self, context: Any, elements: Iterable[Any]) -> list[tuple[Any, ...]]:
-        return [result if isinstance(result, tuple) else (result,) for result in elements]
+        return [result if self._several else (result,) for result in elements]
 
 
 def all_of(aggregates: tuple[FieldAggregate, ...]) -> FieldAggregate:

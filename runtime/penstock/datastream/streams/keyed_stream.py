@@ -174,7 +174,9 @@ class KeyedStream(DataStream[T], Generic[T, K]):
             )
         declared = to_type_info(output_type)
         if self._env._gives_final_results(self._inputs):
-            return self._at_end().aggregate(aggregate, KeyAndAggregates(), output_type=declared)
+            return self._at_end().aggregate(
+                aggregate, KeyAndAggregates(several=len(aggregate.parts) > 1), output_type=declared
+            )
         operation = operations.RollingFields(self._field_selector(), aggregate)
         return self._transform("Keyed Aggregate", operation, declared)
 

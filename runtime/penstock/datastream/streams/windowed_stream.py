@@ -172,9 +172,9 @@ class _Windows(Generic[T]):
         """
         aggregate = all_of(aggregates)
         if self._key_selector is None:
-            return self.aggregate(aggregate, OnlyAggregates())
+            return self.aggregate(aggregate, OnlyAggregates(several=len(aggregate.parts) > 1))
         known = aggregated_type(self._get_key_type(), self.get_input_type(), aggregate)
-        return self.aggregate(aggregate, KeyAndAggregates(), output_type=known)
+        return self.aggregate(aggregate, KeyAndAggregates(several=len(aggregate.parts) > 1), output_type=known)
 
     def _get_key_type(self) -> TypeInformation | None:
         return None

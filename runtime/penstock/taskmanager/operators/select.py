@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.graph.operator import Operator
 from penstock.records.batch import ColumnBatch
-from penstock.records.columns import columns_of, rows_as_dicts
+from penstock.records.columns import ColumnsOf, rows_as_dicts
 from penstock.taskmanager.operators.user_code import raise_user_error
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class SelectOperator(Operator):
     def __init__(self, columns: tuple[tuple[str, Any], ...], *, keeps: bool) -> None:
         self._columns = columns
         self._keeps = keeps
+        self._columns_of = ColumnsOf()
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         import pyarrow as pa
@@ -34,7 +35,7 @@ class SelectOperator(Operator):
 
         if not len(batch):
             return
-        columns = batch.columns if isinstance(batch, ColumnBatch) else columns_of(batch.values)
+        columns = batch.columns if isinstance(batch, ColumnBatch) else self._columns_of(batch.values)
         chosen = {name: pc.field(name) for name in columns.schema.names} if self._keeps else {}
         chosen.update(self._columns)
         source = Declaration("table_source", TableSourceNodeOptions(pa.Table.from_batches([columns])))

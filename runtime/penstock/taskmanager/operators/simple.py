@@ -15,7 +15,7 @@ from penstock.common.types import Row
 from penstock.graph.operations import Filter
 from penstock.graph.operator import Operator
 from penstock.records.batch import Batch, ColumnBatch, RowBatch
-from penstock.records.columns import columns_of, rows_as_dicts, rows_as_rows, rows_as_tuples
+from penstock.records.columns import ColumnsOf, columns_of, rows_as_dicts, rows_as_rows, rows_as_tuples
 from penstock.records.fields import shortened
 from penstock.taskmanager.operators.user_code import FunctionOperator, function_name, raise_user_error
 
@@ -59,6 +59,7 @@ class FilterOperator(FunctionOperator):
         self._is_expression = Filter(fn).is_expression
         if self._is_expression:
             self.fn = fn
+            self._columns_of = ColumnsOf()
         else:
             super().__init__(fn, key_selector)
 
@@ -107,7 +108,7 @@ class FilterOperator(FunctionOperator):
         positions = pa.array(np.arange(len(batch)))
         kept = None if nested is None else self._kept_by_plain_columns(nested, positions)
         if kept is None:
-            columns = batch.columns if isinstance(batch, ColumnBatch) else columns_of(batch.values)
+            columns = batch.columns if isinstance(batch, ColumnBatch) else self._columns_of(batch.values)
             try:
                 kept = columns.append_column(_POSITION_COLUMN, positions).filter(self.fn)
             except (pa.ArrowException, TypeError) as error:

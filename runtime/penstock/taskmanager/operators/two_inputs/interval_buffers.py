@@ -1,7 +1,8 @@
 """The values of an interval join by key, and how they get into state and out of it.
 
-In state each side keeps its values by event time in a map state, and each time has a timer at which it is removed: the last
-time a partner could have. That is written with a snapshot, and when more values are unwritten than a barrier should have to
+A value is kept while a partner that is not late may come: until the watermark is beyond the last time a partner could have.
+In state each side keeps its values by event time in a map state, and each time has a timer, one ms behind that last time, at
+which it is removed. That is written with a snapshot, and when more values are unwritten than a barrier should have to
 wait for. Until then the values of a key are lists at hand, in order of time, cleaned up as a whole; those that come and go
 between two snapshots never cost an access to state or a timer. What was written is let go, and read again when a record
 comes for its key.
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.records.batch import MIN_TIMESTAMP
 from penstock.taskmanager.operators.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -107,34 +109,41 @@ class Buffers:
         """Drop what nothing can meet any more."""
         for buffer in self._schedule.take(watermark):
             last = self._last_ms(buffer)
-            if last <= watermark:
+            if last < watermark:
                 del self.at_hand[buffer.key]
             else:
                 self._forget(buffer, watermark)
                 self._schedule.add(last, buffer)
 
     def _last_ms(self, buffer: Buffer) -> int:
-        """When the last value of the key goes."""
+        """Until when the last value of the key is kept."""
         (first, second), kept = buffer.sides, self._kept_ms
         if not first.times:
-            return second.times[-1] + kept[1]
+            return second.times[-1] + kept[1] if second.times else MIN_TIMESTAMP
         last = first.times[-1] + kept[0]
         return max(last, second.times[-1] + kept[1]) if second.times else last
 
     def _forget(self, buffer: Buffer, watermark: int) -> None:
         for side, kept in zip(buffer.sides, self._kept_ms, strict=True):
-            if side.times and side.times[0] + kept <= watermark:
-                side.forget(watermark - kept)
+            if side.times and side.times[0] + kept < watermark:
+                side.forget(watermark - kept - 1)
 
     def _on_timer(self, timestamp: int, key: Any, namespace: Any) -> None:
-        """Of a time that is in state."""
+        """Of a time that is in state; in older snapshots the timer is at the last time itself, and may be too early."""
         side = namespace[0]
-        time = timestamp - self._kept_ms[side]
-        self._at.namespace = None
-        self._states[side].remove(time)
+        kept, states = self._kept_ms[side], self._states[side]
         buffer = self.at_hand.get(key)
-        if buffer is not None:
-            buffer.sides[side].stored.pop(time, None)
+        for time in (timestamp - kept - 1, timestamp - kept):
+            self._at.namespace = None
+            if not states.contains(time):
+                continue
+            if time + kept < self._timers.current_watermark:
+                states.remove(time)
+                if buffer is not None:
+                    buffer.sides[side].stored.pop(time, None)
+            else:
+                self._at.namespace = namespace
+                self._timers.register_event_time_timer(time + kept + 1)
 
     # --- state ------------------------------------------------------------------------------------------------
 
@@ -162,7 +171,7 @@ class Buffers:
         kept, stored = self._kept_ms[number], side.stored
         new: dict[int, list[Any]] = {}
         for time, pairs in groupby(zip(side.times, side.values, strict=True), key=itemgetter(0)):
-            if time + kept > watermark:
+            if time + kept >= watermark:
                 values = [value for _, value in pairs]
                 if stored.get(time) != len(values):
                     new[time] = values
@@ -173,7 +182,7 @@ class Buffers:
         self._states[number].put_all(new)
         self._at.namespace = (number,)
         for time in new:
-            self._timers.register_event_time_timer(time + kept)
+            self._timers.register_event_time_timer(time + kept + 1)
 
 
 def _empty() -> Side:

@@ -1,7 +1,8 @@
 """The interval join of two keyed streams (`penstock.datastream.streams.interval_join`), as Flink's operator does it.
 
 Each side keeps its values by event time (`interval_buffers`). A value looks for partners among the other side's, and is
-dropped when the watermark has passed the last time a partner could have.
+dropped when the watermark is beyond the last time a partner could have: of two values that are not late it does not matter
+which came first. Flink drops it as the watermark reaches that time, so a partner of the watermark's own time meets it or not.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ class IntervalJoinOperator(FunctionOperator):
         watermark, buffers = self.watermark, self._buffers
         known, other, join = buffers.at_hand.get, 1 - side, self._join
         lower, upper = self._bounds[side]
-        kept, gone = self._kept_ms[side], watermark - self._kept_ms[other]
+        kept, gone = self._kept_ms[side], watermark - self._kept_ms[other] - 1
         for value, key, timestamp in zip(values, keys, timestamps, strict=True):
             if timestamp < watermark:
                 self._late(value, timestamp, side)

@@ -48,7 +48,7 @@ class Remembering:
                     if (
                         left_key == right_key
                         and self.lower <= other - at <= self.upper
-                        and partner_until > self.watermark
+                        and partner_until >= self.watermark
                     ):
                         out.append((left, right, at, other))
         return sorted(out)
@@ -139,3 +139,21 @@ def test_the_function_has_the_keys_own_state() -> None:
     run = OperatorRun(IntervalJoinOperator(Counting(), (KEY, KEY), lower_ms=-5, upper_ms=5))
     run.push(("a", 1), ("b", 1), ("a", 2), at=[1, 1, 2]).push(("a", 3), ("b", 3), at=[3, 3], to=1)
     assert run.values == [("a", 1), ("a", 2), ("b", 1)]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_it_does_not_matter_which_of_two_values_that_are_not_late_came_first(first: int) -> None:
+    run = OperatorRun(join(-5, 0)).watermark(100)
+    run.push(("a", "first"), at=[100], to=first).push(("a", "second"), at=[100], to=1 - first)
+    assert len(run.values) == 1
+
+
+def test_a_look_at_many_values_leaves_keys_without_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interval_buffers, "MOST_VALUES", 4)
+    run = OperatorRun(join(-5, 0)).watermark(100)
+    run.push(("x", "left"), at=[100], to=0)
+    run.push(*[("y", str(n)) for n in range(6)], at=[200] * 6, to=1)
+    run.watermark(101)
+    run.push(*[("y", str(n)) for n in range(6)], at=[200] * 6, to=1)
+    run.watermark(300).push(("x", "right"), at=[300], to=1)
+    assert run.values == []
