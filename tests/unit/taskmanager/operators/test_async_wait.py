@@ -70,8 +70,6 @@ def until(condition: Any) -> None:
 
 
 def taken(answers: Answers, *done: Request) -> list[Any]:
-    for request in done:
-        request.is_done = True
     return [item.value if isinstance(item, Request) else item.watermark for item in answers.take(iter(done))]
 
 
@@ -152,6 +150,29 @@ def test_what_fails_is_told_though_others_before_it_wait() -> None:
     run = OperatorRun(operator(function=Fails()))
     with pytest.raises(UserFunctionError, match="on 101 raised ValueError: bad"):
         run.push(1, 101).settle()
+
+
+def test_what_fails_just_behind_a_look_is_not_taken_for_no_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fails(Held):
+        async def async_invoke(self, value: int) -> list[int]:
+            await super().async_invoke(value)
+            raise ValueError("bad")
+
+    run = OperatorRun(operator(function=Fails()))
+    run.push(1)
+    take_done = RequestLoop.take_done
+
+    def meddle(loop: RequestLoop) -> Iterator[Request]:
+        yield from take_done(loop)
+        answer(1)
+        until(lambda: loop._done)
+
+    monkeypatch.setattr(RequestLoop, "take_done", meddle)
+    run.operator.take_finished()
+    assert len(run.operator._answers) == 1, "a checkpoint of now would not have it"
+    monkeypatch.undo()
+    with pytest.raises(UserFunctionError, match="on 1 raised ValueError: bad"):
+        run.operator.finish()
 
 
 def test_leaving_the_interpreter_in_a_request_is_an_error_of_the_function() -> None:

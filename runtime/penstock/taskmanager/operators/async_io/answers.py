@@ -24,6 +24,7 @@ class Request:
         self.results: list[Any] = []
         self.error: BaseException | None = None
         self.is_done = False
+        """It was taken from those that are answered; the task says so, not the loop."""
         self.segment: _Segment | None = None
 
 
@@ -89,7 +90,8 @@ class OrderedAnswers(Answers):
         self._items.append(request)
 
     def _on_done(self, request: Request) -> None:
-        """Its turn comes."""
+        """Its turn comes. One that is answered from now on waits: nobody has looked yet whether it failed."""
+        request.is_done = True
 
     def _take(self) -> Iterator[Request | Mark]:
         items = self._items

@@ -139,7 +139,6 @@ class RequestLoop:
         self._running.discard(task)
         if task.cancelled() and request.error is None:
             request.error = asyncio.CancelledError("the request was cancelled")
-        request.is_done = True
         self._done.append(request)
         if not self._has_told:
             self._has_told = True
