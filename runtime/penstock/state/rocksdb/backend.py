@@ -99,8 +99,13 @@ class RocksDBStateBackend:
     def _database(self) -> Database:
         """Opened at the first use, so that a restore can put files in place before."""
         if self._opened is None:
-            self._opened = Database(str(self._work_dir / "db"), self._settings)
-            self._opened.family(TIMERS)  # to make it takes RocksDB tens of milliseconds: not at the first barrier
+            database = Database(str(self._work_dir / "db"), self._settings)
+            try:
+                database.family(TIMERS)  # to make it takes RocksDB tens of milliseconds: not at the first barrier
+            except BaseException:
+                database.close()  # a restore goes on with other files in its place
+                raise
+            self._opened = database
         return self._opened
 
     # --- states -------------------------------------------------------------------------------------------------------

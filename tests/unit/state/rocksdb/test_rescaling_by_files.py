@@ -15,6 +15,7 @@ from penstock.state.key_groups import KeyGroupCache, key_group_range
 from penstock.state.rocksdb.database import Database, scan
 from penstock.state.rocksdb.manifest import ManifestUnreadable
 from penstock.state.rocksdb.rows import STATE, group_prefix, split_row
+from penstock.state.rocksdb.timers import FAMILY as TIMERS
 from tests.unit.state.support import LIST, MAP, MAX_PARALLELISM, VALUE, Backends, at, content
 
 GROUPS = KeyGroupCache(MAX_PARALLELISM)
@@ -187,3 +188,29 @@ def test_another_range_hides_rows_without_looking_at_them(backends: Backends) ->
     middle = backends.create(KeyGroupRange(5, 9))
     middle.restore([handle], backends.storage)
     assert set(values([middle])) == {key for key in KEYS if 5 <= GROUPS[key] <= 9}
+
+
+def test_a_database_that_cannot_be_opened_wholly_is_closed_before_another_takes_its_place(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (before,) = backends.restored([])
+    put([before], KEYS, "value")
+    handle = backends.snapshot(before)
+    family, close = Database.family, Database.close
+    failed: list[Database] = []
+    closed: list[Database] = []
+
+    def disk_full(self: Database, name: str) -> Any:
+        if name == TIMERS and not failed:
+            failed.append(self)
+            raise OSError("No space left on device")
+        return family(self, name)
+
+    monkeypatch.setattr(Database, "family", disk_full)
+    monkeypatch.setattr(Database, "close", lambda self: (closed.append(self), close(self)))
+    subtasks = backends.restored([handle], 2, owned=True)
+    assert closed[:1] == failed
+    assert subtasks[0]._database is not failed[0]
+    again = backends.restored(snapshots(backends, subtasks, 2))
+    assert values(again) == {key: f"value {key}" for key in KEYS}
+    assert timers_of(again) == list(KEYS)
