@@ -69,7 +69,7 @@ def sink(servers: str, topic: str, messages: Any) -> KafkaSink:
     """Exactly once into a topic."""
     builder = KafkaSink.builder().set_bootstrap_servers(servers).set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
     return (
-        builder.set_transactional_id_prefix("kafka-alerts")
+        builder.set_transactional_id_prefix(f"kafka-alerts-{topic}")
         .set_record_serializer(messages.set_topic(topic).build())
         .build()
     )

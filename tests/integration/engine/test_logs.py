@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from typing import TYPE_CHECKING
@@ -51,7 +52,8 @@ def test_records_of_functions_have_their_place_and_no_secret(executor: EmbeddedE
         env.execute(f"logs {runner}")
     server = executor.session.serve(Configuration({"rest.port": "0"}))
     assert server is not None
-    with server, httpx.Client(base_url=server.url) as read:
+    with httpx.Client(base_url=server.url) as read, contextlib.ExitStack() as at_end:
+        at_end.callback(server.stop)
         task_managers = [worker["id"] for worker in read.get("/taskmanagers").json()["taskmanagers"]]
         logs = {tm: read.get(f"/taskmanagers/{tm}/log").text for tm in task_managers}
         name = next(tm for tm, text in logs.items() if f"[logs {runner}: Tell it #0, attempt" in text)

@@ -167,8 +167,8 @@ class KafkaProducer:
             cause: BaseException | None = error
             while cause is not None and not isinstance(cause, self._kafka.KafkaException):
                 cause = cause.__cause__
-            if cause is None:
-                raise
+            if cause is None:  # it says nothing more of an error that it has told before
+                cause = self._kafka.KafkaException(self._kafka.KafkaError(self._kafka.KafkaError._FATAL, str(error)))
             what = "the producer cannot go on" if self.id is None else f"transaction {self.id!r} cannot go on"
             raise explained(SinkError, what, cause, self._properties, self._complaints.last) from error
 
