@@ -233,8 +233,10 @@ class SparkCluster:
         jvm.java.lang.System.setErr(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
 
     def _let_accumulators_go(self) -> None:
-        """PySpark's server for them looks once a second whether it is to end, and `stop` would wait for that."""
+        """PySpark's server for them looks once a second whether it is to end, and `stop` would wait for that. Until it looks the JVM may
+        have gone, which the server would print a traceback of."""
         server, self.context._accumulatorServer = self.context._accumulatorServer, None
+        server.handle_error = _say_nothing
         server.server_shutdown = True
         threading.Thread(target=server.shutdown, name="accumulators-end", daemon=True).start()
 
@@ -452,6 +454,9 @@ class SparkCluster:
         if self._own_dir is not None:
             self._own_dir.remove()
         shutil.rmtree(self._private_dir, ignore_errors=True)
+
+
+def _say_nothing(*_: object) -> None: ...
 
 
 def _executor_environment(settings: dict[str, str]) -> dict[str, str]:

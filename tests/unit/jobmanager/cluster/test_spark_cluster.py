@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
+
+import pytest
+from pyspark import accumulators
 
 from penstock.jobmanager.cluster.embedded_cluster import EmbeddedCluster
 from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
@@ -29,6 +33,24 @@ def test_the_end_does_not_wait_for_pysparks_accumulators(tmp_path: Path) -> None
     assert server.server_shutdown
     looks.set()
     assert ended.wait(60)
+
+
+def test_nothing_is_printed_when_the_jvm_goes_before_pysparks_accumulators(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server = accumulators._start_update_server("token", False)
+    cluster = SparkCluster(ClusterConfig(local_dir=str(tmp_path)))
+    cluster.context = SimpleNamespace(_accumulatorServer=server)
+    with socket.create_connection(server.server_address) as jvm:
+        jvm.sendall(b"token" + bytes(4))  # and no updates
+        assert jvm.recv(1)
+        jvm.sendall(bytes(2))  # it is in the middle of a number
+        time.sleep(0.1)
+        cluster._let_accumulators_go()
+    deadline = time.monotonic() + 60
+    while server.socket.fileno() >= 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert "Exception" not in capfd.readouterr().err
 
 
 def test_an_embedded_cluster_has_the_slots_that_were_asked_for_and_never_fewer(tmp_path: Path) -> None:
