@@ -24,6 +24,7 @@ from rocksdict import (
 )
 
 from penstock.common.errors import StorageError
+from penstock.state.rocksdb.manifest_tail import ManifestTail
 from penstock.state.rocksdb.memory import SlotMemory
 from penstock.state.rocksdb.options import MEMORY, WRITES
 from penstock.state.rocksdb.rows import STATE, after, group_prefix
@@ -56,6 +57,8 @@ class Database:
         self, path: str, options: Mapping[str, Any], *, read_only: bool = False, compacts: bool = True
     ) -> None:
         self.path = path
+        self.manifest = ManifestTail(Path(path))
+        """Kept here so that a snapshot reads what came since the one before."""
         self._settings = options
         self._compacts = compacts
         self._memory = _memory_of(options)

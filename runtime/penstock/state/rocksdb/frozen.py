@@ -7,8 +7,8 @@ made: all of it has sequence numbers up to the last one, so later writes are in 
 from before and after together). What compaction makes meanwhile is left out: it holds the same rows in other files. The MANIFEST of the snapshot
 is written anew and names these files only.
 
-Compaction may take a flushed file away before it is linked, if files are tiny. Then the files of now will do, as long as nothing later has been
-flushed, which takes a whole write buffer or the next snapshot; that one waits for this.
+Compaction may take a flushed file away before it is linked, if files are tiny; or RocksDB begins another MANIFEST, which does not say what came when.
+Then the files of now will do, as long as nothing later has been flushed, which takes a whole write buffer or the next snapshot; that one waits for this.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.common.errors import StorageError
-from penstock.state.rocksdb.manifest import Edit, ManifestUnreadable, Version, apply, read_edits, write_version
+from penstock.state.rocksdb.manifest import Edit, ManifestUnreadable, Version, apply, write_version
 
 if TYPE_CHECKING:
     from penstock.state.rocksdb.database import Database
 
 CONFIG = "rocksdict-config.json"
 """Says that keys are plain bytes; the binding reads it when it opens a database."""
-_PAUSE_S = 0.002
+_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.02
+"""Between two looks: at first, as a small flush takes milliseconds; and after a while."""
+_LOOK_AT_DISK = "check the disk that state.backend.rocksdb.localdir is on"
 
 
 class FrozenDatabase:
@@ -44,9 +46,14 @@ class FrozenDatabase:
         self._directory = directory
         directory.mkdir()
         self._last_sequence = database.begin_flush()
-        self._manifest, self._size = self._link_all()
+        self._tail = database.manifest
+        self._manifest, self._size = "", 0
         self._found: Future[Version] = Future()
         self._given_up = False
+        try:
+            self._link_all()
+        except OSError as error:  # the checkpoint fails, not the task
+            self._found.set_exception(StorageError(f"RocksDB's files cannot be linked: {error}", remedy=_LOOK_AT_DISK))
         self._thread = threading.Thread(target=self._follow, name="penstock-freeze", daemon=True)
         self._thread.start()
 
@@ -68,21 +75,31 @@ class FrozenDatabase:
         return version, {**write_version(version), CONFIG: (self._from / CONFIG).read_bytes()}
 
     def _follow(self) -> None:
+        if self._found.done():
+            return
         try:
             self._found.set_result(self._files())
         except Exception as error:  # belongs to whoever asks for the files; the database may be closed meanwhile
             self._found.set_exception(error)
 
-    def _link_all(self) -> tuple[Path, int]:
+    def _link_all(self) -> None:
         """Files come and go meanwhile; once the MANIFEST has not changed between two looks, all that it names is there."""
+        looked = None
         while True:
-            manifest = self._from / (self._from / "CURRENT").read_text().strip()
-            size = manifest.stat().st_size
+            name = self._tail.current()
+            try:
+                size = self._tail.size(name)
+            except FileNotFoundError:
+                if self._tail.current() == name:
+                    raise
+                continue
+            if (name, size) == looked:
+                self._manifest, self._size = name, size
+                return
+            looked = name, size
             for entry in os.scandir(self._from):
                 if entry.name.endswith(".sst"):
                     self._link(entry.name)
-            if manifest.stat().st_size == size:
-                return manifest, size
 
     def _link(self, name: str) -> bool:
         try:
@@ -95,27 +112,44 @@ class FrozenDatabase:
 
     def _files(self) -> Version:
         try:
-            version, known = self._before()
+            version = self._before()
+            began, pause = time.monotonic(), _PAUSE_S
             while True:
                 is_flushed = self._database.is_flushed()
-                edits = self._edits()
-                if not all(self._add(version, edit) for edit in edits[known:]):
-                    version, edits = self._now()
-                known = len(edits)
+                edits = self._later()
+                if edits is None or not all(self._add(version, edit) for edit in edits):
+                    version = self._now()
                 if is_flushed:
                     break
-                if self._given_up:
-                    raise StorageError("the snapshot was given up", remedy="none is needed")
-                time.sleep(_PAUSE_S)
+                self._check_wanted()
+                time.sleep(pause)
+                if time.monotonic() - began > _LONGEST_PAUSE_S:
+                    pause = min(2 * pause, _LONGEST_PAUSE_S)
         except ManifestUnreadable as error:
             raise StorageError(f"RocksDB's files cannot be told apart: {error}", remedy="report this") from error
         self._check(version)
         version.last_sequence = max(version.last_sequence, self._last_sequence)
         return version
 
-    def _before(self) -> tuple[Version, int]:
-        edits = read_edits(self._manifest.read_bytes()[: self._size])
-        return apply(Version(), edits), len(edits)
+    def _before(self) -> Version:
+        try:
+            self._tail.read(self._manifest, self._size)
+        except FileNotFoundError:
+            return self._now()
+        return self._tail.version.copy()
+
+    def _later(self) -> list[Edit] | None:
+        """What came since the last look; None: that is not known."""
+        if self._tail.current() == self._manifest:
+            try:
+                return self._tail.read(self._manifest)
+            except FileNotFoundError:
+                pass
+        return None
+
+    def _check_wanted(self) -> None:
+        if self._given_up:
+            raise StorageError("the snapshot was given up", remedy="none is needed")
 
     def _add(self, version: Version, edit: Edit) -> bool:
         """Take what was flushed; whether that was still there."""
@@ -128,10 +162,16 @@ class FrozenDatabase:
             return True
         return False
 
-    def _now(self) -> tuple[Version, list[Edit]]:
+    def _now(self) -> Version:
         while True:
-            edits = self._edits()
-            version = apply(Version(), edits)
+            self._check_wanted()
+            try:
+                self._manifest = self._tail.current()
+                self._tail.read(self._manifest)
+            except FileNotFoundError:
+                time.sleep(_PAUSE_S)
+                continue
+            version = self._tail.version.copy()
             if any(table.largest_sequence > self._last_sequence for table in version.all_tables()):
                 raise StorageError(
                     "the files of the checkpoint's barrier were put together with later ones before they were linked",
@@ -139,10 +179,8 @@ class FrozenDatabase:
                     "state.backend.rocksdb.writebuffer.size",
                 )
             if all(self._link(table.name) for table in version.all_tables()):
-                return version, edits
-
-    def _edits(self) -> list[Edit]:
-        return read_edits(self._manifest.read_bytes())
+                return version
+            time.sleep(_PAUSE_S)
 
     def _check(self, version: Version) -> None:
         for table in version.all_tables():
@@ -151,5 +189,5 @@ class FrozenDatabase:
             if size != table.size:
                 raise StorageError(
                     f"RocksDB's file {table.name} has {size} bytes, and {table.size} are named",
-                    remedy="check the disk that state.backend.rocksdb.localdir is on",
+                    remedy=_LOOK_AT_DISK,
                 )

@@ -93,6 +93,10 @@ class Version:
     def of_family(self, name: str) -> list[Table]:
         return [t for id, found in self.families.items() if found == name for t in self.tables.get(id, {}).values()]
 
+    def copy(self) -> Version:
+        tables = {family: dict(of_family) for family, of_family in self.tables.items()}
+        return Version(dict(self.families), tables, self.next_file, self.last_sequence)
+
     def all_tables(self) -> Iterator[Table]:
         for tables in self.tables.values():
             yield from tables.values()
@@ -124,15 +128,28 @@ def read_edits(content: bytes) -> list[Edit]:
     Raises:
         ManifestUnreadable.
     """
+    return read_on(content, 0)[0]
+
+
+def read_on(content: bytes, begin: int) -> tuple[list[Edit], int]:
+    """The same for what lies at an offset of a MANIFEST, where a record begins.
+
+    Returns:
+        The edits, and the offset behind them, at which the next look begins.
+
+    Raises:
+        ManifestUnreadable.
+    """
     edits: list[Edit] = []
     group: list[Edit] = []
-    for payload in _records(content):
+    decoded = begin
+    for payload, end in _records(content, begin):
         edit = _decode(payload)
         group.append(edit)
         if not edit.remaining:
             edits += group
-            group = []
-    return edits
+            group, decoded = [], end
+    return edits, decoded
 
 
 def apply(version: Version, edits: Iterable[Edit]) -> Version:
@@ -189,11 +206,11 @@ def write_version(version: Version) -> dict[str, bytes]:
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
-def _records(content: bytes) -> Iterator[bytes]:
-    """Payloads of all records that are whole. Nothing is verified: what is at rest has a checksum of its own."""
+def _records(content: bytes, begin: int) -> Iterator[tuple[bytes, int]]:
+    """Payloads of all records that are whole, and where in the log they end. Nothing is verified: what is at rest has a checksum of its own."""
     position, parts = 0, b""
     while position + _HEADER.size <= len(content):
-        left = BLOCK - position % BLOCK
+        left = BLOCK - (begin + position) % BLOCK
         if left < _HEADER.size:
             position += left
             continue
@@ -204,7 +221,7 @@ def _records(content: bytes) -> Iterator[bytes]:
             return
         parts += content[start:position]
         if kind in (_FULL, _LAST):
-            yield parts
+            yield parts, begin + position
             parts = b""
         elif kind not in (_FIRST, _MIDDLE):
             raise ManifestUnreadable(f"a record of type {kind}")

@@ -11,7 +11,9 @@ import pytest
 from rocksdict import Options
 
 from penstock.common.errors import StorageError
+from penstock.state.rocksdb import manifest
 from penstock.state.rocksdb.database import Database
+from penstock.state.rocksdb.manifest_tail import ManifestTail
 from tests.unit.state.support import VALUE, Backends, at, content
 
 
@@ -83,6 +85,91 @@ def test_snapshots_in_a_row_are_each_of_their_moment(backends: Backends) -> None
     for number, upload in enumerate(uploads, 1):
         found = content(backends.restored([upload.run(backends.storage)]), VALUE)
         assert found == {(None, key): f"round {number} {key}" * 10 for key in range(20)}
+
+
+def test_a_snapshot_reads_only_what_has_changed_since_the_last(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[bytes] = []
+    decode = manifest._decode
+
+    def counted(payload: bytes) -> manifest.Edit:
+        decoded.append(payload)
+        return decode(payload)
+
+    monkeypatch.setattr(manifest, "_decode", counted)
+    backend = backends.create()
+    counts = []
+    for number in range(1, 60):
+        put(backend, range(20), f"round {number}")
+        decoded.clear()
+        handle = backends.snapshot(backend, number)
+        counts.append(len(decoded))
+    assert max(counts[-20:]) <= max(counts[1:21]) + 10
+    assert len(decoded) < 30
+    assert content(backends.restored([handle]), VALUE) == {(None, key): f"round 59 {key}" * 10 for key in range(20)}
+
+
+def test_a_new_manifest_is_read_from_its_beginning(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = Database._make_options
+
+    def short_manifests(self: Database) -> Options:
+        options = make(self)
+        options.set_max_manifest_file_size(1_000)
+        return options
+
+    monkeypatch.setattr(Database, "_make_options", short_manifests)
+    backend = backends.create()
+    names = set()
+    for number in range(1, 40):
+        put(backend, range(0, 100, number), f"round {number}")
+        handle = backends.snapshot(backend, number)
+        names.add(backend._database.manifest.current())
+        if number % 10 == 0:
+            expected = {(None, key): f"round {_last_round(key, number)} {key}" * 10 for key in range(100)}
+            assert content(backends.restored([handle]), VALUE) == expected
+    assert len(names) > 3
+
+
+def test_a_manifest_that_goes_while_files_are_linked_is_looked_for_again(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = backends.create()
+    put(backend, range(20), "first")
+    named = iter(["MANIFEST-999999"])
+    current = ManifestTail.current
+    monkeypatch.setattr(ManifestTail, "current", lambda tail: next(named, None) or current(tail))
+    handle = backends.snapshot(backend)
+    assert next(named, None) is None
+    assert len(content(backends.restored([handle]), VALUE)) == 20
+
+
+def test_files_that_cannot_be_linked_fail_the_checkpoint_not_the_task(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = backends.create()
+    put(backend, range(20), "first")
+    monkeypatch.setattr(ManifestTail, "current", lambda tail: "MANIFEST-999999")
+    upload = backend.snapshot(1)
+    with pytest.raises(StorageError, match="cannot be linked"):
+        upload.run(backends.storage)
+    backend.notify_checkpoint_aborted(1)
+    monkeypatch.undo()
+    assert len(content(backends.restored([backends.snapshot(backend, 2)]), VALUE)) == 20
+
+
+def test_looks_become_rarer_while_the_disk_is_slow(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = backends.create()
+    put(backend, range(20), "first")
+    looks: list[float] = []
+
+    def is_flushed(database: Database) -> bool:
+        looks.append(time.monotonic())
+        return looks[-1] - looks[0] > 0.5
+
+    monkeypatch.setattr(Database, "is_flushed", is_flushed)
+    backends.snapshot(backend)
+    assert len(looks) < 60
 
 
 def test_a_disk_that_cannot_be_written_to_fails_the_checkpoint(

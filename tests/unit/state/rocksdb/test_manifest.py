@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from penstock.state.rocksdb.database import Database, scan
 from penstock.state.rocksdb.frozen import CONFIG
 from penstock.state.rocksdb.manifest import (
     BLOCK,
+    Edit,
     ManifestUnreadable,
     Table,
     Version,
@@ -23,6 +25,7 @@ from penstock.state.rocksdb.manifest import (
     read_version,
     write_version,
 )
+from penstock.state.rocksdb.manifest_tail import ManifestTail
 from penstock.state.rocksdb.options import read_options
 
 
@@ -68,6 +71,29 @@ def test_a_group_that_is_not_whole_does_not_count() -> None:
     )
     assert [edit.last_sequence for edit in read_edits(whole)] == [5, 6, 7]
     assert read_edits(log[:-1]) == read_edits(log)[:1]
+
+
+def test_a_manifest_that_grows_is_read_on_wherever_it_was_cut(tmp_path: Path) -> None:
+    last, atomic, kept = _encoded(4), _encoded(300), _encoded((1 << 13) + 99)
+    payloads = [last + _encoded(n) + kept + _sized(bytes(n * 977 % 9_000)) for n in range(1, 40)]
+    payloads[20:20] = [atomic + _encoded(n) + last + _encoded(100 + n) for n in (2, 1, 0)]
+    payloads.append(last + _encoded(200) + kept + _sized(bytes(2 * BLOCK)))
+    whole = _log(payloads)
+    expected = read_edits(whole)
+    assert len(expected) == len(payloads)
+    for seed in range(6):
+        tail = ManifestTail(tmp_path)
+        found: list[Edit] = []
+        cuts = random.Random(seed).choices(range(len(whole)), k=seed * 8)
+        for cut in [*sorted(cuts), len(whole)]:
+            (tmp_path / "MANIFEST-1").write_bytes(whole[:cut])
+            found += tail.read("MANIFEST-1")
+        assert found == expected
+        assert tail.read("MANIFEST-1") == []
+        assert tail.version == read_version(whole)
+    (tmp_path / "MANIFEST-2").write_bytes(_log([last + _encoded(7)]))
+    tail.read("MANIFEST-2")
+    assert tail.version.last_sequence == 7, "another MANIFEST is read from its beginning"
 
 
 def test_what_is_not_known_is_refused_unless_it_may_be_ignored() -> None:
