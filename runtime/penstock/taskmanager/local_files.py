@@ -31,7 +31,11 @@ logger = logging.getLogger(__name__)
 _OF_JOB = "penstock-local-"
 _OF_TASK = "files-"
 FORGET_S = 600.0
-"""Copies of a job that has no task here are kept that long: it may be between two attempts."""
+"""Copies of a job that has no task here are kept that long: it may be between two attempts.
+
+Counted from when a sweep last saw one, which is the time of change of the job's folder: how often copies change is up to the checkpoint interval."""
+SWEEP_S = 60.0
+"""Between two sweeps of a TaskManager's process."""
 _LEAST_FREE = 0.05
 """Share of the disk; with less of it free nothing is kept."""
 
@@ -48,7 +52,8 @@ class LocalStateFiles:
         self.used = self.fetched = 0
         """Files that were here, and that were not."""
         self._jobs = [os.path.join(parent, _OF_JOB + job_id) for parent in parents]
-        self._folder = OwnedFolder(self._jobs[0], _OF_TASK, f"{name}-", sweeps=False)
+        self._folder = _new_folder(self._jobs[0], name)
+        """None: nothing is kept."""
         self._lock = threading.Lock()
         self._uploaded: dict[str, int] = {}
         """Checkpoint that a file was written for, until its handle is noted."""
@@ -72,9 +77,11 @@ class LocalStateFiles:
             self._named = {id: names for id, names in self._named.items() if id >= checkpoint_id}
             self._uploaded = {name: id for name, id in self._uploaded.items() if id > checkpoint_id}
             needed = set(self._uploaded).union(*self._named.values())
-            self._remove(lambda name: name not in needed)
+            with contextlib.suppress(OSError):
+                self._remove(lambda name: name not in needed)
         for folder in self._jobs:
-            sweep(folder, _OF_TASK)
+            with contextlib.suppress(OSError):
+                sweep(folder, _OF_TASK)
 
     def aborted(self, checkpoint_id: int) -> None:
         with self._lock:
@@ -83,17 +90,22 @@ class LocalStateFiles:
 
     def close(self) -> None:
         """The attempt is over; the copies stay for the next."""
-        self._folder.let_go()
+        if self._folder is not None:
+            with contextlib.suppress(OSError):
+                os.utime(self._jobs[0])
+            self._folder.let_go()
 
     def _remove(self, unwanted: Callable[[str], bool]) -> None:
-        for entry in os.scandir(self._folder.path):
+        for entry in [] if self._folder is None else os.scandir(self._folder.path):
             if not OwnedFolder.is_mark(entry.name) and unwanted(entry.name):
                 os.unlink(entry.path)
 
     def keep(self, ref: FileRef, local_path: str, checkpoint_id: int) -> None:
         """Link a file that lies in storage now; without it a restore takes longer, so nothing fails here."""
-        usage = shutil.disk_usage(self._folder.path)
+        if self._folder is None:
+            return
         with self._lock, contextlib.suppress(OSError):
+            usage = shutil.disk_usage(self._folder.path)
             if usage.free < usage.total * _LEAST_FREE:
                 self._remove(lambda name: True)
                 return
@@ -159,14 +171,58 @@ def _name(ref: FileRef) -> str:
     return name if ref.offset is None else f"{name}@{ref.offset}"
 
 
-def sweep_local_files(parent: str, *, older_than_s: float = FORGET_S) -> None:
-    """Remove the copies of jobs that have no task here and have not changed theirs for a while."""
+def _new_folder(parent: str, name: str) -> OwnedFolder | None:
+    try:
+        return OwnedFolder(parent, _OF_TASK, f"{name}-", sweeps=False)
+    except OSError as error:
+        logger.warning("no copies of state files are kept below %s: %s", parent, error)
+        return None
+
+
+def sweep_local_files(parent: str, *, older_than_s: float = FORGET_S, but_of: str = "") -> None:
+    """Remove the copies of jobs that have had no task here for a while.
+
+    Args:
+        but_of: id of a job whose tasks are about to begin.
+    """
     with contextlib.suppress(OSError), os.scandir(parent) as jobs:
         for job in jobs:
             with contextlib.suppress(OSError):
-                if not job.name.startswith(_OF_JOB) or not job.is_dir(follow_symlinks=False):
-                    continue
-                tasks = [entry for entry in os.scandir(job.path) if entry.is_dir(follow_symlinks=False)]
-                newest = max((entry.stat().st_mtime for entry in tasks), default=job.stat().st_mtime)
-                if time.time() - newest >= older_than_s and not any(is_owned(entry.path) for entry in tasks):
-                    shutil.rmtree(job.path, ignore_errors=True)
+                if job.name.startswith(_OF_JOB) and job.is_dir(follow_symlinks=False):
+                    _sweep_job(job, older_than_s, has_tasks=job.name == _OF_JOB + but_of)
+
+
+def _sweep_job(job: os.DirEntry[str], older_than_s: float, *, has_tasks: bool) -> None:
+    tasks = [entry for entry in os.scandir(job.path) if entry.is_dir(follow_symlinks=False)]
+    if has_tasks or any(is_owned(entry.path) for entry in tasks):
+        os.utime(job.path)
+        return
+    newest = max(entry.stat(follow_symlinks=False).st_mtime for entry in [job, *tasks])
+    if time.time() - newest >= older_than_s:
+        for entry in tasks:
+            shutil.rmtree(entry.path, ignore_errors=True)
+        os.rmdir(job.path)  # a task that has just begun keeps its folder there
+
+
+class LocalFilesSweeper:
+    """Sweeps in a thread while a TaskManager lives: after the last job that has copies no other slot begins."""
+
+    def __init__(self, folders: Sequence[str], *, every_s: float = SWEEP_S, older_than_s: float = FORGET_S) -> None:
+        self._folders = folders
+        self._every_s = every_s
+        self._older_than_s = older_than_s
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="penstock-sweep", daemon=True)
+
+    def start(self) -> LocalFilesSweeper:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._every_s):
+            for folder in self._folders:
+                sweep_local_files(folder, older_than_s=self._older_than_s)

@@ -187,7 +187,7 @@ class _Slot:
             if settings.from_local:
                 self.local_folders = folders_of_slot(settings.backend_options, settings.work_dir, slot)
                 for folder in self.local_folders:
-                    sweep_local_files(folder)
+                    sweep_local_files(folder, but_of=settings.job_id)
 
     def level(self, level: int) -> LevelTask:
         if level not in self.levels:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 
 from penstock.checkpoint.files.state_files import StateFileReader, StateFileWriter
 from penstock.checkpoint.store.retrying_store import Stores
 from penstock.common.errors import SnapshotTorn
 from penstock.state.backend import FileRef, KeyContext, KeyGroupRange
 from penstock.state.rocksdb.backend import RocksDBStateBackend
-from penstock.taskmanager.local_files import FORGET_S, LocalStateFiles, sweep_local_files
+from penstock.taskmanager.local_files import FORGET_S, LocalFilesSweeper, LocalStateFiles, sweep_local_files
 from penstock.taskmanager.local_folders import sweep_state
+from penstock.taskmanager.worker import TaskSettings, _Slot
 from tests.unit.state.support import VALUE, Clock, at, content
 
 ALL = KeyGroupRange(0, 15)
@@ -197,19 +201,107 @@ def test_copies_of_the_attempt_before_go_with_the_first_checkpoint(manager: Task
     backend.close()
 
 
+def grow_old(manager: TaskManager) -> None:
+    long_ago = time.time() - FORGET_S - 1
+    for folder in [*manager.disk.glob("penstock-local-*/*"), *manager.disk.glob("penstock-local-*")]:
+        os.utime(folder, (long_ago, long_ago))
+
+
 def test_other_jobs_keep_theirs_for_a_while(manager: TaskManager) -> None:
     killed(manager)
     sweep_local_files(str(manager.disk))
     assert manager.copies()
     live = manager.local(job="lives")
-    long_ago = time.time() - FORGET_S - 1
-    for folder in manager.disk.glob("penstock-local-*/*"):
-        os.utime(folder, (long_ago, long_ago))
+    grow_old(manager)
     sweep_local_files(str(manager.disk))
     assert [path.name for path in manager.disk.glob("penstock-local-*")] == ["penstock-local-lives"]
     live.close()
     sweep_state(str(manager.disk))
     assert not list(manager.disk.glob("penstock-local-*"))
+
+
+def test_the_next_attempt_finds_copies_however_long_they_have_not_changed(manager: TaskManager) -> None:
+    handle, values = killed(manager)
+    grow_old(manager)
+    settings = TaskSettings(
+        "job", "name", 2, "rocksdb", {"localdir": str(manager.disk)}, from_local=True, work_dir=str(manager.disk)
+    )
+    slot = _Slot(cloudpickle.dumps(None), settings, 0, Clock())
+    backend, local = restored(manager, handle)
+    assert content([backend], VALUE) == values
+    assert (local.used, local.fetched) == (1, 0)
+    backend.close()
+    slot.close()
+
+
+def test_copies_are_kept_from_when_a_task_was_last_seen(manager: TaskManager) -> None:
+    backend, local = manager.backend(), manager.local()
+    put(backend, range(100))
+    snapshot(manager, backend, local, 1)
+    backend.close()
+    grow_old(manager)
+    sweep_local_files(str(manager.disk))
+    assert local._folder is not None
+    local._folder.let_go()  # as its process is killed
+    sweep_local_files(str(manager.disk))
+    assert manager.copies()
+
+
+def test_a_task_that_ends_in_order_keeps_its_copies_for_a_while(manager: TaskManager) -> None:
+    killed(manager)
+    local = manager.local(2)
+    grow_old(manager)
+    local.close()
+    sweep_local_files(str(manager.disk))
+    assert manager.copies()
+
+
+def test_copies_of_the_last_job_go_though_no_slot_begins(manager: TaskManager) -> None:
+    killed(manager)
+    sweeper = LocalFilesSweeper([str(manager.disk)], every_s=0.01, older_than_s=0.0).start()
+    deadline = time.monotonic() + 20
+    while list(manager.disk.glob("penstock-local-*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    sweeper.stop()
+
+
+def test_folders_that_are_gone_fail_nothing(manager: TaskManager, tmp_path: Path) -> None:
+    local = manager.local()
+    (tmp_path / "a").write_bytes(b"first")
+    shutil.rmtree(manager.disk)
+    local.keep(FileRef("shared/x", 5, "crc32:7f3aeb7d"), str(tmp_path / "a"), 1)
+    local.completed(1)
+    local.close()
+
+
+def test_a_disk_on_which_no_folder_can_be_made_keeps_nothing(manager: TaskManager, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"first")
+    manager.disk.write_bytes(b"a file")
+    local = manager.local()
+    ref = FileRef("shared/x", 5, "crc32:7f3aeb7d")
+    local.keep(ref, str(tmp_path / "a"), 1)
+    local.completed(1)
+    assert not local.find(ref, str(tmp_path / "b"))
+    local.close()
+
+
+def test_a_folder_is_made_though_another_slot_removes_its_parent(
+    manager: TaskManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdtemp = tempfile.mkdtemp
+    swept: list[str] = []
+
+    def after_a_sweep(prefix: str, dir: str) -> str:
+        if not swept:
+            swept.append(dir)
+            sweep_local_files(str(manager.disk), older_than_s=0.0)
+        return mkdtemp(prefix=prefix, dir=dir)
+
+    monkeypatch.setattr(tempfile, "mkdtemp", after_a_sweep)
+    local = manager.local()
+    assert local._folder is not None
+    assert os.path.isdir(local._folder.path)
 
 
 def test_a_full_disk_keeps_nothing(manager: TaskManager, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import shutil
 import tempfile
 
 OWNER = "owner"
+_TRIES = 10
 
 
 class OwnedFolder:
@@ -26,10 +27,9 @@ class OwnedFolder:
     """
 
     def __init__(self, parent: str, prefix: str, name: str = "", *, sweeps: bool = True) -> None:
-        os.makedirs(parent, exist_ok=True)
         if sweeps:
             sweep(parent, prefix)
-        self.path = tempfile.mkdtemp(prefix=prefix + name, dir=parent)
+        self.path = _new_folder(parent, prefix + name)
         self._lock = -1
         beginning = os.path.join(self.path, f".{OWNER}")
         self._lock = os.open(beginning, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -52,6 +52,16 @@ class OwnedFolder:
         lock, self._lock = self._lock, -1
         if lock >= 0:
             os.close(lock)
+
+
+def _new_folder(parent: str, prefix: str) -> str:
+    """Somebody may remove the parent, which is empty, just when this one is to be made."""
+    for _ in range(_TRIES):
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            os.makedirs(parent, exist_ok=True)
+            return tempfile.mkdtemp(prefix=prefix, dir=parent)
+    os.makedirs(parent, exist_ok=True)
+    return tempfile.mkdtemp(prefix=prefix, dir=parent)
 
 
 def sweep(parent: str, prefix: str) -> list[str]:

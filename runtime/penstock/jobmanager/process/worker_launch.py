@@ -23,7 +23,8 @@ from penstock.jobmanager.cluster.worker_health import WorkerHealth, health_port
 from penstock.jobmanager.process.agreed import executor_memory_mb, spark_secret
 from penstock.jobmanager.process.log_lines import log_here
 from penstock.jobmanager.process.worker_process import Child, WorkerProcess
-from penstock.taskmanager.local_folders import sweep_state
+from penstock.taskmanager.local_files import LocalFilesSweeper
+from penstock.taskmanager.local_folders import local_folders, sweep_state
 
 
 def run_worker(*, master: str, slots: int) -> int:
@@ -40,6 +41,9 @@ def run_worker(*, master: str, slots: int) -> int:
     with ExitStack() as stack:
         # Executors and their Python workers have ended by then.
         stack.callback(sweep_state, state_folder(work_dir))
+        disks = settings.to_dict().get("state.backend.rocksdb.localdir", "")
+        folders_of_state = {state_folder(work_dir), *local_folders({"localdir": disks}, state_folder(work_dir))}
+        stack.callback(LocalFilesSweeper(sorted(folders_of_state)).start().stop)
         if own is not None:
             stack.callback(own.remove)
         private = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-private-"))
