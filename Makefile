@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest -q
 SPREAD := -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-spark test-browser test-soak test-api test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
+.PHONY: help setup demo test test-spark test-browser test-kafka test-soak test-api test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s '	'
@@ -22,7 +22,7 @@ demo: $(STAMP) ## run the main job on real input: checkpoints, rescale, a killed
 
 test: $(STAMP) ## the default tests (under 12 minutes); with jobs on a real Kubernetes where one can be had at once
 	@$(PYTEST) $(SPREAD) -m "not slow and not e2e and not chaos" tests/unit runtime/penstock
-	@$(PYTEST) -m "not slow and not e2e and not chaos" tests --ignore=tests/unit
+	@$(PYTEST) -m "not slow and not e2e and not chaos and not kafka" tests --ignore=tests/unit
 	@$(BIN)/python -m tests.e2e.here; case $$? in 0) $(PYTEST) -s -m e2e tests/e2e/test_deploy.py;; 75) ;; *) exit 1;; esac
 
 test-spark: $(STAMP) ## changes and faults on clusters of real Spark processes, and a short soak
@@ -32,6 +32,10 @@ test-browser: $(STAMP) ## the dashboard in a real Chromium (fetched as root on D
 	@command -v chromium >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null)
 	@[ -d build/axe ] || npm install --silent --no-audit --no-fund --prefix build/axe axe-core@4.14.1
 	@$(PYTEST) -m browser tests/integration/dashboard
+
+test-kafka: $(STAMP) ## the Kafka connector on real brokers, killed and paused (Maven is fetched as root on Debian); ONLY="not security"
+	@command -v mvn >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends maven >/dev/null)
+	@$(PYTEST) -m "kafka and not chaos" $(if $(ONLY),-k "$(ONLY)") tests
 
 test-soak: $(STAMP) ## a short soak: every kind of fault once, on real Spark and a real S3 server, both runners, or RUNNER=batched|pipelined (root, Linux)
 	@$(PYTEST) -m chaos $(if $(RUNNER),-k $(RUNNER)) tests
