@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 
     from tests.e2e.flinkjob import Job
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.s3, pytest.mark.timeout(900, func_only=True)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.s3,
+    pytest.mark.timeout(900, func_only=True),
+]
 
 SOON = {"rollback": {"after": "40s"}}
 

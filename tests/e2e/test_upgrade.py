@@ -55,6 +55,7 @@ def test_image_then_arguments(stack: Stack, job: Job) -> None:
     assert len(snapshots) == 2, snapshots
 
 
+@pytest.mark.long
 def test_pods_that_stand_by_take_over_within_seconds(stack: Stack, deploy: Callable[..., Job]) -> None:
     job = deploy("warm", spec={"upgrade": {"warmStart": True}}).running()
     job.goes_on()
@@ -86,6 +87,7 @@ def take_over(stack: Stack, job: Job, what: str, **change: object) -> None:
         assert "minReadySeconds" not in deployment["spec"]
 
 
+@pytest.mark.long
 def test_edit_that_is_taken_back_while_pods_come_up_never_touches_the_job(deploy: Callable[..., Job]) -> None:
     job = deploy("warm", spec={"upgrade": {"warmStart": True}}).running()
     before, pods = job.status, job.pod_names("master") | job.pod_names("worker")

@@ -22,7 +22,7 @@ from tests.semantics.test_random_programs import history_of, pushes, watermarks
 if TYPE_CHECKING:
     from penstock.jobmanager.process.embedded import EmbeddedExecutor
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PAUSE_S = 0.05
 """Between two happenings: a history takes a quarter of a minute, so that checkpoints, a kill and a rescale meet it."""
