@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -35,22 +36,21 @@ for line in sys.stdin:
 
 
 @pytest.fixture
-def jvm(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
+def jvm() -> Any:
+    folder = Path("/tmp", f"penstock-test-{os.getpid()}-{time.monotonic_ns()}")  # pytest's are too long for a socket
+    folder.mkdir()
     environment = {
         **os.environ,
         "PYTHONHASHSEED": "0",
         "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(folder),
     }
-    folder = Path("/tmp", f"penstock-test-{os.getpid()}-{time.monotonic_ns()}")
-    folder.mkdir()
     start = partial(subprocess.Popen, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
     process = beside_a_warm_daemon([sys.executable, "-c", JVM], environment, str(folder), sys.executable, start)
     yield process
     process.kill()
     process.wait()
-    for left in [*folder.iterdir(), folder]:
-        left.unlink() if left != folder else left.rmdir()
+    shutil.rmtree(folder)
 
 
 def ask(jvm: Any, environment: str = "{}") -> None:
