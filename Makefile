@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest -q
 SPREAD := -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-spark test-browser test-kafka test-soak test-api test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
+.PHONY: help setup demo test test-spark test-browser test-kafka test-postgres test-rabbitmq test-redis test-cassandra test-prometheus test-soak test-api test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s '	'
@@ -22,11 +22,11 @@ demo: $(STAMP) ## run the main job on real input: checkpoints, rescale, a killed
 
 test: $(STAMP) ## the default tests (under 12 minutes); with jobs on a real Kubernetes where one can be had at once
 	@$(PYTEST) $(SPREAD) -m "not slow and not e2e and not chaos" tests/unit runtime/penstock
-	@$(PYTEST) -m "not slow and not e2e and not chaos and not kafka" tests --ignore=tests/unit
+	@$(PYTEST) -m "not slow and not e2e and not chaos and not kafka and not postgres and not rabbitmq and not redis and not cassandra" tests --ignore=tests/unit
 	@$(BIN)/python -m tests.e2e.here; case $$? in 0) $(PYTEST) -s -m e2e tests/e2e/test_deploy.py;; 75) ;; *) exit 1;; esac
 
 test-spark: $(STAMP) ## changes and faults on clusters of real Spark processes, and a short soak
-	@$(PYTEST) -m "spark and (slow or chaos)" tests
+	@$(PYTEST) -m "spark and (slow or chaos) and not kafka" tests
 
 test-browser: $(STAMP) ## the dashboard in a real Chromium (fetched as root on Debian); pictures of its pages in build/dashboard
 	@command -v chromium >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null)
@@ -37,11 +37,30 @@ test-kafka: $(STAMP) ## the Kafka connector on real brokers, killed and paused (
 	@command -v mvn >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends maven >/dev/null)
 	@$(PYTEST) -m "kafka and not chaos" $(if $(ONLY),-k "$(ONLY)") tests
 
+test-postgres: $(STAMP) ## the Postgres connector on a real server, killed and paused (fetched as root on Debian)
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql >/dev/null)
+	@folder=$$(mktemp -d); $(PYTEST) -m postgres --basetemp=$$folder/tests tests; code=$$?; rm -rf $$folder; exit $$code
+
+test-rabbitmq: $(STAMP) ## the RabbitMQ connector on a real broker, killed and paused (fetched as root on Debian)
+	@ls /usr/lib/rabbitmq/lib/*/sbin/rabbitmq-server >/dev/null 2>&1 || (apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends rabbitmq-server >/dev/null)
+	@folder=$$(mktemp -d); $(PYTEST) -m rabbitmq --basetemp=$$folder/tests tests; code=$$?; rm -rf $$folder; exit $$code
+
+test-redis: $(STAMP) ## the Redis connector on a real server, killed and paused (fetched as root on Debian)
+	@command -v redis-server >/dev/null || (apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server >/dev/null)
+	@$(PYTEST) -m redis tests/integration/redis
+
+test-cassandra: $(STAMP) ## the Cassandra connector on a real server, killed and paused (Maven is fetched as root on Debian)
+	@command -v mvn >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends maven >/dev/null)
+	@$(PYTEST) -m cassandra tests
+
+test-prometheus: $(STAMP) ## alert rules and dashboards by a real promtool and a real Prometheus (built once)
+	@$(PYTEST) -m prometheus tests/integration/observability
+
 test-soak: $(STAMP) ## a short soak: every kind of fault once, on real Spark and a real S3 server, both runners, or RUNNER=batched|pipelined (root, Linux)
 	@$(PYTEST) -m chaos $(if $(RUNNER),-k $(RUNNER)) tests
 
-test-api: $(STAMP) ## the CRDs under kubectl, and the chart's rights, on a real API server without pods
-	@$(PYTEST) -m "not e2e" tests/integration/operator/test_kubectl.py tests/integration/operator/test_rights.py
+test-api: $(STAMP) ## on a real API server without pods: CRDs under kubectl, the chart's rights, a Prometheus operator's CRDs, Deployments that stand by
+	@$(PYTEST) -m "not e2e" $(addprefix tests/integration/operator/,test_kubectl.py test_rights.py test_monitors.py test_standing_by.py)
 
 test-faults: $(STAMP) ## the operator killed, its calls refused and edits made at every STRIDE-th call of every flow
 	@PENSTOCK_FAULTS_STRIDE=$(or $(STRIDE),1) $(PYTEST) $(SPREAD) -m faults tests/unit/operator

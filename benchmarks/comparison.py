@@ -74,6 +74,7 @@ SYSTEMS = [
     System("bytewax", "bytewax", "bytewax_readings.py", _ALL, goal=lambda name: 1.0),
     System("flink-sql", "flink", "flink_sql_readings.py", _COLUMNS, goal=lambda name: 1.0),
     System("pathway", "pathway", "pathway_readings.py", ("w1", "w3"), goal=lambda name: 1.0),
+    System("plain-python", "penstock", "python_readings.py", ("w3", "w4"), goal=lambda name: 2.5),
     System("pyflink", "flink", "pyflink_readings.py", _ALL, share=lambda name: 0.2, goal=lambda name: 0.1),
     System(
         "spark",

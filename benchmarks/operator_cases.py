@@ -24,8 +24,8 @@ from penstock.datastream.functions import (
 )
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
-from penstock.functions.async_functions import AsyncFunctionDescriptor
-from penstock.functions.async_retry_strategies import AsyncRetryStrategy
+from penstock.functions.async_io.async_functions import AsyncFunctionDescriptor
+from penstock.functions.async_io.async_retry_strategies import AsyncRetryStrategy
 from penstock.graph import operations
 from penstock.windowing.window_function import WindowFunctionSpec
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,11 +14,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.jobmanager.process.embedded import EmbeddedExecutor
+    from tools.cassandraserver import CassandraServer
     from tools.kafkaserver import KafkaServer
+    from tools.postgresserver import PostgresServer
+    from tools.rabbitmqserver import RabbitMQServer
+    from tools.redisserver import RedisServer
     from tools.s3server import S3Server
 
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end: what looks for garbage need not go through them each time."""
+    gc.collect()
+    gc.freeze()
+
 
 WORKERS = 2
 """Worker processes of the shared cluster, with as many slots as the first job says."""
@@ -68,4 +81,40 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     from tools.kafkaserver import KafkaServer
 
     with KafkaServer(tmp_path_factory.mktemp("kafka")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """A real Postgres; a test makes tables of its own, and whatever kills or pauses has a server of its own."""
+    from tools.postgresserver import PostgresServer
+
+    with PostgresServer(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CassandraServer]:
+    """A real Cassandra that asks for passwords; a test makes tables of its own, and whatever kills or pauses has a server of its own."""
+    from tools.cassandraserver import CassandraServer
+
+    with CassandraServer(tmp_path_factory.mktemp("cassandra"), passwords=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQServer]:
+    """A real RabbitMQ; a test makes queues of its own, and whatever kills or pauses has a server of its own."""
+    from tools.rabbitmqserver import RabbitMQServer
+
+    with RabbitMQServer(tmp_path_factory.mktemp("rabbitmq")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A real Redis; a test uses keys of its own, and whatever kills or pauses has a server of its own."""
+    from tools.redisserver import RedisServer
+
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
         yield server

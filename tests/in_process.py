@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from penstock.common.configuration import Configuration
+from penstock.common.stacks.listener import Question
+from penstock.common.stacks.sampling import Place, Sample, sample, samples_of
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.cluster.log_files import LogFiles
+from penstock.jobmanager.cluster.logs.files import LogFiles
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.process.session import Session, SubmitOptions
 from penstock.jobmanager.runners.in_process import TASK_MANAGER, InProcessRunner
+from penstock.taskmanager.watching.places import place_of
 
 PATIENCE_S = 60.0
 
@@ -35,6 +38,12 @@ class OneRunner:
 
     def logs(self, task_manager: str) -> LogFiles:
         return LogFiles()
+
+    def stacks(self, task_manager: str, question: Question, of: Place) -> list[Sample]:
+        return samples_of(sample(question.seconds, question.hertz, lambda frames: place_of(frames, [])), of)
+
+    def readings(self, task_manager: str | None) -> str:
+        return ""
 
     def stop(self) -> None:
         self.stopped = True

@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tools import building
 from tools.errors import BuildFailed
 
 if TYPE_CHECKING:
@@ -60,11 +62,13 @@ class GoModule:
     directory: Path
     programs: Mapping[str, str]
     ldflags: str = "-s -w"
+    tags: str = ""
+    """What is built in or left out, by commas."""
 
     def bin_dir(self) -> Path:
         """The directory of this module's programs for this Go version; it may not exist yet."""
         digest = hashlib.sha256()
-        for part in (go_version(), self.ldflags):
+        for part in filter(None, (go_version(), self.ldflags, self.tags)):
             digest.update(part.encode() + b"\0")
         for path in sorted(self.directory.rglob("*")):
             if path.name in {"go.mod", "go.sum"} or path.suffix == ".go":
@@ -95,21 +99,41 @@ class GoModule:
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=target.parent) as scratch:
             built = Path(scratch) / name
             command = [go_program(), "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", self.ldflags]
-            done = subprocess.run(
+            command += ["-tags", self.tags] if self.tags else []
+            building.run(
                 ["nice", "-n", str(NICENESS), *command, "-o", str(built), package],
+                f"{name} could not be built from {package} in {self.directory}",
+                remedy="is the Go module proxy reachable (go env GOPROXY)? Is there space for the build cache?",
                 cwd=self.directory,
-                env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                check=False,
+                env={"CGO_ENABLED": "0", "GOWORK": "off"},
             )
-            if done.returncode:
-                raise BuildFailed(
-                    f"{name} could not be built from {package} in {self.directory}:\n{done.stdout[-3000:]}",
-                    remedy="is the Go module proxy reachable (go env GOPROXY)? Is there space for the build cache?",
-                )
             built.rename(target / name)
+
+
+def module_source(module: str, version: str, checksum: str) -> Path:
+    """The directory with the files of a module, fetched once into Go's own cache.
+
+    ``checksum`` is what ``go.sum`` would say of it. Raises ``BuildFailed`` when it cannot be had, or is another one.
+    """
+    done = subprocess.run(
+        [go_program(), "mod", "download", "-json", f"{module}@{version}"],
+        cwd=tempfile.gettempdir(),
+        env={**os.environ, "GOWORK": "off"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+    if done.returncode or found.get("Error"):
+        raise BuildFailed(
+            f"{module}@{version} could not be fetched: {found.get('Error') or done.stderr[-3000:]}",
+            remedy="is the Go module proxy reachable (go env GOPROXY)?",
+        )
+    if found.get("Sum") != checksum:
+        raise BuildFailed(
+            f"{module}@{version} has the checksum {found.get('Sum')} and not {checksum}", remedy="look at the pin"
+        )
+    return Path(found["Dir"])
 
 
 OLDEST = (1, 21)

@@ -50,7 +50,8 @@ class KafkaServer:
     ``root`` holds what the brokers store and their logs (``broker-1.log``); starting again in the same root finds the same
     topics, under the same ports. Nodes are numbered from 1. ``properties`` are the brokers' own and go over those set here;
     ``transaction_version`` is Kafka's feature of that name (2: every transaction raises the producer's epoch, KIP-890).
-    ``security``: protocol of the clients' listener, such as ``SASL_PLAINTEXT``; what it needs is in ``properties``.
+    ``security``: protocol of the clients' listener, such as ``SASL_PLAINTEXT``; what it needs is in ``properties``. ``host``:
+    the address of that listener.
     """
 
     def __init__(
@@ -61,8 +62,10 @@ class KafkaServer:
         properties: Mapping[str, str] | None = None,
         transaction_version: int = 2,
         security: str = "PLAINTEXT",
+        host: str = HOST,
     ) -> None:
         self.root = Path(root)
+        self.host = host
         self.nodes = list(range(1, brokers + 1))
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.security = security
@@ -74,7 +77,7 @@ class KafkaServer:
     @property
     def bootstrap_servers(self) -> str:
         """``host:port`` of every broker, for clients; known once the server was started."""
-        return ",".join(f"{HOST}:{self._ports[node][0]}" for node in self.nodes)
+        return ",".join(f"{self.host}:{self._ports[node][0]}" for node in self.nodes)
 
     @property
     def inner_servers(self) -> str:
@@ -196,7 +199,9 @@ class KafkaServer:
             settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings(node).items()))
             if (self.root / f"data-{node}" / "meta.properties").exists():
                 continue
-            command = [*_java(jars, "-Xmx256m"), "kafka.tools.StorageTool", "format", "-t", cluster.read_text()]
+            # Joined by "=": one identifier in 64 begins with a dash and is else read as an option.
+            identified = f"--cluster-id={cluster.read_text()}"
+            command = [*_java(jars, "-Xmx256m"), "kafka.tools.StorageTool", "format", identified]
             feature = ["--feature", f"transaction.version={self._transaction_version}"]
             formatting.append(
                 subprocess.Popen(
@@ -214,7 +219,7 @@ class KafkaServer:
     def _settings(self, node: int) -> dict[str, str]:
         client, inner, controller = self._ports[node]
         copies = str(min(3, len(self.nodes)))
-        listeners = f"CLIENT://{HOST}:{client},INNER://{HOST}:{inner}"
+        listeners = f"CLIENT://{self.host}:{client},INNER://{HOST}:{inner}"
         return {
             "process.roles": "broker,controller",
             "node.id": str(node),
@@ -267,7 +272,7 @@ class KafkaServer:
                         + self.log(node).read_text(errors="replace")[-2500:],
                         remedy="are the ports free, are the properties right?",
                     )
-                if _listens(self._ports[node][0]) and self._sees(node, wanted):
+                if _listens(self.host, self._ports[node][0]) and self._sees(node, wanted):
                     waiting.discard(node)
             if time.monotonic() > deadline:
                 raise NotRunning(
@@ -323,10 +328,10 @@ def _free_ports(count: int) -> Iterable[int]:
             probe.close()
 
 
-def _listens(port: int) -> bool:
+def _listens(host: str, port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
-        return probe.connect_ex((HOST, port)) == 0
+        return probe.connect_ex((host, port)) == 0
 
 
 if __name__ == "__main__":

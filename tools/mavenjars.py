@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools import building
 from tools.errors import BuildFailed
 from tools.gobuild import cache_root, file_lock
 
@@ -56,20 +56,12 @@ class MavenJars:
         print(f"fetching {len(self.pinned())} jars of {self.directory.name} (once; into {target})", file=sys.stderr)
         with tempfile.TemporaryDirectory(prefix=".jars-", dir=target.parent) as scratch:
             shutil.copy(self.directory / "pom.xml", scratch)
-            done = subprocess.run(
+            building.run(
                 [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"],
+                f"the jars of {self.directory / 'pom.xml'} could not be fetched",
+                remedy="does Maven reach its repository (its settings.xml, a proxy)?",
                 cwd=scratch,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                check=False,
             )
-            if done.returncode:
-                raise BuildFailed(
-                    f"the jars of {self.directory / 'pom.xml'} could not be fetched:\n{done.stdout[-3000:]}",
-                    remedy="does Maven reach its repository (its settings.xml, a proxy)?",
-                )
             self.check(Path(scratch) / "jars")
             (Path(scratch) / "jars").rename(target)
 

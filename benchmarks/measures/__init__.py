@@ -11,7 +11,7 @@ from benchmarks.measures.cores import cores
 from benchmarks.measures.epoch import epoch
 from benchmarks.measures.heap import heap
 from benchmarks.measures.jobmanager import jobmanager
-from benchmarks.measures.kafka import kafka
+from benchmarks.measures.kafka import kafka, kafka_latency
 from benchmarks.measures.large_state import large_state
 from benchmarks.measures.live import latency, memory, recovery, rescale
 from benchmarks.measures.load import load
@@ -38,6 +38,7 @@ MEASURES: dict[str, Measure] = {
     "jobmanager": jobmanager,
     "heap": heap,
     "kafka": kafka,
+    "kafka-latency": kafka_latency,
     "large-state": large_state,
     "small": small,
 }

@@ -10,6 +10,8 @@ import json
 import statistics
 import sys
 import tempfile
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,11 @@ RECORDS = 1_000_000
 KEYS = 10_000
 PARTITIONS = 4
 JARS = MavenJars(Path(__file__).resolve().parent.parent / "flinkkafka")
+RATE = 1000
+"""Readings per second where latency is measured."""
+WARM_UP_S = 10
+_START_S = 15
+"""Until a job reads its first record, at most."""
 GOALS = {"to_flink_sql": 1.0}
 
 
@@ -42,6 +49,7 @@ def kafka(records: int | None, repetitions: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="penstock-kafka-") as folder, KafkaServer(Path(folder, "broker")) as server:
         server.create_topic("in", PARTITIONS)
         expected = _fill(server, shape)
+        print(f"{shape.records:,} readings are in the topic", file=sys.stderr, flush=True)
         for number, (name, (program, python, environment, more)) in itertools.product(
             range(repetitions), systems.items()
         ):
@@ -68,6 +76,93 @@ def kafka(records: int | None, repetitions: int) -> dict[str, Any]:
     return {"records": shape.records, "keys": KEYS, "systems": figures, "to_flink_sql": ratio, "goal": GOALS}
 
 
+def kafka_latency(records: int | None, repetitions: int) -> dict[str, Any]:
+    """1,000 readings per second from topic to topic, at least once: from before a reading is written until its count is read."""
+    seconds = max(10, (records or 20_000) // RATE)
+    found = []
+    with tempfile.TemporaryDirectory(prefix="penstock-kafka-") as folder, KafkaServer(Path(folder, "broker")) as server:
+        for number in range(repetitions):
+            reads, writes, out = f"in-{number}", f"out-{number}", Path(folder, str(number))
+            out.mkdir()
+            for name in (reads, writes):
+                server.create_topic(name, PARTITIONS)
+            topics = ["--servers", server.bootstrap_servers, "--reads", reads, "--writes", writes, "--out", str(out)]
+            path = Path(__file__).resolve().parent.parent / "programs" / "penstock_kafka.py"
+            more = ["--guarantee", "AT_LEAST_ONCE", "--seconds", str(_START_S + WARM_UP_S + seconds)]
+            with _Pacer(server, reads), _Listener(server, writes) as listener:
+                run = execute(
+                    [sys.executable, str(path), *topics, *more], {}, RATE * seconds, out / "log.txt", keep_moments=True
+                )
+            begin = run.result["begin"] + WARM_UP_S
+            taken = [1e3 * (at - due) for at, due in listener.arrivals if begin <= due <= begin + seconds]
+            assert len(taken) >= 0.99 * RATE * seconds, f"only {len(taken)} counts came"
+            p50, p99 = np.percentile(taken, [50, 99])
+            found.append({"p50_ms": p50, "p99_ms": p99, "load": run.load, "cores": run.cpu_s / run.wall_s})
+            print(f"p50 {p50:.1f} ms, p99 {p99:.1f} ms", file=sys.stderr)
+    medians = {key: round(float(statistics.median(one[key] for one in found)), 2) for key in found[0]}
+    return {"rate": RATE, "seconds": seconds, "penstock": medians, "goal": {"p50_ms": 25}}
+
+
+class _Pacer(threading.Thread):
+    """Writes readings of 1,000 sensors at a rate, each with the moment (µs) at which it was due."""
+
+    def __init__(self, server: KafkaServer, topic: str) -> None:
+        from confluent_kafka import Producer
+
+        super().__init__(name="pacer", daemon=True)
+        self._producer = Producer({"bootstrap.servers": server.bootstrap_servers, "linger.ms": 0})
+        self._topic = topic
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        began = time.time()
+        for number in itertools.count():
+            due = began + number / RATE
+            if self._ended.wait(max(0.0, due - time.time())):
+                return
+            sensor = number % 1000
+            value = b'{"sensor_id":"s%07d","ts":%d,"temp":%.2f}' % (sensor, int(due * 1e6), number % 50)
+            self._producer.produce(self._topic, value, partition=sensor % PARTITIONS)
+            self._producer.poll(0)
+
+    def __enter__(self) -> _Pacer:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self.join()
+        self._producer.flush(10)
+
+
+class _Listener(threading.Thread):
+    """Reads counts as they come; `arrivals`: when each came, and when its reading was due (s since the epoch)."""
+
+    def __init__(self, server: KafkaServer, topic: str) -> None:
+        from confluent_kafka import Consumer, TopicPartition
+
+        super().__init__(name="listener", daemon=True)
+        self._consumer = Consumer({"bootstrap.servers": server.bootstrap_servers, "group.id": "listener"})
+        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        self._ended = threading.Event()
+        self.arrivals: list[tuple[float, float]] = []
+
+    def run(self) -> None:
+        while not self._ended.is_set():
+            message = self._consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                self.arrivals.append((time.time(), json.loads(message.value())["ts"] / 1e6))
+
+    def __enter__(self) -> _Listener:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self.join()
+        self._consumer.close()
+
+
 def _fill(server: KafkaServer, shape: Shape) -> Counter[str]:
     """Write the readings, a sensor's all into one partition; how many each sensor has."""
     from confluent_kafka import Producer
@@ -80,8 +175,8 @@ def _fill(server: KafkaServer, shape: Shape) -> Counter[str]:
             whole.sensor[span].tolist(), whole.time[span].tolist(), whole.temperature[span].tolist(), strict=True
         )
         parts: list[list[dict[str, bytes]]] = [[] for _ in range(PARTITIONS)]
-        for sensor, time, temperature in rows:
-            value = b'{"sensor_id":"s%07d","ts":%d,"temp":%.2f}' % (sensor, time, temperature)
+        for sensor, moment, temperature in rows:
+            value = b'{"sensor_id":"s%07d","ts":%d,"temp":%.2f}' % (sensor, moment, temperature)
             parts[sensor % PARTITIONS].append({"value": value})
         for partition, messages in enumerate(parts):
             producer.produce_batch("in", messages, partition)

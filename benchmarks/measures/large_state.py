@@ -12,13 +12,17 @@ import os
 import random
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from penstock.checkpoint.files.state_files import MergedFileWriter, StateFileReader, StateFileWriter
 from penstock.checkpoint.store.retrying_store import Stores
@@ -26,7 +30,8 @@ from penstock.datastream.state import ValueStateDescriptor
 from penstock.state.backend import KeyContext
 from penstock.state.key_groups import key_group_range, keys_key_groups
 from penstock.state.rocksdb.backend import RocksDBStateBackend
-from penstock.taskmanager.local_files import LocalStateFiles
+from penstock.state.rocksdb.rows import family_name
+from penstock.taskmanager.local_state.files import LocalStateFiles
 from penstock.taskmanager.worker import SystemClock
 
 DEFAULT_KEYS = 50_000_000
@@ -35,7 +40,10 @@ CHANGED = 0.01
 ROUNDS = 12
 MAX_PARALLELISM = 128
 CHUNK = 100_000
+PROGRESS = 20
+"""Times that the load says how far it is."""
 STATE = ValueStateDescriptor("value", bytes)
+COMPACTING = ("rocksdb.compaction-pending", "rocksdb.num-running-compactions", "rocksdb.num-running-flushes")
 NOISE = os.urandom(1 << 20)
 """Values are parts of it: bytes that no compression makes smaller."""
 
@@ -46,22 +54,30 @@ def large_state(records: int | None, repetitions: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="penstock-large-state-") as folder:
         with _slots(folder, 2) as slots:
             began = time.perf_counter()
-            _all(slots, "load", keys)
+            for begin, end in pairwise(np.linspace(0, keys, PROGRESS + 1).astype(int).tolist()):
+                _all(slots, "load", begin, end)
+                _say(f"{end:,} of {keys:,} keys after {time.perf_counter() - began:.0f} s")
             load_s = time.perf_counter() - began
+            _all(slots, "settle")
+            _say(f"no compaction is left after {time.perf_counter() - began:.0f} s")
             first = _checkpoint(slots, 1)
+            _say(f"first checkpoint: {first}")
             later = []
             for number in range(2, rounds + 2):
                 _all(slots, "change", keys, number)
                 later.append(_checkpoint(slots, number))
+                _say(f"checkpoint {number}: {later[-1]}")
             handles = _all(slots, "handle")
         shares = [one["bytes"] / first["bytes"] for one in later]
-        recovery = {
-            "disk_there": _restored(folder, 2, handles, disk="disk"),
-            "disk_gone": _restored(folder, 2, handles, disk="other-disk"),
-        }
+        recovery = {"disk_there": _restored(folder, 2, handles, disk="disk")}
+        _say(f"restored, disk there: {recovery['disk_there']}")
+        recovery["disk_gone"] = _restored(folder, 2, handles, disk="other-disk")
+        _say(f"restored, disk gone: {recovery['disk_gone']}")
         shutil.rmtree(Path(folder, "other-disk"))
         rescaled, of_four = _rescaled(folder, 4, handles)
+        _say(f"2 to 4 slots: {rescaled}")
         back, _ = _rescaled(folder, 2, of_four)
+        _say(f"4 to 2 slots: {back}")
     return {
         "keys": keys,
         "load_s": round(load_s, 1),
@@ -84,6 +100,10 @@ def large_state(records: int | None, repetitions: int) -> dict[str, Any]:
             "2_to_4_s": 30,
         },
     }
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
 
 
 def _checkpoint(slots: Sequence[_Process], number: int) -> dict[str, float]:
@@ -137,7 +157,7 @@ class _Slot:
     def __init__(self, folder: str, disk: str, index: int, parallelism: int, attempt: int) -> None:
         self._groups = key_group_range(index, parallelism, MAX_PARALLELISM)
         name = f"{attempt}-0-{index}"
-        self._local = LocalStateFiles([f"{folder}/{disk}"], "job", name)
+        self._local = LocalStateFiles([f"{folder}/{disk}"], "job", attempt, f"0-{index}")
         self._backend = RocksDBStateBackend(
             key_group_range=self._groups,
             max_parallelism=MAX_PARALLELISM,
@@ -151,21 +171,27 @@ class _Slot:
         self._reader = StateFileReader(stores, root)
         self._handle: dict[str, Any] = {}
 
-    def load(self, keys: int) -> None:
-        for start in range(0, keys, CHUNK):
-            self._put(range(start, min(keys, start + CHUNK)), 1)
+    def load(self, begin: int, end: int) -> None:
+        for start in range(begin, end, CHUNK):
+            self._put(range(start, min(end, start + CHUNK)), 1)
+
+    def settle(self) -> None:
+        """Wait for compactions of the load: what they write anew is no part of a change of 1 %."""
+        family = self._backend._database.family(family_name(STATE.name))
+        while any(family.property_int_value(name) for name in COMPACTING):
+            time.sleep(0.2)
 
     def change(self, keys: int, number: int) -> None:
         self._put(random.Random(number).sample(range(keys), int(keys * CHANGED)), number)
 
     def _put(self, keys: Sequence[int], number: int) -> None:
         put = self._backend.raw_table(STATE).put
-        listed = list(keys)
-        groups = keys_key_groups(listed, MAX_PARALLELISM).tolist()
-        for key, group in zip(listed, groups, strict=True):
-            if group in self._groups:
-                start = (key * 7919 + number * 104_729) % (len(NOISE) - VALUE_BYTES)
-                put(key, NOISE[start : start + VALUE_BYTES], None)
+        listed = np.asarray(keys, np.int64)
+        groups = keys_key_groups(listed.tolist(), MAX_PARALLELISM)
+        own = listed[(groups >= self._groups.start) & (groups <= self._groups.end)]
+        starts = (own * 7919 + number * 104_729) % (len(NOISE) - VALUE_BYTES)
+        for key, start in zip(own.tolist(), starts.tolist(), strict=True):
+            put(key, NOISE[start : start + VALUE_BYTES], None)
 
     def checkpoint(self, number: int) -> dict[str, float]:
         began, cpu = time.perf_counter(), time.thread_time()

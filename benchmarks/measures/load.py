@@ -31,12 +31,14 @@ def load(records: int | None, repetitions: int) -> dict[str, Any]:
         with _loaded([(MOST_PHASE_S, 0)]) as (run, arrivals):
             end = run.result["end"]
             most = len(arrivals.between(end - MEASURED_S, end).at) * SAMPLE / MEASURED_S
+        _say(f"the highest rate: {most:,.0f} records/s")
         half = SHARES[0] * most
         phases = [(20.0, half), *((seconds, share * most) for share in SHARES), (5.0, 0.3 * most)]
         phases += [(NORMAL_S, half), (BURST_S, BURST * half), (AFTER_S, half)]
+        _say(f"{sum(seconds for seconds, _ in phases):.0f} s at shares of it, and with a burst")
         with _loaded(phases) as (run, arrivals):
             found.append({"most": round(most), **_figures(run, arrivals, phases)})
-        print(found[-1], file=sys.stderr)
+        _say(str(found[-1]))
     shares = {
         share: {key: _median(found, share, key) for key in found[0]["shares"][share]} for share in map(str, SHARES)
     }
@@ -51,6 +53,10 @@ def load(records: int | None, repetitions: int) -> dict[str, Any]:
         "others_cores": [one["others_cores"] for one in found],
         "goal": GOALS,
     }
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
 
 
 def _loaded(phases: list[tuple[float, float]]) -> Any:

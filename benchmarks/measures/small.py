@@ -28,7 +28,7 @@ def small(records: int | None, repetitions: int) -> dict[str, Any]:
     seconds = records or SECONDS
     systems = {
         "penstock": ("penstock_live.py", sys.executable, {}),
-        "penstock-one-jvm": ("penstock_live.py", sys.executable, {}),
+        "penstock-processes": ("penstock_live.py", sys.executable, {}),
         "pyflink": ("pyflink_live.py", str(python_of("flink")), {"PYTHONPATH": str(site_packages("flink"))}),
     }
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
@@ -38,7 +38,7 @@ def small(records: int | None, repetitions: int) -> dict[str, Any]:
                 options = {"rate": rate, "warm_up": WARM_UP_S, "seconds": seconds}
                 if system.startswith("penstock"):
                     options |= {"checkpoint_seconds": 10, "settled": 1}
-                    options["local_cluster"] = system.partition("-")[2] or "processes"
+                    options["local_cluster"] = system.partition("-")[2] or "one-jvm"
                 elif rate == 0:
                     continue
                 with live(program, python=python, environment=environment, **options) as (run, arrivals):

@@ -1,6 +1,8 @@
 """Count per key from topic to topic, exactly once, with a checkpoint every second.
 
-python penstock_kafka.py --servers HOST:PORT --reads in --writes out --out DIR [--guarantee EXACTLY_ONCE] [--style columns]
+    python penstock_kafka.py --servers HOST:PORT --reads in --writes out --out DIR [--guarantee EXACTLY_ONCE] [--seconds 30]
+
+With `--seconds` it reads for so long whatever comes, and each count has the highest `ts` of its key beside it.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class Reading(NamedTuple):
 
 
 class NotedJsonLines(JsonLinesFormat):
-    """JSON whose readers leave behind when they began: the job's first moment of work."""
+    """JSON whose readers leave behind when they decoded first: the job's first moment of work. The program makes a decoder, too."""
 
     def __init__(self, folder: str) -> None:
         self.folder = ""
@@ -42,9 +44,14 @@ class NotedJsonLines(JsonLinesFormat):
         self.folder = folder
 
     def decoder(self, header: bytes) -> Any:
-        if self.folder:
-            Path(self.folder, f"begin-{os.getpid()}-{time.time_ns()}").touch()
-        return super().decoder(header)
+        decode, folders = super().decoder(header), [self.folder]
+
+        def noting(data: bytes) -> Any:
+            if folders:
+                Path(folders.pop(), f"begin-{os.getpid()}-{time.time_ns()}").touch()
+            return decode(data)
+
+        return noting if self.folder else decode
 
 
 def main() -> None:
@@ -52,6 +59,7 @@ def main() -> None:
     for name in ("servers", "reads", "writes", "out"):
         arguments.add_argument(f"--{name}", required=True)
     arguments.add_argument("--guarantee", default="EXACTLY_ONCE")
+    arguments.add_argument("--seconds", type=float, default=0.0)
     arguments.add_argument("--setting", action="append", default=[], help="key=value")
     options = arguments.parse_args()
     configuration = Configuration()
@@ -64,15 +72,24 @@ def main() -> None:
     env.set_parallelism(2)
     env.enable_checkpointing(1000)
     source = KafkaSource.builder().set_bootstrap_servers(options.servers).set_topics(options.reads)
-    source = source.set_bounded(KafkaOffsetsInitializer.latest()).set_record_timestamps(used=False)
-    source = source.set_value_only_deserializer(NotedJsonLines(options.out))
+    source = source.set_record_timestamps(used=False).set_value_only_deserializer(NotedJsonLines(options.out))
+    if not options.seconds:
+        source = source.set_bounded(KafkaOffsetsInitializer.latest())
+    counted = [("n", FieldAggregate.count())] + ([("ts", FieldAggregate.max("ts"))] if options.seconds else [])
     messages = KafkaRecordSerializationSchema.builder().set_topic(options.writes)
-    messages = messages.set_value_serialization_schema(JsonLinesEncoder(["sensor_id", "n"])).build()
+    messages = messages.set_value_serialization_schema(
+        JsonLinesEncoder(["sensor_id", *(name for name, _ in counted)])
+    ).build()
     sink = KafkaSink.builder().set_bootstrap_servers(options.servers).set_record_serializer(messages)
     sink = sink.set_delivery_guarantee(DeliveryGuarantee[options.guarantee]).set_transactional_id_prefix("bench")
     readings = env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "readings")
-    readings.key_by("sensor_id").aggregate(FieldAggregate.of(FieldAggregate.count())).sink_to(sink.build())
-    env.execute("kafka")
+    readings.key_by("sensor_id").aggregate(FieldAggregate.of(*(kind for _, kind in counted))).sink_to(sink.build())
+    if options.seconds:
+        client = env.execute_async("kafka")
+        time.sleep(options.seconds)
+        client.cancel().result(60)
+    else:
+        env.execute("kafka")
     end = time.time()
     begin = min(int(path.name.rpartition("-")[2]) for path in Path(options.out).glob("begin-*")) / 1e9
     print("RESULT " + json.dumps({"begin": begin, "end": end}), flush=True)

@@ -132,6 +132,9 @@ class SimulatedRunner:
     def available_slots(self) -> int:
         return self._slots
 
+    def expects_home(self) -> bool:
+        return False
+
     def ensure_slots(self, count: int) -> None: ...
 
     def place(self, count: int) -> None: ...

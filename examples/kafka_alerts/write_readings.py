@@ -1,4 +1,4 @@
-"""Writes readings for the example into the topic `readings`: python write_readings.py [COUNT]."""
+"""Writes readings for the examples into the topic `readings`: python write_readings.py [COUNT [PER_SECOND]]; all at once unless a rate is given."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from confluent_kafka import Producer
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000
+    rate = float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
     producer = Producer({"bootstrap.servers": os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "localhost:9092")})
     chance = random.Random(1)
-    begin = int(time.time() * 1000) - count
+    began = time.time()
     for number in range(count):
+        if rate:
+            time.sleep(max(0.0, began + number / rate - time.time()))
+        moment = time.time() if rate else began - (count - number) / 1000
         sensor = f"s{chance.randrange(20)}"
-        reading = {"sensor": sensor, "time": begin + number, "celsius": round(chance.gauss(28, 4), 1)}
+        reading = {"sensor": sensor, "time": int(moment * 1000), "celsius": round(chance.gauss(28, 4), 1)}
         producer.produce("readings", json.dumps(reading), sensor)
+        producer.poll(0)
     producer.produce("readings", "no reading")
     print(f"{count} readings written, {producer.flush(30)} left")
 

@@ -42,6 +42,8 @@ class Settings:
     """How long at least a rollback may take to become stable: behind it there is nothing to go back to."""
     checkpoint_patience: timedelta = timedelta(seconds=5)
     """How long a new revision that is RUNNING is given for its first checkpoint before one is asked for."""
+    read_patience: timedelta = timedelta(minutes=1)
+    """How long some read about an object may fail, while the object itself is answered for, before that is told."""
     refusal_patience: timedelta = timedelta(seconds=5)
     """How long pods may be refused before a person is told: a quota counts pods that have just gone a moment longer."""
     backoff_first: timedelta = timedelta(seconds=10)

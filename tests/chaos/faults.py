@@ -11,12 +11,14 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from tests.chaos import jobmanager
+from tests.chaos.broker_faults import BrokerFaults
 from tests.chaos.job import Orders
 from tests.chaos.requests import JobRequests
 from tests.chaos.running_job import STUCK_S, RunningJob
 from tests.chaos.storage_proxy import Disorder, Target
 from tests.chaos.strangers import KINDS, Strangers, listeners
 from tests.integration.engine.selfcheck import processes
+from tools.kafkaserver import KafkaServer
 
 TAKEN_S = 10.0
 """What was ordered of user code or storage is met by then, or is withdrawn and does not count."""
@@ -52,11 +54,19 @@ class Faults:
 
     Args:
         without: names of kinds that are not done, nor as a part of others.
+        brokers: that the job reads from and writes to.
     """
 
-    def __init__(self, job: RunningJob, rng: random.Random, without: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        job: RunningJob,
+        rng: random.Random,
+        without: Collection[str] = (),
+        brokers: KafkaServer | None = None,
+    ) -> None:
         self.job = job
         self.without = without
+        self._writes_files = brokers is None
         self.requests = JobRequests(job, rng)
         self.strangers = Strangers(random.Random(rng.getrandbits(64)))
         self.connections = dict.fromkeys(KINDS, 0)
@@ -98,6 +108,13 @@ class Faults:
             Fault("stopped and resumed", self._stop_and_resume, 0.3, 1, fails_over=True),
             Fault("canceled and resumed", self._cancel_and_resume, 0.3, 1, fails_over=True),
         ]
+        if brokers is not None:
+            them = BrokerFaults(job, brokers)
+            self.faults += [
+                Fault("broker killed", them.kill, 6, 6, may_overlap=True),
+                Fault("broker stands still", them.stand_still, 6, 6, may_overlap=True),
+                Fault("broker and JobManager killed", them.kill_with_the_master, 1, 2, fails_over=True),
+            ]
 
     # --- user code --------------------------------------------------------------------------------------------
 
@@ -207,6 +224,8 @@ class Faults:
                 targets = [Target.LIST, Target.READ]
             if disorder is Disorder.CUT_REQUEST:
                 targets = [Target.WRITE, Target.LEADER, Target.MANIFEST, Target.STATE, Target.OUTPUT]
+            if not self._writes_files:
+                targets = [t for t in targets if t not in (Target.OUTPUT, Target.COMMIT)]
             target = rng.choice(targets)
             order = self.job.proxy.order(
                 disorder, target, times=rng.randint(1, times), seconds=rng.uniform(0.2, 2.0), lasts_s=TAKEN_S

@@ -5,7 +5,8 @@ to each what state remembers, and windows add the numbers up. Here records have 
 holds the last large one and the windows count the bytes; and a folder of *orders* tells the user's functions to raise, to
 end their process or to hang, and the sinks to be slow.
 
-Three levels: source -> by key: sequence check -> by key again: windows. Both branches end in an exactly-once file sink.
+Three levels: source -> by key: sequence check -> by key again: windows. Both branches end in an exactly-once sink: files, or
+Kafka, from where the records then come as well (`tests.chaos.kafka_ends`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.datagen import GeneratorReader, GeneratorSplitReader
@@ -29,6 +30,7 @@ from penstock.connectors.sink import Committer, Sink, SinkWriter, WriterContext
 from penstock.connectors.source import ReadBounds, ReaderContext, Split, SplitReader
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink, RollingPolicy
+from penstock.datastream.data_stream import DataStream
 from penstock.datastream.functions import AggregateFunction, KeyedProcessFunction, ProcessWindowFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -56,6 +58,8 @@ class SoakPlan:
     """Records per second, of all splits together."""
     keys: int = 20
     splits: int = 4
+    kafka: str = ""
+    """Addresses of brokers: records come from there and go there."""
 
     @property
     def total(self) -> int:
@@ -306,7 +310,7 @@ class SlowableSink(Sink):
     The order holds seconds: how long each record takes. A writer that has paused says so in `slow-sink-felt`.
     """
 
-    def __init__(self, inner: FileSink, orders: str) -> None:
+    def __init__(self, inner: Sink, orders: str) -> None:
         self.inner = inner
         self.orders = orders
 
@@ -351,6 +355,9 @@ class SlowableWriter(SinkWriter):
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         self._inner.notify_checkpoint_complete(checkpoint_id)
 
+    def notify_committed(self, checkpoint_id: int) -> None:
+        self._inner.notify_committed(checkpoint_id)
+
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
         return self._inner.snapshot_state(checkpoint_id)
 
@@ -387,23 +394,36 @@ def told(value: Checked) -> dict[str, int]:
     return {name: held for name, held in value._asdict().items() if name != "payload"}
 
 
-def build(env: StreamExecutionEnvironment, plan: SoakPlan, output: str) -> None:
-    """The whole job; writes to `output`/numbers at every checkpoint and to `output`/windows every few seconds."""
+class Ends(Protocol):
+    """Where the job's records come from, and where they go."""
 
-    def sink(name: str, policy: RollingPolicy) -> Sink:
-        encoder = JsonLinesEncoder()
-        inner = FileSink.for_row_format(f"{output}/{name}", encoder).with_rolling_policy(policy).build()
-        return SlowableSink(inner, plan.orders)
+    def numbers(self, env: StreamExecutionEnvironment, strategy: WatermarkStrategy) -> DataStream: ...
 
+    def sink(self, name: str) -> Sink: ...
+
+
+class FileEnds:
+    """Made in the job; to `output`/numbers at every checkpoint, and to `output`/windows every few seconds."""
+
+    def __init__(self, plan: SoakPlan, output: str) -> None:
+        self.plan = plan
+        self.output = output
+
+    def numbers(self, env: StreamExecutionEnvironment, strategy: WatermarkStrategy) -> DataStream:
+        return env.from_source(EndlessSource(self.plan), strategy, "numbers").uid("numbers")
+
+    def sink(self, name: str) -> Sink:
+        policy = RollingPolicy.on_checkpoint_rolling_policy()
+        if name == "windows":
+            policy = RollingPolicy.default_rolling_policy(rollover_interval=4_000, inactivity_interval=4_000)
+        return FileSink.for_row_format(f"{self.output}/{name}", JsonLinesEncoder()).with_rolling_policy(policy).build()
+
+
+def build(env: StreamExecutionEnvironment, plan: SoakPlan, ends: Ends) -> None:
+    """The whole job."""
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(event_time)
-    checked = (
-        env.from_source(EndlessSource(plan), strategy, "numbers")
-        .uid("numbers")
-        .key_by(key_of)
-        .process(CheckSequence(plan))
-        .name("check")
-        .uid("check")
-    )
+    numbers = ends.numbers(env, strategy)
+    checked = numbers.key_by(key_of).process(CheckSequence(plan)).name("check").uid("check")
     windows = (
         checked.key_by(key_of_checked)
         .window(TumblingEventTimeWindows.of(timedelta(milliseconds=WINDOW_MS)))
@@ -411,7 +431,6 @@ def build(env: StreamExecutionEnvironment, plan: SoakPlan, output: str) -> None:
         .name("sums")
         .uid("sums")
     )
-    at_checkpoints = RollingPolicy.on_checkpoint_rolling_policy()
-    checked.map(told).name("told").uid("told").sink_to(sink("numbers", at_checkpoints)).uid("numbers-sink")
-    every_seconds = RollingPolicy.default_rolling_policy(rollover_interval=4_000, inactivity_interval=4_000)
-    windows.sink_to(sink("windows", every_seconds)).uid("windows-sink")
+    of_numbers, of_windows = (SlowableSink(ends.sink(name), plan.orders) for name in ("numbers", "windows"))
+    checked.map(told).name("told").uid("told").sink_to(of_numbers).uid("numbers-sink")
+    windows.sink_to(of_windows).uid("windows-sink")

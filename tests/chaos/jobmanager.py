@@ -16,7 +16,7 @@ from typing import Any
 from penstock.common.job_status import JobStatus
 from penstock.jobmanager.process.embedded import EmbeddedExecutor
 from penstock.jobmanager.process.session import SubmitOptions
-from tests.chaos.job import SoakPlan, build
+from tests.chaos.job import Ends, FileEnds, SoakPlan, build
 from tests.integration.engine.selfcheck.driver import environment, submitted
 from tests.integration.engine.selfcheck.main import REST
 
@@ -45,7 +45,8 @@ def main(told: dict[str, Any]) -> int:
     executor = EmbeddedExecutor()
     executor.session.on_line = None
     env = environment(told["settings"], told["parallelism"])
-    build(env, SoakPlan(**told["plan"]), told["output"])
+    plan = SoakPlan(**told["plan"])
+    build(env, plan, _kafka(plan) if plan.kafka else FileEnds(plan, told["output"]))
     driver = submitted(executor, env, "soak", SubmitOptions(job_id=told["job_id"], restore_path=told["restore"]))
     print(f"{REST}{executor.rest_url}", flush=True)
     status = driver.master.wait()
@@ -54,6 +55,12 @@ def main(told: dict[str, Any]) -> int:
     print(status.value, flush=True)
     executor.stop()
     return _CODES.get(status, FAILED)
+
+
+def _kafka(plan: SoakPlan) -> Ends:
+    from tests.chaos.kafka_ends import KafkaEnds
+
+    return KafkaEnds(plan)
 
 
 if __name__ == "__main__":

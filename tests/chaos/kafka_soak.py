@@ -24,7 +24,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from tests.integration.kafka.support import fill, new_name, read, records, topic, verdict
+from tests.integration.kafka.support import await_checkpoints, fill, new_name, read, records, topic, verdict
 from tools.kafkaserver import KafkaServer
 
 BROKERS = 3
@@ -60,7 +60,7 @@ class Soak:
                     fault = FAULTS[number] if number < len(FAULTS) else self.chance.choice(FAULTS)
                     print(f"{number + 1}: {fault}", file=sys.stderr, flush=True)
                     self._feed()
-                    time.sleep(self.chance.random())
+                    time.sleep(self.chance.random())  # faults come at any moment of a checkpoint
                     self._do(fault)
                     self.done[fault] += 1
                 self._await_progress()
@@ -103,6 +103,7 @@ class Soak:
             case "stop-job-for-a-while":
                 assert self._job is not None
                 self._job.send_signal(signal.SIGSTOP)
+                # here and below: how long the fault lasts
                 time.sleep(3 * self.chance.random())
                 self._job.send_signal(signal.SIGCONT)
             case "kill-broker":
@@ -136,7 +137,7 @@ class Soak:
         deadline = time.monotonic() + PATIENCE_S
         while len(read(self.kafka.bootstrap_servers, self._out)) < self._written and time.monotonic() < deadline:
             time.sleep(0.5)
-        time.sleep(1.0)
+        await_checkpoints(self.folder)
         return verdict(self.kafka.bootstrap_servers, self._out, self._written)
 
     def _committed(self) -> int:

@@ -87,6 +87,8 @@ class JobRequests:
                 return client.stop(job_id, doomed, drain=True)
             case "stop":
                 return client.stop(job_id, None)
+            case "stop with drain":
+                return client.stop(job_id, None, drain=True)
             case other:
                 raise ValueError(other)
 

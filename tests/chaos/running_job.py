@@ -206,7 +206,7 @@ def _progress(manifest: Manifest) -> Progress:
     records = 0
     for source in manifest.sources.values():
         for split in source.splits:
-            start, end = split.properties["start"], split.properties["end"]
-            position = end if split.finished else start if split.position is None else split.position
-            records += position - start
+            start = split.properties["start"]
+            position = start if split.position is None else split.position
+            records += (split.properties["end"] if split.finished else position) - start
     return Progress(manifest.leader_epoch, manifest.checkpoint_id, records)

@@ -10,6 +10,8 @@ checkpoint is complete, with later records in it; some are done while it still r
 times; beyond that chance decides. The seed is printed; it fixes what is done and in which order, as far as a machine of many
 processes can be fixed.
 
+With `--kafka` the job reads from and writes to three Kafka brokers, which are killed and stand still as well.
+
 At the end the output is read back and compared with what must be in it, and everything is told as JSON.
 """
 
@@ -26,17 +28,20 @@ import threading
 import time
 import uuid
 from collections.abc import Collection
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from penstock.common.errors import PenstockError
 from tests.chaos.faults import Fault, Faults
 from tests.chaos.job import Orders, SoakPlan
+from tests.chaos.kafka_ends import BROKERS, KafkaRun
 from tests.chaos.left_behind import folders_left, memory, objects_left, processes_left
 from tests.chaos.report import Report, dumps, total_of
 from tests.chaos.running_job import Progress, RunningJob
 from tests.chaos.storage_proxy import StorageProxy
 from tests.chaos.verdict import problems_of
+from tools.kafkaserver import KafkaServer
 from tools.s3server import S3Server
 
 RATE = 500.0
@@ -65,6 +70,7 @@ class Soak:
         kinds: names of those that are done; None: all but those in `without`.
         checkpoint_timeout_s: after two that took longer, one after the other, a function is taken to hang. On a machine so
             busy that an attempt takes as long to start, a job never comes out of its restarts.
+        kafka: started brokers, from which and to which the job goes; None: it goes to files.
     """
 
     def __init__(
@@ -82,6 +88,7 @@ class Soak:
         kinds: set[str] | None = None,
         without: Collection[str] = (),
         checkpoint_timeout_s: int = 30,
+        kafka: KafkaServer | None = None,
     ) -> None:
         self.random = random.Random(seed)
         self.seconds = seconds
@@ -89,10 +96,12 @@ class Soak:
         self.once = once
         orders = folder / "orders"
         orders.mkdir(parents=True)
-        self.plan = SoakPlan(int(RATE * (seconds + _SLACK_S)) // KEYS, str(orders), RATE, KEYS)
+        self.kafka = None if kafka is None else KafkaRun(kafka)
+        brokers = "" if kafka is None else kafka.bootstrap_servers
+        self.plan = SoakPlan(int(RATE * (seconds + _SLACK_S)) // KEYS, str(orders), RATE, KEYS, kafka=brokers)
         job_id = uuid.UUID(int=self.random.getrandbits(128)).hex
         self.job = RunningJob(self.plan, runner, backend, job_id, folder, s3, proxy, checkpoint_timeout_s)
-        self.faults = Faults(self.job, random.Random(self.random.getrandbits(64)), without)
+        self.faults = Faults(self.job, random.Random(self.random.getrandbits(64)), without, kafka)
         self.kinds = [
             fault for fault in self.faults.faults if fault.name in (kinds or {fault.name}) and fault.name not in without
         ]
@@ -106,13 +115,19 @@ class Soak:
         report.load.append(round(os.getloadavg()[0], 1))
         began = time.monotonic()
         try:
+            if self.kafka is not None:
+                self.kafka.begin(self.plan)
             job.start()
             job.await_progress(Progress(0, 0, 0))
             report.memory_mb["start"] = memory(job)
             self._hurt(time.monotonic() + self.seconds)
             report.memory_mb["end"] = memory(job)
             self._finish()
-            report.problems += problems_of(self.plan, job.output, job.s3.storage_options())
+            if self.kafka is None:
+                report.problems += problems_of(self.plan, job.output, job.s3.storage_options())
+            else:
+                report.problems += self.kafka.problems(self.plan)
+                report.left_behind["open transactions"] = self.kafka.open_transactions()
             report.left_behind["storage"] = objects_left(job)
             report.left_behind["processes"] = processes_left(job)
             report.left_behind["temporary folders"] = folders_left(job)
@@ -210,10 +225,25 @@ class Soak:
         """Say where the input ends, and wait until the job has."""
         self.faults.strangers.hang_up()
         self.job.proxy.wait_for_late()
-        self.plan = replace(self.plan, per_key=self.job.numbers_read())
+        per_key = self.job.numbers_read() if self.kafka is None else self.kafka.end()
+        self.plan = replace(self.plan, per_key=per_key)
         self.report.records = self.plan.total
-        self.job.orders.give(Orders.END, str(self.plan.per_key))
+        if self.kafka is None:
+            self.job.orders.give(Orders.END, str(self.plan.per_key))
+        else:
+            self.job.await_(lambda: self.job.progress().records >= self.plan.total, "all was read", _END_S)
+            self._drain()
         self.job.await_(lambda: False, "the job had finished", _END_S)
+
+    def _drain(self) -> None:
+        """A job that restarts just then refuses, and is asked again."""
+        until = time.monotonic() + _END_S
+        while True:
+            asked = self.faults.requests.ask("stop with drain", self.random)
+            if asked.is_accepted and not asked.failure:
+                return
+            assert time.monotonic() < until, f"the job does not drain: {asked.failure}"
+            time.sleep(0.5)
 
 
 class _Beside:
@@ -256,6 +286,7 @@ def main() -> int:
     arguments.add_argument("--kind", action="append", help="only these kinds of faults")
     arguments.add_argument("--without", action="append", default=[], help="not these kinds of faults")
     arguments.add_argument("--checkpoint-timeout", type=int, default=30, metavar="SECONDS")
+    arguments.add_argument("--kafka", action="store_true", help="from Kafka to Kafka")
     arguments.add_argument("--json", type=Path, default=None, help="file for the figures")
     told = arguments.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without its JobManagers
@@ -264,7 +295,10 @@ def main() -> int:
     reports = []
     for number, (runner, backend) in enumerate(pairs):
         folder = Path(tempfile.mkdtemp(prefix="penstock-soak-"))
-        with S3Server(folder / "s3") as s3, StorageProxy(s3.endpoint_url) as proxy:
+        with ExitStack() as servers:
+            s3 = servers.enter_context(S3Server(folder / "s3"))
+            proxy = servers.enter_context(StorageProxy(s3.endpoint_url))
+            kafka = servers.enter_context(KafkaServer(folder / "kafka", BROKERS)) if told.kafka else None
             soak = Soak(
                 runner,
                 backend,
@@ -277,6 +311,7 @@ def main() -> int:
                 kinds=set(told.kind) if told.kind else None,
                 without=set(told.without),
                 checkpoint_timeout_s=told.checkpoint_timeout,
+                kafka=kafka,
             )
             report = soak.run()
         reports.append(report)

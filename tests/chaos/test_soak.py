@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.chaos.kafka_ends import BROKERS
 from tests.chaos.report import dumps
 from tests.chaos.soak import Soak
 from tests.chaos.storage_proxy import StorageProxy
+from tools.kafkaserver import KafkaServer
 
 if TYPE_CHECKING:
     from tools.s3server import S3Server
@@ -27,6 +29,30 @@ BACKEND_OF = {"pipelined": "rocksdb", "batched": "hashmap"}
 def proxy(s3: S3Server) -> Iterator[StorageProxy]:
     with StorageProxy(s3.endpoint_url) as proxy:
         yield proxy
+
+
+@pytest.mark.kafka
+def test_every_kind_of_fault_from_kafka_to_kafka(
+    runner: str, tmp_path: Path, s3: S3Server, proxy: StorageProxy
+) -> None:
+    with KafkaServer(tmp_path / "kafka", BROKERS) as kafka:
+        soak = Soak(
+            runner,
+            BACKEND_OF[runner],
+            random.randrange(1 << 32),
+            SECONDS,
+            tmp_path,
+            s3,
+            proxy,
+            once=True,
+            checkpoint_timeout_s=15,
+            kafka=kafka,
+        )
+        report = soak.run()
+    print(dumps(report.to_json()))
+    assert not report.problems, str(report)
+    assert report.details["kinds not done"] == [], str(report)
+    assert report.left_behind["open transactions"] == []
 
 
 def test_every_kind_of_fault(runner: str, tmp_path: Path, s3: S3Server, proxy: StorageProxy) -> None:

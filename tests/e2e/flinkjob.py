@@ -58,8 +58,8 @@ class Job:
                     "savepoints": f"{self.folder}/savepoints",
                     "secretName": SECRET,
                 },
-                "master": {"resources": SMALL},
-                "worker": {"resources": SMALL},
+                "master": {"resources": copy.deepcopy(SMALL)},
+                "worker": {"resources": copy.deepcopy(SMALL)},
                 "rollback": {"after": "4m"},
             },
         }

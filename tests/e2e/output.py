@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -83,13 +83,20 @@ class Output:
                 return
         raise AssertionError("\n".join(problems))
 
+    def first(self) -> tuple[float, float]:
+        """When the first number was processed, and when a reader could see one; seconds since the epoch."""
+        self.refresh()
+        return min(record["at"] / 1000 for record in self.records("numbers")), min(self._written())
+
+    def _written(self) -> Iterator[float]:
+        prefix = f"{self._path}/numbers/"
+        return (written for path, (written, _) in self._files.items() if path.startswith(prefix))
+
     def gap_since(self, began: float) -> Gap:
         """The longest pause in what came after a moment (seconds since the epoch)."""
         self.refresh()
         processed = (record["at"] / 1000 for record in self.records("numbers"))
-        prefix = f"{self._path}/numbers/"
-        visible = (written for path, (written, _) in self._files.items() if path.startswith(prefix))
-        return Gap(_longest(processed, began), _longest(visible, began))
+        return Gap(_longest(processed, began), _longest(self._written(), began))
 
 
 def _longest(times: Iterable[float], began: float) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import fsspec
@@ -12,6 +14,7 @@ from tests.e2e import images
 from tests.e2e.flinkjob import Job
 from tests.e2e.stack import BUCKET, SECRET, Stack, wait_until
 from tools.demo import compare
+from tools.devcluster import binaries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +32,9 @@ def test_job_is_deployed_and_its_output_is_exactly_once(stack: Stack, deploy: Ca
     assert (shown["STATE"], shown["READY"], shown["PARALLELISM"]) == ("Running", "True", "2"), shown
     assert shown["RESTARTS"] == "0", shown
     assert shown["IMAGE"] == images.GOOD, shown
+    # They process records as soon as they are registered; the kubelet asks whether they are ready every five seconds.
+    job.wait_for(phase="Running", workers=2, seconds=30)
     status = job.status
-    assert status["workers"] == 2
     assert {c["type"]: c["status"] for c in status["conditions"]} == {
         "Ready": "True",
         "Reconciling": "False",
@@ -62,6 +66,25 @@ def test_pods_are_restricted(stack: Stack, deploy: Callable[..., Job]) -> None:
         manifest = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
         stack.cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=manifest)
     stack.cluster.kubectl("delete", "namespace", "restricted", "--wait=false")
+
+
+def test_people_look_into_a_job_by_its_name(stack: Stack, deploy: Callable[..., Job]) -> None:
+    """`kubectl penstock`, and what the Python workers of restricted pods do."""
+    deploy("plain").running()
+
+    def penstock(*arguments: str) -> str:
+        command = [sys.executable, "-m", "penstock.cli.kubectl", *arguments]
+        environment = stack.cluster.environment() | {"KUBECTL": str(binaries.MODULE.bin_dir() / "kubectl")}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "RUNNING" in penstock("info", "plain")
+    assert '"MainThread" (vertex ' in penstock("stacks", "plain")
+    vertices = [line for line in penstock("flamegraph", "plain", "--vertex", "sums", "-s", "2").splitlines() if line]
+    assert any("penstock.taskmanager." in line for line in vertices)
+    assert penstock("checkpoint", "plain").startswith("Checkpoint ")
+    assert penstock("savepoint", "plain").startswith("s3://")
 
 
 def test_example_of_the_repository(stack: Stack, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def limits(master: str, worker: str) -> dict[str, Any]:
 
 @pytest.mark.long
 def test_pods_within_their_limits_survive_and_a_limit_that_is_too_small_is_told(deploy: Callable[..., Job]) -> None:
-    job: Job = deploy("memory", parallelism=2, spec=limits("640Mi", "1600Mi")).running()
+    job: Job = deploy("memory", parallelism=2, spec=limits("640Mi", "1Gi")).running()
     for _ in range(3):
         job.goes_on()
     (worker,) = job.pods("worker")
@@ -43,11 +43,11 @@ def test_pods_within_their_limits_survive_and_a_limit_that_is_too_small_is_told(
         assert container["ready"], "the probes are answered"
     assert not [event for event in job.events() if event.startswith("MemoryTight")]
 
-    job.edit({"worker": {"resources": {"limits": {"memory": "1Gi"}}}})
+    job.edit({"worker": {"resources": {"limits": {"memory": "640Mi"}}}})
 
     def told() -> list[str]:
         return [event for event in job.events() if event.startswith("MemoryTight")]
 
     wait_until(told, lambda: job.told("a warning"), seconds=120)
-    assert "spec.worker.resources.limits.memory is 1024Mi" in told()[0]
+    assert "spec.worker.resources.limits.memory is 640Mi" in told()[0]
     assert "or lower spec.worker.slots to 1" in told()[0]

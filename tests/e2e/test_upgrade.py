@@ -63,7 +63,7 @@ def test_pods_that_stand_by_take_over_within_seconds(stack: Stack, deploy: Calla
     take_over(stack, job, "arguments", job={"args": job.args("--revision", "b")})
 
 
-def take_over(stack: Stack, job: Job, what: str, **change: object) -> None:
+def take_over(stack: Stack, job: Job, what: str, /, **change: object) -> None:
     """Upgrade it, and see that the pods that stood by are those that run."""
     before, old = job.status, job.pod_names("master") | job.pod_names("worker")
     began = time.time()
@@ -100,6 +100,36 @@ def test_edit_that_is_taken_back_while_pods_come_up_never_touches_the_job(deploy
     job.goes_on()
     assert job.status["jobId"] == before["jobId"]
     assert job.pod_names("master") | job.pod_names("worker") == pods
+
+
+@pytest.mark.long
+def test_pods_that_find_no_room_beside_those_that_run_are_removed_and_not_waited_for(
+    deploy: Callable[..., Job],
+) -> None:
+    """One worker a node, and one node: the new one fits only when the old one has gone."""
+    alone = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "labelSelector": {"matchLabels": {"penstock.dev/job": "alone", "penstock.dev/role": "worker"}},
+                    "topologyKey": "kubernetes.io/hostname",
+                }
+            ]
+        }
+    }
+    worker = {"podTemplate": {"spec": {"affinity": alone}}}
+    job = deploy("alone", parallelism=1, spec={"upgrade": {"warmStart": True}, "worker": worker}).running()
+    job.goes_on()
+    before = job.status
+    job.patch(image=images.BETTER)
+    job.running()
+    job.goes_on()
+    assert any(event.startswith("StandbyGivenUp: ") for event in job.events()), job.events()
+    after = job.status
+    assert after["jobId"] != before["jobId"]
+    assert not after["running"].get("warm")
+    assert after["running"]["image"] == images.BETTER
+    assert after["running"]["restoredFrom"]["kind"] == "Savepoint"
 
 
 def test_revision_that_cannot_be_imported_never_touches_the_job(stack: Stack, job: Job) -> None:

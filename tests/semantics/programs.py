@@ -232,8 +232,12 @@ READINGS: dict[str, Callable[[History], History]] = {
 }
 
 
-def as_read(source: History, program: Any) -> dict[str, list[Record]]:
-    """What each output of the program must have."""
+IN_BATCH: dict[str, Callable[[History], History]] = {"reduce": lambda history: reference.reduced(history, first, add)}
+
+
+def as_read(source: History, program: Any, *, batch: bool = False) -> dict[str, list[Record]]:
+    """What each output of the program must have; in batch mode each step sees its input in order of time, and then the end of it."""
+    readings = READINGS | IN_BATCH if batch else READINGS
     names = iter(range(1000))
     outputs: dict[str, list[Record]] = {}
 
@@ -247,6 +251,8 @@ def as_read(source: History, program: Any) -> dict[str, list[Record]]:
                 return both(how, *histories)
             case (inner, step):
                 history = read(inner)
+                if batch:
+                    history = reference.in_order_of_time(history)
                 number = next(names)
                 if isinstance(step, Windowed):
                     windows = Windows(
@@ -258,7 +264,7 @@ def as_read(source: History, program: Any) -> dict[str, list[Record]]:
                     )
                     result, outputs[f"late-{number}"] = windows.run(history)
                     return result
-                return READINGS[step](history)
+                return readings[step](history)
         raise AssertionError(tree)
 
     outputs["result"] = reference.records(read(program))

@@ -79,6 +79,17 @@ def rolling(history: History, key: Key, add: Callable[[Any, Any], Any]) -> Histo
     return each(history, step)
 
 
+def in_order_of_time(history: History) -> History:
+    """Batch mode: all records are there before the clock moves, once."""
+    return [*sorted(records(history), key=lambda record: record.time), Watermark(END)]
+
+
+def reduced(history: History, key: Key, add: Callable[[Any, Any], Any]) -> History:
+    """`reduce` in batch mode: the last result of each key."""
+    last = {key(record.value): record.value for record in records(rolling(history, key, add))}
+    return [*(Record(value, END) for value in last.values()), Watermark(END)]
+
+
 def buckets(history: History, key: Key, length: int) -> History:
     """A process function: the running count of each key; by timer, the sum of each `length` ms of event time.
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tools.errors import BuildFailed
-from tools.gobuild import GoModule, go_version
+from tools.gobuild import GoModule, go_version, module_source
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 GO = """#!/bin/sh
 if [ "$1" = env ]; then echo "${FAKE_GO_VERSION:-go1.26.0}"; exit; fi
+if [ "$1" = mod ]; then echo "$FAKE_GO_MODULE"; exit "${FAKE_GO_EXIT:-0}"; fi
 echo "$*" >> "$FAKE_GO_CALLS"
 while [ "$1" != -o ]; do shift; done
 sleep 0.2
@@ -111,3 +112,16 @@ def test_go_beside_the_python_packages_is_found_where_the_path_has_none(
         module.ensure()
     monkeypatch.syspath_prepend(package.parent)
     assert (module.ensure(["one"]) / "one").exists()
+
+
+def test_a_modules_files_are_those_that_were_pinned(
+    module: GoModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_GO_MODULE", f'{{"Dir": "{tmp_path}", "Sum": "h1:good"}}')
+    assert module_source("example.com/m", "v1.0.0", "h1:good") == tmp_path
+    with pytest.raises(BuildFailed, match="checksum h1:good and not h1:pinned"):
+        module_source("example.com/m", "v1.0.0", "h1:pinned")
+    monkeypatch.setenv("FAKE_GO_MODULE", '{"Error": "timeout"}')
+    monkeypatch.setenv("FAKE_GO_EXIT", "1")
+    with pytest.raises(BuildFailed, match=r"example.com/m@v1.0.0 could not be fetched: timeout"):
+        module_source("example.com/m", "v1.0.0", "h1:good")

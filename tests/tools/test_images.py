@@ -46,6 +46,11 @@ def test_images_have_no_second_java_runtime() -> None:
     assert not [line for line in wheels.requirements("operator") if line.startswith("pyspark")]
 
 
+def test_the_operators_image_can_send_traces() -> None:
+    wanted = wheels.requirements(*context.EXTRAS["operator"])
+    assert [line for line in wanted if line.startswith("opentelemetry-exporter-otlp-proto-http")]
+
+
 def test_pattern_of_the_drop_list_that_matches_nothing_is_told(tmp_path: Path) -> None:
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / "hive-1.jar").write_text("")

@@ -48,6 +48,7 @@ def program() -> None:
     reveal_type(readings.map(lambda r: r, output_type=Reading))  # R: DataStream[Any]
     reveal_type(readings.filter(lambda r: r.celsius > 20).filter(col("celsius") > 20))  # R: DataStream[Reading]
     reveal_type(readings.flat_map(lambda r: [r.station, "x"]).flat_map(Letters()).filter(Long()))  # R: DataStream[str]
+    reveal_type(readings.gather(32, 50).flat_map(lambda rs: [r.celsius for r in rs]))  # R: DataStream[float]
     readings.map(lambda r: r.kelvin)  # E: "Reading" has no attribute "kelvin"
     readings.map(Letters())  # E: No overload variant
     readings.map(Fahrenheit()).filter(Long())  # E: Argument 1 to "filter"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -12,13 +13,16 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).with_name("programs.py")
 _SAID = re.compile(r"programs\.py:(\d+): (error|note): (.*)")
 _MODULES = re.compile(r"\b(?:\w+\.)+(?=\w)")
+_REVEALED = re.compile(r'(?:Revealed type is|Type of ".*" is) "(.*)"', re.DOTALL)
+
+Said = dict[int, list[tuple[str, str]]]
+"""Of each line: error or not, and the text."""
 
 
-def said() -> dict[int, list[tuple[str, str]]]:
-    """What mypy says of each line."""
+def said_by_mypy() -> Said:
     mypy = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", str(PROGRAMS)]
     told = subprocess.run(mypy, cwd=ROOT, capture_output=True, text=True, timeout=600).stdout
-    lines: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    lines: Said = defaultdict(list)
     for line in told.splitlines():
         found = _SAID.search(line)
         if found is not None:
@@ -27,17 +31,41 @@ def said() -> dict[int, list[tuple[str, str]]]:
     return lines
 
 
-def test_mypy_reveals_the_types_and_finds_the_errors_that_stand_beside_the_lines() -> None:
-    lines = said()
+def said_by_pyright() -> Said:
+    pyright = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, str(PROGRAMS)]
+    told = subprocess.run(pyright, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert told.stdout.startswith("{"), told.stderr + told.stdout
+    lines: Said = defaultdict(list)
+    for found in json.loads(told.stdout)["generalDiagnostics"]:
+        lines[found["range"]["start"]["line"] + 1].append((found["severity"], found["message"]))
+    assert lines, told.stdout
+    return lines
+
+
+def check(lines: Said, *, texts: bool) -> None:
+    """
+    Args:
+        texts: the errors have the words that stand beside the lines; else they need only be there.
+    """
     for number, line in enumerate(PROGRAMS.read_text().splitlines(), start=1):
         code, _, expected = line.partition("  # R: ")
         if expected:
-            [(kind, text)] = lines.pop(number)
-            revealed = _MODULES.sub("", text.partition('"')[2].rpartition('"')[0])
-            assert (kind, revealed) == ("note", expected), f"{code}: {text}"
+            [(_, text)] = lines.pop(number)
+            revealed = _REVEALED.search(text)
+            assert revealed is not None, f"{code}: {text}"
+            assert _MODULES.sub("", revealed[1]) == expected, f"{code}: {text}"
             continue
         code, _, expected = line.partition("  # E: ")
         if expected:
-            errors = [text for kind, text in lines.pop(number) if kind == "error"]
-            assert any(expected in text for text in errors), f"{code}: {errors}"
+            errors = [text for kind, text in lines.pop(number, []) if kind == "error"]
+            assert errors, f"{code}: nothing is said of it"
+            assert not texts or any(expected in text for text in errors), f"{code}: {errors}"
     assert not lines, f"unexpected: {dict(lines)}"
+
+
+def test_mypy_reveals_the_types_and_finds_the_errors_that_stand_beside_the_lines() -> None:
+    check(said_by_mypy(), texts=True)
+
+
+def test_pyright_reveals_the_same_types_and_finds_errors_in_the_same_lines() -> None:
+    check(said_by_pyright(), texts=False)

@@ -69,7 +69,7 @@ def test_failover_md_has_every_failure_that_ends_a_job_and_every_setting() -> No
 
 
 def test_the_example_of_state_md_runs() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", STATE, re.DOTALL)
+    example, *_ = re.findall(r"```python\n(.*?)```", STATE, re.DOTALL)
     names: dict[str, Any] = {}
     exec(example, names)
     with OperatorHarness(names["Count"](), lambda reading: reading.city) as harness:

@@ -13,6 +13,7 @@ import typer.main
 import yaml
 from fastapi.routing import APIRoute
 
+from penstock.cli import kubectl
 from penstock.cli.main import app as command_line
 from penstock.common.config import options
 from penstock.common.config.option import ConfigOption
@@ -32,8 +33,15 @@ IMPORT = re.compile(r"^[>. ]*from (penstock(?:\.\w+)*) import (\([^)]*\)|[^\n]+)
 DOTTED = re.compile(r"(?<![\w./@:-])penstock(?:\.\w+)+(?![\w/*-])")
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 JAVA = re.compile(r"penstock(\.shuffle)?\.[A-Z]\w+|penstock\.shuffle")
-NO_NAMES = {"penstock.yaml", "penstock.dev", "penstock.epoch.taget"}
-"""A file, a label's domain, and a key that a doctest writes wrongly."""
+NO_NAMES = {
+    "penstock.yaml",
+    "penstock.dev",
+    "penstock.epoch.taget",
+    "penstock.metrics.reporters",
+    "penstock.traces.reporters",
+    "penstock.logs.reporters",
+}
+"""A file, a label's domain, a key that a doctest writes wrongly, and groups of entry points."""
 FOR_TYPES = {
     "penstock.state.snapshot_format.column_rows.Column",
     "penstock.state.encoding.packed_keys.Rows",
@@ -164,8 +172,9 @@ COMMAND = re.compile(r"^(?:\$ )?penstock +(\w[^\n#]*)", re.MULTILINE)
 
 def command_of(words: list[str]) -> Any:
     """The command that a line calls, with how many of its words name it."""
-    found: Any = typer.main.get_command(command_line)
-    for word in words:
+    plugin = words[:2] == ["kubectl", "penstock"]
+    found: Any = typer.main.get_command(kubectl.app if plugin else command_line)
+    for word in words[2 if plugin else 0 :]:
         inner = getattr(found, "commands", {}).get(word)
         if inner is None:
             break

@@ -16,7 +16,7 @@ from tools.images.wheels import REPOSITORY
 if TYPE_CHECKING:
     from pathlib import Path
 
-EXTRAS = {"base": ("runtime",), "operator": ("operator",)}
+EXTRAS = {"base": ("runtime",), "operator": ("operator", "otel")}
 """Which of Penstock's extras an image has."""
 ARCHIVE = (
     "penstock/__init__.py",
@@ -24,12 +24,14 @@ ARCHIVE = (
     "penstock/common/errors.py",
     "penstock/common/folders/__init__.py",
     "penstock/common/folders/private_folder.py",
+    "penstock/common/folders/start_folder.py",
     "penstock/jobmanager/__init__.py",
     "penstock/jobmanager/cluster/jvm/class_archive.py",
     "penstock/jobmanager/cluster/jvm/java.py",
     "penstock/jobmanager/cluster/__init__.py",
     "penstock/jobmanager/cluster/jvm/__init__.py",
     "penstock/jobmanager/cluster/jvm/classes.py",
+    "penstock/jobmanager/cluster/jvm/installation.py",
     "penstock/jobmanager/cluster/jvm/classes.txt",
 )
 """What makes the archive of Spark's classes: it is made anew when one of these changes, and not with all of the engine."""

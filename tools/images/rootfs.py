@@ -8,12 +8,10 @@ is: ``--fresh`` makes it anew, with the security updates since.
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
 import tempfile
 from pathlib import Path
 
-from tools.errors import BuildFailed
+from tools import building
 from tools.gobuild import cache_root, file_lock
 
 SUITE = "bookworm"
@@ -60,17 +58,10 @@ def _make(archive: Path) -> None:
         # mmdebstrap gives up its rights and must still get there
         Path(scratch).chmod(0o755)
         made = Path(scratch) / "rootfs.tar"
-        done = subprocess.run(
+        building.run(
             ["mmdebstrap", *OPTIONS, SUITE, str(made), *sources[:1]],
-            env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
+            "the root file system could not be made",
+            remedy="are Debian's packages reachable (apt-get update)? Or give another base: --base-image",
+            env={"SOURCE_DATE_EPOCH": EPOCH},
         )
-        if done.returncode:
-            raise BuildFailed(
-                f"the root file system could not be made:\n{done.stdout[-3000:]}",
-                remedy="are Debian's packages reachable (apt-get update)? Or give another base: --base-image",
-            )
         made.rename(archive)

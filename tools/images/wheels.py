@@ -8,14 +8,13 @@ from; Penstock's own wheel is built from the clone each time.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import tomllib
 from pathlib import Path
 
+from tools import building
 from tools.errors import BuildFailed
 from tools.gobuild import cache_root, file_lock
 from tools.images.rootfs import EPOCH
@@ -100,19 +99,12 @@ def _pin(wheel: Path) -> str:
 def _pip(*arguments: str, path: Path | None = None) -> None:
     """Run pip; ``path`` is a directory that it, and what it starts, find modules in first."""
     found_first = {"PYTHONPATH": str(path)} if path else {}
-    done = subprocess.run(
+    building.run(
         [_python(), "-m", "pip", "--quiet", *arguments],
-        env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH, **found_first},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
+        f"pip {' '.join(arguments[:2])} failed",
+        remedy="is the package index reachable from here (pip download six)?",
+        env={"SOURCE_DATE_EPOCH": EPOCH, **found_first},
     )
-    if done.returncode:
-        raise BuildFailed(
-            f"pip {' '.join(arguments[:2])} failed:\n{done.stdout[-3000:]}",
-            remedy="is the package index reachable from here (pip download six)?",
-        )
 
 
 def _python() -> str:

@@ -175,7 +175,7 @@ class Upgrade(Api):
     checkpoint_fallback: bool = True
     """With upgradeMode savepoint: if the job is not RUNNING and does not become so, go on from the newest complete checkpoint instead of waiting for ever."""
     warm_start: bool = False
-    """Start the pods of the new revision beside those that run, before the job is stopped; they take over with the savepoint. For that time the job has twice the pods; where the new ones cannot come up, or take more than three minutes, the upgrade goes the ordinary way. Counts with upgradeMode savepoint, a RUNNING job and the same parallelism."""
+    """Start the pods of the new revision beside those that run, before the job is stopped; they take over with the savepoint. For that time the job has twice the pods; where the new ones cannot come up, or take more than three minutes, the upgrade goes the ordinary way. Counts with upgradeMode savepoint, a RUNNING job, and the same parallelism and number of pods."""
     max_checkpoint_age: Duration | None = None
     """With upgradeMode last-state: take a savepoint instead if the newest complete checkpoint is older."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
+from pydantic.alias_generators import to_camel
 
 from penstock_operator.api.types import Api, Schemaless, Time
 
@@ -474,15 +475,20 @@ class FlinkJobStatus(Api):
 MEMORY = ("running", "operation", "nextRestore", "nonces", "superseded", "stableRevision")
 """The fields without which nothing may be decided: what runs, what is being done, and what was done before."""
 
+_MEMORY = {name for name in FlinkJobStatus.model_fields if to_camel(name) in MEMORY}
 
-def unreadable(raw: object) -> dict[str, Any]:
+
+def unreadable(raw: object, status: FlinkJobStatus | None = None) -> dict[str, Any]:
     """Of the operator's memory what cannot be read, as it is: nothing may be decided without it, or written over it.
+
+    Args:
+        status: what could be read; None: read it.
 
     >>> unreadable({"phase": 7, "operation": {"kind": "Upgrade"}})
     {'operation': {'kind': 'Upgrade'}}
     """
     fields = raw if isinstance(raw, dict) else {}
-    read = parse_status(fields).to_manifest()
+    read = (status or parse_status(fields)).to_manifest(include=_MEMORY)
     return {key: fields[key] for key in MEMORY if fields.get(key) and not read.get(key)}
 
 

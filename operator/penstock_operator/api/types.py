@@ -25,9 +25,9 @@ class Api(BaseModel):
         alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore", use_attribute_docstrings=True
     )
 
-    def to_manifest(self) -> dict[str, Any]:
-        """The JSON form as it is stored in Kubernetes: camelCase, nothing that is null."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+    def to_manifest(self, *, include: set[str] | None = None) -> dict[str, Any]:
+        """The JSON form as it is stored in Kubernetes: camelCase, nothing that is null; `include`: only these fields."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True, include=include)
 
 
 def parse_duration(value: object) -> object:
@@ -64,7 +64,7 @@ def _parts(millis: int) -> Iterator[str]:
 
 def format_time(value: datetime) -> str:
     """RFC 3339 in UTC with whole seconds, as Kubernetes writes times."""
-    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 Duration = Annotated[

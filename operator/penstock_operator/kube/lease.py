@@ -106,13 +106,16 @@ class Leadership:
         log.info("%s leads", self.identity)
 
     async def keep(self, cluster: Cluster) -> None:
-        """Renew until that fails for too long; returns when the leadership is lost, also if nobody answers until then."""
-        retry = self.times.retry.total_seconds()
+        """Renew until that fails for too long; returns when the leadership is lost, also if nobody answers until then.
+
+        An attempt gets half of the time there is at most: the next one goes over another connection.
+        """
+        retry, deadline = self.times.retry.total_seconds(), self.times.renew_deadline.total_seconds()
         while self.holds():
             await asyncio.sleep(retry)
-            left = self.times.renew_deadline.total_seconds() - (self._clock() - (self._renewed or 0.0))
+            left = deadline - (self._clock() - (self._renewed or 0.0))
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(left, retry)):
+                async with asyncio.timeout(max(min(left, deadline / 2), retry)):
                     await self.attempt(cluster)
         log.error("%s has lost the lease", self.identity)
 

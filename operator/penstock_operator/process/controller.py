@@ -22,6 +22,8 @@ from penstock_operator.kube.listings import CLUSTER, Listings
 from penstock_operator.kube.watched import WATCHED, list_again
 from penstock_operator.process.gate import Gate
 from penstock_operator.process.orphans import sweep
+from penstock_operator.process.otlp import NoTraces
+from penstock_operator.process.traces import OperationTraces
 from penstock_operator.reconcile.job_loop import JobLoop
 from penstock_operator.reconcile.observe.manifests import labels_of
 from penstock_operator.resources.names import JOB
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from penstock_operator.kube.cluster import Kind, Manifest
     from penstock_operator.process.metrics import Metrics
+    from penstock_operator.reconcile.job_loop import Transition
     from penstock_operator.reconcile.loop import Loop
     from penstock_operator.reconcile.ports import Ports
 
@@ -67,8 +70,11 @@ class _Runner:
 class Controller:
     """Runs the loops of all objects."""
 
-    def __init__(self, ports: Ports, metrics: Metrics, namespaces: Sequence[str] = ()) -> None:
+    def __init__(
+        self, ports: Ports, metrics: Metrics, namespaces: Sequence[str] = (), traces: OperationTraces | None = None
+    ) -> None:
         self._ports, self._metrics, self._namespaces = ports, metrics, tuple(namespaces)
+        self._traces = traces or OperationTraces(NoTraces().send)
         self._runners: dict[tuple[ObjectKind, str, str], _Runner] = {}
         self._gate = Gate(CONCURRENT_PASSES, PLACE_LENT)
         self._listings = Listings()
@@ -209,8 +215,15 @@ class Controller:
     def _loop(self, kind: ObjectKind, namespace: str, name: str) -> Loop:
         complain = functools.partial(self._complain, kind, namespace, name)
         if kind == "FlinkJob":
-            return JobLoop(namespace, name, self._ports, self._metrics.note, complain)
+            return JobLoop(namespace, name, self._ports, self._note, complain)
         return SnapshotLoop(namespace, name, self._ports, self._metrics.note_snapshot, complain)
+
+    def _note(self, transition: Transition) -> None:
+        self._metrics.note(transition)
+        try:
+            self._traces.note(transition)
+        except Exception:  # what the pass is about to do must not wait for a trace
+            log.warning("%s/%s: an operation is not traced", transition.namespace, transition.name, exc_info=True)
 
     async def _run(self, kind: ObjectKind, namespace: str, name: str) -> None:
         runner, failures = self._runners[kind, namespace, name], 0
@@ -233,6 +246,7 @@ class Controller:
                 del self._runners[kind, namespace, name]
                 if kind == "FlinkJob":
                     self._metrics.forget(namespace, name)
+                    self._traces.forget(namespace, name)
                 return
             try:
                 seconds = pause.total_seconds() if pause is not None else 0.0

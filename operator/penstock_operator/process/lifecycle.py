@@ -21,6 +21,8 @@ from penstock_operator.kube.lease import Leadership
 from penstock_operator.kube.watched import WatchedObjects
 from penstock_operator.process.controller import Controller
 from penstock_operator.process.metrics import Metrics
+from penstock_operator.process.otlp import NoTraces, sink_of
+from penstock_operator.process.traces import OperationTraces
 from penstock_operator.process.watches import watch
 from penstock_operator.process.web import build_app, serve
 from penstock_operator.reconcile.ports import Ports
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from penstock_operator.kube.cluster import Kind
     from penstock_operator.kube.credentials import Credentials
     from penstock_operator.process.config import Config
+    from penstock_operator.process.otlp import SpanSink
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +54,7 @@ class Process:
     def __init__(self, config: Config, credentials: Credentials) -> None:
         self.config, self.credentials = config, credentials
         self.metrics = Metrics()
+        self.spans: SpanSink = NoTraces()
         self.stop = asyncio.Event()
         self.started = asyncio.Event()
         self.controller: Controller | None = None
@@ -59,6 +63,7 @@ class Process:
     async def run(self) -> int:
         """Run until told to stop (0) or until the Lease is lost (1: the kubelet starts us anew, as a standby)."""
         self._listen_to_signals()
+        self.spans = sink_of(instance=self.config.identity)
         web = await serve(build_app(self.metrics.render, self._troubles, lambda: True), self.config.port)
         unfenced = HttpCluster(self.credentials, count=self.metrics.requests.add)
         try:
@@ -68,6 +73,7 @@ class Process:
         finally:
             await unfenced.close()
             await web.cleanup()
+            await asyncio.to_thread(self.spans.close)
 
     async def _elected(self, cluster: HttpCluster) -> bool:
         log.info("%s is waiting for the lease", self.config.identity)
@@ -97,7 +103,7 @@ class Process:
                 presets=ClusterPresets(cluster, self.config.operator_namespace),
                 instance=self.config.identity,
             )
-            self.controller = Controller(ports, self.metrics, self.config.namespaces)
+            self.controller = Controller(ports, self.metrics, self.config.namespaces, OperationTraces(self.spans.send))
             try:
                 if not await self._prepared(unfenced, renewing):
                     return 1

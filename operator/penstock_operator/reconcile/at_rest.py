@@ -57,4 +57,6 @@ def is_at_rest(ctx: Context, decision: Decision, is_told: Callable[[Event], bool
     """There is nothing to do, nothing to tell, and nothing of weight to write."""
     news = not all(is_told(event) for event in decision.events)
     quiet = decision.action is None and decision.requeue is not None and not news
-    return quiet and not ctx.unreadable and weighty(ctx.status) == weighty(decision.status)
+    if not quiet or ctx.unreadable:
+        return False
+    return ctx.status == decision.status or weighty(ctx.status) == weighty(decision.status)

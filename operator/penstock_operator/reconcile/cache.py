@@ -45,6 +45,8 @@ class Cache:
     """The generation that they were as it asks for."""
     missing: tuple[str, ...] = ()
     """What was found then."""
+    unread_since: datetime | None = None
+    """Since when the API server has failed over some read about the job, though it answers for the job itself."""
     written_at: datetime | None = None
     """When the status was last written."""
     repairs: dict[Repaired, Repair] = field(default_factory=dict)

@@ -17,10 +17,12 @@ from penstock_operator.api.status import Ownership, parse_status, unreadable
 from penstock_operator.api.validation import check_own_identity, parse_deletion
 from penstock_operator.errors import (
     Conflict,
+    Denied,
     KubeError,
     NotLeader,
     Problem,
     SpecError,
+    Unavailable,
     log_unexpected,
     unexpected,
 )
@@ -32,7 +34,8 @@ from penstock_operator.reconcile.core import decide
 from penstock_operator.reconcile.decide.actions import applied_again
 from penstock_operator.reconcile.decide.context import Context, Subject
 from penstock_operator.reconcile.loop import Loop
-from penstock_operator.reconcile.observation import Observation
+from penstock_operator.reconcile.observation import UNREAD, Observation
+from penstock_operator.reconcile.observe.dependents import is_lasting
 from penstock_operator.reconcile.observe.look import observe
 from penstock_operator.reconcile.observe.manifests import labels_of, parse_time
 from penstock_operator.reconcile.ownership import LINGER, Claim, claim
@@ -147,7 +150,11 @@ class JobLoop(Loop):
 
     async def _take_step(self) -> tuple[timedelta | None, bool]:
         self.cache.rests = False
-        manifest = await self._ports.cluster.get(FLINKJOB, self.namespace, self.name)
+        try:
+            manifest = await self._ports.cluster.get(FLINKJOB, self.namespace, self.name)
+        except Unavailable:
+            self.cache.unread_since = None
+            raise
         if manifest is None:
             return None, False
         ctx = self._context(manifest, await self._ports.presets.of(self.namespace))
@@ -210,7 +217,18 @@ class JobLoop(Loop):
 
     async def _observe(self, ctx: Context) -> Observation:
         try:
-            return await observe(ctx, self._ports, self.cache)
+            seen = await observe(ctx, self._ports, self.cache)
+            if not any(UNREAD in flaw for flaw in seen.missing):
+                self.cache.unread_since = None
+            return seen
+        except Denied as error:  # a right that is missing; the status can be written all the same
+            self._complain(error)
+            return Observation(failure=f"{error}; its Role lacks that right")
+        except Unavailable as error:  # for a moment, or of one kind of object for good
+            self.cache.unread_since = self.cache.unread_since or ctx.now
+            if not is_lasting(self.cache.unread_since, self._ports):
+                raise
+            return Observation(failure=f"{error}; the API server answers for the FlinkJob itself")
         except (KubeError, NotLeader):
             raise  # without the API nothing can be written either; the controller comes back
         except Exception as error:
@@ -254,7 +272,7 @@ class JobLoop(Loop):
             remedy = "Take back what was edited last: the operator cannot read it"
             problems = (Problem("spec", unexpected(error), remedy),)
         deletion = parse_deletion(manifest.get("spec"))
-        lost = unreadable(manifest.get("status"))
+        lost = unreadable(manifest.get("status"), status)
         return Context(
             subject,
             spec,
@@ -271,8 +289,8 @@ class JobLoop(Loop):
         """If it is worth a write now, or something is done next; what cannot be read stays."""
         pause, now = self._ports.settings.volatile_write, self._ports.now()
         urgent = decision.action is not None and manifest.get("status") != decision.status.to_manifest()
-        due = write_due(ctx.status, decision.status, since=self.cache.written_at, now=now, pause=pause)
-        if not (due or urgent or not manifest.get("status")):
+        due = urgent or write_due(ctx.status, decision.status, since=self.cache.written_at, now=now, pause=pause)
+        if not (due or not manifest.get("status")):
             return
         decided, kept = decision.status.to_manifest(), dict(ctx.unreadable)
         if "operation" in decided:  # of a deletion, which is begun whatever was going on

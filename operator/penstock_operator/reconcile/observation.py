@@ -56,6 +56,10 @@ class Deployment:
     """It is of the running incarnation, and this version of the operator would make the same pods."""
     standby: bool = False
     """Its pods stand by beside those of the incarnation that runs."""
+    warm: bool = False
+    """Of the master: its pods were started ahead of time."""
+    door: str = ""
+    """Of the workers: which of the master's Services they go to (`Incarnation.door`)."""
     trouble: Trouble | None = None
 
 
@@ -294,6 +298,10 @@ class Repair:
     """When it was applied last."""
 
 
+UNREAD = "cannot be read"
+"""In the place of what is wrong with objects that the operator has no right to look at."""
+
+
 @dataclass(frozen=True)
 class Observation:
     """Everything one decision is based on."""
@@ -322,7 +330,7 @@ class Observation:
     """Folders in which a savepoint may have become complete late, as far as storage has answered."""
     last: ActionResult | None = None
     failure: str = ""
-    """Why nothing else in here says anything: looking at the job failed in a way that nobody foresaw."""
+    """Why nothing else in here says anything: looking at the job failed in a way that nobody foresaw, or the operator has no right to."""
 
     @property
     def flaws(self) -> dict[Repaired, str]:

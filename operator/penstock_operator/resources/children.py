@@ -6,6 +6,7 @@ import base64
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from penstock_operator.resources.incarnation import FORMER_DOORS
 from penstock_operator.resources.names import (
     BLOCKS_PORT,
     DRIVER_PORT,
@@ -107,14 +108,14 @@ def _master_of(owner: Owner, incarnation: Incarnation) -> dict[str, str]:
 
 
 def master_service(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
-    """Headless: workers find the master by it. Its address is published at once."""
+    """Workers find the master by it, ready or not; those of former operators are headless."""
     ports = {"spark-master": MASTER_PORT, "spark-driver": DRIVER_PORT, "spark-blocks": BLOCKS_PORT}
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": owner.metadata(owner.door(incarnation.door), "master"),
         "spec": {
-            "clusterIP": "None",
+            **({"clusterIP": "None"} if incarnation.door in FORMER_DOORS else {}),
             "publishNotReadyAddresses": True,
             "selector": _master_of(owner, incarnation),
             "ports": [{"name": name, "port": port, "targetPort": port} for name, port in ports.items()],

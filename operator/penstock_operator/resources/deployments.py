@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from penstock_operator.resources.incarnation import Incarnation
 
 CHECK_SECONDS = 600
-_STANDBY_SECONDS = 86400
-"""Longer than pods ever stand by: until they count as available, no rollout removes those that run."""
+_STANDBY_SECONDS = 365 * 86400
+"""Longer than pods ever stand by, whoever is away meanwhile: when they count as available, the rollout removes those that run."""
 
 
 def restore_option(restore: Restore) -> list[str]:

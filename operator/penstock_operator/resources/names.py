@@ -66,11 +66,11 @@ class Owner:
 
     @property
     def master(self) -> str:
-        """Deployment, headless Service and ServiceAccount of the master."""
+        """Deployment and ServiceAccount of the master."""
         return f"{self.name}-master"
 
     def door(self, suffix: str = "") -> str:
-        """Headless Service by which workers find their master."""
+        """Service by which workers find their master."""
         return f"{self.master}{suffix}"
 
     @property

@@ -14,19 +14,21 @@ from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec, parse_snapsho
 from penstock_operator.api.status import parse_status
 from penstock_operator.errors import (
     Conflict,
+    Denied,
     EngineUnreachable,
     KubeError,
     NotLeader,
     OperatorError,
+    Unavailable,
     in_words,
     log_unexpected,
-    unexpected,
 )
 from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, REVISION
 from penstock_operator.reconcile.decide.decision import Event
 from penstock_operator.reconcile.decide.savepoints.retention import awaited_paths, protected_paths
 from penstock_operator.reconcile.loop import Loop
 from penstock_operator.reconcile.observation import Engine
+from penstock_operator.reconcile.observe.dependents import is_lasting
 from penstock_operator.reconcile.observe.manifests import annotations_of, labels_of, parse_time
 from penstock_operator.reconcile.observe.secrets import read_secret
 from penstock_operator.reconcile.ownership import is_ours
@@ -89,6 +91,8 @@ class SnapshotLoop(Loop):
         """Why the last action was refused."""
         self._disposed: set[str] = set()
         """Paths of its files that are deleted."""
+        self._unread_since: datetime | None = None
+        """Since when the API server has failed over some read, though it answers for the FlinkSnapshot itself."""
 
     @property
     def job(self) -> str | None:
@@ -99,15 +103,27 @@ class SnapshotLoop(Loop):
         """There is nothing that is not looked at in every pass."""
 
     async def _step(self) -> tuple[timedelta | None, bool]:
-        manifest = await self._ports.cluster.get(FLINKSNAPSHOT, self.namespace, self.name)
+        try:
+            manifest = await self._ports.cluster.get(FLINKSNAPSHOT, self.namespace, self.name)
+        except Unavailable:
+            self._unread_since = None
+            raise
         if manifest is None or is_settled(manifest):
             return None, False
         self._job_name = str(((manifest.get("spec") or {}).get("jobRef") or {}).get("name"))
         try:
             ctx = await self._context(manifest)
+            self._unread_since = None
             decision = decide(ctx)
         except _Elsewhere as elsewhere:
             return (None if elsewhere.owner else self._ports.settings.progress), False
+        except Denied as error:  # a right that is missing; the status can be written all the same
+            return await self._unreadable(manifest, error), False
+        except Unavailable as error:
+            self._unread_since = self._unread_since or self._ports.now()
+            if not is_lasting(self._unread_since, self._ports):
+                raise
+            return await self._unreadable(manifest, error), False
         except (KubeError, NotLeader):
             raise
         except Exception as error:
@@ -128,7 +144,7 @@ class SnapshotLoop(Loop):
         if not invalid:
             self._complain(error)
         what = "it is not valid" if invalid else "the operator failed while it looked at it"
-        text, reason = f"{what}: {unexpected(error)}"[: self._ports.settings.text_limit], OperatorError.code
+        text, reason = f"{what}: {in_words(error)}"[: self._ports.settings.text_limit], OperatorError.code
         generation = int(meta.get("generation", 1))
         before = parse_snapshot_status(manifest.get("status"))
         status = unreadable(before, generation, now, "InvalidSpec" if invalid else reason, text).to_manifest()

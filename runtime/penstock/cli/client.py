@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote
 
 import httpx
 
+from penstock.cli.connection import ENDED
 from penstock.cli.errors import MasterUnreachable, OperationFailed, RequestFailed
 from penstock.rest import models
 
@@ -15,9 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 S = TypeVar("S", bound=models.Shape)
+R = TypeVar("R", models.OperationResult, models.CheckpointResult)
 
-ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
+Consistency = Literal["checkpoint", "live"]
+"""Of looked-up state: that of the newest checkpoint, or what the task holds."""
 _POLL_FIRST, _POLL_LAST = 0.1, 1.0
+_LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=None)
+"""httpcore closes surplus idle connections, also one that another thread has just been given."""
 
 
 class RestClient:
@@ -42,10 +47,13 @@ class RestClient:
         timeout: float = 10.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
+        self._timeout = timeout
         self.url = (url if "://" in url else f"http://{url}").rstrip("/")
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         try:
-            self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout, transport=transport)
+            self._http = httpx.Client(
+                base_url=self.url, headers=headers, timeout=timeout, transport=transport, limits=_LIMITS
+            )
         except httpx.InvalidURL as error:
             raise MasterUnreachable(
                 f"'{url}' is no address of a JobManager: {error}", remedy="write -m http://HOST:PORT"
@@ -94,6 +102,49 @@ class RestClient:
             return response.text, int(end)
         raise self._refusal(response, self._json(response, "GET", path))
 
+    def thread_dump(self, task_manager: str | None) -> models.ThreadDump:
+        """Of the Python workers of a TaskManager; None: of the JobManager's process."""
+        path = "/jobmanager" if task_manager is None else f"/taskmanagers/{_part(task_manager)}"
+        return self._get(f"{path}/thread-dump", models.ThreadDump)
+
+    def flame_graph(
+        self, job_id: str, vertex: str, *, seconds: float, hertz: int, kind: str, subtask: int | None = None
+    ) -> str:
+        """Folded stacks of a vertex, or of one subtask of it, looked at for so many seconds."""
+        path = f"/jobs/{_part(job_id)}/vertices/{_part(vertex)}/flamegraph"
+        params = {"seconds": str(seconds), "hertz": str(hertz), "type": kind, "format": "folded"}
+        if subtask is not None:
+            params["subtaskindex"] = str(subtask)
+        response = self._send("GET", path, params=params, timeout=seconds + self._timeout)
+        if response.is_success and response.headers.get("content-type", "").startswith("text/plain"):
+            return response.text
+        raise self._refusal(response, self._json(response, "GET", path))
+
+    def states(self, job_id: str) -> models.JobStates:
+        """Those in the newest checkpoint."""
+        return self._get(f"/jobs/{_part(job_id)}/state", models.JobStates)
+
+    def state_entries(
+        self,
+        job_id: str,
+        name: str,
+        key: str | None,
+        *,
+        uid: str | None = None,
+        limit: int | None = None,
+        consistency: Consistency = "checkpoint",
+    ) -> models.StateEntryList:
+        """Of one key (as JSON, or as text), or the first ones, in the newest checkpoint; or of one key as its task holds it."""
+        given = {
+            "key": key,
+            "uid": uid,
+            "limit": None if limit is None else str(limit),
+            "consistency": None if consistency == "checkpoint" else consistency,
+        }
+        params = {name: value for name, value in given.items() if value is not None}
+        answer = self._ask("GET", f"/jobs/{_part(job_id)}/state/{_part(name)}", params=params)
+        return models.StateEntryList.model_validate(answer)
+
     def find_job(self, text: str) -> models.JobSummary:
         """The job with that id, beginning of an id, or name.
 
@@ -120,6 +171,11 @@ class RestClient:
         raise RequestFailed(f"there is no job '{text}' at {self.url}", remedy=remedy, code="NOT_FOUND", status=404)
 
     # what can be done
+
+    def checkpoint(self, job_id: str) -> str:
+        """Returns the path where `wait_for_checkpoint` asks."""
+        path = f"/jobs/{_part(job_id)}/checkpoints"
+        return f"{path}/{self._trigger('POST', path, {})}"
 
     def savepoint(self, job_id: str, directory: str | None, *, cancel: bool = False) -> str:
         """Returns the path below which `wait` asks."""
@@ -151,18 +207,25 @@ class RestClient:
         Raises:
             OperationFailed: it failed, or took longer.
         """
-        result = self._until(
-            lambda: self._get(path, models.OperationResult), lambda found: found.status.id == "COMPLETED", timeout
+        return self._outcome(path, models.OperationResult, what, timeout).operation or models.OperationOutcome()
+
+    def wait_for_checkpoint(self, path: str, what: str, timeout: float) -> int | None:
+        """The number of a checkpoint that was begun; see `wait`."""
+        outcome = self._outcome(path, models.CheckpointResult, what, timeout).operation
+        return None if outcome is None else outcome.checkpoint_id
+
+    def _outcome(self, path: str, shape: type[R], what: str, timeout: float) -> R:
+        result: R | None = self._until(
+            lambda: self._get(path, shape), lambda found: found.status.id == "COMPLETED", timeout
         )
         if result is None:
             raise OperationFailed(
                 f"{what} has not ended after {timeout:g} s",
                 remedy=f"it goes on; ask {self.url}{path}, or give --timeout",
             )
-        outcome = result.operation or models.OperationOutcome()
-        if outcome.failure_cause is not None:
-            raise OperationFailed(f"{what} failed: {outcome.failure_cause.stack_trace}")
-        return outcome
+        if result.operation is not None and result.operation.failure_cause is not None:
+            raise OperationFailed(f"{what} failed: {result.operation.failure_cause.stack_trace}")
+        return result
 
     def wait_until_ended(self, job_id: str, timeout: float) -> str:
         """The state the job ended in; the present one if it has not after `timeout` seconds."""
@@ -215,9 +278,12 @@ class RestClient:
         *,
         json: Mapping[str, object] | None = None,
         params: Mapping[str, str] | None = None,
+        timeout: float | None = None,
     ) -> httpx.Response:
         try:
-            return self._http.request(method, path, json=json, params=params)
+            return self._http.request(
+                method, path, json=json, params=params, timeout=self._timeout if timeout is None else timeout
+            )
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise MasterUnreachable(
                 f"no JobManager answers at {self.url}: {_reason(error)}",

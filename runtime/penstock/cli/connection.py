@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.client import RestClient
 from penstock.cli.errors import UsageError
 
+if TYPE_CHECKING:
+    from penstock.cli.client import RestClient
+
 DEFAULT_MASTER = "http://localhost:8081"
+ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
+"""States of a job."""
 
 Master = Annotated[
     str,
@@ -31,6 +35,8 @@ def connect(master: str, token_file: Path | None) -> RestClient:
     Raises:
         UsageError: the token file cannot be read.
     """
+    from penstock.cli.client import RestClient  # 14 MB, of which a TaskManager's process needs none
+
     token = None
     if token_file is not None:
         try:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.live import Live
 
-from penstock.cli.client import ENDED
+from penstock.cli.connection import ENDED
 from penstock.cli.dashboard import dashboard, plain_line
 from penstock.cli.output import clock_time, console
 from penstock.common.errors import PenstockError

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from penstock import __version__
-from penstock.cli.commands import cluster, jobs, logs, roles, run, savepoint, state, top
+from penstock.cli.commands import cluster, doctor, history, jobs, logs, roles, run, savepoint, stacks, state, top
 from penstock.cli.errors import show_error
 from penstock.common.errors import PenstockError
 
@@ -35,7 +35,6 @@ app = typer.Typer(
     cls=PenstockGroup,
     help="Stateful streaming jobs in Python on Spark: run them, look at them, change them while they run.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -61,14 +60,19 @@ app.command("list")(jobs.list_jobs)
 app.command("info")(jobs.info)
 app.command("top")(top.top)
 app.command("logs")(logs.logs)
+app.command("stacks")(stacks.stacks)
+app.command("flamegraph")(stacks.flame_graph)
 app.command("checkpoints")(jobs.checkpoints)
+app.command("checkpoint")(savepoint.checkpoint)
 app.command("savepoint")(savepoint.savepoint)
 app.command("stop")(jobs.stop)
 app.command("cancel")(jobs.cancel)
 app.command("rescale")(jobs.rescale)
 app.command("modify", hidden=True)(jobs.rescale)
 app.command("cluster")(cluster.cluster)
+app.command("doctor")(doctor.doctor)
 app.command("check", cls=roles.SpreadCommand, context_settings=_OPTIONS_FIRST)(roles.check)
 app.command("master", cls=roles.SpreadCommand, context_settings=_OPTIONS_FIRST)(roles.master)
 app.command("worker")(roles.worker)
 app.add_typer(state.app, name="state")
+app.add_typer(history.app, name="history")

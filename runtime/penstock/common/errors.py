@@ -27,6 +27,7 @@ PenstockError
 └── RecoverableError             nobody: the engine fails over by itself
     ├── EpochFailed
     ├── StateNotLocal
+    ├── NotNow                   a task that is starting, busy or asked too much cannot be looked into: ask again
     ├── Fenced                   another JobManager has taken over; this one stops
     └── JobSuspended             the process was told to leave; the job goes on where it is started again
 """
@@ -175,6 +176,10 @@ class EpochFailed(RecoverableError):
 
 class StateNotLocal(RecoverableError):
     code = "STATE_NOT_LOCAL"
+
+
+class NotNow(RecoverableError):
+    code = "NOT_NOW"
 
 
 class Fenced(RecoverableError):

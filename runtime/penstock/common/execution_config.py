@@ -72,9 +72,7 @@ class ExecutionConfig:
         return as_millis(self._configuration.get(options.AUTO_WATERMARK_INTERVAL))
 
     def set_latency_tracking_interval(self, interval: TimeLike) -> ExecutionConfig:
-        warn_no_effect(
-            "set_latency_tracking_interval", "there are no latency markers; `penstock top` shows how long epochs take"
-        )
+        """How often a source sends a latency marker (`metrics.latency.interval`); 0 = never."""
         return self._set_duration(options.LATENCY_INTERVAL, interval)
 
     def get_latency_tracking_interval(self) -> int:

@@ -94,8 +94,12 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
         return PrimitiveArrayTypeInfo(Types.BYTE())
 
 
+class _NoField(InvalidJob, ValueError):
+    """PyFlink raises a ValueError."""
+
+
 class RowFieldExtractorSchema(SerializationSchema):
-    """One field of a Row or tuple, which must be bytes or text; None gives no bytes.
+    """One field of a Row or tuple, which must be bytes; None, or no record, gives no bytes.
 
     >>> RowFieldExtractorSchema(1).serialize(("key", b"value"))
     b'value'
@@ -103,23 +107,32 @@ class RowFieldExtractorSchema(SerializationSchema):
 
     def __init__(self, field_index: int) -> None:
         if isinstance(field_index, bool) or not isinstance(field_index, int) or field_index < 0:
-            raise InvalidJob(f"field_index must be a position from 0, got {field_index!r}")
+            raise _NoField(f"Field index must be non-negative, an int, not {field_index!r}")
         self._field_index = field_index
 
+    def get_field_index(self) -> int:
+        return self._field_index
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RowFieldExtractorSchema) and other._field_index == self._field_index
+
+    def __hash__(self) -> int:
+        return hash((RowFieldExtractorSchema, self._field_index))
+
     def serialize(self, element: Any) -> bytes:
+        if element is None:
+            return b""
         try:
             field = element[self._field_index]
         except (IndexError, TypeError, KeyError):
             raise RecordFormatError(f"no field {self._field_index} in the record {element!r}") from None
         if field is None:
             return b""
-        if isinstance(field, str):
-            return field.encode()
         if isinstance(field, bytes | bytearray):
             return bytes(field)
         raise RecordFormatError(
-            f"field {self._field_index} is {field!r} of type {type(field).__name__}, not bytes or text",
-            remedy="map the field to bytes first",
+            f"field {self._field_index} is {field!r} of type {type(field).__name__}, not bytes",
+            remedy="map the field to bytes first: text.encode()",
         )
 
 

@@ -59,11 +59,14 @@ class Instant:
     >>> Instant.of_epoch_milli(1500).to_epoch_milli()
     1500
     >>> Instant.of_epoch_milli(-1)
-    Instant(seconds=-1, nanos=999000000)
+    Instant<-1, 999000000>
     """
 
     seconds: int
     nanos: int
+
+    def __repr__(self) -> str:
+        return f"Instant<{self.seconds}, {self.nanos}>"
 
     def to_epoch_milli(self) -> int:
         return self.seconds * 1000 + self.nanos // 1_000_000

@@ -25,6 +25,7 @@ from penstock.common.type_info.composite_types import (
     TupleTypeInfo,
     read_annotations_with,
 )
+from penstock.common.type_info.message_types import AvroTypeInfo
 from penstock.common.type_info.type_factories import Types
 from penstock.common.type_info.type_inference import to_type_info
 from penstock.common.type_info.type_information import (
@@ -41,6 +42,7 @@ from penstock.common.type_info.type_information import (
 )
 
 __all__ = [
+    "AvroTypeInfo",
     "BasicArrayTypeInfo",
     "BasicType",
     "BasicTypeInfo",

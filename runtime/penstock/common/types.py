@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
+class NoSuchField(KeyError, ValueError):
+    """A Row has no field of that name. A `ValueError`, too, which PyFlink raises."""
+
+
 class RowKind(Enum):
     """What a row says of a changing table. Its text is the short form of changelogs.
 
@@ -137,7 +141,7 @@ class Row:
         if self._fields is not None and name in self._fields:
             return self._fields.index(name)
         names = "no field names" if self._fields is None else f"the fields {', '.join(self._fields)}"
-        raise KeyError(f"no field {name!r}: the row has {names}")
+        raise NoSuchField(f"no field {name!r}: the row has {names}")
 
     def __call__(self, *values: Any) -> Row:
         if len(values) > len(self._values):

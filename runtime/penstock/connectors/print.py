@@ -6,7 +6,7 @@ import copy
 import sys
 from typing import TYPE_CHECKING, Any
 
-from penstock.common.type_info.flink_text import text_of
+from penstock.common.type_info.flink_text import printed_text_of
 from penstock.connectors.sink import Sink, SinkWriter, WriterContext
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class PrintSink(Sink):
     Args:
         sink_identifier: what the lines begin with.
         to_stderr: print to the standard error stream.
-        text: what writes a value; unless given, Flink's text of the type that the stream was declared with, else `str`.
+        text: what writes a value; unless given, PyFlink's text of the type that the stream was declared with, else `str`.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class PrintSink(Sink):
         return PrintWriter(
             prefix(self.sink_identifier, context.subtask, context.parallelism),
             line,
-            self.text or text_of(self._type_info),
+            self.text or printed_text_of(self._type_info),
         )
 
 

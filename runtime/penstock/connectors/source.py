@@ -112,6 +112,10 @@ class SplitEnumerator(ABC):
 
     def on_split_finished(self, split_id: str) -> None: ...
 
+    def on_split_ended(self, split: Split, position: Any) -> None:
+        """As `on_split_finished`, which it calls, with the position at its end (of a source that `tells_last_positions`)."""
+        self.on_split_finished(split.id)
+
     def close(self) -> None: ...
 
 
@@ -125,6 +129,9 @@ class ReadBounds:
 
 class SplitReader(ABC):
     """Reads one split in order from a position."""
+
+    moves_without_records: bool = False
+    """True: the position changes also when nothing is read; every checkpoint asks for it."""
 
     @abstractmethod
     def read(self, bounds: ReadBounds) -> Batch | None:
@@ -242,8 +249,15 @@ class Source(ABC):
     bounded: bool = True
     in_order: bool = False
     """True: without event time, a subtask reads its splits one after the other instead of in turns."""
+    tells_last_positions: bool = False
+    """True: the enumerator is told at which position a split has ended, where what follows depends on it."""
     needs_spark: bool = False
     """True: runs DataFrames on the job's cluster, which only the batched runner leaves room for."""
+
+    @property
+    def sole_use(self) -> str | None:
+        """What only one source of a job may read, as an error names it."""
+        return None
 
     def with_object_store_options(self, options: dict[str, Any]) -> Source:
         """This source with what the job's configuration says of object stores (keys of `fsspec`), for `validate` and
@@ -266,3 +280,13 @@ class Source(ABC):
 
     def validate(self) -> None:
         """Checks on the client what can be checked before anything runs (paths exist, options fit)."""
+
+    def check_checkpoints(self, interval_ms: int) -> None:
+        """Whether this source can do without checkpoints, if there are none; before the job starts.
+
+        Args:
+            interval_ms: between two of them; 0: there are none.
+
+        Raises:
+            InvalidJob: it cannot.
+        """

@@ -13,8 +13,8 @@ from penstock.common.time import TimeLike, as_millis
 from penstock.common.type_info.type_inference import element_type, to_type_info
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.streams.checks import checked_function
-from penstock.functions.async_functions import AsyncFunction, AsyncFunctionDescriptor
-from penstock.functions.async_retry_strategies import AsyncRetryStrategy
+from penstock.functions.async_io.async_functions import AsyncFunction, AsyncFunctionDescriptor
+from penstock.functions.async_io.async_retry_strategies import AsyncRetryStrategy
 from penstock.graph import operations
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.functions.async_retry_strategies import (
+from penstock.functions.async_io.async_retry_strategies import (
     ExponentialBackoffDelayRetryStrategy,
     FixedDelayRetryStrategy,
     NoRetryStrategy,

@@ -7,8 +7,9 @@ from enum import Enum
 
 class RuntimeExecutionMode(Enum):
     """
-    STREAMING: rolling aggregates and `reduce` emit for every record.
-    BATCH: they emit one final result for each key; every source must be bounded.
+    STREAMING: records are worked on as they come; rolling aggregates and `reduce` emit for every record.
+    BATCH: keyed operators get their input key by key, in order of time; rolling aggregates and `reduce` emit one final result
+        for each key; every source must be bounded.
     AUTOMATIC: BATCH if every source is bounded, else STREAMING.
     """
 

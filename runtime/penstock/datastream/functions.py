@@ -5,8 +5,8 @@ What they are is told where they are defined, in `penstock.functions`.
 
 from __future__ import annotations
 
-from penstock.functions.async_functions import AsyncFunction, AsyncFunctionDescriptor
-from penstock.functions.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
+from penstock.functions.async_io.async_functions import AsyncFunction, AsyncFunctionDescriptor
+from penstock.functions.async_io.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
 from penstock.functions.function import Function, KeyedStateStore, RuntimeContext
 from penstock.functions.join_functions import (
     CoGroupFunction,

@@ -6,6 +6,11 @@ from dataclasses import dataclass, field, replace
 
 from penstock.common.program.user_location import refusal
 
+RESOURCES = "a resource of a SlotSharingGroup"
+NO_RESOURCES = (
+    "slots are sized when the cluster is set up (taskmanager.memory.process.size, taskmanager.numberOfTaskSlots)"
+)
+
 
 @dataclass(frozen=True, order=True)
 class MemorySize:
@@ -44,7 +49,7 @@ class MemorySize:
 class SlotSharingGroup:
     """A named group; operators of different groups are never chained.
 
-    The resources can be asked of the group and have no effect: slots are sized when the cluster is set up.
+    The resources can be asked of the group and have no effect, which is warned of: slots are sized when the cluster is set up.
 
     >>> group = SlotSharingGroup.builder("model").set_cpu_cores(2.0).set_task_heap_memory_mb(512).build()
     >>> group.get_name(), group.get_task_heap_memory().get_mebi_bytes()
@@ -61,6 +66,11 @@ class SlotSharingGroup:
     @staticmethod
     def builder(name: str) -> SlotSharingGroup.Builder:
         return SlotSharingGroup.Builder(name)
+
+    @property
+    def has_resources(self) -> bool:
+        asked = (self.cpu_cores, self.task_heap_memory, self.task_off_heap_memory, self.managed_memory)
+        return any(each is not None for each in asked) or bool(self.external_resources)
 
     def get_name(self) -> str:
         return self.name
@@ -129,8 +139,7 @@ class SlotSharingGroup:
                 InvalidJob: some resources are given, but not both of CPU and heap.
             """
             group = self._group
-            asked = (group.cpu_cores, group.task_heap_memory, group.task_off_heap_memory, group.managed_memory)
-            if any(asked) or group.external_resources:
+            if group.has_resources:
                 if group.cpu_cores is None or group.task_heap_memory is None:
                     raise refusal(
                         f"slot sharing group {group.name!r} has resources, but not both of cpu_cores and task_heap_memory",

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 from penstock.common.config import options
 from penstock.common.configuration import Configuration, load_configuration
 from penstock.common.execution_config import ExecutionConfig, checked_parallelism
+from penstock.common.program.archives import archive_entry
 from penstock.common.program.one_time_warning import warn_no_effect
-from penstock.common.program.requirements import missing_packages
+from penstock.common.program.requirements import installed, missing_packages
 from penstock.common.program.user_location import refusal, user_location
 from penstock.common.time import TimeLike, as_millis
 from penstock.common.type_info.type_inference import to_type_info
@@ -163,7 +164,11 @@ class StreamExecutionEnvironment:
         return True
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
-        """Makes the group's resources known; streams then name the group."""
+        """Streams may name the group. Its resources have no effect."""
+        if slot_sharing_group.has_resources:
+            from penstock.datastream.slot_sharing_group import NO_RESOURCES, RESOURCES
+
+            warn_no_effect(RESOURCES, NO_RESOURCES)
         self._slot_sharing_groups[slot_sharing_group.get_name()] = slot_sharing_group
         return self
 
@@ -256,26 +261,45 @@ class StreamExecutionEnvironment:
         self._configuration.set(options.PYTHON_FILES, [*known, importable] if importable not in known else known)
 
     def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
-        """Checks that the packages of a requirements file are there, by name and exact version. None is installed: they belong
-        into the environment, or the image, that all processes of the job share.
+        """Puts what a requirements file asks for on the Python path of the program and of its workers, if it is not there.
+
+        It is looked for by name and exact version. What is missing is installed by pip into a folder of the cache, kept by content
+        for the next program, behind the packages that are there: those of the engine stay what they are.
+
+        Args:
+            requirements_cache_dir: a folder of packages, to install all from it and nothing from elsewhere.
 
         Raises:
-            InvalidJob: there is no such file, or a package is missing; names them.
+            InvalidJob: there is no such file, a package is there in another version, or pip cannot install one; names them.
         """
         path = Path(requirements_file_path)
         if not path.is_file():
             raise refusal(f"set_python_requirements: there is no {path}")
-        if missing := missing_packages(path):
-            raise refusal(
-                f"set_python_requirements: {path} asks for packages that are not there: {', '.join(missing)}",
-                "install them where the program and its workers run, or put them into the job's image",
-            )
+        packages = None if requirements_cache_dir is None else Path(requirements_cache_dir)
+        if packages is not None and not packages.is_dir():
+            raise refusal(f"set_python_requirements: there is no folder {packages}")
+        if missing_packages(path):
+            folder = str(installed(path, packages))
+            if folder not in sys.path:
+                sys.path.append(folder)
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        raise refusal(
-            f"add_python_archive: {archive_path!r} would have to be unpacked in every worker, which is not done",
-            "put its content into the job's image",
-        )
+        """Has functions find what is in an archive (.zip, .whl, .egg, .jar, .tar, .tar.gz, .tgz) as `target_dir/...`, relative to their
+        working directory.
+
+        It is unpacked into a folder of the cache, kept by content for the next program; functions are not to write there. What they write
+        beside it goes when the task ends.
+
+        Args:
+            target_dir: the archive's file name, if it is not given.
+
+        Raises:
+            InvalidJob: there is no such file, it is no archive, something in it leads out of its folder, or its path has a `;` or, without
+                `target_dir`, a `#`.
+        """
+        entry = archive_entry(archive_path, target_dir)
+        known = self._configuration.get(options.PYTHON_ARCHIVES)
+        self._configuration.set(options.PYTHON_ARCHIVES, [*known, entry] if entry not in known else known)
 
     def set_python_executable(self, python_exec: str) -> None:
         warn_no_effect("set_python_executable", "the workers run the interpreter that runs the program")

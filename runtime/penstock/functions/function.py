@@ -69,7 +69,7 @@ class RuntimeContext(KeyedStateStore):
 
     @abstractmethod
     def get_attempt_number(self) -> int:
-        """0 in the first attempt, one more after each failover."""
+        """0 in the first attempt, at least one more after each failover, rescale or restart of the JobManager."""
 
     @abstractmethod
     def get_task_name_with_subtasks(self) -> str:

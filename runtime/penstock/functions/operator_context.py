@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.common.errors import PenstockError
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from penstock.functions.accumulators import Accumulator
     from penstock.state.backend import KeyedStateBackend, OperatorStateBackend
     from penstock.state.timers.internal_timer_service import InternalTimerService
@@ -75,12 +76,24 @@ class OperatorContext:
     auto_watermark_interval_ms: int = 200
     object_store_options: dict[str, Any] = field(default_factory=dict)
 
-    @contextmanager
-    def named_in_errors(self) -> Iterator[None]:
+    def named_in_errors(self) -> NamedInErrors:
         """Errors that pass here name the operator and the user's line, if they do not name any yet."""
-        try:
-            yield
-        except PenstockError as error:
-            error.operator = error.operator or self.name
-            error.location = error.location or self.user_location
-            raise
+        return NamedInErrors(self)
+
+
+class NamedInErrors:
+    """A class, as sources enter one for every batch: a generator's context costs several times as much."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: OperatorContext) -> None:
+        self._context = context
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, PenstockError):
+            error.operator = error.operator or self._context.name
+            error.location = error.location or self._context.user_location

@@ -43,11 +43,11 @@ class RuntimeContextImpl(RuntimeContext):
         return self._context.subtask
 
     def get_attempt_number(self) -> int:
-        return self._context.attempt
+        return max(0, self._context.attempt - 1)  # attempts are leader epochs, which begin with 1
 
     def get_task_name_with_subtasks(self) -> str:
         context = self._context
-        return f"{context.name} ({context.subtask + 1}/{context.parallelism})#{context.attempt}"
+        return f"{context.name} ({context.subtask + 1}/{context.parallelism})#{self.get_attempt_number()}"
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
         return self._context.job_parameters.get(key, default_value)

@@ -120,6 +120,7 @@ class JobGraph:
     max_parallelism: int
     job_parameters: dict[str, str] = field(default_factory=dict)
     auto_watermark_interval_ms: int = 200
+    is_batch: bool = False
 
     @property
     def levels(self) -> int:
@@ -182,4 +183,4 @@ class JobGraph:
                     "optimizer_properties": {},
                 }
             )
-        return {"jid": "", "name": self.name, "type": "STREAMING", "nodes": nodes}
+        return {"jid": "", "name": self.name, "type": "BATCH" if self.is_batch else "STREAMING", "nodes": nodes}

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from penstock.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
     from penstock.connectors.sink import Sink as SinkConnector
     from penstock.connectors.source import Source as SourceConnector
-    from penstock.functions.async_functions import AsyncFunctionDescriptor
-    from penstock.functions.async_retry_strategies import AsyncRetryStrategy
+    from penstock.functions.async_io.async_functions import AsyncFunctionDescriptor
+    from penstock.functions.async_io.async_retry_strategies import AsyncRetryStrategy
     from penstock.functions.field_reduce import AggregateKind
     from penstock.functions.output_tag import OutputTag
     from penstock.records.fields import Field
@@ -66,6 +66,35 @@ class Operation:
     def user_functions(self) -> tuple[object, ...]:
         """The user's function objects, for validation and error messages."""
         return ()
+
+
+@dataclass(frozen=True)
+class InBatchMode(Operation):
+    """What another operation says, on bounded input of which all is known before anything is said about it.
+
+    Args:
+        inner: it has a key, or a broadcast input.
+        element_types: of the values of each input; None: any builtin type.
+    """
+
+    inner: Operation
+    element_types: tuple[TypeInformation | None, ...] = ()
+
+    @property
+    def key_selectors(self) -> tuple[KeySelector | None, ...]:
+        return self.inner.key_selectors
+
+    @property
+    def takes_columns(self) -> bool:
+        return self.inner.takes_columns
+
+    def user_functions(self) -> tuple[object, ...]:
+        return self.inner.user_functions()
+
+
+def plain(operation: Operation) -> Operation:
+    """The operation as the program says it, in whatever mode it is carried out."""
+    return operation.inner if isinstance(operation, InBatchMode) else operation
 
 
 # --- what stands at the borders ---------------------------------------------------------------------------------
@@ -152,6 +181,15 @@ class MapBatches(OneFunction):
     @property
     def takes_columns(self) -> bool:
         return True
+
+
+@dataclass(frozen=True)
+class Gather(Operation):
+    """Lists of at most `size` records, none of which waits longer than `timeout_ms`."""
+
+    size: int
+    timeout_ms: int
+    element_type: TypeInformation | None = None
 
 
 @dataclass(frozen=True)

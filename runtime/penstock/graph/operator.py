@@ -20,7 +20,7 @@ everything it emits because of them (T6): the base class does that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -100,6 +100,18 @@ class Operator:
         if timers is not None:
             timers.advance_watermark(timestamp)
         self.output.emit_watermark(timestamp)
+
+    def begin_watermark(self, timestamp: int) -> Iterable[None]:
+        """`process_watermark`, for who has other things to do meanwhile: what is left of it, in parts. A barrier may come between
+        two of them; no record comes before the last."""
+        self.process_watermark(timestamp)
+        return ()
+
+    def rewind(self) -> None:
+        """In batch mode: the next key begins, and with it the event-time clock."""
+        timers = self.context.timers
+        if timers is not None:
+            timers.current_watermark = MIN_TIMESTAMP
 
     def process_idle(self, is_idle: bool) -> None:
         self.output.emit_idle(is_idle)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob, PenstockError
+from penstock.graph.batch_mode import in_batch_mode, is_batch
 from penstock.graph.job_graph import ExchangeSpec, ExchangeTarget, JobGraph, OperatorNode, OutputEdge, Stage
 from penstock.graph.program import upstream_first
 from penstock.graph.transformation import Exchange, Input, Partitioning, Transformation
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_PARALLELISM = 128
 UPPER_MAX_PARALLELISM = 32_768
+_DEFAULT_GROUP = "default"
+"""Of slot sharing: Flink's name."""
 
 
 class JobGraphBuilder:
@@ -32,6 +35,7 @@ class JobGraphBuilder:
         max_parallelism: number of key groups; None = Flink's default of 128.
         limit: no operator gets a higher parallelism than this (the adaptive scheduler with fewer slots); None = none.
         require_uids: refuse operators without an explicit uid.
+        mode: `execution.runtime-mode`.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class JobGraphBuilder:
         auto_watermark_interval_ms: int = 200,
         require_uids: bool = False,
         object_store_options: dict[str, Any] | None = None,
+        mode: str = "STREAMING",
     ) -> None:
         self._sinks = list(sinks)
         self._name = name
@@ -58,11 +63,15 @@ class JobGraphBuilder:
         self._auto_watermark_interval_ms = auto_watermark_interval_ms
         self._require_uids = require_uids
         self._object_store_options = object_store_options or {}
+        self._mode = mode
         self._nodes: dict[int, OperatorNode] = {}
+        self._groups: dict[int, str] = {}
+        """Slot sharing group of each transformation, by id."""
 
     def build(self) -> JobGraph:
         transformations = upstream_first(self._sinks)
         self._check(transformations)
+        self._batch = is_batch(self._mode, transformations)
         max_parallelism = self._default_max or max(
             DEFAULT_MAX_PARALLELISM, *(t.max_parallelism or 0 for t in transformations)
         )
@@ -70,6 +79,7 @@ class JobGraphBuilder:
         nodes = [self._node(index, t, uids[t.id], max_parallelism) for index, t in enumerate(transformations)]
         self._nodes = {t.id: node for t, node in zip(transformations, nodes, strict=True)}
         by_id = {t.id: t for t in transformations}
+        self._groups = _slot_sharing_groups(transformations)
         chained = self._chained(transformations)
         stages, stage_of = self._stages(transformations, chained)
         exchanges = self._exchanges(transformations, chained, stage_of)
@@ -83,6 +93,7 @@ class JobGraphBuilder:
             max_parallelism=max_parallelism,
             job_parameters=self._job_parameters,
             auto_watermark_interval_ms=self._auto_watermark_interval_ms,
+            is_batch=self._batch,
         )
         for transformation in by_id.values():
             self._check_parallelism(self._nodes[transformation.id])
@@ -101,7 +112,9 @@ class JobGraphBuilder:
                 "the program has no source", remedy="start with env.from_source(...) or from_collection(...)"
             )
         seen: dict[str, Transformation] = {}
+        used: dict[str, Transformation] = {}
         for t in transformations:
+            self._check_sole_use(t, used)
             if t.uid is None:
                 continue
             other = seen.setdefault(t.uid, t)
@@ -125,6 +138,16 @@ class JobGraphBuilder:
                     self._check_border(t, border)
             for edge in t.inputs:
                 self._check_edge(t, edge)
+
+    def _check_sole_use(self, t: Transformation, used: dict[str, Transformation]) -> None:
+        what = t.source and t.source.sole_use
+        if what and (other := used.setdefault(what, t)) is not t:
+            raise InvalidJob(
+                f"{what} is read by two sources: {other.name!r} ({other.user_location}) and {t.name!r}",
+                remedy="give each source its own, or read it with one source and split the stream",
+                operator=t.name,
+                location=t.user_location,
+            )
 
     def _check_border(self, t: Transformation, border: Source | Sink) -> None:
         """
@@ -193,7 +216,7 @@ class JobGraphBuilder:
             index=index,
             uid=uid,
             name=t.name,
-            operation=t.operation,
+            operation=in_batch_mode(t) if self._batch else t.operation,
             parallelism=self._parallelism(t),
             max_parallelism=t.max_parallelism or max_parallelism,
             user_location=t.user_location,
@@ -218,7 +241,7 @@ class JobGraphBuilder:
             and self._effective(edge, t).exchange is Exchange.FORWARD
             and t.chaining == "always"
             and up.chaining != "never"
-            and up.slot_sharing_group == t.slot_sharing_group
+            and self._groups[up.id] == self._groups[t.id]
         )
 
     def _chained(self, transformations: list[Transformation]) -> set[int]:
@@ -288,3 +311,16 @@ class JobGraphBuilder:
                 stage.level = 1 + max(stages[exchanges[e].source_stage].level for e in stage.inputs)
         for exchange in exchanges:
             exchange.level = max(stages[target.stage].level for target in exchange.targets)
+
+
+def _slot_sharing_groups(transformations: list[Transformation]) -> dict[int, str]:
+    """By id: the group that was given, or that of all inputs; "default" if they have several, and of sources.
+
+    Args:
+        transformations: inputs before those they are for.
+    """
+    found: dict[int, str] = {}
+    for t in transformations:
+        inherited = {found[edge.upstream.id] for edge in t.inputs}
+        found[t.id] = t.slot_sharing_group or (inherited.pop() if len(inherited) == 1 else _DEFAULT_GROUP)
+    return found

@@ -103,6 +103,12 @@ class Transformation:
         """What it writes to, if it is a sink."""
         return sink_of(self.operation)
 
+    def stand_beside_input(self) -> None:
+        """Take the parallelism of the operator that it reads, if that is one, so that no record changes the subtask."""
+        if len(self.inputs) == 1 and self.inputs[0].partitioning == FORWARD:
+            upstream = self.inputs[0].upstream
+            self.parallelism, self.non_parallel = upstream.parallelism, upstream.non_parallel
+
     @property
     def is_sink(self) -> bool:
         return self.sink is not None

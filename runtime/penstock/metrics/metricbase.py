@@ -30,12 +30,24 @@ Scalar = int | float | str | bool | None
 _FOLD_AT = 4096
 
 
+_WIRE = range(-(2**63), 2**64)
+"""Integers that msgpack has."""
+
+
 def _scalar(value: object) -> Scalar:
-    if isinstance(value, (bool, int, float, str)) or value is None:
+    """
+    >>> _scalar(2**70), _scalar(True)
+    (1.1805916207174113e+21, True)
+    """
+    if isinstance(value, (bool, float)) or value is None:
         return value
     if isinstance(value, numbers.Integral):
-        return int(value)
-    return float(value) if isinstance(value, numbers.Real) else str(value)
+        whole = int(value)
+        return whole if whole in _WIRE else float(whole)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    text = str(value)
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 class Metric(ABC):
@@ -71,6 +83,9 @@ class Counter(Metric):
 
     def version(self) -> int:
         return self._count
+
+    def wire(self, version: object) -> object:
+        return _scalar(version)
 
     def inc(self, n: int = 1) -> None:
         self._count += n
@@ -131,7 +146,7 @@ class Meter(Metric):
         return self._count
 
     def wire(self, version: object) -> tuple[object, int]:
-        return version, self.time_span_in_seconds
+        return _scalar(version), self.time_span_in_seconds
 
     def mark_event(self, value: int = 1) -> None:
         self._count += value

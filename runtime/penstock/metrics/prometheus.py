@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-_QUANTILES = (("0.5", "p50"), ("0.75", "p75"), ("0.95", "p95"), ("0.98", "p98"), ("0.99", "p99"), ("0.999", "p999"))
+QUANTILES = (("0.5", "p50"), ("0.75", "p75"), ("0.95", "p95"), ("0.98", "p98"), ("0.99", "p99"), ("0.999", "p999"))
 
 
 class _Family(NamedTuple):
@@ -62,11 +62,11 @@ def exposition(scopes: Iterable[ScopeReadings], *, prefix: str = "penstock") -> 
     families: dict[_Family, list[_Point]] = defaultdict(list)
     for scope in scopes:
         for reading in scope.readings:
-            points = list(_points(reading, _labels_of(scope, reading)))
+            points = list(_points(reading, labels_of(scope, reading)))
             if points:
                 kind = reading.kind if isinstance(reading, Reading) else "summary"
                 groups = (name for name, _ in reading.key.groups)
-                parts = (prefix, *_scope_parts(scope, reading), *groups, reading.key.name)
+                parts = (prefix, *scope_parts(scope, reading), *groups, reading.key.name)
                 families[_Family(parts, kind)] += points
     names = _names(families)
     lines: list[str] = []
@@ -88,7 +88,8 @@ def _names(families: Iterable[_Family]) -> dict[_Family, str]:
     return names
 
 
-def _scope_parts(scope: ScopeReadings, reading: AnyReading) -> tuple[str, ...]:
+def scope_parts(scope: ScopeReadings, reading: AnyReading) -> tuple[str, ...]:
+    """What stands in front of a metric's own name."""
     if isinstance(scope.scope, JobManagerScope):
         return ("jobmanager",)
     if isinstance(scope.scope, TaskManagerScope):
@@ -105,13 +106,14 @@ def _points(reading: AnyReading, labels: Mapping[str, str]) -> Iterator[_Point]:
         if value is not None:
             yield _Point("", labels, value)
         return
-    for quantile, name in _QUANTILES:
+    for quantile, name in QUANTILES:
         yield _Point("", {**labels, "quantile": quantile}, getattr(reading.recent, name))
     yield _Point("_sum", labels, reading.sum)
     yield _Point("_count", labels, reading.count)
 
 
-def _labels_of(scope: ScopeReadings, reading: AnyReading) -> dict[str, str]:
+def labels_of(scope: ScopeReadings, reading: AnyReading) -> dict[str, str]:
+    """All variables, by names that Prometheus takes."""
     labels = dict(scope.labels)
     operator = reading.key.operator
     if operator:

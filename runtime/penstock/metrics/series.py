@@ -28,6 +28,7 @@ PER_SECOND = {
     "numBytesOut": "numBytesOutPerSecond",
     "busyTimeMs": "busyTimeMsPerSecond",
     "backPressuredTimeMs": "backPressuredTimeMsPerSecond",
+    "idleTimeMs": "idleTimeMsPerSecond",
 }
 """Counters of the engine that are also read as rates."""
 
@@ -86,6 +87,10 @@ class SubtaskSeries:
         self._user_gauges.update(user.get("g", {}))
         self.operator_names.update(user.get("names", {}))
         self._keep_copy(now)
+
+    def set_gauges(self, values: Mapping[str, Scalar]) -> None:
+        """What others than the subtask know of it."""
+        self._gauges.update(values)
 
     def io_total(self, name: str) -> float:
         """A counter of the engine since the attempt's start."""

@@ -143,6 +143,14 @@ class MetricStore:
             else:
                 self._jobs.setdefault(scope.job_id, _Job()).facts.update(facts)
 
+    def set_gauges(self, scope: SubtaskScope, values: Mapping[str, Scalar]) -> None:
+        """Set values of a subtask that others than itself know; of one that has reported."""
+        with self._lock:
+            job = self._jobs.get(scope.job_id, _Job())
+            series = job.subtasks.get((scope.vertex_id, scope.subtask))
+            if series is not None:
+                series.set_gauges(values)
+
     def keep_task_managers(self, tm_ids: Collection[str]) -> None:
         """Those that are left; the others are forgotten."""
         with self._lock:

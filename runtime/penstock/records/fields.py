@@ -14,6 +14,7 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from penstock.common.errors import RecordFormatError
 from penstock.common.types import Row
@@ -24,7 +25,19 @@ if TYPE_CHECKING:
 Field = str | int
 """A field's name, or its position counted from 0."""
 
-PLAIN = (int, float, decimal.Decimal, str, bytes, datetime.date, datetime.time, datetime.timedelta)
+PLAIN = (
+    int,
+    float,
+    decimal.Decimal,
+    str,
+    bytes,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    np.number,
+    np.bool_,
+    np.datetime64,
+)
 """Values without fields: their field 0 is the value, as in PyFlink's aggregates."""
 
 _POSITION = re.compile(r"f?(\d+)|_([1-9]\d*)")
@@ -130,7 +143,10 @@ def setter_for(field: Field, sample: Any) -> Callable[[Any, Any], Any]:
     """
     if isinstance(sample, PLAIN) and field == 0:
         return lambda record, value: value
-    if isinstance(sample, tuple) and not hasattr(sample, "_replace") and isinstance(field, int):
+    if isinstance(field, str) and (isinstance(sample, list) or _is_plain_tuple(sample)):
+        position = position_of(field)
+        field = field if position is None else position
+    if _is_plain_tuple(sample) and isinstance(field, int):
         position = field % len(sample)
         return lambda record, value: (*record[:position], value, *record[position + 1 :])
     names = field_names(sample)
@@ -150,6 +166,10 @@ def setter_for(field: Field, sample: Any) -> Callable[[Any, Any], Any]:
     if hasattr(sample, "model_copy"):
         return lambda record, value: record.model_copy(update={str(name): value})
     return lambda record, value: _with_attribute(copy.copy(record), str(name), value)
+
+
+def _is_plain_tuple(record: Any) -> bool:
+    return isinstance(record, tuple) and not hasattr(record, "_replace")
 
 
 def _itself(record: Any) -> Any:

@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 
 from penstock import __version__
-from penstock.common.errors import PenstockError
+from penstock.common.errors import NotNow, PenstockError
 from penstock.metrics import prometheus
 from penstock.rest import models
 from penstock.rest.auth import PROBES, AllowedHosts, check_origin, is_open
@@ -30,6 +30,7 @@ from penstock.rest.routes.live import live_routes
 from penstock.rest.routes.logs import log_routes
 from penstock.rest.routes.page import page_routes
 from penstock.rest.routes.session import session_routes
+from penstock.rest.routes.stacks import stack_routes
 from penstock.rest.routes.vertices import vertex_routes
 from penstock.rest.sessions import Access
 
@@ -83,6 +84,7 @@ def create_app(
         checkpoint_routes,
         action_routes,
         vertex_routes,
+        stack_routes,
         disposal_routes,
         dashboard_routes,
         state_routes,
@@ -135,7 +137,7 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(PenstockError)
     def known(request: Request, error: PenstockError) -> JSONResponse:
         status = http_status(error)
-        if status >= 500:
+        if status >= 500 and not isinstance(error, NotNow):  # who asks too much does not fill the log either
             logger.warning("%s %s: %s", request.method, request.url.path, error)
         return _failure(status, error_lines(error), error.code)
 

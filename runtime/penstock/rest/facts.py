@@ -6,11 +6,9 @@ vertices may be anything that is the same in the metric store; REST shows them a
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence  # archives are read by these types
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from typing import Literal
 
 NOT_YET = -1
 """Flink's word for a time that has not come."""
@@ -29,7 +27,7 @@ class TaskManager:
     """A worker with its slots. 0: not known (yet).
 
     `host` and `port`: of its RPC. `cpu_cores`, `memory`, `memory_free`: of its machine or container. `memory_used`: by the Python
-    processes of its slots. `heap`: of its executor's JVM. `slots_by_job`: job id -> slots in use. `memory_configuration`: how its
+    processes of its slots, which have had `cpu_seconds` of CPU time. `heap`: of its executor's JVM. `slots_by_job`: job id -> slots in use. `memory_configuration`: how its
     memory is shared out, by Flink's names (`common.config.memory`).
     """
 
@@ -43,9 +41,22 @@ class TaskManager:
     memory: int = 0
     memory_free: int = 0
     memory_used: int = 0
+    cpu_seconds: float = 0.0
     heap: int = 0
     slots_by_job: Mapping[str, int] = field(default_factory=dict)
     memory_configuration: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """What the cluster's JVMs read on their gauges now, by Flink's names. Who does not answer is not in it.
+
+    `task_managers`: by their ids. `subtasks`: by job, vertex and index.
+    """
+
+    job_manager: Mapping[str, float] = field(default_factory=dict)
+    task_managers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    subtasks: Mapping[tuple[str, str, int], Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,15 @@ class Cluster:
     slots_total: int
     slots_available: int
     task_managers: Sequence[TaskManager] = ()
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """What user functions have added up. `value`: as text."""
+
+    name: str
+    type: str
+    value: str
 
 
 @dataclass(frozen=True)
@@ -64,6 +84,7 @@ class Subtask:
     tm_id: str = ""
     start: int = NOT_YET
     end: int = NOT_YET
+    accumulators: Sequence[Accumulator] = ()
 
 
 @dataclass(frozen=True)
@@ -126,6 +147,22 @@ class Rescale:
     trigger: str = "request"
     duration_ms: int = 0
     outcome: str = "COMPLETED"
+
+
+@dataclass(frozen=True)
+class JobStart:
+    """How an attempt came to run, or did not. Times in ms; `steps`: in words, each with when it began.
+
+    `restored_from`: a checkpoint's or savepoint's folder, empty: no state. `failure`: empty if it runs.
+    """
+
+    began: int
+    ended: int
+    attempt: int
+    parallelism: int
+    steps: Sequence[tuple[str, int]] = ()
+    restored_from: str = ""
+    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -206,33 +243,28 @@ class Connectors:
 
 @dataclass(frozen=True)
 class StateName:
-    """A state of an operator in a checkpoint. `operator_bytes`: of all keyed state of the operator."""
+    """A state of an operator in a checkpoint. `operator_bytes`: of all keyed state of the operator. `queryable`: the name it has for
+    those outside, if any."""
 
     uid: str
     operator: str
     name: str
     kind: str
     operator_bytes: int = 0
+    queryable: str = ""
 
 
 @dataclass(frozen=True)
 class StateEntries:
-    """What a look into a state found; `entries`: columns by name, as JSON has them."""
+    """What a look into a state found; `entries`: columns by name, as JSON has them. `attempt`: whose task answered, with `checkpoint_id`
+    0; 0: it is from a checkpoint."""
 
     checkpoint_id: int
     timestamp: int
     entries: Sequence[Mapping[str, object]] = ()
     is_truncated: bool = False
     """There are more."""
-
-
-@dataclass(frozen=True)
-class Accumulator:
-    """A user's accumulator, over all subtasks."""
-
-    name: str
-    type: str
-    value: str
+    attempt: int = 0
 
 
 @dataclass(frozen=True)

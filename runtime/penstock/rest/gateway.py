@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.common.logs.log_file import LogPart
+    from penstock.common.stacks.sampling import Place, Sample
     from penstock.metrics.store import MetricStore
     from penstock.rest import facts, models
     from penstock.rest.insight import JobInsight
@@ -62,6 +63,23 @@ class ClusterGateway(Protocol):
             NotFound: there is no such TaskManager or log.
             Unavailable: the TaskManager does not answer.
         """
+        ...
+
+    def stacks(self, task_manager: str | None, seconds: float, hertz: int, of: Place) -> Sequence[Sample]:
+        """What the threads of a TaskManager's Python workers, or with None those of the JobManager's process, do.
+
+        Args:
+            seconds: to look for, and until it returns; 0: once.
+            of: a job, a vertex of it or a subtask of that; everything by default.
+
+        Raises:
+            NotFound: there is no such TaskManager.
+            Unavailable: it does not answer.
+        """
+        ...
+
+    def measurements(self) -> facts.Measurements:
+        """What the JVMs say of themselves: asked for now, but not more than once a second."""
         ...
 
     def shut_down(self) -> None:

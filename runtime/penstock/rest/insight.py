@@ -43,3 +43,17 @@ class JobInsight(Protocol):
             BadRequest: several operators have such a state, or it is too large to be looked into here.
         """
         ...
+
+    def live_entries(self, job_id: str, name: str, uid: str | None, key: str) -> facts.StateEntries:
+        """Of one key, as the task that has it holds it now.
+
+        Args:
+            name: that of a queryable state.
+            uid, key: as above.
+
+        Raises:
+            NotFound: no state is queryable by that name.
+            BadRequest, NotPeekable: tasks do not answer this.
+            NotNow: nor at the moment.
+        """
+        ...

@@ -4,23 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.metrics.reading import JobManagerScope, JobScope, TaskManagerScope
+from penstock.metrics.reading import JobManagerScope, JobScope, SubtaskScope, TaskManagerScope
 from penstock.rest.clock import now_ms
 from penstock.rest.views.facts_as_metrics import cluster_metrics, job_metrics, process_metrics, task_manager_metrics
 from penstock.rest.views.states import ENDED
 
 if TYPE_CHECKING:
+    from penstock.rest import facts
     from penstock.rest.gateway import ClusterGateway
 
 
 def refresh_metrics(gateway: ClusterGateway) -> None:
     """Set the facts of the JobManager, of all TaskManagers and jobs in the metric store; those of ended jobs stay as they were."""
     jobs, cluster = gateway.jobs(), gateway.cluster()
-    gateway.metrics.set_facts(JobManagerScope(), cluster_metrics(cluster, jobs) | process_metrics())
+    measured = gateway.measurements()
+    of_master = cluster_metrics(cluster, jobs) | process_metrics() | dict(measured.job_manager)
+    gateway.metrics.set_facts(JobManagerScope(), of_master)
     for worker in cluster.task_managers:
-        gateway.metrics.set_facts(TaskManagerScope(worker.id), task_manager_metrics(worker))
+        of_worker = task_manager_metrics(worker) | dict(measured.task_managers.get(worker.id, {}))
+        gateway.metrics.set_facts(TaskManagerScope(worker.id), of_worker)
+    _set_gauges(gateway, measured)
     gateway.metrics.keep_task_managers([worker.id for worker in cluster.task_managers])
     for job in jobs:
         if job.state in ENDED:
             continue
         gateway.metrics.set_facts(JobScope(job.id), job_metrics(job, gateway.checkpoints(job.id), now_ms()))
+
+
+def refresh_exchanges(gateway: ClusterGateway) -> None:
+    """Set what waits in front of subtasks and behind them."""
+    _set_gauges(gateway, gateway.measurements())
+
+
+def _set_gauges(gateway: ClusterGateway, measured: facts.Measurements) -> None:
+    for (job_id, vertex_id, subtask), values in measured.subtasks.items():
+        gateway.metrics.set_gauges(SubtaskScope(job_id, vertex_id, subtask), values)

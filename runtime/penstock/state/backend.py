@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from penstock.state.descriptors import MapStateDescriptor, State, StateDescriptor
+    from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, State, StateDescriptor
     from penstock.state.hashmap.accumulator_columns import AccumulatorColumns
+    from penstock.state.operator_state import OperatorListState
+    from penstock.state.peek import Peeked
     from penstock.state.snapshot_format.column_rows import AccumulatorShape
 
 
@@ -115,6 +117,8 @@ class KeyedStateBackend(Protocol):
     key_context: KeyContext
     key_group_range: KeyGroupRange
     max_parallelism: int
+    queryable: dict[str, str]
+    """Names of states by the names that they are looked up by from outside."""
 
     def get_state(self, descriptor: StateDescriptor) -> State:
         """The handle of a state in the current key and namespace; creates the state at the first call.
@@ -159,6 +163,14 @@ class KeyedStateBackend(Protocol):
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """What the abandoned snapshot held must be part of the next one."""
+        ...
+
+    def peek(self, state_name: str, key: Any) -> Peeked | None:
+        """What a builtin key has in the namespace None now; nothing changes by it. None: nobody has asked for the state yet.
+
+        Raises:
+            NotPeekable: it is too much, or a state of windows.
+        """
         ...
 
     def entry_count(self) -> int:
@@ -221,11 +233,11 @@ class RawTable(Protocol):
 class OperatorStateBackend(Protocol):
     """Operator state of one subtask (S10-S13): list state split evenly, union list state, broadcast state."""
 
-    def get_list_state(self, name: str, type_info: Any = None) -> list[Any]:
+    def get_list_state(self, name: str | ListStateDescriptor, type_info: Any = None) -> OperatorListState:
         """The live list of this subtask's items; change it in place. On restore it holds this subtask's share."""
         ...
 
-    def get_union_list_state(self, name: str, type_info: Any = None) -> list[Any]:
+    def get_union_list_state(self, name: str | ListStateDescriptor, type_info: Any = None) -> OperatorListState:
         """As list state, but on restore every subtask gets all items of all subtasks."""
         ...
 

@@ -54,6 +54,9 @@ V = TypeVar("V")
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 
+Entries = Mapping[Any, Any] | Iterable[tuple[Any, Any]]
+"""What `MapState.put_all` takes: PyFlink's takes pairs only, though it says otherwise."""
+
 StateKind = Literal["value", "list", "map", "reducing", "aggregating"]
 
 
@@ -179,7 +182,8 @@ class _WritableMap(_ReadableMap[K, V]):
     def put(self, key: K, value: V) -> None: ...
 
     @abstractmethod
-    def put_all(self, dict_value: Mapping[K, V]) -> None: ...
+    def put_all(self, dict_value: Entries) -> None:
+        """Put every entry of a dict, or of what gives pairs of key and value."""
 
     @abstractmethod
     def remove(self, key: K) -> None:
@@ -260,6 +264,7 @@ class StateDescriptor(ABC):
         self.name = name
         self.type_info = type_info
         self.ttl_config: StateTtlConfig | None = None
+        self._queryable_name = ""
         if ttl is not None:
             self.enable_time_to_live(StateTtlConfig.of(ttl))
 
@@ -268,6 +273,34 @@ class StateDescriptor(ABC):
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
         self.ttl_config = ttl_config if ttl_config.is_enabled() else None
+
+    def set_queryable(self, queryable_state_name: str) -> None:
+        """Have keyed state looked up from outside by this name, which is the job's: `docs/state.md`.
+
+        Raises:
+            InvalidJob: the name is empty, or the state has one already.
+
+        >>> count = ValueStateDescriptor("count", int)
+        >>> count.set_queryable("clicks"); count.get_queryable_state_name(), count.is_queryable()
+        ('clicks', True)
+        """
+        if not isinstance(queryable_state_name, str) or not queryable_state_name:
+            raise InvalidJob(
+                f"state {self.name!r} cannot be queryable as {queryable_state_name!r}",
+                remedy="give a name that is unique in the job",
+            )
+        if self._queryable_name:
+            raise InvalidJob(
+                f"state {self.name!r} is queryable already, as {self._queryable_name!r}", remedy="name it once"
+            )
+        self._queryable_name = queryable_state_name
+
+    def is_queryable(self) -> bool:
+        return bool(self._queryable_name)
+
+    def get_queryable_state_name(self) -> str:
+        """Empty: it is not."""
+        return self._queryable_name
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.type_info!r})"

@@ -11,6 +11,7 @@ from penstock.state.timers.table_timer_service import TimerService
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from penstock.metrics import MetricGroup
     from penstock.state.backend import KeyContext, KeyedStateBackend, KeyGroupRange
     from penstock.state.timers.internal_timer_service import InternalTimerService
     from penstock.state.ttl.expiry import Clock
@@ -27,6 +28,7 @@ def create_backend(
     options: Mapping[str, Any] | None = None,
     operator_name: str = "",
     key_type: Any = None,
+    metrics: MetricGroup | None = None,
 ) -> KeyedStateBackend:
     """The backend of one operator in one subtask.
 
@@ -36,6 +38,7 @@ def create_backend(
         work_dir: a directory of this backend's own, for local files (rocksdb); empty: a temporary one.
         options: of the backend; see `docs/state.md`.
         key_type: type of the keys; needed where they are dataclasses, NamedTuples or Enums.
+        metrics: of the operator.
 
     Raises:
         InvalidJob: there is no such backend, or no such option.
@@ -61,6 +64,7 @@ def create_backend(
             options=options or {},
             operator_name=operator_name,
             key_type=key_type,
+            metrics=metrics,
         )
     raise InvalidJob(
         f"there is no state backend {kind!r}",

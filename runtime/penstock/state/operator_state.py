@@ -15,20 +15,41 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.common.errors import StateNameConflict
-from penstock.state.descriptors import BroadcastState
+from penstock.common.errors import InvalidJob, StateNameConflict
+from penstock.state.descriptors import BroadcastState, ListStateDescriptor
 from penstock.state.encoding.keys import KeyCodec
 from penstock.state.encoding.serializers import codec_for
 from penstock.state.hashmap.handles import fresh
 from penstock.state.registry import key_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from penstock.state.descriptors import MapStateDescriptor
+    from penstock.state.descriptors import Entries, MapStateDescriptor
     from penstock.state.encoding.codec import Codec
 
 SPLIT, UNION, BROADCAST = "split", "union", "broadcast"
+
+
+class OperatorListState(list[Any]):
+    """The live list of a subtask; a list, with `ListState`'s methods for those who are used to them.
+
+    >>> state = OperatorListState([1]); state.add(2); list(state.get())
+    [1, 2]
+    """
+
+    def get(self) -> list[Any]:
+        return self
+
+    def add(self, value: Any) -> None:
+        self.append(value)
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        self.extend(values)
+
+    def update(self, values: Iterable[Any]) -> None:
+        """Holds these values and no others from now on."""
+        self[:] = values
 
 
 @dataclass
@@ -47,7 +68,7 @@ class _Registered:
     mode: str
     codec: Codec
     keys: KeyCodec | None = None
-    items: list[Any] = field(default_factory=list)
+    items: OperatorListState = field(default_factory=OperatorListState)
     mapping: dict[Any, Any] = field(default_factory=dict)
 
     def encoded(self) -> list[str]:
@@ -76,17 +97,18 @@ class OperatorStateStore:
         self._registered: dict[str, _Registered] = {}
         self._stored: dict[str, _Stored] = {}
 
-    def get_list_state(self, name: str, type_info: Any = None) -> list[Any]:
-        """The live list; change it in place.
+    def get_list_state(self, name: str | ListStateDescriptor, type_info: Any = None) -> OperatorListState:
+        """The live list; change it in place. A descriptor has the name and the type.
 
         Raises:
+            InvalidJob: the descriptor is another state's, or has a time to live.
             StateNameConflict: the name stands for another mode or type.
             StateSchemaIncompatible: the restored items cannot be read as that type.
             StateTypeError: values of the type cannot be encoded.
         """
         return self._list(name, SPLIT, type_info)
 
-    def get_union_list_state(self, name: str, type_info: Any = None) -> list[Any]:
+    def get_union_list_state(self, name: str | ListStateDescriptor, type_info: Any = None) -> OperatorListState:
         """As `get_list_state`; after a restore it holds the items of all subtasks, so keep your own and drop the rest."""
         return self._list(name, UNION, type_info)
 
@@ -98,7 +120,20 @@ class OperatorStateStore:
         state = self._register(name, BROADCAST, descriptor.type_info, keys)
         return MapBroadcastState(state.mapping, descriptor.default)
 
-    def _list(self, name: str, mode: str, type_info: Any) -> list[Any]:
+    def _list(self, name: str | ListStateDescriptor, mode: str, type_info: Any) -> OperatorListState:
+        if isinstance(name, ListStateDescriptor):
+            if name.ttl_config is not None:
+                raise InvalidJob(
+                    f"operator state {name.name!r} has a time to live, which only keyed state has",
+                    remedy="leave the time to live away, and drop what is too old yourself",
+                    operator=self._operator,
+                )
+            type_info, name = name.type_info, name.name
+        if not isinstance(name, str):
+            raise InvalidJob(
+                f"operator list state takes a name and a type, or a ListStateDescriptor, got {name!r}",
+                operator=self._operator,
+            )
         return self._register(name, mode, type_info, None).items
 
     def _register(self, name: str, mode: str, type_info: Any, keys: KeyCodec | None) -> _Registered:
@@ -201,7 +236,7 @@ class MapBroadcastState(BroadcastState[Any, Any]):
     def put(self, key: Any, value: Any) -> None:
         self._mapping[key] = value
 
-    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+    def put_all(self, dict_value: Entries) -> None:
         self._mapping.update(dict_value)
 
     def remove(self, key: Any) -> None:

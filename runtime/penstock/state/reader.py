@@ -71,12 +71,18 @@ def states_of(handles: Iterable[dict[str, Any]]) -> dict[str, StateInfo]:
 
 
 def read_state(
-    handles: Iterable[dict[str, Any]], name: str, reader: StateFileReader, *, named: bool = True
+    handles: Iterable[dict[str, Any]],
+    name: str,
+    reader: StateFileReader,
+    *,
+    named: bool = True,
+    within: KeyGroupRange | None = None,
 ) -> Iterator[StateRow]:
     """What a state holds. Values that have expired and were not cleaned up are there, too.
 
     Args:
         handles: of all subtasks of the operator; for keys of few key groups those that `handles_for_range` gives.
+        within: only the keys of these key groups: others are not decoded; None: all.
         named: whether records stored by position (NamedTuples, array-like structs) come as dicts or as lists.
 
     Raises:
@@ -86,12 +92,13 @@ def read_state(
     for handle in handles:
         table: Table | None = None
         info: StateInfo | None = None
-        for block in stored_blocks(handle, _range(handle), reader, {name}):
+        groups = within or _range(handle)
+        for block in stored_blocks(handle, groups, reader, {name}):
             if block.info.layout == "timer":
                 continue
             info = block.info
             table = table or _table(name, info)
-            _apply(table, block, handle)
+            _apply(table, block, handle, groups)
         if table is not None and info is not None:
             yield from _rows(table, info, _key_schema(handle), named=named)
 
@@ -102,7 +109,7 @@ def read_timers(handles: Iterable[dict[str, Any]], reader: StateFileReader) -> I
         tables = {domain: TimerTable(domain) for domain in TIMER_TABLES}
         for block in stored_blocks(handle, _range(handle), reader, TIMER_TABLES):
             if block.info.layout == "timer":
-                _apply(tables[block.name], block, handle)
+                _apply(tables[block.name], block, handle, _range(handle))
         for domain, table in tables.items():
             for timestamp, key, namespace in table.timers():
                 yield TimerRow(domain, timestamp, described_key(key, _key_schema(handle)), namespace)
@@ -121,9 +128,9 @@ def _table(name: str, info: StateInfo) -> Table:
     return _TABLES[info.layout](name, TtlCodec(values) if info.ttl else values, UNTYPED_KEYS)
 
 
-def _apply(table: Table, block: StoredBlock, handle: dict[str, Any]) -> None:
+def _apply(table: Table, block: StoredBlock, handle: dict[str, Any], groups: KeyGroupRange) -> None:
     try:
-        apply_block(table, block, _range(handle), handle["max_parallelism"], UNTYPED_KEYS)
+        apply_block(table, block, groups, handle["max_parallelism"], UNTYPED_KEYS)
     except msgspec.DecodeError as error:
         raise StateFormatUnsupported(
             f"state {block.name!r} cannot be read without the program's classes: {error}; "

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.state.hashmap.reading import chain_files, check_format, read_chain
 from penstock.state.hashmap.snapshot import BACKEND
-from penstock.state.rocksdb.export import exported_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -30,4 +29,6 @@ def stored_blocks(
     if handle["backend"] == BACKEND:
         blocks = read_chain(chain_files(handle, groups), reader)
         return (block for block in blocks if names is None or block.name in names)
+    from penstock.state.rocksdb.export import exported_blocks  # loads RocksDB, which few jobs need
+
     return exported_blocks(handle, groups, reader, names)

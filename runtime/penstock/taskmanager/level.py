@@ -17,6 +17,7 @@ the state of all other subtasks in it.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import time
@@ -30,9 +31,10 @@ from penstock.checkpoint.store.retrying_store import Stores
 from penstock.common.errors import StateNotLocal
 from penstock.graph.job_graph import JobGraph
 from penstock.records.batch import MAX_TIMESTAMP
-from penstock.taskmanager.exchange.rows import ACK, COMMAND, DATA, decode_buffer, exchange_of
+from penstock.taskmanager.exchange.rows import ACK, COMMAND, DATA, LATENCY, decode_buffer, exchange_of
 from penstock.taskmanager.failure import failure_of
 from penstock.taskmanager.hardware import this_machine
+from penstock.taskmanager.look_up import LookUp, LookUpAnswer, answer
 from penstock.taskmanager.protocol import (
     EpochCommand,
     LevelAck,
@@ -42,7 +44,8 @@ from penstock.taskmanager.protocol import (
     decode_command,
     encode_ack,
 )
-from penstock.taskmanager.subtask import Subtask, TaskEnvironment
+from penstock.taskmanager.subtask import Subtask
+from penstock.taskmanager.task_environment import TaskEnvironment
 from penstock.taskmanager.uploads import SnapshotUploads
 
 Row = tuple[int, bytes]
@@ -84,6 +87,8 @@ class LevelTask:
         self._uploads = ThreadPoolExecutor(UPLOAD_THREADS, thread_name_prefix="penstock-upload")
         self._results: dict[str, list[bytes]] = {}
         self._lines: list[str] = []
+        self.next_latency_at = math.inf
+        """When (s, monotonic) a source sends a latency marker."""
 
     @property
     def subtasks(self) -> tuple[Subtask, ...]:
@@ -140,6 +145,7 @@ class LevelTask:
             if restore is not None and restore.root:
                 subtask.restore(restore, StateFileReader(self._stores, restore.root))
             subtask.open()
+        self._set_latency_time()
 
     def _end(self, command: EpochCommand) -> None:
         now = self.environment.clock.now_ms()
@@ -172,7 +178,7 @@ class LevelTask:
         ]
 
     def read_step(self, subtask: Subtask, reader: Iterator[int]) -> bool:
-        """One batch; False when there is nothing to read now, or the task has failed."""
+        """One batch; False when there is nothing (else) to read now, or the task has failed."""
         if self.failure is not None:
             return False
         started = time.perf_counter()
@@ -180,7 +186,7 @@ class LevelTask:
         try:
             if subtask.is_full:
                 subtask.take_finished()
-            return not subtask.is_full and next(reader, None) is not None
+            return not subtask.is_full and bool(next(reader, 0))
         except BaseException as error:
             self._fail(error)
             return False
@@ -266,6 +272,32 @@ class LevelTask:
         for subtask in self._by_exchange.get(exchange_of(row), ()):
             yield from self._timed(subtask, subtask.process_parts(decode_buffer(row)))
 
+    def mark_latency(self, now: float) -> None:
+        """Sources send a latency marker, if it is time for one (s, monotonic)."""
+        if now >= self.next_latency_at:
+            for subtask in self._subtasks:
+                self._guard(subtask.latency.make, subtask.index, now)
+            self._set_latency_time()
+
+    def _set_latency_time(self) -> None:
+        self.next_latency_at = min((subtask.latency.next_at for subtask in self._subtasks), default=math.inf)
+
+    def pass_latency(self, row: bytes) -> None:
+        """A latency marker has come."""
+        for subtask in self._by_exchange.get(exchange_of(row), ()):
+            self._guard(subtask.pass_latency, row)
+
+    @property
+    def works_off(self) -> bool:
+        """Input has ended, and not all is done that is to be done then."""
+        return self.failure is None and any(subtask.works_off for subtask in self._subtasks)
+
+    def work_off(self) -> Iterator[None]:
+        """Do it; yields after every part, so that output can go on its way. Who stops there may begin again."""
+        for subtask in self._subtasks:
+            if subtask.works_off:
+                yield from self._timed(subtask, subtask.work_off())
+
     def advance_processing_time(self) -> None:
         now = self.environment.clock.now_ms()
         for subtask in self._subtasks:
@@ -309,6 +341,7 @@ class LevelTask:
             if timer is not None:
                 timers.append(timer)
         ack.next_processing_timer = min(timers, default=None)
+        ack.works_off = self.works_off
         ack.snapshots = self.take_uploaded()
 
     def brief_ack(self) -> LevelAck:
@@ -348,6 +381,7 @@ class LevelTask:
             failure=self.failure,
             pid=os.getpid(),
             rss_bytes=_rss(),
+            cpu_seconds=time.process_time(),
             host=_HOST,
             hardware=this_machine().hardware(),
         )
@@ -361,6 +395,12 @@ class LevelTask:
 
     def print_line(self, line: str) -> None:
         self._lines.append(line)
+
+    def answer_look_up(self, asked: LookUp) -> LookUpAnswer:
+        """Between two batches."""
+        if self.failure is not None:
+            return LookUpAnswer(asked.id, self._attempt, refusal="the task has failed", is_later=True)
+        return answer(asked, self._attempt, self._subtasks)
 
     # --- failures ---------------------------------------------------------------------------------------------
 
@@ -428,6 +468,8 @@ class BatchTask:
             yield from self._read(command)
         else:
             yield from self._receive(chain(early, iterator))
+            yield from self._work_off(command)
+        task.mark_latency(time.monotonic())
         task.end(command)
         yield from task.take_out()
         yield task.slot, _ACK_PREFIX + encode_ack(task.ack(command))
@@ -442,9 +484,25 @@ class BatchTask:
             readers = [entry for entry in readers if self._task.read_step(*entry)]
             yield from self._task.take_out()
 
+    def _work_off(self, command: EpochCommand) -> Iterator[Row]:
+        """As long as sources may read; the rest in the next epoch, unless there is none."""
+        clock = self._task.environment.clock
+        until = None if command.finish else clock.now_ms() + command.max_ms
+        if until is None or command.max_ms:
+            for _ in self._task.work_off():
+                yield from self._task.take_out()
+                if until is not None and clock.now_ms() >= until:
+                    return
+
     def _receive(self, rows: Iterable[bytes]) -> Iterator[Row]:
         task = self._task
+        markers = []
         for row in rows:
+            if row[0] == LATENCY:
+                if task.passes(exchange_of(row)):
+                    yield task.slot, row
+                markers.append(row)
+                continue
             if row[0] != DATA:
                 yield task.slot, row
                 continue
@@ -453,6 +511,8 @@ class BatchTask:
             task.keep(row)
         for _ in task.drain():
             yield from task.take_out()
+        for row in markers:
+            task.pass_latency(row)
 
 
 def _rss() -> int:

@@ -78,6 +78,8 @@ class EpochCommand(msgspec.Struct):
     """Stop reading and send the final watermark (stop --drain)."""
     finish: bool = False
     """All sources are done: flush and finish the operators (after the final watermark)."""
+    aligns: bool = True
+    """Pipelined runner: what comes behind the barrier waits until it has come from everywhere; False: it is processed (at least once)."""
     terminate: bool = False
     """Pipelined runner: the tasks end after this epoch."""
     processing_time: int | None = None
@@ -105,10 +107,14 @@ class VertexMetrics(msgspec.Struct, gc=False):
     busy_ms: float = 0.0
     blocked_ms: float = 0.0
     """Waited for those behind to take what was made."""
+    idle_ms: float = 0.0
+    """The rest of the time since the ack before."""
     watermark: int | None = None
     user: dict[str, Any] = {}
     accumulators: dict[str, list[Any]] = {}
     """Name -> [kind, parts as state encodes values]; those of the subtask so far."""
+    queryable: dict[str, list[str]] = {}
+    """Names that states are looked up by from outside -> uid and state; those that are new."""
 
 
 class SnapshotAck(msgspec.Struct, gc=False):
@@ -152,7 +158,7 @@ class TaskFailure(msgspec.Struct):
 
 
 class Whereabouts(msgspec.Struct):
-    """Where a task is that has not come back for a while (see `taskmanager.watchdog`)."""
+    """Where a task is that has not come back for a while (see `taskmanager.watching.watchdog`)."""
 
     step: str
     seconds: float
@@ -182,9 +188,13 @@ class LevelAck(msgspec.Struct, gc=False):
     """Sent before the end of the epoch: only `failure`, `where`, `snapshots` and `waits` mean something."""
     waits: bool = False
     """The sources have read what they may until the next epoch."""
+    works_off: bool = False
+    """Operators of batch mode have not done yet what they do when their input has ended."""
     where: Whereabouts | None = None
     pid: int = 0
     rss_bytes: int = 0
+    cpu_seconds: float = 0.0
+    """Of the process, so far."""
     host: str = ""
     hardware: Hardware | None = None
     """Of the host."""

@@ -2,80 +2,54 @@
 
 from __future__ import annotations
 
-import base64
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
-from penstock.checkpoint.files.codec import STAGED_FILE
 from penstock.checkpoint.files.state_files import StateFileReader, StateFileWriter
-from penstock.common.errors import PenstockError, StateTypeError
+from penstock.common.errors import StateTypeError
 from penstock.connectors.sink import StagedCommittable
 from penstock.functions.accumulators import Accumulator
-from penstock.functions.operator_context import Clock, OperatorContext
+from penstock.functions.operator_context import OperatorContext
 from penstock.graph.job_graph import JobGraph, OperatorNode, Stage
 from penstock.graph.operator import Operator
 from penstock.graph.transformation import Exchange
-from penstock.metrics.scope import ScopeFormats
 from penstock.metrics.task import TaskMetrics
 from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch
 from penstock.records.fields import shortened
-from penstock.state.backend import KeyContext, KeyedStateBackend, SnapshotUpload
-from penstock.state.backend import StateFileWriter as StateFiles
+from penstock.state.backend import KeyContext, KeyedStateBackend
 from penstock.state.encoding.tagged import Unencodable, pack, type_name
 from penstock.state.factory import create_backend, create_timer_service
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import OperatorStateStore
 from penstock.taskmanager.chain import ChainedOutput
 from penstock.taskmanager.exchange.input_gate import InputGate
-from penstock.taskmanager.exchange.rows import Buffer
+from penstock.taskmanager.exchange.rows import Buffer, decode_latency, exchange_of
 from penstock.taskmanager.exchange.writer import Emit, ExchangeWriter
 from penstock.taskmanager.exchange.writers import create_writer
-from penstock.taskmanager.local_files import LocalStateFiles
+from penstock.taskmanager.latency import LatencyTracking
+from penstock.taskmanager.local_state.files import LocalStateFiles
 from penstock.taskmanager.operators.connectors.sink import SinkOperator
 from penstock.taskmanager.operators.connectors.source import SourceOperator
 from penstock.taskmanager.operators.factory import create_operator
 from penstock.taskmanager.pace import Pace
 from penstock.taskmanager.protocol import RestoreCommand, SnapshotAck, SnapshotCommand, VertexMetrics
-from penstock.taskmanager.uploads import SnapshotUploads
-from penstock.taskmanager.waker import Waker
-from penstock.taskmanager.watchdog import CLOSING, OPENING, RESTORING, Unwatched
+from penstock.taskmanager.task_environment import TaskEnvironment
+from penstock.taskmanager.uploads import OperatorUpload, SnapshotUploads
+from penstock.taskmanager.watching.watchdog import CLOSING, OPENING, RESTORING
 
 logger = logging.getLogger(__name__)
 
+STATE_SIZE = "lastCheckpointStateSize"
+"""Metric of an operator with keyed state: the bytes of its subtask's files in the newest checkpoint."""
+_DONE = object()
 _LOOK_S = 0.02
 """While an operator is full its task looks at timers and output so often."""
-
-
-@dataclass
-class TaskEnvironment:
-    """What the process gives all subtasks of a slot."""
-
-    job_id: str
-    job_name: str
-    attempt: int
-    clock: Clock
-    backend: str = "hashmap"
-    backend_options: dict[str, Any] = field(default_factory=dict)
-    work_dir: str = ""
-    local_folders: list[str] = field(default_factory=list)
-    """Where copies of state files are kept, the slot's own folder first; empty: nowhere."""
-    metric_scopes: ScopeFormats | None = None
-    object_store_options: dict[str, Any] = field(default_factory=dict)
-    merged_file_bytes: int = 0
-    """Largest object that small state files are put together in; 0: they are not."""
-    print_line: Callable[[str], None] | None = None
-    results: Callable[[str, list[Any]], None] | None = None
-    host: str = "localhost"
-    task_manager: str = ""
-    watchdog: Unwatched = field(default_factory=Unwatched)
-    waker: Waker = field(default_factory=Waker)
 
 
 class Subtask:
@@ -87,6 +61,7 @@ class Subtask:
         self.index = index
         self.environment = environment
         self.metrics = VertexMetrics()
+        self._told_at = time.perf_counter()
         self._task_metrics = TaskMetrics(
             {
                 "host": environment.host,
@@ -106,15 +81,30 @@ class Subtask:
         self._operators: dict[int, Operator] = {}
         self._backends: dict[int, KeyedStateBackend] = {}
         self._local: dict[int, LocalStateFiles] = {}
+        self._published: set[tuple[str, str]] = set()
+        """Names of queryable states that the JobManager knows, with their operators."""
+        self._state_bytes: dict[int, int] = {}
+        """Of each operator, in the snapshot that was written last."""
         self._writers: list[ExchangeWriter] = []
+        self._writers_of: dict[int, list[ExchangeWriter]] = {}
         self._targets: dict[int, list[tuple[Operator, int]]] = {}
         self._heads: list[Operator] = []
+        self._left: deque[Iterator[None]] = deque()
+        """Of final watermarks that have come, what is still to be done."""
         self._pace = Pace(sys.maxsize)
         self._build(emit)
         self._at_work = [operator for operator in self._operators.values() if operator.capacity is not None]
         """Operators that go on working on records after `process_batch`."""
         self._limit_batches()
         self.gate = self._create_gate()
+        self.latency = LatencyTracking(
+            graph,
+            stage.operators,
+            self._writers_of,
+            self._task_metrics,
+            environment.latency_granularity,
+            environment.latency_interval_ms,
+        )
 
     # --- building ---------------------------------------------------------------------------------------------
 
@@ -130,6 +120,7 @@ class Subtask:
                 else:
                     writer = create_writer(graph.exchanges[edge.exchange], self.index, emit)
                     self._writers.append(writer)
+                    self._writers_of.setdefault(index, []).append(writer)
                     outputs[index].add_writer(edge.side_tag, writer)
         for index, operator in self._operators.items():
             node = graph.operators[index]
@@ -182,11 +173,16 @@ class Subtask:
             with context.named_in_errors():
                 backend = self._create_backend(node, operator)
             context.keyed_state = backend
+            self._task_metrics.operator_group(node.uid, node.name).gauge(
+                STATE_SIZE, lambda: self._state_bytes.get(node.index)
+            )
             context.timers = create_timer_service(backend)
             self._backends[node.index] = backend
             if environment.local_folders:
-                name = f"{environment.attempt}-{node.index}-{self.index}"
-                self._local[node.index] = LocalStateFiles(environment.local_folders, environment.job_id, name)
+                task = f"{node.index}-{self.index}"
+                self._local[node.index] = LocalStateFiles(
+                    environment.local_folders, environment.job_id, environment.attempt, task
+                )
         return context
 
     def _create_backend(self, node: OperatorNode, operator: Operator) -> KeyedStateBackend:
@@ -201,6 +197,7 @@ class Subtask:
             options=environment.backend_options,
             operator_name=node.name,
             key_type=operator.key_type,
+            metrics=self._task_metrics.operator_group(node.uid, node.name),
         )
 
     def _create_gate(self) -> InputGate | None:
@@ -327,10 +324,26 @@ class Subtask:
         if watermark is not None:
             self.metrics.watermark = watermark
             for operator in self._heads:
-                operator.process_watermark(watermark)
+                left = operator.begin_watermark(watermark)
+                if left:
+                    self._left.append(iter(left))
         if self.gate.is_idle != was_idle:
             for operator in self._heads:
                 operator.process_idle(self.gate.is_idle)
+
+    @property
+    def works_off(self) -> bool:
+        """The input has ended, and not all is done that is to be done then."""
+        return bool(self._left)
+
+    def work_off(self) -> Iterator[None]:
+        """Do it, in parts. Who stops between two of them may begin again later."""
+        while self._left:
+            if self.is_full:
+                yield from self._wait_for_room()
+            if next(self._left[0], _DONE) is _DONE:
+                self._left.popleft()
+            yield
 
     def _batch(self, buffer: Buffer) -> Batch | None:
         try:
@@ -344,6 +357,13 @@ class Subtask:
                 operator=sender.name,
                 location=sender.user_location,
             ) from error
+
+    def pass_latency(self, row: bytes) -> None:
+        """A latency marker has come."""
+        marker = decode_latency(row)
+        for target in self.graph.exchanges[exchange_of(row)].targets:
+            if target.stage == self.stage.id:
+                self.latency.pass_on(marker, target.operator)
 
     def drain_gate(self) -> Iterator[None]:
         """Process the buffers at hand in watermark order; yields after each so that output can go on its way."""
@@ -360,6 +380,10 @@ class Subtask:
         for index in self._backends:
             self._operators[index].write_state()
         return {self._contexts[index].uid: backend for index, backend in self._backends.items()}
+
+    def backend_of(self, uid: str) -> KeyedStateBackend | None:
+        """Of an operator; without what its operator has not written yet."""
+        return next((backend for index, backend in self._backends.items() if self._contexts[index].uid == uid), None)
 
     def watermarks(self) -> dict[str, int]:
         """Each operator's event-time clock, by uid (ms)."""
@@ -439,14 +463,24 @@ class Subtask:
                 future: Future[SnapshotAck] = Future()
                 future.set_result(ack)
             else:
-                local = self._local.get(index)
-                future = uploads.submit(partial(_upload, upload, staged, ack, files, uploads.files, context, local))
+                work = OperatorUpload(ack, context, upload, staged, self._local.get(index))
+                future = uploads.submit(partial(work.run, files, uploads.files))
+                if upload is not None:
+                    future.add_done_callback(partial(self._note_state_size, index))
             futures.append(future)
         return futures
+
+    def _note_state_size(self, index: int, written: Future[SnapshotAck]) -> None:
+        """From the thread of an upload."""
+        if not written.cancelled() and written.exception() is None and not written.result().error:
+            self._state_bytes[index] = written.result().state_bytes
 
     def take_metrics(self) -> VertexMetrics:
         """What happened since the last call."""
         metrics = self.metrics
+        now = time.perf_counter()
+        metrics.idle_ms = max(0.0, (now - self._told_at) * 1e3 - metrics.busy_ms - metrics.blocked_ms)
+        self._told_at = now
         metrics.bytes_out = sum(writer.bytes_out for writer in self._writers)
         metrics.records_out = sum(writer.records_out for writer in self._writers)
         for writer in self._writers:
@@ -468,8 +502,19 @@ class Subtask:
             for context in self._contexts.values()
             for name, accumulator in context.accumulators.items()
         }
+        metrics.queryable = self._new_queryable()
         self.metrics = VertexMetrics(watermark=metrics.watermark)
         return metrics
+
+    def _new_queryable(self) -> dict[str, list[str]]:
+        found = {}
+        for index, backend in self._backends.items():
+            for name, state in backend.queryable.items():
+                uid = self._contexts[index].uid
+                if (name, uid) not in self._published:
+                    self._published.add((name, uid))
+                    found[name] = [uid, state]
+        return found
 
 
 def _packed(accumulator: Accumulator, name: str, context: OperatorContext) -> bytes:
@@ -482,47 +527,3 @@ def _packed(accumulator: Accumulator, name: str, context: OperatorContext) -> by
             operator=context.name,
             location=context.user_location,
         ) from None
-
-
-def _upload(
-    upload: SnapshotUpload | None,
-    staged: list[StagedCommittable],
-    ack: SnapshotAck,
-    files: StateFileWriter | None,
-    state_files: StateFiles | None,
-    context: OperatorContext,
-    local: LocalStateFiles | None,
-) -> SnapshotAck:
-    """What sinks stage are files of their own; state goes where the small files of the task are put together."""
-    started = time.perf_counter()
-    ack.committables += [_stage(committable, ack, files) for committable in staged]
-    try:
-        if upload is not None and state_files is not None and not ack.error:
-            with context.named_in_errors():
-                if local is None:
-                    ack.keyed = upload.run(state_files)
-                else:
-                    ack.keyed = upload.run(local.writer(state_files, ack.checkpoint_id))
-                    local.note(ack.checkpoint_id, ack.keyed)
-            ack.bytes_uploaded += int(ack.keyed.get("bytes_uploaded", 0))
-            ack.state_bytes += sum(int(f["size"]) for f in ack.keyed.get("files", ()))
-    except BaseException as error:  # the checkpoint fails, not the job
-        ack.error = f"{type(error).__name__}: {error}"
-        ack.error_code = error.code if isinstance(error, PenstockError) else ""
-    ack.async_ms = (time.perf_counter() - started) * 1e3
-    return ack
-
-
-def _stage(committable: StagedCommittable, ack: SnapshotAck, files: StateFileWriter | None) -> dict[str, Any]:
-    """Write the content to a file, or keep it in the committable when that fails: it belongs to the next checkpoint."""
-    content = committable.content()
-    if files is not None:
-        try:
-            ref = files.write(content)
-        except Exception as error:
-            ack.error = f"{type(error).__name__}: {error}"
-            ack.error_code = error.code if isinstance(error, PenstockError) else ""
-        else:
-            ack.bytes_uploaded += ref.size
-            return committable.about | {STAGED_FILE: ref.to_json()}
-    return committable.about | {"content": base64.b64encode(content).decode("ascii")}

@@ -25,6 +25,7 @@ from pyspark import cloudpickle
 
 from penstock.common.errors import InvalidJob
 from penstock.common.folders.owned_folder import OwnedFolder
+from penstock.common.folders.working_folder import work_in
 from penstock.common.logs.log_format import Place
 from penstock.common.logs.log_settings import LogSettings
 from penstock.common.logs.redaction import Redaction
@@ -40,14 +41,16 @@ from penstock.taskmanager.exchange.rows import ACK, DATA
 from penstock.taskmanager.exchange.segments import in_segments, put_together
 from penstock.taskmanager.failure import failure_of
 from penstock.taskmanager.level import BatchTask, LevelTask, Row
-from penstock.taskmanager.local_files import sweep_local_files
-from penstock.taskmanager.local_folders import folders_of_slot, new_state_folder
+from penstock.taskmanager.local_state.files import sweep_local_files
+from penstock.taskmanager.local_state.folders import folders_of_slot, new_state_folder
 from penstock.taskmanager.protocol import LevelAck, TaskFailure, Whereabouts, encode_ack
+from penstock.taskmanager.script_classes import reduced_class
 from penstock.taskmanager.stream_task import StreamTask
-from penstock.taskmanager.subtask import TaskEnvironment
-from penstock.taskmanager.task_log import log_of_task
+from penstock.taskmanager.task_environment import TaskEnvironment
 from penstock.taskmanager.user_modules import UserModules
-from penstock.taskmanager.watchdog import LOADING, Unwatched, Watchdog
+from penstock.taskmanager.watching.places import tell_stacks
+from penstock.taskmanager.watching.task_log import log_of_task
+from penstock.taskmanager.watching.watchdog import LOADING, Unwatched, Watchdog
 
 if TYPE_CHECKING:
     from penstock.state.rocksdb.memory import SlotMemory
@@ -73,7 +76,7 @@ class TaskSettings(msgspec.Struct):
     """Where a task of the batched runner that hangs says so, on a connection made for that."""
     control_token: str = ""
     step_limits: dict[str, float] = {}
-    """Seconds that the steps of `taskmanager.watchdog` may take."""
+    """Seconds that the steps of `taskmanager.watching.watchdog` may take."""
     """The key that seals what goes to and comes from it."""
     buffer_timeout_s: float = 0.0
     """Of the pipelined runner: a partly filled buffer waits at most that long; infinite: until a barrier."""
@@ -83,8 +86,13 @@ class TaskSettings(msgspec.Struct):
     """Where local state files go unless the backend's own option says; empty: the process's temporary folder."""
     metric_scopes: ScopeFormats | None = None
     """How identifiers of metrics begin; None: as by default."""
+    latency_interval_ms: int = 0
+    latency_granularity: str = "operator"
+    """See `taskmanager.latency`."""
     python_path: list[str] = []
     """Where the program finds its modules."""
+    working_folder: str = ""
+    """With links to the program's archives, as functions find them where they work; empty: there are none."""
     task_managers: list[str] = []
     """Id of the TaskManager of every slot."""
     collect_lines: bool = True
@@ -162,7 +170,7 @@ class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type) and "__msgspec_cache__" in vars(obj):
             type.__delattr__(obj, "__msgspec_cache__")
-        return super().reducer_override(obj)
+        return reduced_class(obj, super().reducer_override)
 
 
 class _Slot:
@@ -182,8 +190,7 @@ class _Slot:
         self.folder: OwnedFolder | None = None
         self.local_folders: list[str] = []
         if settings.backend == "rocksdb":
-            name = f"{settings.job_id}-{settings.attempt}-{slot}"
-            self.folder = new_state_folder(settings.backend_options, settings.work_dir, slot, name)
+            self.folder = _folder_of(settings, slot)
             if settings.from_local:
                 self.local_folders = folders_of_slot(settings.backend_options, settings.work_dir, slot)
                 for folder in self.local_folders:
@@ -202,6 +209,8 @@ class _Slot:
                 work_dir="" if self.folder is None else self.folder.path,
                 local_folders=self.local_folders,
                 metric_scopes=settings.metric_scopes,
+                latency_interval_ms=settings.latency_interval_ms,
+                latency_granularity=settings.latency_granularity,
                 host=socket.gethostname(),
                 task_manager=settings.task_managers[self.slot] if settings.task_managers else "",
                 object_store_options=settings.object_store_options,
@@ -246,6 +255,11 @@ class _Slot:
         return failed
 
 
+def _folder_of(settings: TaskSettings, slot: int, what: str = "") -> OwnedFolder:
+    name = f"{settings.job_id}-{settings.attempt}-{slot}{what}"
+    return new_state_folder(settings.backend_options, settings.work_dir, slot, name)
+
+
 def _shared_memory(size: int, write_buffer_ratio: float) -> SlotMemory:
     from penstock.state.rocksdb.memory import SlotMemory  # loads RocksDB, which few jobs need
 
@@ -254,6 +268,10 @@ def _shared_memory(size: int, write_buffer_ratio: float) -> SlotMemory:
 
 _SLOTS: dict[tuple[str, int], _Slot] = {}
 _MODULES = UserModules()
+
+
+def _tasks_here() -> list[LevelTask]:
+    return [task for held in list(_SLOTS.values()) for task in list(held.levels.values())]
 
 
 def _settle_process() -> None:
@@ -301,6 +319,8 @@ def run_level(
     if held is not None and held.settings.attempt == attempt:
         control = _connect(held.settings, level, slot) if held.settings.control_address else None
         held.tell_by(level, control)
+        if slots is None and control is not None:
+            _work(held.settings, slot)
         return _run(held, level, control, received, arriving)
     if slots is None:
         _close_older(registry, job_id, attempt)
@@ -316,6 +336,14 @@ def run_level(
     control = _connect(settings, level, slot) if settings.control_address else None
     watchdog = None if slots is not None else Watchdog(_teller(settings, level, slot, control), settings.step_limits)
     try:
+        if slots is None:
+            if control is not None or not registry:  # else it works for the job already
+                _work(settings, slot)
+        elif settings.working_folder:
+            raise InvalidJob(
+                "add_python_archive: all slots are in the program's process, whose working directory stays what it is",
+                remedy="run the program as python job.py, or have its functions read the files by absolute paths",
+            )
         held = _Slot(program, settings, slot, clock or SystemClock(), watchdog)
     except BaseException as error:  # imports of the user's modules, his `__setstate__`
         if watchdog is not None:
@@ -324,6 +352,7 @@ def run_level(
     registry[job_id, slot] = held
     if slots is None:
         _settle_process()
+        tell_stacks(_tasks_here)
     return _run(held, level, control, received, arriving)
 
 
@@ -338,8 +367,18 @@ def _run(
     if control is None:
         sent = BatchTask(task).run(received)
     else:
-        sent = StreamTask(task, control, held.settings.buffer_timeout_s, arriving).run(received)
+        sent = _then_leave(StreamTask(task, control, held.settings.buffer_timeout_s, arriving).run(received))
     return sent if task.is_last else in_segments(sent, held.slot)
+
+
+def _then_leave(sent: Iterator[Row]) -> Iterator[Row]:
+    """The task of all epochs has ended, and closed its functions: nothing works in the job's folder here any more."""
+    yield from sent
+    work_in("")
+
+
+def _work(settings: TaskSettings, slot: int) -> None:
+    work_in(settings.working_folder, lambda: _folder_of(settings, slot, "-work"))
 
 
 def _teller(
@@ -379,6 +418,7 @@ def _failed_start(
             "what the program imports must be found by the workers, too: on sys.path when execute() is called, by "
             "add_python_file(), or in the image"
         )
+    failure.comes_again = failure.comes_again or isinstance(error, InvalidJob)
     failure.detail = failure.message = f"the job cannot be loaded by a worker: {failure.detail}"
     ack = LevelAck(slot, level, settings.attempt, -1, failure=failure, pid=os.getpid(), host=socket.gethostname())
     if control is not None:
@@ -434,7 +474,8 @@ class LevelFunction:
         else:
             pack = _SLOT_KEY.pack
             for slot, row in out:
-                yield pack(slot)
+                if row:
+                    yield pack(slot)
                 yield row
 
 
@@ -456,4 +497,6 @@ class CloseFunction:
         if held is not None and held.settings.attempt == self.attempt:
             del _SLOTS[self.job_id, partition]
             ack.failure = held.close()
+            if not _SLOTS:
+                work_in("")
         yield bytes((ACK,)) + encode_ack(ack)

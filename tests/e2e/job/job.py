@@ -6,7 +6,9 @@ Every number carries when it was processed, so that the output tells how long it
 from __future__ import annotations
 
 import argparse
+import os
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +16,7 @@ import checked
 
 from penstock.connectors.formats.encode import JsonLinesEncoder
 from penstock.datastream.connectors.file_system import FileSink, RollingPolicy
+from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.window import TumblingEventTimeWindows
@@ -28,13 +31,34 @@ def refuse(value: dict[str, int]) -> dict[str, int]:
     raise ValueError(f"number {value['number']} is refused")
 
 
+def refuse_when_told(value: dict[str, int]) -> dict[str, int]:
+    """While the file is there."""
+    if os.path.exists(REFUSE):
+        raise ValueError(f"number {value['number']} is refused, as {REFUSE} is there")
+    return stamp(value)
+
+
+REFUSE = "/tmp/refuse"
+
+
 def hoard(value: dict[str, int]) -> dict[str, int]:
-    """Keeps more with every number."""
-    HOARD.append(b"x" * (64 << 20))
+    """Keeps more with every number, in steps so large that the limit is reached before anything else has to go."""
+    HOARD.append(b"x" * (256 << 20))
     return value
 
 
 HOARD: list[bytes] = []
+
+
+class More(KeyedProcessFunction):
+    """State that other revisions have no operator for."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.more = runtime_context.get_state(ValueStateDescriptor("more", int))
+
+    def process_element(self, value: dict[str, int], ctx: Any) -> Iterator[dict[str, int]]:
+        self.more.update((self.more.value() or 0) + 1)
+        yield value
 
 
 class Retyped(checked.CheckSequence):
@@ -49,7 +73,9 @@ def build(env: StreamExecutionEnvironment, plan: checked.Plan, output: str, aske
     if asked.retyped:
         checked.CheckSequence = Retyped
     numbers = checked.checked(env, plan)
-    wish = refuse if asked.refuse else hoard if asked.hoard else stamp
+    if asked.more:
+        numbers = numbers.key_by(checked.key_of_checked).process(More()).name("more").uid("more")
+    wish = refuse if asked.refuse else hoard if asked.hoard else refuse_when_told
     stamped = numbers.map(wish).name("stamp").uid("stamp")
     stamped.sink_to(files(f"{output}/numbers")).uid("numbers-sink")
     if asked.without_windows:
@@ -80,6 +106,7 @@ def main() -> None:
     arguments.add_argument("--revision", default="", help="makes one command line different from another")
     arguments.add_argument("--refuse", action="store_true", help="a revision that never becomes stable")
     arguments.add_argument("--hoard", action="store_true", help="a revision whose functions use up all memory")
+    arguments.add_argument("--more", action="store_true", help="a revision with one more operator with state")
     arguments.add_argument("--retyped", action="store_true", help="a revision that cannot read the state")
     arguments.add_argument(
         "--without-windows", action="store_true", help="a revision that lacks an operator with state"

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock.common.configuration import Configuration
 from penstock.common.time import Duration
@@ -17,11 +17,16 @@ from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.process.process_log import log_beside_program
 from penstock.jobmanager.process.session import Session
+from penstock.state.encoding.keys import UNTYPED_KEYS
+from penstock.state.peek import Peeked
+from penstock.state.snapshot_format.segment import StateInfo
 from tests.in_process import InProcess, environment, until
 
 if TYPE_CHECKING:
+    from penstock.common.errors import PenstockError
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.jobmanager.job.job_master import JobMaster
+    from penstock.jobmanager.runners.live_look_ups import LiveLookUps
 
 SECRET = "hunter2-hunter2"
 TOKEN, READER = "the-token-of-the-job", "only-looking"
@@ -39,7 +44,9 @@ class Totals(KeyedProcessFunction):
         self.faults = faults
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self.total = runtime_context.get_state(ValueStateDescriptor("total", int))
+        total = ValueStateDescriptor("total", int)
+        total.set_queryable("total of a customer")
+        self.total = runtime_context.get_state(total)
         self.by_amount = runtime_context.get_map_state(MapStateDescriptor("by amount", str, int))
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
@@ -89,6 +96,28 @@ def program(folder: Path, rate: float = 3_000.0, **settings: str) -> StreamExecu
     return env
 
 
+class Tasks:
+    """What tasks of this process cannot do, since they are called and do not run: they are asked for live state.
+
+    Attributes:
+        refusal: what they answer instead.
+        sample: some key that they have.
+    """
+
+    def __init__(self) -> None:
+        self.refusal: PenstockError | None = None
+        self.sample: Any = "customer-1"
+
+    def ask(self, uid: str, state: str, key: Any) -> Peeked:
+        assert (uid, state) == ("totals", "total")
+        if self.refusal is not None:
+            raise self.refusal
+        values = [b"\x07"] if key == "customer-1" else []
+        return Peeked(
+            StateInfo(state, "value", {"type": "int"}), {"type": "any"}, values, sample=UNTYPED_KEYS.encode(self.sample)
+        )
+
+
 class Site:
     """The job's REST server. With a token, pages ask for it."""
 
@@ -109,6 +138,8 @@ class Site:
         with executing_on(self.session):
             program(folder, **settings).execute_async("orders")
         self.job: JobMaster = self.session.dispatcher.jobs()[0]
+        self.tasks = Tasks()
+        self.job.runner.look_ups = cast("LiveLookUps", self.tasks)
         server = self.session.serve(Configuration(conf))
         assert server is not None
         self.server = server

@@ -16,6 +16,10 @@ import httpx
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from penstock.common.errors import NotNow
+from penstock.jobmanager.history.archive import Archives
+from penstock.jobmanager.history.gateway import ArchiveGateway
+from penstock.rest.server import RestServer
 from tests.integration.dashboard.site import READER, SECRET, TOKEN, Site
 
 if TYPE_CHECKING:
@@ -67,13 +71,20 @@ def page(browser: Browser, site: Site, request: pytest.FixtureRequest) -> Iterat
     yield from _page(browser, site, request.param, TOKEN)
 
 
-def _page(browser: Browser, site: Site, colours: Any, token: str) -> Iterator[Page]:
+def _page(
+    browser: Browser, site: Site, colours: Any, token: str, refused: tuple[str, ...] = ("404",)
+) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1360, "height": 860}, color_scheme=colours)
     made = context.new_page()
     wrong: list[str] = []
     made.on("pageerror", lambda error: wrong.append(str(error)))
     made.on(
-        "console", lambda said: wrong.append(said.text) if said.type == "error" and "404" not in said.text else None
+        "console",
+        lambda said: (
+            wrong.append(said.text)
+            if said.type == "error" and not any(status in said.text for status in refused)
+            else None
+        ),
     )
     made.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith((site.url, "data:")) else None)
     made.goto(site.url)
@@ -128,6 +139,25 @@ def test_the_graph_is_alive_and_a_vertex_leads_to_its_subtasks(page: Page, site:
     _accessible(page)
 
 
+def test_a_flame_graph_has_the_users_line_and_a_bar_fills_the_width(page: Page, site: Site) -> None:
+    _open(page, site, "graph")
+    page.locator(".node", has_text="Totals by customer").click()
+    page.get_by_role("button", name="Look", exact=True).click()
+    graph = page.get_by_label("Flame graph", exact=True).last
+    mine = graph.locator("[data-whose=user]", has_text="process_element").first
+    expect(mine).to_be_visible(timeout=30_000)
+    page.screenshot(path=SHOTS / f"flame-{_colours(page)}.png", full_page=True)
+    mine.click()
+    expect(page.locator(".flame + p")).to_contain_text("process_element")
+    _accessible(page)
+
+
+def test_the_stacks_of_a_taskmanager_are_a_click_away(page: Page, site: Site) -> None:
+    page.goto(f"{site.url}/#/taskmanagers/{site.session.cluster.task_managers()[0].id}")
+    page.get_by_role("button", name="Look at the stacks").click()
+    expect(page.get_by_text("MainThread").first).to_be_visible()
+
+
 def test_the_timeline_has_the_failure_and_its_bar_leads_to_it(page: Page, site: Site) -> None:
     _open(page, site, "timeline")
     page.locator(".it.fail").last.click()
@@ -144,6 +174,68 @@ def test_state_is_found_by_key(page: Page, site: Site) -> None:
     entries = page.get_by_label("Entries of total", exact=True).locator("tbody tr")
     expect(entries).to_have_count(1)
     expect(entries.first).to_contain_text("customer-1")
+
+
+def test_state_is_looked_up_as_it_is_now(page: Page, site: Site) -> None:
+    _open(page, site, "state/totals/total")
+    about, now = page.locator(".about"), page.get_by_role("button", name="As it is now")
+    expect(about).to_contain_text("As of checkpoint")
+    places = [page.locator(of).bounding_box() for of in ("#key", ".seg", ".entries")]
+    now.focus()
+    page.keyboard.press("Enter")
+    expect(now).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".entries")).to_contain_text("give one")
+    expect(page.get_by_role("button", name="Scan")).to_be_disabled()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.type("customer-1")
+    page.keyboard.press("Enter")
+    entries = page.get_by_label("Entries of total", exact=True).locator("tbody tr")
+    expect(entries).to_have_text(["customer-17"])  # the key, and 7
+    expect(about).to_contain_text(f"in the task that has the key, attempt {site.job.attempt}")
+    assert [(box["x"], box["y"]) for box in places if box] == [
+        (box["x"], box["y"]) for of in ("#key", ".seg", ".entries") if (box := page.locator(of).bounding_box())
+    ]
+    page.screenshot(path=SHOTS / f"state-live-{_colours(page)}.png")
+    _accessible(page)
+    page.get_by_label("Key", exact=True).fill("nobody")
+    page.keyboard.press("Enter")
+    expect(page.locator(".entries")).to_contain_text("This key has none")
+    page.get_by_role("button", name="As of the newest checkpoint").click()
+    expect(about).to_contain_text("As of checkpoint")
+
+
+def test_what_tasks_refuse_is_told_in_place(browser: Browser, site: Site) -> None:
+    late = NotNow("the task has not answered within 2 s", remedy="ask again, or with consistency=checkpoint")
+    for page in _page(browser, site, "light", TOKEN, refused=("400", "404", "503")):
+        _open(page, site, "state/totals/total")
+        page.get_by_role("button", name="As it is now").click()
+        key, error = page.get_by_label("Key", exact=True), page.locator(".entries .error")
+        key.fill("nobody")
+        site.tasks.sample = 7
+        page.keyboard.press("Enter")
+        expect(error).to_contain_text("keys of state 'total' are of another type")
+        key.fill("customer-1")
+        try:
+            site.tasks.refusal = late
+            page.keyboard.press("Enter")
+            expect(error).to_contain_text("has not answered within 2 s")
+            expect(error).to_contain_text("ask again, or as of the newest checkpoint")
+            expect(page.locator(".about")).to_contain_text("No answer at")
+            page.screenshot(path=SHOTS / "state-refused.png")
+            _accessible(page)
+        finally:
+            site.tasks.refusal = None
+        page.keyboard.press("Enter")
+        expect(error).to_have_count(0)
+        expect(page.locator(".about")).to_contain_text("As it was at")
+
+
+def test_a_state_without_a_queryable_name_says_how_to_give_it_one(page: Page, site: Site) -> None:
+    _open(page, site, "state/totals/by amount")
+    expect(page.get_by_text('set_queryable("a name")')).to_be_visible()
+    expect(page.get_by_role("button", name="As it is now")).to_have_count(0)
+    _accessible(page)
 
 
 def test_an_exception_stands_with_the_users_line(page: Page, site: Site) -> None:
@@ -262,3 +354,35 @@ def test_the_end_of_the_job_is_seen(browser: Browser, tmp_path: Path) -> None:
         page.close()
     finally:
         site.close()
+
+
+def test_an_ended_job_is_shown_from_its_archive(browser: Browser, tmp_path: Path) -> None:
+    history = tmp_path / "history"
+    site = Site(tmp_path, **{"jobmanager.archive.fs.dir": str(history)})
+    try:
+        _until(lambda: site.job.checkpoints.coordinator.history.overview()["counts"]["completed"] > 1)
+        site.fail_once()
+        job = site.job.job_id
+    finally:
+        site.close()
+    server = RestServer(ArchiveGateway(Archives(str(history))), port=0).start()
+    try:
+        page = browser.new_page(viewport={"width": 1360, "height": 860})
+        wrong: list[str] = []
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        for name, text in {
+            "graph": "Totals by customer",
+            "timeline": "orders",
+            "checkpoints": "completed",
+            "exceptions": "cannot be right",
+            "configuration": "jobmanager.archive.fs.dir",
+        }.items():
+            page.goto(f"{server.url}/#/jobs/{job}/{name}")
+            expect(page.locator("#head .badge")).to_have_text("canceled")
+            expect(page.locator("body")).to_contain_text(text, ignore_case=True)
+            page.wait_for_timeout(1_000)
+            page.screenshot(path=SHOTS / f"history-{name}.png")
+        page.close()
+        assert not wrong
+    finally:
+        server.stop()

@@ -22,7 +22,6 @@ from tests.integration.engine.selfcheck.output import verify
 def hurt_and_rescaled(executor: EmbeddedExecutor, runner: str, backend: str, folder: Path) -> None:
     settings = configuration(runner, folder.as_uri(), state__backend__type=backend)
     del settings["taskmanager.numberOfTaskSlots"]
-    settings["penstock.local-cluster"] = "one-jvm"
     plan, output = Plan(per_key=1_800), f"{folder.as_uri()}/output"
     driver = start(executor, plan, output, settings).running()
     driver.hurt(driver.kill_python_worker)
@@ -51,6 +50,11 @@ def with_dataframes(executor: EmbeddedExecutor, folder: Path) -> None:
     assert cluster is not None
     frame = cluster.spark.sql.session().range(1000)
     assert frame.repartition(4).groupBy((frame.id % 2).alias("odd")).count().count() == 2
+    env = environment({"rest.port": "-1", "execution.checkpointing.dir": folder.as_uri()}, 2)
+    with executing_on(executor):
+        rows = env.from_spark(lambda spark: spark.range(0, 1000, 1, 40))
+        with rows.map(lambda row: row.id).execute_and_collect() as found:
+            assert sorted(found) == list(range(1000))
 
 
 def main(folder: Path) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.jobmanager.process.embedded import EmbeddedExecutor
     from tools.s3server import S3Server
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 KEYS = 5
 PER_FILE = 4
@@ -101,6 +101,7 @@ def verify(rows: list[dict[str, int]], files: int) -> None:
     assert found == [(key, n, n - 1) for key in range(KEYS) for n in range(files * PER_FILE)]
 
 
+@pytest.mark.slow
 def test_no_row_is_lost_or_repeated_over_lost_processes(
     executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
 ) -> None:
@@ -120,6 +121,7 @@ def test_no_row_is_lost_or_repeated_over_lost_processes(
     assert len(staged) <= 12, "staged files go when nobody needs them"
 
 
+@pytest.mark.slow
 def test_a_function_that_does_not_return_is_called_again_by_the_next_attempt(
     executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
 ) -> None:
@@ -148,6 +150,7 @@ def test_a_function_that_does_not_return_is_called_again_by_the_next_attempt(
     verify(target.rows(), files)
 
 
+@pytest.mark.slow
 def test_a_savepoint_takes_the_rows_that_wait_with_it(
     executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
 ) -> None:
@@ -167,6 +170,7 @@ def test_a_savepoint_takes_the_rows_that_wait_with_it(
 
 
 @pytest.mark.s3
+@pytest.mark.slow
 def test_rows_are_staged_on_s3(
     executor: EmbeddedExecutor, settings: dict[str, str], s3: S3Server, tmp_path: Path
 ) -> None:
@@ -180,6 +184,15 @@ def test_rows_are_staged_on_s3(
     verify(target.rows(), 8)
 
 
+def test_rows_come_from_a_query_and_go_out_as_frames(
+    executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
+) -> None:
+    write_files(tmp_path / "in", 3)
+    target = Target(tmp_path / "out")
+    run(executor, settings, tmp_path / "in", target).finished()
+    verify(target.rows(), 3)
+
+
 def test_a_table_is_read_once(executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path) -> None:
     env = environment(settings | {"penstock.runner": "auto"}, 2)
     rows = env.from_spark(lambda spark: spark.range(0, 10_000, 1, 3).selectExpr("id", "id % 7 as key"))
@@ -190,6 +203,7 @@ def test_a_table_is_read_once(executor: EmbeddedExecutor, settings: dict[str, st
         assert sorted(found) == list(range(10_000))
 
 
+@pytest.mark.slow
 def test_the_pipelined_runner_is_refused_at_once(executor: EmbeddedExecutor, settings: dict[str, str]) -> None:
     env = environment(settings | {"penstock.runner": "pipelined"}, 1)
     env.from_spark(lambda spark: spark.range(1), "rows").print()
@@ -199,6 +213,7 @@ def test_the_pipelined_runner_is_refused_at_once(executor: EmbeddedExecutor, set
     assert "test_dataframes.py" in caught.value.location
 
 
+@pytest.mark.slow
 def test_a_query_with_state_of_its_own_is_refused(executor: EmbeddedExecutor, settings: dict[str, str]) -> None:
     env = environment(settings | {"penstock.runner": "batched"}, 1)
     env.from_spark(lambda spark: spark.readStream.format("rate").load().groupBy("value").count(), "counts").print()

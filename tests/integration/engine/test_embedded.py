@@ -1,4 +1,4 @@
-"""`python job.py` with `penstock.local-cluster: one-jvm`: all tasks run in the driver's."""
+"""`python job.py` where settings do not ask for TaskManagers: all tasks run in the driver's JVM."""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ def test_a_job_gives_back_what_it_had_and_says_what_it_counted(
     assert control_threads() == before
     master = executor.session.dispatcher.jobs()[-1]
     usage = master.metrics.usage_by_slot()
-    assert all(rss > 10_000_000 and machine is not None and machine.cpu_cores for rss, machine in usage.values())
+    assert all(rss > 10_000_000 and machine is not None and machine.cpu_cores for rss, machine, _ in usage.values())
+    assert all(cpu > 0 for _, _, cpu in usage.values())
     assert len(usage) == 2
     assert master.runner.task_managers == []
     slots = sum(len(worker.slots) for worker in executor.provider.task_managers())

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.engine.selfcheck.driver import Driver, start
 from tests.integration.engine.selfcheck.job import Plan
-from tests.integration.engine.selfcheck.output import verify
+from tests.integration.engine.selfcheck.output import verify, verify_at_least_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +54,18 @@ def test_state_in_rocksdb_recovers_and_is_rescaled(
     driver.hurt(driver.kill_executor)
     driver.finished()
     verify(plan, output)
+
+
+def test_with_at_least_once_checkpoints_nothing_is_lost(
+    executor: EmbeddedExecutor, settings: dict[str, str], output: str
+) -> None:
+    driver = start(executor, LONG, output, {**settings, "execution.checkpointing.mode": "AT_LEAST_ONCE"}).running()
+    driver.hurt(driver.kill_python_worker)
+    assert driver.ask("rescale", parallelism=3).result == 3
+    driver.running(1)
+    driver.hurt(driver.kill_python_worker)
+    driver.finished()
+    verify_at_least_once(LONG, output)
 
 
 def test_subtasks_in_the_wrong_place_say_so(executor: EmbeddedExecutor, settings: dict[str, str], output: str) -> None:

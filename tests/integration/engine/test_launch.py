@@ -112,6 +112,7 @@ def test_a_program_runs_and_leaves_nothing_behind(way: list[str], tmp_path: Path
     printed = launched([sys.executable, *way, "3000"], tmp_path)
     assert sums(printed) == {key: sum(n for n in range(1, 3001) if n % 3 == key) for key in range(3)}, printed[-2000:]
     assert "java." not in printed
+    assert "incubator" not in printed
 
 
 @pytest.fixture

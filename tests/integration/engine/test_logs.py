@@ -34,7 +34,7 @@ class Telling(MapFunction):
 
 
 def _until(read: httpx.Client, path: str, text: str) -> str:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while True:
         found = read.get(path)
         if found.is_success and text in found.text:

@@ -29,9 +29,12 @@ from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from tests.in_process import environment
+from tests.integration.engine.selfcheck.masters import latest_checkpoint
 from tools.kafkaserver import KafkaServer
 
 KEYS = 7
+JOB_ID = "c0ffee00c0ffee00c0ffee00c0ffee00"
+"""Of `endless_job`."""
 
 
 def new_name(what: str) -> str:
@@ -59,9 +62,8 @@ def fill(servers: str, name: str, values: list[Any], partitions: int = 1, **more
 def read(servers: str, name: str, *, committed: bool = True) -> list[Any]:
     """All messages, by partition and offset."""
     level = "read_committed" if committed else "read_uncommitted"
-    consumer = Consumer(
-        {"bootstrap.servers": servers, "group.id": "read-back", "isolation.level": level, "enable.partition.eof": True}
-    )
+    settings = {"group.id": "read-back", "isolation.level": level, "auto.offset.reset": "error"}
+    consumer = Consumer({"bootstrap.servers": servers, "enable.partition.eof": True, **settings})
     try:
         partitions = consumer.list_topics(name, timeout=30).topics[name].partitions
         consumer.assign([TopicPartition(name, number, 0) for number in partitions])
@@ -141,6 +143,12 @@ def eventually(condition: Any, seconds: float = 60.0, what: str = "it") -> None:
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what} in vain"
         time.sleep(0.1)
+
+
+def await_checkpoints(folder: Path, count: int = 2) -> None:
+    """Until the job in `folder` has completed so many more: whatever it writes of what was read is committed by then."""
+    wanted = latest_checkpoint(folder, JOB_ID) + count
+    eventually(lambda: latest_checkpoint(folder, JOB_ID) >= wanted, 60.0, f"checkpoint {wanted}")
 
 
 __all__ = ["KafkaOffsetsInitializer", "Path", "SerializationSchema", "environment"]

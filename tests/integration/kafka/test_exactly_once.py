@@ -22,6 +22,7 @@ from penstock.jobmanager.job.requests import Operation
 from tests.in_process import environment, run, started, until
 from tests.integration.kafka.support import (
     CountPerKey,
+    await_checkpoints,
     counting,
     eventually,
     fill,
@@ -91,9 +92,9 @@ def endless(folder: Path, kafka: KafkaServer, reads: str, writes: str, prefix: s
     running: list[subprocess.Popen[bytes]] = []
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
-    def start(parallelism: int = 2) -> subprocess.Popen[bytes]:
+    def start(parallelism: int = 2, moment: str = "") -> subprocess.Popen[bytes]:
         program = "tests.integration.kafka.endless_job"
-        arguments = [str(folder), kafka.bootstrap_servers, reads, writes, prefix, str(parallelism)]
+        arguments = [str(folder), kafka.bootstrap_servers, reads, writes, prefix, str(parallelism), moment]
         with (folder / "job.log").open("ab") as log:
             process = subprocess.Popen([sys.executable, "-m", program, *arguments], stdout=log, stderr=log, env=found)
         running.append(process)
@@ -137,13 +138,40 @@ def test_a_killed_job_goes_on_with_nothing_lost_or_repeated_at_any_parallelism(t
                 total += 3_000
                 eventually(lambda before=before: end_offsets(kafka, writes) > before + 100, 30, "output")
                 assert process.poll() is None
-                time.sleep(chance.random())
+                time.sleep(chance.random())  # it dies at any moment of its checkpoints
                 process.send_signal(signal.SIGKILL)
                 process.wait()
             start(2)
             eventually(lambda: written(kafka, writes) >= total, 90, "the rest")
-            time.sleep(1.0)
+            await_checkpoints(tmp_path)
         assert verdict(kafka.bootstrap_servers, writes, total) == ""
+
+
+@pytest.mark.parametrize("moment", ["before", "half", "after", "left"])
+def test_a_job_killed_at_any_moment_of_a_commit_is_committed_by_its_successor(
+    kafka: KafkaServer, tmp_path: Path, moment: str
+) -> None:
+    reads, writes, prefix = topic(kafka, 4, "in"), topic(kafka, 3, "out"), new_name("prefix")
+    with endless(tmp_path, kafka, reads, writes, prefix) as start:
+        total = 0
+        process = start(2, moment)
+        if moment == "left":
+            fill(kafka.bootstrap_servers, reads, records(500), 4)
+            total = 500
+            eventually(lambda: end_offsets(kafka, writes) > 100, 30, "output")
+            process.kill()
+            process.wait()
+            process = start(3, moment)
+        while process.poll() is None:
+            fill(kafka.bootstrap_servers, reads, records(200, total), 4)
+            total += 200
+            time.sleep(0.1)  # so that the records come in several checkpoints
+            assert total < 100_000
+        assert process.returncode == -signal.SIGKILL
+        start(1, moment)
+        eventually(lambda: written(kafka, writes) >= total, 90, "the rest")
+        await_checkpoints(tmp_path)
+    assert verdict(kafka.bootstrap_servers, writes, total) == ""
 
 
 def test_a_broker_that_is_killed_or_stands_still_loses_and_repeats_nothing(tmp_path: Path) -> None:
@@ -164,11 +192,28 @@ def test_a_broker_that_is_killed_or_stands_still_loses_and_repeats_nothing(tmp_p
                     kafka.restart()
                 else:
                     kafka.pause()
-                    time.sleep(5)
+                    time.sleep(5)  # for so long it stands still
                     kafka.resume()
             eventually(lambda: written(kafka, writes) >= total, 120, "the rest")
-            time.sleep(1.0)
+            await_checkpoints(tmp_path)
         assert verdict(kafka.bootstrap_servers, writes, total) == ""
+
+
+@pytest.mark.slow
+def test_brokers_that_are_away_for_longer_than_anybody_waits_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    with KafkaServer(tmp_path / "kafka") as kafka:
+        reads, writes, prefix = topic(kafka, 4, "in"), topic(kafka, 3, "out"), new_name("prefix")
+        with endless(tmp_path, kafka, reads, writes, prefix) as start:
+            start()
+            fill(kafka.bootstrap_servers, reads, records(3_000), 4)
+            eventually(lambda: end_offsets(kafka, writes) > 100, 60, "output")
+            fill(kafka.bootstrap_servers, reads, records(3_000, 3_000), 4)
+            kafka.kill()
+            time.sleep(70)  # beyond the patience of commits, 60 s
+            kafka.restart()
+            eventually(lambda: written(kafka, writes) >= 6_000, 120, "the rest")
+            await_checkpoints(tmp_path)
+        assert verdict(kafka.bootstrap_servers, writes, 6_000) == ""
 
 
 def test_a_rescale_moves_partitions_without_a_gap(kafka: KafkaServer, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -13,22 +12,13 @@ import pytest
 import yaml
 
 from penstock.jobmanager.job.requests import Operation
+from tests.examples import EXAMPLES, job_of
 from tests.in_process import environment, started, until
 from tests.integration.kafka.support import read, values_of
 from tools.kafkaserver import KafkaServer
 
 pytestmark = pytest.mark.kafka
-EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "kafka_alerts"
-
-
-def load() -> Any:
-    spec = importlib.util.spec_from_file_location("kafka_alerts_job", EXAMPLE / "job.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+EXAMPLE = EXAMPLES / "kafka_alerts"
 
 
 def test_alerts_and_rejected_messages_come_out_once(tmp_path: Path) -> None:
@@ -40,7 +30,7 @@ def test_alerts_and_rejected_messages_come_out_once(tmp_path: Path) -> None:
         subprocess.run([sys.executable, EXAMPLE / "write_readings.py", "2000"], env=written, check=True)
         env = environment(tmp_path)
         env.set_parallelism(2)
-        load().build(env, servers)
+        job_of("kafka_alerts").build(env, servers)
         master = started(env)
         readings = [m.value() for m in read(servers, "readings") if m.value().startswith(b"{")]
         assert len(readings) == 2000

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.common.errors import InvalidJob, RecordFormatError, SinkError
 from penstock.common.serialization import SimpleStringSchema
+from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.sink import WriterContext
 from penstock.datastream.connectors.kafka import (
     DeliveryGuarantee,
@@ -18,11 +19,12 @@ from penstock.datastream.connectors.kafka import (
     KafkaSink,
     KafkaSinkBuilder,
 )
-from tests.integration.kafka.support import fill, new_name, read, sink, topic, values_of
+from tests.in_process import environment, started, until
+from tests.integration.kafka.support import eventually, fill, new_name, read, sink, source, topic, values_of
 from tools.kafkaserver import KafkaServer
 
 pytestmark = pytest.mark.kafka
-JOB, UID = "job", "uid"
+JOB, OTHER, UID = "0" * 32, "f" * 32, "uid"
 
 
 def writer(built: KafkaSink, *, attempt: int = 1, subtask: int = 0, parallelism: int = 1) -> Any:
@@ -140,12 +142,74 @@ def test_another_job_with_an_open_transaction_under_the_prefix_is_refused(kafka:
     with pytest.raises(
         SinkError, match=r"(?s)another job are open under the prefix.*transactional_id_prefix of its own"
     ):
-        committer(built, "other").discard_unreferenced([], 1)
+        committer(built, OTHER).discard_unreferenced([], 1)
     follows = sink(kafka.bootstrap_servers, name, prefix=prefix).set_takes_over(True).build()
-    committer(follows, "other").discard_unreferenced([], 1)
+    committer(follows, OTHER).discard_unreferenced([], 1)
     fill(kafka.bootstrap_servers, name, [{"n": 7}])
     assert numbers(kafka, name) == [7]
     writes.close()
+
+
+def test_a_prefix_that_another_one_begins_with_is_another_jobs(kafka: KafkaServer) -> None:
+    name, prefix = topic(kafka), new_name("pay")
+    longer = sink(kafka.bootstrap_servers, name, prefix=f"{prefix}-eu").build()
+    writes = writer(longer)
+    writes.write([{"n": 1}], None, 0)
+    committables = writes.prepare_commit(1)
+    shorter = sink(kafka.bootstrap_servers, name, prefix=prefix).set_takes_over(True).build()
+    committer(shorter, OTHER).discard_unreferenced([], 1)
+    committer(longer).commit(committables)
+    assert numbers(kafka, name) == [1]
+    writes.close()
+
+
+def test_what_a_cut_off_task_begins_late_is_aborted_at_a_later_commit(
+    kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic(kafka)
+    built = sink(kafka.bootstrap_servers, name).build()
+    commits = committer(built)
+    commits.discard_unreferenced([], 2)
+    zombie = writer(built, attempt=1)
+    zombie.write([{"n": 666}], None, 0)
+    zombie._producer.flush()
+    later = writer(built, attempt=2)
+    for n in range(2):
+        monkeypatch.setattr("penstock.connectors.kafka.sink.committer.SWEEP_S", 3600.0 * (1 - n))
+        later.write([{"n": n}], None, 0)
+        commits.commit(later.prepare_commit(n))
+        assert numbers_before_open_transactions(kafka, name) == ([] if n == 0 else [0, 1])
+    zombie.write([{"n": 667}], None, 0)
+    with pytest.raises(SinkError):
+        zombie.prepare_commit(1)
+    for each in (zombie, later):
+        each.close()
+
+
+def numbers_before_open_transactions(kafka: KafkaServer, name: str) -> list[int]:
+    """As a reader gets them that waits for what is not decided."""
+    deadline = time.monotonic() + 5
+    while not (found := numbers(kafka, name)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
+def test_transactions_are_found_though_a_broker_has_just_died(tmp_path: Path) -> None:
+    with KafkaServer(tmp_path, 3) as kafka:
+        name = topic(kafka)
+        built = sink(kafka.bootstrap_servers, name).build()
+        writers = [writer(built, subtask=n, parallelism=8) for n in range(8)]
+        for n, each in enumerate(writers):
+            each.write([{"n": n}], None, 0)
+            each._producer.flush()
+            each.close()
+        commits = committer(built)
+        assert len(commits._client.find("")) >= 8  # it knows all three brokers
+        kafka.kill(2)
+        commits.discard_unreferenced([], 2)
+        states = commits._client.find(built.prefix)
+        assert len(states) >= 8
+        assert not [id for id, state in states.items() if state == "Ongoing"]
 
 
 def test_a_transaction_that_timed_out_says_what_is_lost_and_what_to_do(tmp_path: Path) -> None:
@@ -254,6 +318,70 @@ def test_a_message_that_is_too_large_is_an_error_that_says_how_large(kafka: Kafk
 def _write_and_flush(writes: Any, value: str) -> None:
     writes.write([value], None, 0)
     writes.prepare_commit(1)
+
+
+def test_a_lost_transaction_that_a_snapshot_names_is_not_taken_for_a_committed_one_later(tmp_path: Path) -> None:
+    properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+    with KafkaServer(tmp_path, properties=properties) as kafka:
+        built = sink(kafka.bootstrap_servers, topic(kafka)).set_property("transaction.timeout.ms", 1_000).build()
+        writes = writer(built)
+        writes.write([{"n": 1}], None, 0)
+        (named,) = writes.prepare_commit(1)
+        commits = committer(built)
+        eventually(lambda: commits._client.describe(named["id"]).state == "CompleteAbort")
+        for attempt in (
+            2,
+            3,
+        ):  # of the same job from an older checkpoint: the savepoint that names it may be restored still
+            commits.discard_unreferenced([named], attempt)
+        with pytest.raises(SinkError, match="aborted by the broker"):
+            commits.commit([named])
+        writes.close()
+
+
+def test_keys_go_to_the_partitions_that_the_java_client_chooses(kafka: KafkaServer) -> None:
+    hashes = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536, "abc": 479470107}
+    name = topic(kafka, 7)
+    schema = strings().set_topic(name).set_key_serialization_schema(lambda value: value)
+    writes = writer(plain(kafka, schema).build())
+    writes.write(list(hashes), None, 0)
+    writes.prepare_commit(1)
+    found = {message.key().decode(): message.partition() for message in read(kafka.bootstrap_servers, name)}
+    assert found == {key: (value & 0x7FFFFFFF) % 7 for key, value in hashes.items()}
+    writes.close()
+
+
+def test_messages_of_megabytes_are_written_in_transactions_where_the_topic_takes_them(kafka: KafkaServer) -> None:
+    name = new_name("large")
+    kafka.create_topic(name, 1, max_message_bytes="4000000")
+    schema = strings().set_topic(name).build()
+    builder = (
+        sink(kafka.bootstrap_servers, name).set_record_serializer(schema).set_property("message.max.bytes", 4_000_000)
+    )
+    built = builder.build()
+    writes, commits = writer(built), committer(built)
+    values = [f"{n}:" + "x" * n * 1_000_000 for n in (1, 2, 3)]
+    writes.write(values * 10, None, 0)
+    commits.commit(writes.prepare_commit(1))
+    assert [message.value().decode() for message in read(kafka.bootstrap_servers, name)] == values * 10
+    writes.close()
+
+
+def test_a_topic_deleted_beneath_the_sink_fails_the_job_and_says_so(kafka: KafkaServer, tmp_path: Path) -> None:
+    reads, writes = topic(kafka, 1, "in"), topic(kafka, 1, "out")
+    env = environment(tmp_path, **{"restart-strategy.type": "none"})
+    built = sink(kafka.bootstrap_servers, writes).set_property("topic.metadata.propagation.max.ms", 2_000).build()
+    stream = env.from_source(source(kafka.bootstrap_servers, reads).build(), WatermarkStrategy.no_watermarks(), "in")
+    stream.sink_to(built)
+    master = started(env)
+    fill(kafka.bootstrap_servers, reads, [{"n": 1}])
+    until(lambda: numbers(kafka, writes) == [1], master)
+    kafka.delete_topic(writes)
+    fill(kafka.bootstrap_servers, reads, [{"n": 2}])
+    eventually(lambda: master.is_done, 60.0, "the job's end")
+    assert master.history.status.value == "FAILED"
+    assert writes in str(master.error)
+    assert "make the topic" in str(master.error)
 
 
 def test_a_selector_that_gives_no_topic_names_the_record(kafka: KafkaServer) -> None:

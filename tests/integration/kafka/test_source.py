@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import NewPartitions
 
 from penstock.common.errors import InvalidJob, RecordFormatError, SourceError
 from penstock.common.serialization import SimpleStringSchema
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.connectors.source import ReadBounds, ReaderContext
+from penstock.datastream.connectors.file_system import FileSource
+from penstock.datastream.connectors.hybrid_source import HybridSource
 from penstock.datastream.connectors.kafka import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -22,11 +26,24 @@ from penstock.datastream.connectors.kafka import (
     KafkaSourceBuilder,
     KafkaTopicPartition,
 )
+from penstock.datastream.formats.changelog import DebeziumJsonFormat
 from penstock.datastream.output_tag import OutputTag
 from penstock.jobmanager.job.requests import Operation
 from penstock.records.batch import ColumnBatch
 from tests.in_process import environment, started, until
-from tests.integration.kafka.support import eventually, fill, new_name, read, records, sink, source, topic, values_of
+from tests.integration.kafka.support import (
+    counting,
+    eventually,
+    fill,
+    new_name,
+    read,
+    records,
+    sink,
+    source,
+    topic,
+    values_of,
+    verdict,
+)
 from tools.kafkaserver import KafkaServer
 
 pytestmark = pytest.mark.kafka
@@ -56,6 +73,21 @@ def read_all(built: KafkaSource, splits: Any = None, positions: dict[str, Any] |
                 values += batch.rows().values
     reader.close()
     return values
+
+
+def test_changes_that_debezium_has_written_are_rows_with_their_kind(kafka: KafkaServer) -> None:
+    """With the tombstones behind deletes, which are no rows."""
+    name = topic(kafka)
+    before, after = {"id": 1, "name": "scooter"}, {"id": 1, "name": "car"}
+    events = [
+        {"op": "c", "before": None, "after": before},
+        {"op": "u", "before": before, "after": after},
+        {"op": "d", "before": after, "after": None},
+    ]
+    fill(kafka.bootstrap_servers, name, [*(json.dumps(event).encode() for event in events), None])
+    format = DebeziumJsonFormat({"id": int, "name": str})
+    rows = read_all(texts(kafka, name).set_value_only_deserializer(format).build())
+    assert [f"{row.get_row_kind()} {row.name}" for row in rows] == ["+I scooter", "-U scooter", "+U car", "-D car"]
 
 
 def test_partitions_are_read_in_order_to_the_end_as_it_was(kafka: KafkaServer) -> None:
@@ -217,8 +249,6 @@ def test_offsets_are_committed_to_the_group_when_checkpoints_complete(kafka: Kaf
 
 
 def test_new_partitions_are_found_and_read_from_their_beginning(kafka: KafkaServer, tmp_path: Path) -> None:
-    from confluent_kafka.admin import NewPartitions
-
     name, writes = topic(kafka, 1), topic(kafka)
     builder = source(kafka.bootstrap_servers, name).set_starting_offsets(KafkaOffsetsInitializer.latest())
     env = environment(tmp_path)
@@ -261,6 +291,25 @@ def test_a_topic_that_was_made_again_is_an_error_or_read_anew(kafka: KafkaServer
     assert read_all(built, anew.discover()) == ["new"]
 
 
+def test_brokers_that_are_away_end_no_attempt_that_has_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.connectors.kafka.offsets.CONNECT_S", 1.0)
+    with KafkaServer(tmp_path) as kafka:
+        name = topic(kafka)
+        enumerator = texts(kafka, name).build().create_enumerator()
+        assert len(enumerator.discover()) == 1
+        state = enumerator.snapshot()
+        kafka.kill()
+        assert enumerator.discover() == []
+        later = texts(kafka, name).build().create_enumerator()
+        later.restore(state)
+        with pytest.raises(SourceError, match=r"bootstrap.servers"):
+            later.discover()
+        kafka.restart()
+        kafka.admin().create_partitions([NewPartitions(name, 3)])[name].result(20)
+        eventually(lambda: len(enumerator.find()) == 3)
+        assert len(enumerator.discover()) == 2
+
+
 def test_records_that_retention_took_are_an_error_that_says_so(kafka: KafkaServer) -> None:
     name = topic(kafka)
     fill(kafka.bootstrap_servers, name, [b"%d" % n for n in range(10)])
@@ -299,3 +348,25 @@ def test_lag_is_what_is_left_of_each_partition(kafka: KafkaServer) -> None:
     assert opened.position == 20
     assert opened.lag() == 30
     reader.close()
+
+
+def test_files_and_then_a_topic_are_read_each_record_once(kafka: KafkaServer, tmp_path: Path) -> None:
+    reads, writes = topic(kafka, 2, "in"), topic(kafka, 1, "out")
+    (tmp_path / "old").mkdir()
+    for number in range(3):
+        lines = "".join(f'{{"id": {n}, "key": {n % 7}}}\n' for n in range(number * 100, number * 100 + 100))
+        (tmp_path / "old" / f"{number}.jsonl").write_text(lines)
+    fill(kafka.bootstrap_servers, reads, records(100, 300), 2)
+    files = FileSource.for_record_stream_format(JsonLinesFormat(), str(tmp_path / "old")).build()
+    both = HybridSource.builder(files).add_source(source(kafka.bootstrap_servers, reads).build()).build()
+    env = environment(tmp_path)
+    env.set_parallelism(2)
+    counting(env, both, sink(kafka.bootstrap_servers, writes).build())
+    master = started(env)
+    until(lambda: len(read(kafka.bootstrap_servers, writes)) >= 300, master)
+    master.request(Operation("rescale", {"parallelism": 1}))
+    fill(kafka.bootstrap_servers, reads, records(100, 400), 2)
+    until(lambda: len(read(kafka.bootstrap_servers, writes)) >= 500, master)
+    master.request(Operation("cancel"))
+    master.wait(30)
+    assert verdict(kafka.bootstrap_servers, writes, 500) == ""

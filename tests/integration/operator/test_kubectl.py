@@ -93,7 +93,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         'supported values: "savepoint", "last-state", "stateless"',
     ),
     "duration": (flinkjob(rollback={"after": "soon"}), "spec.rollback.after"),
+    "overflowing-duration": (flinkjob(rollback={"after": "99999999999h"}), "spec.rollback.after"),
     "storage": (flinkjob(storage={"checkpoints": "/tmp/here"}), "spec.storage.checkpoints"),
+    "storage-of-hadoop": (flinkjob(storage={"checkpoints": "hdfs://name/checkpoints"}), "spec.storage.checkpoints"),
     "both-clocks": (
         flinkjob(snapshots={"periodic": {"interval": "1h", "cron": "0 3 * * *"}}),
         "exactly one of interval and cron",

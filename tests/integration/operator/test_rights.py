@@ -14,7 +14,7 @@ from tests.integration.operator.sim import ROOT
 from tools.devcluster import binaries
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from tests.integration.operator.sim import Site
 
@@ -23,10 +23,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 RBAC = {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "ServiceAccount"}
 
 
-def install_rights(site: Site, *values: str) -> None:
+def install_rights(site: Site, *values: str, options: Sequence[str] = ()) -> None:
     """The RBAC part of the chart."""
     helm = binaries.MODULE.ensure(["helm"]) / "helm"
-    options = [part for value in values for part in ("--set", value)]
+    options = [*options, *(part for value in values for part in ("--set", value))]
     command = [helm, "template", "penstock", ROOT / "charts/penstock-operator", "-n", site.namespace, *options]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = [m for m in yaml.safe_load_all(text) if m and m["kind"] in RBAC]

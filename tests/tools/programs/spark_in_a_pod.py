@@ -18,7 +18,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 
 from penstock.jobmanager.cluster.local_cluster import LocalCluster
-from penstock.jobmanager.cluster.spark_cluster import ClusterConfig
+from penstock.jobmanager.cluster.spark_settings import ClusterConfig
 
 WORK = Path("/tmp/work")
 

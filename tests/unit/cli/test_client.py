@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import httpx
@@ -86,3 +89,38 @@ def test_job_ids_cannot_reach_other_paths() -> None:
 
     RestClient("x", transport=httpx.MockTransport(record)).state("../cluster?x=")
     assert asked == ["/jobs/..%2Fcluster%3Fx%3D/status"]
+
+
+def test_connections_of_many_threads_are_kept() -> None:
+    """httpcore closes what is beyond a limit, also when it has just been given to a thread: `Bad file descriptor`."""
+    threads, connections = 40, []
+    together = threading.Barrier(threads)
+
+    class Answer(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            connections.append(self.client_address)
+
+        def do_GET(self) -> None:
+            together.wait(10)
+            self.send_response(200)
+            self.send_header("content-length", "2")
+            self.end_headers()
+            self.wfile.write(b"[]")
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing."""
+
+    class Server(ThreadingHTTPServer):
+        request_queue_size = threads
+
+    with Server(("127.0.0.1", 0), Answer) as server, ThreadPoolExecutor(threads) as pool:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        client = RestClient(f"http://127.0.0.1:{server.server_port}")
+        for _ in range(3):
+            list(pool.map(lambda _: client._http.get("/"), range(threads)))
+        client.close()
+        server.shutdown()
+    assert len(connections) == threads

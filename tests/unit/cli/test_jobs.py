@@ -62,6 +62,13 @@ def test_a_savepoint_prints_its_path(terminal: Terminal, gateway: FakeGateway) -
     ]
 
 
+def test_a_checkpoint_prints_its_number(terminal: Terminal, gateway: FakeGateway) -> None:
+    gateway.polls_until_done = 3
+    [line] = terminal("checkpoint", JOB_ID[:8]).lines
+    assert re.fullmatch(rf"Checkpoint \d+ of job {JOB_ID} is complete\.", line)
+    assert [call[0] for call in gateway.calls] == ["checkpoint"]
+
+
 def test_a_savepoint_without_any_directory_says_what_to_do(terminal: Terminal) -> None:
     outcome = terminal("savepoint", JOB_ID)
     assert outcome.code == 1

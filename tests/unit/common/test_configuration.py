@@ -214,4 +214,4 @@ def test_every_option_is_read_or_says_what_it_is_kept_for() -> None:
         and not option.key.startswith("state.backend.rocksdb.")  # read by their prefix
         and not re.search(r"Kept for|noted by the operator|kept free", option.doc)
     ]
-    assert unread == ["execution.checkpointing.mode"]  # both values mean the same, and it says so
+    assert unread == []

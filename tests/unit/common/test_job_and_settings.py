@@ -203,12 +203,15 @@ class TestSchemas:
 
     def test_row_field(self) -> None:
         schema = RowFieldExtractorSchema(1)
-        assert [schema.serialize((0, field)) for field in (b"x", "é", None)] == [b"x", "é".encode(), b""]
+        assert [schema.serialize((0, field)) for field in (b"x", bytearray(b"y"), None)] == [b"x", b"y", b""]
+        assert schema.serialize(None) == b""
+        assert schema == RowFieldExtractorSchema(1) != RowFieldExtractorSchema(0)
+        assert hash(schema) == hash(RowFieldExtractorSchema(schema.get_field_index()))
         with pytest.raises(RecordFormatError, match="no field 1"):
             schema.serialize((0,))
-        with pytest.raises(RecordFormatError, match="not bytes or text"):
-            schema.serialize((0, 5))
-        with pytest.raises(InvalidJob):
+        with pytest.raises(RecordFormatError, match="not bytes"):
+            schema.serialize((0, "text"))
+        with pytest.raises(ValueError, match="Field index must be non-negative"):
             RowFieldExtractorSchema(-1)
 
     def test_lines(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -172,6 +173,13 @@ def test_basic_types_are_those_of_flink() -> None:
             "BIG_DEC",
         ]
     } | {BasicTypeInfo(BasicType.INSTANT)}
+
+
+def test_an_array_of_numpy_in_a_declared_row_becomes_a_list() -> None:
+    kind = Types.PRIMITIVE_ARRAY(Types.DOUBLE())
+    converted = Types.ROW([Types.INT(), kind]).convert(Row(1, np.array([1.5, 2.5])))
+    assert tuple(converted) == (1, [1.5, 2.5])
+    assert type(converted[1]) is list
 
 
 def test_rows_keep_their_kind_when_they_are_converted() -> None:

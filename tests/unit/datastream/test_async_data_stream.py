@@ -175,7 +175,7 @@ def test_a_result_that_is_no_list_is_refused(numbers: DataStream) -> None:
     async def text(value: int) -> Any:
         return "text"
 
-    with pytest.raises(Exception, match="returned 'text', not a list of results"):
+    with pytest.raises(Exception, match="should be of list type: async_invoke returned 'text'"):
         start(AsyncDataStream.ordered_wait(numbers, text, SOON)).push(1).settle()
 
 

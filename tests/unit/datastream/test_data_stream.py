@@ -369,6 +369,8 @@ class TestRefusals:
             (lambda s: s.map(_Words), "was given the class _Words", "pass an instance"),
             (lambda s: s.map(_Words()), "map takes a MapFunction or a callable, got _Words", "it belongs to flat_map"),
             (lambda s: s.filter(_coroutine), "coroutine function _coroutine", "AsyncDataStream"),
+            (lambda s: s.map(_generator), "generator function _generator", "flat_map"),
+            (lambda s: s.map(_Yields()), "generator function _Yields", "flat_map"),
             (lambda s: s.process(lambda v: [v]), "process calls <lambda> with 2 arguments", "parameters"),
             (lambda s: s.project(), "project takes positions", ""),
             (lambda s: s.sink_to(print), "sink_to takes a Sink", r"add_sink\(\)"),
@@ -405,6 +407,15 @@ class TestRefusals:
 class _Words(FlatMapFunction):
     def flat_map(self, value: str) -> list[str]:
         return value.split()
+
+
+def _generator(value: Any) -> Any:
+    yield value
+
+
+class _Yields(MapFunction):
+    def map(self, value: Any) -> Any:
+        yield value
 
 
 async def _coroutine(value: Any) -> bool:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import re
 import socket
 import threading
+import warnings
 from collections.abc import Iterator
-from importlib.metadata import version
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pytest
 
 from penstock.common import (
     Configuration,
     Encoder,
     ExecutionConfig,
+    Instant,
     RestartStrategies,
     Row,
     Time,
@@ -24,6 +27,8 @@ from penstock.common import (
     WatermarkStrategy,
 )
 from penstock.common.errors import InvalidJob, RecordFormatError, UserFunctionError
+from penstock.common.program import one_time_warning
+from penstock.common.program.one_time_warning import NoEffectWarning
 from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.datastream import (
     AsyncDataStream,
@@ -31,6 +36,7 @@ from penstock.datastream import (
     DataStream,
     EmbeddedRocksDBStateBackend,
     JoinFunction,
+    MapFunction,
     MemorySize,
     RuntimeExecutionMode,
     SlotSharingGroup,
@@ -40,6 +46,7 @@ from penstock.datastream import (
 from penstock.datastream.connectors.file_system import BucketAssigner, FileSink, StreamingFileSink
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.graph.executor import executing_on
+from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.process.session import Session
 from tests.in_process import InProcess
 
@@ -64,6 +71,11 @@ class TestText:
     def test_print_writes_a_declared_type_as_flink_does(self, env: StreamExecutionEnvironment) -> None:
         env.from_collection([("a", True)], PAIR).print()
         assert _printed(env) == ["(a,true)"]
+
+    def test_print_writes_fields_of_a_row_as_pyflink_does(self, env: StreamExecutionEnvironment) -> None:
+        row = Types.ROW([Types.SQL_TIMESTAMP(), Types.BOOLEAN(), Types.STRING()])
+        env.from_collection([Row(datetime(2024, 1, 1, 0, 0, 1), True, None)], row).print()
+        assert _printed(env) == ["+I[2024-01-01 00:00:01,True,None]"]
 
     def test_print_writes_python_where_no_type_was_declared(self, env: StreamExecutionEnvironment) -> None:
         def pair(value: int) -> tuple[str, bool]:
@@ -97,6 +109,13 @@ class TestText:
             env.execute()
         assert [path.read_text() for path in tmp_path.rglob("part-*")] == ["1\n"]
 
+    def test_files_lie_in_a_folder_for_each_hour(self, env: StreamExecutionEnvironment, tmp_path: Path) -> None:
+        env.from_collection([1]).sink_to(FileSink.for_row_format(str(tmp_path), str).build())
+        with executing_on(Session(InProcess())):
+            env.execute()
+        [part] = tmp_path.rglob("part-*")
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d--\d\d", str(part.parent.relative_to(tmp_path)))
+
 
 class TestOrder:
     def test_values_of_one_source_are_collected_in_order(self, env: StreamExecutionEnvironment) -> None:
@@ -113,13 +132,39 @@ class TestRows:
         assert (row.f1, row["f1"], row.as_dict()) == ("a", "a", {"f0": 1, "f1": "a"})
         assert row == Row(f0=1, f1="a")
 
+    @pytest.mark.parametrize("error", [KeyError, ValueError])
+    def test_a_name_that_is_not_there_is_what_pyflink_and_python_call_it(self, error: type[Exception]) -> None:
+        with pytest.raises(error, match="no field 'b': the row has the fields a"):
+            _ = Row(a=1)["b"]
+
     def test_a_function_gives_such_rows_too(self, env: StreamExecutionEnvironment) -> None:
         row_type = Types.ROW([Types.INT(), Types.STRING()])
         assert _collected(env.from_collection([1]).map(lambda v: Row(v, "a"), row_type)) == [Row(f0=1, f1="a")]
 
     def test_types_are_written_as_pyflink_writes_them(self) -> None:
+        assert repr(Instant(1, 5)) == "Instant<1, 5>"
         assert str(Types.ROW([Types.STRING(), Types.INT()])) == "RowTypeInfo(f0: String, f1: Integer)"
         assert str(Types.TUPLE([Types.STRING(), Types.INT()])) == "TupleTypeInfo(String, Integer)"
+
+    @pytest.mark.parametrize("mode", RuntimeExecutionMode)
+    def test_what_a_reduce_function_gives_has_the_names_of_the_stream(
+        self, env: StreamExecutionEnvironment, mode: RuntimeExecutionMode
+    ) -> None:
+        env.set_runtime_mode(mode)
+        pairs = env.from_collection([("a", 1), ("a", 2)], Types.ROW_NAMED(["name", "n"], [Types.STRING(), Types.INT()]))
+        assert _collected(pairs.key_by(lambda r: r.name).reduce(added))[-1] == Row(name="a", n=3)
+
+    def test_so_has_what_it_gives_for_a_window(self, env: StreamExecutionEnvironment) -> None:
+        pairs = env.from_collection([("a", 1), ("a", 2)], Types.ROW_NAMED(["name", "n"], [Types.STRING(), Types.INT()]))
+        assert _collected(pairs.key_by(lambda r: r.name).count_window(2).reduce(added)) == [Row(name="a", n=3)]
+
+    def test_without_a_declared_type_it_stays_as_it_is(self, env: StreamExecutionEnvironment) -> None:
+        pairs = env.from_collection([Row(name="a", n=1), Row(name="a", n=2)])
+        assert _collected(pairs.key_by(lambda r: r[0]).reduce(lambda a, b: (a[0], a[1] + b[1])))[-1] == ("a", 3)
+
+
+def added(a: Any, b: Any) -> Row:
+    return Row(a[0], a[1] + b[1])
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -147,10 +192,37 @@ class TestAggregates:
         env.set_runtime_mode(RuntimeExecutionMode.BATCH)
         assert results() == rolling[-1:]
 
+    def test_numpys_numbers_are_aggregated_themselves(self, env: StreamExecutionEnvironment) -> None:
+        numbers = env.from_collection([1, 2]).map(np.int64, Types.INT()).key_by(lambda _: 0)
+        assert [(type(v), v) for v in _collected(numbers.sum())] == [(np.int64, 1), (np.int64, 3)]
+
+    @pytest.mark.parametrize(
+        ("values", "field", "told"),
+        [
+            ([("a", 1), ("a", None)], 1, r"sum of the field 1 raised TypeError(.|\n)*\('a', None\)"),
+            ([("a", 1), ("a", 2)], 5, "sum of the field 5 raised IndexError"),
+            ([{"k": 1}, {"k": 1}], "n", "sum of the field 'n' raised KeyError"),
+        ],
+    )
+    def test_fields_that_cannot_be_aggregated_are_named(
+        self, env: StreamExecutionEnvironment, values: list[Any], field: Any, told: str
+    ) -> None:
+        with pytest.raises(RecordFormatError, match=told):
+            _collected(env.from_collection(values).key_by(lambda _: 0).sum(field))
+
     @pytest.mark.parametrize("cls", [Price, Named])
     def test_fields_of_records_that_cannot_change_are_summed(self, env: StreamExecutionEnvironment, cls: type) -> None:
         prices = env.from_collection([cls("a", 1), cls("a", 2)]).key_by("name")
         assert _collected(prices.sum("price")) == [cls("a", 1), cls("a", 3)]
+
+    @pytest.mark.parametrize("record", [("a", 1), ["a", 1]])
+    def test_fields_of_tuples_are_summed_by_flinks_names_of_them(
+        self, env: StreamExecutionEnvironment, record: Any
+    ) -> None:
+        env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+        for field in ("f1", "1", "_2") if type(record) is tuple else ("f1",):
+            [total] = _collected(env.from_collection([record, record]).key_by(lambda r: r[0]).sum(field))
+            assert list(total) == ["a", 2]
 
 
 class TestKeys:
@@ -159,6 +231,12 @@ class TestKeys:
         keyed = env.from_collection([1]).key_by(lambda v: v)
         with pytest.raises(InvalidJob, match="than their key says"):
             getattr(keyed, operation)()
+
+    def test_a_keyed_stream_is_collected_with_its_keys(self, env: StreamExecutionEnvironment) -> None:
+        pairs = [("b", 1), ("a", 2), ("b", 3)]
+        env.set_parallelism(2)
+        found = _collected(env.from_collection(pairs).key_by(lambda pair: pair[0]))
+        assert found == [Row(f0=key, f1=(key, number)) for key, number in pairs]
 
 
 class TestSettings:
@@ -186,6 +264,24 @@ class TestSettings:
             builder.build()
         with pytest.raises(InvalidJob, match="positive"):
             builder.set_task_heap_memory(MemorySize(bytes_size=0)).build()
+
+    def test_operators_are_in_the_slot_sharing_group_of_their_inputs(self, env: StreamExecutionEnvironment) -> None:
+        numbers = env.from_collection([1]).name("numbers")
+        grouped = numbers.map(str).name("a").slot_sharing_group("g").map(str).name("b")
+        grouped.map(str).name("c").slot_sharing_group("default").map(str).name("d").print().name("print")
+        graph = JobGraphBuilder(env.get_program().transformations, name="j", parallelism=1, max_parallelism=8).build()
+        assert [stage.name for stage in graph.stages] == ["numbers", "a -> b", "c -> d -> print"]
+
+    def test_resources_of_a_slot_sharing_group_are_warned_of_once(self, env: StreamExecutionEnvironment) -> None:
+        one_time_warning._given.clear()
+        group = SlotSharingGroup.builder("g").set_cpu_cores(2.0).set_task_heap_memory_mb(512).build()
+        mapped = env.from_collection([1]).map(str)
+        with pytest.warns(NoEffectWarning, match="a resource of a SlotSharingGroup has no effect: slots are") as warned:
+            mapped.slot_sharing_group(group)
+        assert [warning.filename for warning in warned] == [__file__]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            env.register_slot_sharing_group(group)
 
 
 class Inner(NamedTuple):
@@ -290,20 +386,20 @@ class TestWithState:
         assert _collected(values.flat_map_with_state(doubled)) == [1, 2, 2, 3]
 
 
-class TestRequirements:
-    def test_packages_that_are_there_are_taken(self, env: StreamExecutionEnvironment, tmp_path: Path) -> None:
-        path = tmp_path / "requirements.txt"
-        path.write_text(f"# a comment\nmsgspec\nnumpy>=1 ; python_version > '3'\nmsgspec=={version('msgspec')}\n")
-        env.set_python_requirements(str(path))
+class TestAttempts:
+    def test_they_are_numbered_from_0(self, env: StreamExecutionEnvironment) -> None:
+        env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 0))
+        assert _collected(env.from_collection([1]).map(FailsAtFirst())) == [(1, "Map (1/1)#1")]
 
-    @pytest.mark.parametrize("line", ["no-such-package", "msgspec==0.0.1", "git+https://example.com/x"])
-    def test_packages_that_are_missing_are_named(
-        self, env: StreamExecutionEnvironment, tmp_path: Path, line: str
-    ) -> None:
-        path = tmp_path / "requirements.txt"
-        path.write_text(line)
-        with pytest.raises(InvalidJob, match=re.escape(line)):
-            env.set_python_requirements(str(path))
+
+class FailsAtFirst(MapFunction):
+    def open(self, runtime_context: Any) -> None:
+        self.at = runtime_context.get_attempt_number(), runtime_context.get_task_name_with_subtasks()
+
+    def map(self, value: Any) -> Any:
+        if self.at[0] == 0:
+            raise ValueError("at first")
+        return self.at
 
 
 class TestSocket:

@@ -35,8 +35,8 @@ def context() -> OperatorContext:
 def test_tells_where_it_runs(context: OperatorContext) -> None:
     runtime = RuntimeContextImpl(context)
     assert (runtime.get_index_of_this_subtask(), runtime.get_number_of_parallel_subtasks()) == (2, 4)
-    assert (runtime.get_max_number_of_parallel_subtasks(), runtime.get_attempt_number()) == (128, 1)
-    assert (runtime.get_task_name(), runtime.get_task_name_with_subtasks()) == ("Count", "Count (3/4)#1")
+    assert (runtime.get_max_number_of_parallel_subtasks(), runtime.get_attempt_number()) == (128, 0)
+    assert (runtime.get_task_name(), runtime.get_task_name_with_subtasks()) == ("Count", "Count (3/4)#0")
     assert runtime.get_job_parameter("keyWord", "") == "flink"
     assert runtime.get_job_parameter("other", "default") == "default"
     assert (runtime.get_job_name(), runtime.get_job_id(), runtime.is_restored()) == ("words", context.job_id, False)

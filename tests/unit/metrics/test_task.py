@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import pytest
 
 from penstock.metrics.key import decode_key
@@ -89,7 +90,16 @@ def test_a_gauge_that_raises_has_no_value_and_is_logged_once(caplog: pytest.LogC
 
 
 @pytest.mark.parametrize(
-    ("value", "reported"), [(True, True), (1.5, 1.5), ("text", "text"), (Fraction(1, 4), 0.25), ([1, 2], "[1, 2]")]
+    ("value", "reported"),
+    [
+        (True, True),
+        (1.5, 1.5),
+        ("text", "text"),
+        (Fraction(1, 4), 0.25),
+        ([1, 2], "[1, 2]"),
+        (2**70, 2.0**70),
+        ("\ud800ä", "?ä"),
+    ],
 )
 def test_a_gauge_reports_numbers_and_readable_text(value: object, reported: object) -> None:
     metrics = TaskMetrics()
@@ -123,3 +133,13 @@ def test_a_quiet_snapshot_of_fifty_metrics_is_cheap() -> None:
     for _ in range(1000):
         metrics.snapshot()
     assert (time.process_time() - started) / 1000 < 200e-6
+
+
+@pytest.mark.parametrize(("added", "reported"), [(np.int64(5), 5), (2**70, 2.0**70), (np.float32(0.5), 0.5)])
+def test_counters_and_meters_report_whatever_number_was_added(added: int, reported: float) -> None:
+    metrics = TaskMetrics()
+    group = metrics.operator_group("f", "Filter")
+    group.counter("c").inc(added)
+    group.meter("m").mark_event(added)
+    sent = msgspec.msgpack.decode(msgspec.msgpack.encode(metrics.snapshot()))
+    assert plain(sent) == {"c": reported, "m": [reported, 60]}

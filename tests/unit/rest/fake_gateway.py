@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob, SnapshotNotFound
 from penstock.common.logs.log_file import LogPart
+from penstock.common.stacks.sampling import Place, Sample, Stack, sample, samples_of
 from penstock.metrics.reading import TaskManagerScope
 from penstock.metrics.store import MetricStore, SubtaskReport
 from penstock.metrics.task import TaskMetrics
@@ -207,6 +208,10 @@ class FakeInsight:
         self.asked = (name, uid, key, limit)
         return facts.StateEntries(3, START, [{"key": "a", "value": 7}])
 
+    def live_entries(self, job_id: str, name: str, uid: str | None, key: str) -> facts.StateEntries:
+        self.asked = (name, uid, key, 0)
+        return facts.StateEntries(0, START, [{"key": "a", "value": 8}], attempt=2)
+
 
 class FakeGateway:
     """Implements `ClusterGateway`. Operations are done after `polls_until_done` polls."""
@@ -221,6 +226,13 @@ class FakeGateway:
             "tm-0": {"taskmanager.log": LOG, "taskmanager.out": b"printed\n"},
             "tm-1": {"taskmanager.log": b"", "taskmanager.out": b""},
         }
+        self.measured = facts.Measurements()
+        self.seen = [
+            Sample(Stack(Place(JOB_ID, "0", 0), "MainThread", True, ("app.main:1", "app.parse:7")), 30),
+            Sample(Stack(Place(JOB_ID, "0", 0), "MainThread", False, ("app.main:1", "app.wait:9")), 12),
+            Sample(Stack(Place(JOB_ID, "0", 1), "MainThread", True, ("app.main:1", "app.parse:7")), 8),
+            Sample(Stack(Place(JOB_ID, "1", 0), "MainThread", True, ("app.count:3",)), 5),
+        ]
         self.savepoint_directory: str | None = None
         self.savepoint_failure = ""
         self.calls: list[tuple[object, ...]] = []
@@ -273,6 +285,15 @@ class FakeGateway:
         start = max(0, len(text) + start) if start < 0 else min(start, len(text))
         data = text[start : start + most]
         return LogPart(start, start + len(data), len(text), data)
+
+    def stacks(self, task_manager: str | None, seconds: float, hertz: int, of: Place) -> Sequence[Sample]:
+        if task_manager is None:
+            return sample(seconds, hertz)
+        self._check_task_manager(task_manager)
+        return samples_of(self.seen, of)
+
+    def measurements(self) -> facts.Measurements:
+        return self.measured
 
     def _check_task_manager(self, task_manager: str | None) -> None:
         if task_manager not in self.log_files:

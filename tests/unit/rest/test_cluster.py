@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.rest import facts
-from tests.unit.rest.fake_gateway import START
+from penstock.rest.views.ids import vertex_id
+from tests.unit.rest.fake_gateway import JOB_ID, START
 
 if TYPE_CHECKING:
     from penstock.rest.gateway import ClusterGateway
@@ -85,7 +86,7 @@ def test_an_unknown_task_manager_is_answered_with_those_there_are(client: AsgiCl
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("/taskmanagers/tm-1/metrics", [{"id": RSS}]),
+        ("/taskmanagers/tm-1/metrics", [{"id": "Status.Python.CPU.Time"}, {"id": RSS}]),
         ("/jobmanager/metrics?get=taskSlotsTotal,none", [{"id": "taskSlotsTotal", "value": "8"}]),
         (f"/taskmanagers/tm-1/metrics?get={RSS}", [{"id": RSS, "value": str(2**30)}]),
         (f"/taskmanagers/metrics?get={RSS}&agg=min,max", [{"id": RSS, "min": float(2**29), "max": float(2**30)}]),
@@ -106,6 +107,21 @@ def test_the_jobmanagers_metrics_are_those_of_the_cluster_and_of_its_process(cli
         "Status.Process.CPU.Time",
         "Status.Process.Memory.Max",
     }
+
+
+def test_what_jvms_and_exchanges_read_is_shown_where_it_belongs(client: AsgiClient, gateway: FakeGateway) -> None:
+    vertex = gateway.job(JOB_ID).vertices[-1]
+    heap = "Status.JVM.Memory.Heap.Used"
+    gateway.measured = facts.Measurements(
+        {heap: 11}, {"tm-1": {heap: 22}}, {(JOB_ID, vertex.id, 1): {"inPoolUsage": 0.5}, (JOB_ID, "none", 0): {"x": 1}}
+    )
+    assert client.get(f"/jobmanager/metrics?get={heap}").json() == [{"id": heap, "value": "11"}]
+    assert client.get(f"/taskmanagers/tm-1/metrics?get={heap}").json() == [{"id": heap, "value": "22"}]
+    path = f"/jobs/{JOB_ID}/vertices/{vertex_id(vertex.id)}/subtasks/1/metrics?get=inPoolUsage"
+    assert client.get(path).json() == [{"id": "inPoolUsage", "value": "0.5"}]
+    page = client.get("/metrics").text
+    assert 'penstock_taskmanager_Status_JVM_Memory_Heap_Used{tm_id="tm-1"} 22' in page
+    assert "penstock_taskmanager_job_task_inPoolUsage{" in page
 
 
 def test_an_unknown_aggregation_is_refused(client: AsgiClient) -> None:

@@ -116,6 +116,7 @@ def test_map_state_reads_like_a_dict(backends: Backends) -> None:
     state.put("b", 2)
     state.put_all({"c": 3, "d": 4})
     state.put_all({})
+    state.put_all([("c", 3), ("d", 4)])
     at(backend, "other")
     state["a"] = "other"
     at(backend, "k")
@@ -285,3 +286,15 @@ def test_an_unknown_backend_is_refused() -> None:
         create_backend(
             "magic", key_group_range=KeyGroupRange(0, 1), max_parallelism=2, key_context=KeyContext(), clock=Clock()
         )
+
+
+def test_a_method_that_was_taken_before_the_first_value_takes_the_others_too(backends: Backends) -> None:
+    backend = backends.create()
+    backend.key_context.key = "k"
+    add = backend.get_state(ListStateDescriptor("list", int)).add
+    put = backend.get_state(MapStateDescriptor("map", str, int)).put
+    for number in range(3):
+        add(number)
+        put(str(number), number)
+    assert backend.get_state(ListStateDescriptor("list", int)).get() == [0, 1, 2]
+    assert dict(backend.get_state(MapStateDescriptor("map", str, int)).items()) == {"0": 0, "1": 1, "2": 2}

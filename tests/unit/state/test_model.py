@@ -8,6 +8,7 @@ slices, merged logs, sorted buckets.
 from __future__ import annotations
 
 import copy
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,9 @@ VALUES = SIMPLE | st.lists(SIMPLE, max_size=3) | st.dictionaries(st.integers(0, 
 keys = st.sampled_from(KEYS)
 namespaces = st.sampled_from(NAMESPACES)
 
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""RocksDB waits for the disk hundreds of times in each program, and no program loses the machine."""
+
 CROSS = st.booleans()
 Model = dict[str, dict[Any, Any]]
 
@@ -49,7 +53,7 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._dir = tempfile.TemporaryDirectory()
+        self._dir = tempfile.TemporaryDirectory(dir=MEMORY)
         self.made = Backends(self.kind, Path(self._dir.name))
         self.model = empty_model()
         self.checkpoint = 0

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.common.errors import StateNameConflict, StateSchemaIncompatible, StateTypeError
-from penstock.datastream.state import MapStateDescriptor
+from penstock.common.errors import InvalidJob, StateNameConflict, StateSchemaIncompatible, StateTypeError
+from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.state.operator_state import OperatorStateStore
 
 RULES = MapStateDescriptor("rules", str, default=0)
@@ -122,3 +122,29 @@ def test_types_are_checked_at_snapshot_and_restore() -> None:
     store.get_list_state("y", int).append("text")
     with pytest.raises(StateTypeError, match="'y'"):
         store.snapshot()
+
+
+def test_a_list_state_is_asked_for_and_used_as_in_flink() -> None:
+    store = OperatorStateStore("the operator")
+    state = store.get_list_state(ListStateDescriptor("offsets", Offset))
+    state.update([Offset("a", 1)])
+    state.add(Offset("b", 2))
+    state.add_all([Offset("c", 3)])
+    [again] = restored(snapshots_of([store]), 1)
+    assert list(again.get_list_state(ListStateDescriptor("offsets", Offset)).get()) == [
+        Offset("a", 1),
+        Offset("b", 2),
+        Offset("c", 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "message"),
+    [
+        (ListStateDescriptor("offsets", int, ttl=1000), "'offsets' has a time to live, which only keyed state has"),
+        (ValueStateDescriptor("offset", int), "takes a name and a type, or a ListStateDescriptor"),
+    ],
+)
+def test_what_is_no_descriptor_of_operator_list_state_is_refused(descriptor: Any, message: str) -> None:
+    with pytest.raises(InvalidJob, match=message):
+        OperatorStateStore("the operator").get_list_state(descriptor)

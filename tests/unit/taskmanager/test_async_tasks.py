@@ -28,7 +28,7 @@ from penstock.taskmanager.protocol import (
     encode_command,
 )
 from penstock.taskmanager.stream_task import _MARK, StreamTask
-from penstock.taskmanager.subtask import TaskEnvironment
+from penstock.taskmanager.task_environment import TaskEnvironment
 from penstock.taskmanager.worker import SystemClock
 
 LAST = 5

@@ -22,7 +22,7 @@ from penstock.taskmanager.level import LevelTask
 from penstock.taskmanager.operators.connectors.sink import SinkOperator
 from penstock.taskmanager.protocol import EpochCommand, SplitAssignment, encode_command
 from penstock.taskmanager.stream_task import _MARK, StreamTask
-from penstock.taskmanager.subtask import TaskEnvironment
+from penstock.taskmanager.task_environment import TaskEnvironment
 from penstock.taskmanager.worker import ManualClock
 
 DUE_MS = 1000
@@ -64,7 +64,7 @@ def sent_by(level: LevelTask, *rows: bytes | Callable[[], None]) -> list[int]:
                 row()
 
     task = StreamTask(level, control, 0.0)
-    sent = [exchange_of(row) for _, row in task.run(arriving()) if row[0] != MARKER]
+    sent = [exchange_of(row) for _, row in task.run(arriving()) if row and row[0] != MARKER]
     assert level.failure is None
     assert task._patience() is None
     return sent

@@ -13,12 +13,14 @@ import pytest
 
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.records.batch import MAX_TIMESTAMP, RowBatch
 from penstock.taskmanager import stream_task
+from penstock.taskmanager.exchange.row_stream import TICK_ROW
 from penstock.taskmanager.exchange.rows import DATA, MARKER, encode_buffer
 from penstock.taskmanager.level import LevelTask, Row
 from penstock.taskmanager.protocol import (
@@ -30,7 +32,7 @@ from penstock.taskmanager.protocol import (
     encode_command,
 )
 from penstock.taskmanager.stream_task import _MARK, StreamTask
-from penstock.taskmanager.subtask import TaskEnvironment
+from penstock.taskmanager.task_environment import TaskEnvironment
 from penstock.taskmanager.waker import Waker
 from penstock.taskmanager.worker import ManualClock
 
@@ -60,8 +62,8 @@ def graph() -> JobGraph:
     return builder.build()
 
 
-def marker(slot: int, epoch: int, of: int = 0) -> bytes:
-    command = EpochCommand(attempt=1, epoch=epoch, is_first=epoch == 0)
+def marker(slot: int, epoch: int, of: int = 0, max_ms: int = 100) -> bytes:
+    command = EpochCommand(attempt=1, epoch=epoch, is_first=epoch == 0, max_ms=max_ms)
     if epoch == 0:
         command.snapshot = SnapshotCommand(1, "")
     head = _MARK.pack(MARKER, slot, epoch)
@@ -99,6 +101,70 @@ def test_rows_before_the_first_command_are_part_of_its_epoch(late: bool) -> None
     assert all(ack.failure is None for ack in control.acks)
 
 
+def slow_job() -> JobGraph:
+    """Ten numbers by two keys, in batch mode."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    numbers = env.from_source(NumberSequenceSource(0, 9), WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.key_by(lambda v: v % 2).process(Slow()).print()
+    return JobGraphBuilder(
+        env.get_program().transformations, name="slow", parallelism=SLOTS, max_parallelism=8, mode="BATCH"
+    ).build()
+
+
+def test_a_barrier_comes_between_two_parts_of_what_is_left_when_input_has_ended() -> None:
+    """In batch mode; the JobManager is told that something is left, and when nothing is left any more."""
+    job = slow_job()
+    exchange = job.exchanges[0].id
+    lines: list[str] = []
+    control: Any = Control()
+    task = LevelTask(job, 1, 0, TaskEnvironment("job", "slow", 1, ManualClock(), print_line=lines.append))
+    ended = [buffer(exchange, sender, MAX_TIMESTAMP) for sender in range(SLOTS)]
+    barrier = [marker(slot, epoch) for epoch in (1, 2) for slot in range(SLOTS)]
+    rows = [
+        *(marker(slot, 0) for slot in range(SLOTS)),
+        buffer(exchange, 0, 0, *(2 * v for v in range(5)), *(2 * v + 1 for v in range(5))),
+        *ended,
+        TICK_ROW,
+        *barrier[:SLOTS],
+        *[TICK_ROW] * 20,
+        *barrier[SLOTS:],
+    ]
+    for _ in StreamTask(task, control).run(iter(rows)):
+        pass
+    of_epochs = [(ack.epoch, ack.works_off) for ack in control.acks if not ack.is_brief]
+    assert of_epochs == [(0, False), (1, True), (2, False)]
+    assert [ack.epoch for ack in control.acks if ack.waits] == [1]
+    assert len(lines) == 10
+
+
+def test_behind_the_last_barrier_of_a_stop_nothing_is_worked_off() -> None:
+    """It would come again from the savepoint."""
+    job = slow_job()
+    exchange = job.exchanges[0].id
+    lines: list[str] = []
+    control: Any = Control()
+    task = LevelTask(job, 1, 0, TaskEnvironment("job", "slow", 1, ManualClock(), print_line=lines.append))
+    streamed = StreamTask(task, control)
+    rows = [
+        *(marker(slot, 0) for slot in range(SLOTS)),
+        buffer(exchange, 0, 0, *(2 * v for v in range(5))),
+        *(buffer(exchange, sender, MAX_TIMESTAMP) for sender in range(SLOTS)),
+        *(marker(slot, 1, max_ms=0) for slot in range(SLOTS)),
+        *[TICK_ROW] * 20,
+    ]
+    for _ in streamed.run(iter(rows)):
+        pass
+    assert task.works_off
+    assert lines == []
+    assert streamed._patience() != 0.0
+
+
+class Slow(KeyedProcessFunction):
+    def process_element(self, value: int, ctx: Any) -> list[int]:
+        stream_task.time.sleep(0.006)
+        return [value]
+
+
 class Level:
     """A level-0 task that makes a record whenever it is told to; a flush puts what was made into one row."""
 
@@ -111,7 +177,8 @@ class Level:
         self.due: int | None = 0
         self.wake: int | None = None
         self.failure = None
-        self.uploads = False
+        self.uploads = self.works_off = False
+        self.next_latency_at = math.inf
         self.environment = SimpleNamespace(clock=self, waker=Waker())
 
     def now_ms(self) -> int:
@@ -138,6 +205,8 @@ class Level:
 
     def advance_processing_time(self) -> None: ...
 
+    def mark_latency(self, now: float) -> None: ...
+
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
@@ -157,7 +226,7 @@ def sent(timeout_s: float, now: SimpleNamespace, records_at: Iterable[float]) ->
     for at in records_at:
         now.at = began + at
         level.waiting += 1
-        found += [(at, row[1]) for _, row in task._send_output()]
+        found += [(at, row[1]) for _, row in task._send_output() if row]
     return found
 
 
@@ -194,9 +263,9 @@ def test_all_senders_send_at_the_same_moments_whenever_they_began(now: SimpleNam
         (0.01, 0.001, [0.009, 0.001]),
         (0.01, None, [0.009, 0.002, 0.004, 0.008, 0.01, 0.01]),
         (0.0, 0.001, [0.001, 0.001]),
-        (math.inf, 0.001, [0.02, 0.02]),
+        (math.inf, 0.001, [0.03, 0.03]),
     ],
-    ids=["until-a-buffer-may-go", "ever-longer-without-input", "no-timeout", "at-most-a-tick"],
+    ids=["until-a-buffer-may-go", "ever-longer-without-input", "no-timeout", "at-most-a-nap"],
 )
 def test_a_source_rests_no_shorter_than_until_a_buffer_may_go(
     now: SimpleNamespace, timeout_s: float, due_s: float | None, pauses: list[float]

@@ -10,7 +10,7 @@ from penstock.common.errors import StateTypeError
 from penstock.functions.operator_context import OperatorContext
 from penstock.state.operator_state import OperatorStateStore
 from penstock.taskmanager.protocol import LevelAck, SnapshotAck, decode_ack, encode_ack
-from penstock.taskmanager.subtask import _upload
+from penstock.taskmanager.uploads import OperatorUpload
 from penstock.taskmanager.worker import SystemClock
 
 
@@ -41,7 +41,7 @@ def test_only_a_code_of_ours_is_told(error: Exception, code: str) -> None:
         operator_state=OperatorStateStore("n"),
         user_location="job.py:1",
     )
-    ack = _upload(Failing(error), [], SnapshotAck(1, "u", 0), Any, Any, context, None)  # type: ignore[arg-type]
+    ack = OperatorUpload(SnapshotAck(1, "u", 0), context, Failing(error), [], None).run(Any, Any)  # type: ignore[arg-type]
     (told,) = decode_ack(encode_ack(LevelAck(0, 0, 0, 0, snapshots=[ack]))).snapshots
     assert type(error).__name__ in told.error
     assert told.error_code == code

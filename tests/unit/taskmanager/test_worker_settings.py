@@ -15,7 +15,7 @@ from penstock.jobmanager.job.settings import JobSettings
 from penstock.metrics.metricbase import MetricGroup
 from penstock.state.rocksdb.memory import SlotMemory
 from penstock.state.rocksdb.options import MEMORY
-from penstock.taskmanager.local_folders import new_state_folder
+from penstock.taskmanager.local_state.folders import new_state_folder
 from penstock.taskmanager.worker import SystemClock, TaskSettings, _Slot
 from tests.in_process import environment, run
 

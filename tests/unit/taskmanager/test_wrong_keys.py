@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,19 @@ EVERYWHERE = [(parallelism, backend) for parallelism in (1, 2) for backend in ("
 
 @dataclass
 class Mutable:
+    id: int
+
+
+class Color(Enum):
+    RED = "red"
+
+
+@dataclass(frozen=True)
+class Frozen:
+    id: int
+
+
+class Named(NamedTuple):
     id: int
 
 
@@ -131,6 +145,30 @@ def test_one_wrong_key_among_good_ones(operator: str, parallelism: int, backend:
     assert "a list cannot be a key, it can change: [3], the key of {'id': 3}" in error.message
     assert error.operator
     assert __file__ in error.location
+
+
+UNTOLD: dict[str, Callable[[int], Any]] = {"enum": lambda n: Color.RED, "frozen": Frozen, "named": Named}
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("key", UNTOLD)
+@pytest.mark.parametrize("operator", [name for name in OPERATORS if name not in ("no state", "map")])
+def test_a_key_whose_class_is_not_declared_is_refused_with_the_first_record(
+    operator: str, key: str, backend: str
+) -> None:
+    error = refusal(OPERATORS[operator], UNTOLD[key], 1, backend)
+    assert "cannot be told from its bytes alone" in error.message
+    assert "key_type" in error.remedy
+    assert error.operator
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("key", UNTOLD)
+def test_where_nothing_is_kept_of_it_it_is_a_key(key: str, backend: str) -> None:
+    with JobHarness(1, backend=backend) as harness:
+        harness.collect(OPERATORS["no state"](harness.source("ids"), lambda record: UNTOLD[key](record["id"])), "out")
+        harness.push("ids", {"id": 1})
+        assert harness.outputs("out") == [1]
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.common.errors import RestoreRefused
-from penstock.datastream.functions import ProcessFunction, RuntimeContext
+from penstock.datastream.functions import BroadcastProcessFunction, ProcessFunction, RuntimeContext
 from penstock.testing import CRASH, JobHarness
 from tests.unit.testing.functions import (
     HOUR,
@@ -110,6 +110,35 @@ def test_operator_list_state_is_spread_or_united(new: int, *, union: bool) -> No
     else:
         assert sorted(chain.from_iterable(held.values())) == list("abcdef")
         assert Counter(map(len, held.values())) == ({3: 2} if new == 2 else {1: 6, 0: 2})
+
+
+class Ruled(BroadcastProcessFunction):
+    """(subtask, the rules it knows)."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.subtask = runtime_context.get_index_of_this_subtask()
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield self.subtask, dict(ctx.get_broadcast_state(THRESHOLDS).items())
+
+    def process_broadcast_element(self, value: tuple[str, float], ctx: Any) -> None:
+        ctx.get_broadcast_state(THRESHOLDS).put(*value)
+
+
+@pytest.mark.parametrize("new", [1, 2, 5])
+def test_every_subtask_has_all_broadcast_state_after_a_rescale(new: int) -> None:
+    with JobHarness(3) as harness:
+        values = harness.source("values").partition_custom(spread, first)
+        rules = harness.source("rules").broadcast(THRESHOLDS)
+        harness.collect(values.connect(rules).process(Ruled()).uid("ruled"), "known")
+        harness.push("rules", ("a", 1.0), ("b", 2.0))
+        harness.run()
+        harness.rescale(new)
+        harness.push("rules", ("c", 3.0))
+        harness.run()
+        harness.push("values", *((n, "?") for n in range(new)))
+        known = {"a": 1.0, "b": 2.0, "c": 3.0}
+        assert dict(harness.outputs("known")) == dict.fromkeys(range(new), known)
 
 
 @pytest.mark.parametrize("new", [1, 2, 5])

@@ -240,3 +240,13 @@ def test_evictors_can_wait_until_after_the_window_function() -> None:
     assert len(elements) == 4
     evictor.evict_after(elements, len(elements), GlobalWindow.get(), None)  # type: ignore[arg-type]
     assert len(elements) == 1
+
+
+def test_a_time_window_is_a_plain_class_that_programs_may_derive_from() -> None:
+    class Named(TimeWindow):
+        def __init__(self, start: int, end: int, name: str) -> None:
+            super().__init__(start, end)
+            self.name = name
+
+    assert Named(0, 5, "first").name == "first"
+    assert [TimeWindow(0, 5) != other for other in (TimeWindow(0, 5), TimeWindow(0, 6))] == [False, True]

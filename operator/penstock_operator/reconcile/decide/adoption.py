@@ -65,7 +65,7 @@ def recall(ctx: Context) -> Decision | None:
     if not found or _was_given_up(ctx) or _is_decided(ctx):
         return None
     if master is not None and worker is not None and _runs(ctx, master, worker):
-        return _adopt(ctx, master)
+        return _adopt(ctx, master, worker)
     known = ", ".join(sorted({f"incarnation {d.job_id} of {d.revision}" for d in found}))
     return _lost(
         ctx, f"the status remembers nothing, but there are Deployments of {known}, which do not run as one job"
@@ -104,7 +104,7 @@ def _runs(ctx: Context, master: Deployment, worker: Deployment) -> bool:
     return one and alive and ctx.revision_spec(master.revision) is not None
 
 
-def _adopt(ctx: Context, master: Deployment) -> Decision:
+def _adopt(ctx: Context, master: Deployment, worker: Deployment) -> Decision:
     spec = ctx.revision_spec(master.revision)
     if spec is None:
         msg = "only what has a revision is adopted"
@@ -118,6 +118,8 @@ def _adopt(ctx: Context, master: Deployment) -> Decision:
         args_hash=args_hash(spec),
         started_at=ctx.now,
         restored_from=Restore(kind="Latest", reason="not known: it was adopted"),
+        warm=master.warm,
+        door=worker.door,
         had_checkpoint=True,
         adopted_at=ctx.now,
     )

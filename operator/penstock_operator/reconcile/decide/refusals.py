@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 QUOTA_REMEDY = "Raise the quota of the namespace, or lower the resources or the parallelism"
 
-REFUSALS = frozenset({"InvalidObject", "Denied", "QuotaExceeded", "NameTaken"})
+UNREADABLE = "Unreadable"
+"""Code of an action that needs an object which the API server has failed to read for a while."""
+
+REFUSALS = frozenset({"InvalidObject", "Denied", "QuotaExceeded", "NameTaken", UNREADABLE})
 """Codes of actions that cannot be done for what they ask: they fail again until something is changed."""
 
 REMEDIES = {
@@ -17,6 +20,7 @@ REMEDIES = {
     "QuotaExceeded": QUOTA_REMEDY,
     "InvalidObject": "The API server rejects an object made from the spec: correct the field it names (podTemplate, resources, ingress, …)",
     "NameTaken": "It is waited for; if it stays, remove or rename it, or give the FlinkJob another name",
+    UNREADABLE: "The API server fails over one kind of object: look at its log; a Secret that it cannot decrypt has to be restored, or deleted",
     "KubernetesUnavailable": "It is tried again",
 }
 

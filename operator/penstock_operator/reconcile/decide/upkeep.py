@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.types import format_duration
+from penstock_operator.errors import Unavailable
 from penstock_operator.reconcile.decide.actions import (
     ApplyChildren,
     ApplyPods,
@@ -16,10 +18,12 @@ from penstock_operator.reconcile.decide.actions import (
     ScaleDown,
 )
 from penstock_operator.reconcile.decide.health.recovery import runs_anew, stays_failed
-from penstock_operator.reconcile.decide.refusals import REFUSALS, explain
+from penstock_operator.reconcile.decide.history import history_hint
+from penstock_operator.reconcile.decide.refusals import REFUSALS, UNREADABLE, explain
 from penstock_operator.reconcile.decide.restore.stopping import restart_master, stopped_unasked, suspended_overdue
 from penstock_operator.reconcile.decide.savepoints.retention import protected_paths
 from penstock_operator.reconcile.decide.savepoints.schedule import keep_up
+from penstock_operator.reconcile.observation import UNREAD
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
@@ -57,6 +61,8 @@ def _most_urgent(ctx: Context) -> Decision | None:
 def _tell_refusal(ctx: Context) -> Context:
     """Note that the API server refuses what is to be mended, and when that is over; the rest goes on meanwhile."""
     failure, error, seen = ctx.failed_action("ApplyPods", "ApplyChildren"), ctx.status.error, ctx.seen
+    if failure is not None and failure.code == Unavailable.code and UNREAD in seen.flaws.get("children", ""):
+        failure = replace(failure, code=UNREADABLE)
     if failure is not None and failure.code in REFUSALS:
         text = explain(failure)
         if error is not None and (error.reason, error.message) == (failure.code, ctx.clip(text)):
@@ -112,7 +118,7 @@ def _prove(ctx: Context) -> Decision | None:
         by_itself = {"finished_at": ctx.now, "stable": True, "end_of_input": engine.end_of_input}
         ended = running.model_copy(update=by_itself)
         why = "all of its input is read" if engine.end_of_input else "it was stopped, or its engine does not say why"
-        ctx = ctx.tell("Finished", f"the job is FINISHED: {why}; its pods are removed")
+        ctx = ctx.tell("Finished", f"the job is FINISHED: {why}; its pods are removed{history_hint(ctx)}")
         return ctx.with_status(running=ended, stable_revision=running.revision).done()
     if engine.running and engine.checkpoints.completed > 0 and not running.stable:
         proved = running.model_copy(update={"stable": True, "had_checkpoint": True})
@@ -150,15 +156,16 @@ def _is_due(ctx: Context, before: Repair | None) -> bool:
 def _apply_again(ctx: Context, thing: Repaired, incarnation: Incarnation, desired: FlinkJobSpec) -> Decision:
     before, flaw = ctx.seen.repairs.get(thing), ctx.seen.flaws[thing]
     what = flaw if thing == "children" else f"the {thing} Deployment ({flaw})"
+    readable = UNREAD not in flaw
     if before is not None:
         text = (
             f"{what} is changed back whenever it is applied: an admission webhook or another controller claims it. It is "
             f"left as it is, and applied again at most every {ctx.settings.backoff_limit}"
         )
         ctx = ctx.tell("RepairFruitless", text, warning=True, key=f"{incarnation.job_id}/{thing}/{flaw}")
-    elif thing == "children" and ctx.seen.edited:
+    elif readable and thing == "children" and ctx.seen.edited:
         ctx = ctx.tell("Applied", f"{what}: applied as the spec has it now")
-    elif not _is_refused(ctx):
+    elif readable and not _is_refused(ctx):
         ctx = ctx.tell("Repaired", f"{what} was missing or changed, and is applied again")
     if thing == "children":
         return ctx.done(ApplyChildren(incarnation, desired))

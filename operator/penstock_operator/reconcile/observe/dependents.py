@@ -6,7 +6,9 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from penstock_operator.errors import Denied, Unavailable
 from penstock_operator.kube.cluster import CONFIG_MAP, KINDS, SECRET, kind_of
+from penstock_operator.reconcile.observation import UNREAD
 from penstock_operator.reconcile.observe import manifests
 from penstock_operator.reconcile.observe.difference import difference
 from penstock_operator.resources.children import children, optional_children
@@ -15,6 +17,7 @@ from penstock_operator.resources.names import JOB, ROLE, SECRET_KEYS, Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from penstock_operator.kube.cluster import Manifest
     from penstock_operator.reconcile.cache import Cache
@@ -25,14 +28,30 @@ if TYPE_CHECKING:
 async def flaws_around(
     ctx: Context, owner: Owner, beside: Sequence[Manifest], ports: Ports, cache: Cache
 ) -> tuple[str, ...]:
-    """Names of what is missing, changed, or no longer wanted, each with where.
+    """Names of what is missing, changed, or no longer wanted, each with where; and what may not be looked at.
 
     Args:
         beside: the job's Deployments, which are looked at anyway; of them only the owners count here.
     """
+    try:
+        return await _flaws(ctx, owner, beside, ports, cache)
+    except (Denied, Unavailable) as error:
+        if isinstance(error, Unavailable) and not is_lasting(cache.unread_since, ports):
+            raise
+        cache.missing = (f"what is around the pods ({UNREAD}: {error})",)
+        return cache.missing
+
+
+def is_lasting(unread_since: datetime | None, ports: Ports) -> bool:
+    """Whether the API server has failed over reads for so long that it is no moment's trouble, such as a Secret that it cannot decrypt."""
+    return unread_since is not None and ports.now() - unread_since >= ports.settings.read_patience
+
+
+async def _flaws(ctx: Context, owner: Owner, beside: Sequence[Manifest], ports: Ports, cache: Cache) -> tuple[str, ...]:
     running = ctx.status.running
     incarnation = ctx.running_incarnation if running is not None else None
-    if running is None or incarnation is None or ctx.status.operation is not None or running.finished_at is not None:
+    busy = ctx.status.operation is not None or ctx.subject.deleting
+    if running is None or incarnation is None or busy or running.finished_at is not None:
         cache.dependents_at = None
         return ()
     now, key = ports.now(), (running.job_id, ctx.subject.generation)

@@ -33,7 +33,7 @@ difference.
 """
 
 _DEFAULTS = {"protocol": "TCP"}
-_EMPTY: tuple[object, ...] = (None, "", False, 0, {}, [])
+_CAN_BE_EMPTY = frozenset({type(None), str, bool, int, dict, list})
 
 
 def difference(wanted: Any, live: Any, path: str = "") -> str | None:
@@ -43,13 +43,13 @@ def difference(wanted: Any, live: Any, path: str = "") -> str | None:
     >>> difference({"env": [{"name": "A", "value": "1"}]}, {"env": [{"name": "A", "value": "2"}]})
     'env[A].value'
     """
-    if _is_empty(wanted) and _is_empty(live):
+    if wanted == live or (_is_empty(wanted) and _is_empty(live)):
         return None
     if isinstance(wanted, dict):
         return _of_maps(wanted, live, path)
     if isinstance(wanted, list):
         return _of_lists(wanted, live, path)
-    return path if wanted != live and not _same_quantity(wanted, live) else None
+    return None if _same_quantity(wanted, live) else path
 
 
 def _of_maps(wanted: dict[str, Any], live: Any, path: str) -> str | None:
@@ -91,7 +91,7 @@ def _key(item: dict[str, Any], keys: tuple[str, ...]) -> tuple[Any, ...]:
 
 
 def _is_empty(value: Any) -> bool:
-    return any(value is empty or (type(value) is type(empty) and value == empty) for empty in _EMPTY)
+    return not value and type(value) in _CAN_BE_EMPTY
 
 
 def _same_quantity(wanted: object, live: object) -> bool:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from penstock_operator.api.flinksnapshot import parse_snapshot_status
+from penstock_operator.api.pod_template import MAIN_CONTAINER
 from penstock_operator.kube.cluster import FLINKSNAPSHOT
 from penstock_operator.reconcile.observation import (
     CheckPod,
@@ -77,6 +78,8 @@ def parse_time(text: str | None) -> datetime | None:
 def deployment(manifest: Manifest) -> Deployment:
     """One of the job's Deployments. Drift is judged elsewhere."""
     marks, spec, status = annotations_of(manifest), manifest.get("spec", {}), manifest.get("status", {})
+    containers = spec.get("template", {}).get("spec", {}).get("containers") or ()
+    args = next((list(c.get("args") or ()) for c in containers if c.get("name") == MAIN_CONTAINER), [])
     return Deployment(
         role=cast("Role", labels_of(manifest).get(ROLE, "worker")),
         revision=marks.get(REVISION, ""),
@@ -87,7 +90,20 @@ def deployment(manifest: Manifest) -> Deployment:
         config=_config_of(spec.get("template", {}).get("spec", {})),
         trouble=deployment_trouble(manifest),
         standby=STANDBY in marks,
+        warm="--when-released" in args,
+        door=_door_of(labels_of(manifest).get(JOB, ""), args),
     )
+
+
+def _door_of(job: str, args: list[str]) -> str:
+    """Behind the name of the Service that workers with these arguments find their master by.
+
+    >>> _door_of("weather", ["worker", "--master", "weather-master-b.default.svc:7077"])
+    '-b'
+    """
+    address = args[args.index("--master") + 1] if "--master" in args[:-1] else ""
+    host, own = address.partition(".")[0], f"{job}-master"
+    return host.removeprefix(own) if host.startswith(own) else ""
 
 
 def _config_of(pod: Mapping[str, Any]) -> str:

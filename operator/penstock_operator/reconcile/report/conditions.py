@@ -26,6 +26,7 @@ from penstock_operator.reconcile.decide.adoption import is_lost
 from penstock_operator.reconcile.decide.health.causes import cause, in_words, last_of_running
 from penstock_operator.reconcile.decide.health.pace import checkpoint_window
 from penstock_operator.reconcile.decide.health.recovery import why_not_recovered
+from penstock_operator.reconcile.decide.history import history_hint
 from penstock_operator.reconcile.decide.operations.begin import redeploy_wanted
 from penstock_operator.reconcile.decide.refusals import REFUSALS
 from penstock_operator.reconcile.decide.restore.committed_end import Lost, Unknown, incarnation_restore
@@ -161,11 +162,8 @@ def _ready(ctx: Context, status: FlinkJobStatus, phase: str, stalled: Finding | 
     if phase == "Suspended":
         return Finding("True", "Suspended", _resumes_from(status))
     if running is not None and phase == "Finished":
-        return Finding(
-            "True",
-            "Finished",
-            "all of its input is read" if running.end_of_input else "it was stopped, or its engine does not say why",
-        )
+        why = "all of its input is read" if running.end_of_input else "it was stopped, or its engine does not say why"
+        return Finding("True", "Finished", f"{why}{history_hint(ctx)}")
     if running is not None and phase == "Running":
         text = f"{running.revision} runs with parallelism {running.parallelism}"
         left = running.restored_from.passed_over

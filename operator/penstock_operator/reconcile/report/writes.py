@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 def weighty(status: FlinkJobStatus) -> dict[str, Any]:
     """The status without what changes all the time: if this is equal, a write can wait."""
-    manifest = status.to_manifest()
+    return _weighty(status, status.to_manifest())
+
+
+def _weighty(status: FlinkJobStatus, manifest: dict[str, Any]) -> dict[str, Any]:
     for key in ("lastCheckpoint", "restarts"):
         manifest.pop(key, None)
     for part, counters in (("health", ("restarts", "restartsAt")), ("ends", ("restarts", "told"))):
@@ -29,6 +32,9 @@ def write_due(
     before: FlinkJobStatus, after: FlinkJobStatus, *, since: datetime | None, now: datetime, pause: timedelta
 ) -> bool:
     """Whether the new status is worth a write to the API server now."""
-    if before.to_manifest() == after.to_manifest():
+    if before == after:
         return False
-    return weighty(before) != weighty(after) or since is None or now - since >= pause
+    then, next_one = before.to_manifest(), after.to_manifest()
+    if then == next_one:
+        return False
+    return _weighty(before, then) != _weighty(after, next_one) or since is None or now - since >= pause

@@ -264,6 +264,11 @@ class CheckpointHistory:
                 "history": [entry.as_rest() for entry in sorted(self._entries.values(), key=lambda e: -e.id)],
             }
 
+    def newest(self) -> CheckpointStatistics | None:
+        """The newest complete checkpoint that is no savepoint, by itself: the overview sums up thousands."""
+        with self._lock:
+            return self._latest["completed"]
+
     def past(self) -> list[CheckpointInShort]:
         """Many more than the history has, the oldest first; those in progress last."""
         with self._lock:

@@ -18,7 +18,14 @@ from penstock.checkpoint.files.layout import (
     metadata_url,
     parse_checkpoint_folder,
 )
-from penstock.checkpoint.store.object_store import ObjectInfo, ObjectMissing, join_url, normalize_url, relative_url
+from penstock.checkpoint.store.object_store import (
+    ObjectInfo,
+    ObjectMissing,
+    join_url,
+    normalize_url,
+    relative_url,
+    scheme_of,
+)
 from penstock.checkpoint.store.retrying_store import DEFAULT_POLICY, READ_ATTEMPTS, RetryingStore, RetryPolicy, Stores
 from penstock.common.errors import SnapshotNotFound, SnapshotTorn, StorageError
 
@@ -68,6 +75,12 @@ class CheckpointStorage:
     @property
     def store(self) -> RetryingStore:
         return self.stores.for_url(self.url)
+
+    def with_policy(self, policy: RetryPolicy) -> CheckpointStorage:
+        """The same folder, over the same connections."""
+        stores = Stores(self.options, policy)
+        stores.use(scheme_of(self.url), RetryingStore(self.store.store, policy))
+        return CheckpointStorage(self.root_url, self.job_id, self.options, policy=policy, stores=stores)
 
     def url_of(self, path: str) -> str:
         return join_url(self.url, path)

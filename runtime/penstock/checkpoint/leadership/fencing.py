@@ -216,18 +216,22 @@ class Leadership:
                 remedy="the job starts another attempt; if it comes again, look at what else writes into this folder",
             )
 
-    def check(self) -> None:
+    def check(self, storage: CheckpointStorage | None = None) -> None:
         """One listing.
+
+        Args:
+            storage: the same folder with other patience; None: the job's own.
 
         Raises:
             Fenced: a higher claim is there.
         """
+        storage = storage or self.storage
         if self._fenced_by is None:
-            highest = list_leader_folder(self.storage).highest_claim
+            highest = list_leader_folder(storage).highest_claim
             if highest <= self.epoch:
                 return
             self._fenced_by = highest
-        raise fenced(self.storage, self.epoch, self._fenced_by)
+        raise fenced(storage, self.epoch, self._fenced_by)
 
     def publish(self, manifest: Manifest) -> PublishOutcome:
         """Store a checkpoint's manifest: look, put if absent, look again.

@@ -112,17 +112,20 @@ class OperatorContents:
         sizes = [sum(file.size for file in handle_files(handle)) for handle in self._state.keyed]
         return {"total": sum(sizes), "largest": max(sizes, default=0)}
 
-    def rows_of_key(self, name: str, key: Any) -> Iterator[Entry]:
-        """Those of keyed state that a key may have: only files of its key group are read. Raises as `rows`."""
+    def group_of(self, name: str, key: Any) -> int | None:
+        """The key group of a key in keyed state; None: it is no such state, or no key could be of that type."""
         if name not in self._keyed:
-            return self.rows(name)
-        handles = self._state.keyed
+            return None
         try:
-            groups = {key_group(key, handle["max_parallelism"]) for handle in handles[:1]}
+            return key_group(key, self._state.keyed[0]["max_parallelism"])
         except PenstockError:  # no key of a type that has a canonical form
-            return self.rows(name)
-        wanted = [handle for group in groups for handle in handles_for_range(handles, KeyGroupRange(group, group))]
-        return read_state(wanted, name, self._files, named=False)
+            return None
+
+    def rows_of_group(self, name: str, group: int) -> Iterator[Entry]:
+        """Those of keyed state whose keys are of this group: only its files are read, only its rows decoded. Raises as `rows`."""
+        groups = KeyGroupRange(group, group)
+        wanted = handles_for_range(self._state.keyed, groups)
+        return read_state(wanted, name, self._files, named=False, within=groups)
 
     def _operator_rows(self, name: str) -> Iterator[OperatorRow | BroadcastRow]:
         decode = AnyCodec(name, self.uid).decode

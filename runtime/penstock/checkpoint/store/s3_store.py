@@ -28,6 +28,7 @@ from penstock.checkpoint.store.object_store import (
     StoreFailure,
     TransientFailure,
 )
+from penstock.checkpoint.store.s3_session import client_config, new_session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -112,9 +113,10 @@ class S3Store(FsspecStore):
             "read_timeout": self.request_timeout,
             "retries": {"total_max_attempts": 1, "mode": "standard"},
             "max_pool_connections": 32,
+            **client_config(),
             **self.options.get("config_kwargs", {}),
         }
-        options = {**self.options, "config_kwargs": config}
+        options = {"session": new_session(self.options.get("profile")), **self.options, "config_kwargs": config}
         import s3fs
 
         file_system = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False, **options)

@@ -26,3 +26,12 @@ def open_store(url: str, options: Mapping[str, Any] | None = None) -> ObjectStor
     from penstock.checkpoint.store.fsspec_store import FsspecStore
 
     return FsspecStore(scheme, options)
+
+
+def prepare_store(scheme: str) -> None:
+    """Load what stores of a scheme need, before processes are forked that will open one."""
+    if scheme == "s3":
+        from penstock.checkpoint.store import s3_store  # noqa: F401
+        from penstock.checkpoint.store.s3_session import prepare
+
+        prepare()

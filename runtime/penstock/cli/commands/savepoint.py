@@ -1,4 +1,4 @@
-"""`penstock savepoint`: take, dispose of, verify."""
+"""`penstock savepoint`: take, dispose of, verify; `penstock checkpoint`: take one now."""
 
 from __future__ import annotations
 
@@ -44,6 +44,19 @@ def savepoint(
         _take(master, token_file, words[0], words[1] if len(words) == 2 else None, timeout)
     else:
         raise UsageError("savepoint needs to know of which job", remedy=USAGE)
+
+
+def checkpoint(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Id, beginning of it, or name.")],
+    timeout: Timeout = LONG,
+    master: Master = DEFAULT_MASTER,
+    token_file: TokenFile = None,
+) -> None:
+    """Have a running job take a checkpoint now, and print its number."""
+    client = connect(master, token_file)
+    job_id = client.find_job(job).jid
+    number = client.wait_for_checkpoint(client.checkpoint(job_id), f"the checkpoint of job {job_id}", timeout)
+    typer.echo(f"Checkpoint {number} of job {job_id} is complete.")
 
 
 def _take(master: str, token_file: TokenFile, job: str, directory: str | None, timeout: float) -> None:

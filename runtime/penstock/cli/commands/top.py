@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.client import ENDED
-from penstock.cli.connection import DEFAULT_MASTER, Master, TokenFile, connect
+from penstock.cli.connection import DEFAULT_MASTER, ENDED, Master, TokenFile, connect
 from penstock.cli.errors import MasterUnreachable, RequestFailed
-from penstock.cli.live import LiveView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +28,8 @@ def top(
     token_file: TokenFile = None,
 ) -> None:
     """Watch a job until it ends or Ctrl-C: epochs, records/s, watermark, lag, checkpoints, events."""
+    from penstock.cli.live import LiveView
+
     client = connect(master, token_file)
     job_id = client.find_job(job).jid if job is not None else _only_job(client)
 

@@ -58,6 +58,10 @@ CLASSPATHS = list_option("pipeline.classpaths", "Kept for Flink's programs; conn
 PYTHON_FILES = list_option(
     "python.files", "Files and folders put on the Python path of the program and of its workers."
 )
+PYTHON_ARCHIVES = list_option(
+    "python.archives",
+    "Archives that functions find unpacked in their working directory, by the archive's name, or by what stands behind it: model.zip#model.",
+)
 RUNTIME_MODE = choice_option(
     "execution.runtime-mode",
     ("STREAMING", "BATCH", "AUTOMATIC"),
@@ -66,7 +70,7 @@ RUNTIME_MODE = choice_option(
 )
 BUFFER_TIMEOUT = duration_option(
     "execution.buffer-timeout.interval",
-    timedelta(milliseconds=20),
+    timedelta(milliseconds=25),
     "Of the pipelined runner: a record waits about that long at most for others to travel with, at every exchange; 0: not "
     "at all. Longer costs less CPU time. The batched runner: see penstock.epoch.target.",
     "execution.buffer-timeout",
@@ -84,7 +88,8 @@ CHECKPOINT_MODE = choice_option(
     "execution.checkpointing.mode",
     ("EXACTLY_ONCE", "AT_LEAST_ONCE"),
     "EXACTLY_ONCE",
-    "What state reflects after a failure. Epochs are aligned, so both modes give exactly-once state.",
+    "AT_LEAST_ONCE: the pipelined runner goes on with what comes behind a barrier until that has come from everywhere; after a "
+    "failure state and sinks may have records twice. Savepoints that end a job, rescales and batch mode are exactly-once always.",
 )
 CHECKPOINT_TIMEOUT = duration_option(
     "execution.checkpointing.timeout", timedelta(minutes=10), "A checkpoint that takes longer is abandoned."
@@ -386,6 +391,11 @@ SPARK_SECRET_FILE = text_option(
     None,
     "File with the secret that master and workers prove to each other and derive their TLS key from; they do not start without.",
 )
+ARCHIVE_DIRECTORY = text_option(
+    "jobmanager.archive.fs.dir",
+    None,
+    "Folder where a job that has ended leaves an archive of what REST tells of it, for `penstock history`; not set: nothing is archived.",
+)
 METRICS_DELIMITER = text_option(
     "metrics.scope.delimiter", ".", "What stands between the parts of a metric's identifier."
 )
@@ -393,7 +403,28 @@ TMP_DIRECTORIES = text_option("io.tmp.dirs", None, "Local working folder; not se
 LATENCY_INTERVAL = duration_option(
     "metrics.latency.interval",
     timedelta(0),
-    "Kept for Flink's programs; there are no latency markers. How long an epoch takes is told by penstock top and by REST.",
+    "How often a source sends a latency marker, by which every operator tells how long records take to it; 0: there are none.",
+)
+METRICS_REPORTERS = text_option(
+    "metrics.reporters",
+    None,
+    "Names of reporters that metrics are sent by, separated by commas; metrics.reporter.<name>.* are settings of one. Prometheus needs none.",
+)
+TRACES_REPORTERS = text_option(
+    "traces.reporters",
+    None,
+    "The same for traces of checkpoints, starts and rescales; traces.reporter.<name>.* are settings of one.",
+)
+LOGS_REPORTERS = text_option(
+    "logs.reporters",
+    None,
+    "The same for what the JobManager and TaskManagers log; logs.reporter.<name>.* are settings of one.",
+)
+LATENCY_GRANULARITY = choice_option(
+    "metrics.latency.granularity",
+    ("single", "operator", "subtask"),
+    "operator",
+    "What latencies are told apart by: single, nothing; operator, sources; subtask, subtasks of sources.",
 )
 TASK_CANCELLATION_INTERVAL = duration_option(
     "task.cancellation.interval",
@@ -457,11 +488,11 @@ RUNNER = choice_option(
 ONE_JVM = "one-jvm"
 LOCAL_CLUSTER = choice_option(
     "penstock.local-cluster",
-    ("processes", ONE_JVM),
-    "processes",
-    "What `python job.py` and `penstock run` start: processes, an executor's JVM for each TaskManager beside the driver's; one-jvm, all "
-    "tasks in the driver's, which is a smaller and faster start. Jobs with DataFrames, and settings of TaskManagers "
-    "(taskmanager.numberOfTaskSlots, spark.executor.*), take processes in any case.",
+    (ONE_JVM, "processes"),
+    ONE_JVM,
+    "What `python job.py` and `penstock run` start: one-jvm, all tasks in the driver's JVM, which takes a third less memory and starts sooner; "
+    "processes, an executor's JVM for each TaskManager beside the driver's, as on Kubernetes. Jobs with DataFrames, of more than 64 slots, and with settings of "
+    "TaskManagers (taskmanager.numberOfTaskSlots, spark.executor.*) take processes in any case.",
 )
 EPOCH_TARGET = duration_option(
     "penstock.epoch.target",

@@ -64,14 +64,15 @@ def _new_folder(parent: str, prefix: str) -> str:
     return tempfile.mkdtemp(prefix=prefix, dir=parent)
 
 
-def sweep(parent: str, prefix: str) -> list[str]:
-    """Remove the folders of this user's whose process has ended; returns their paths."""
+def sweep(parent: str, prefix: str, *, but: str = "") -> list[str]:
+    """Remove the folders of this user's whose process has ended, but for those whose name begins with `but`; returns their paths."""
     swept = []
     with contextlib.suppress(FileNotFoundError), os.scandir(parent) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
                 is_own = entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_uid == os.getuid()
-                if entry.name.startswith(prefix) and is_own and _is_abandoned(entry.path):
+                is_wanted = entry.name.startswith(prefix) and not (but and entry.name.startswith(but))
+                if is_wanted and is_own and _is_abandoned(entry.path):
                     shutil.rmtree(entry.path, ignore_errors=True)
                     swept.append(entry.path)
     return swept

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from penstock.common.errors import ClusterError
+from penstock.common.folders.start_folder import absolute
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _ROOT = 0
@@ -43,6 +44,19 @@ def private_folder(path: str | os.PathLike[str]) -> Path:
         f"{folder} {what}; only a folder of the user with id {os.getuid()} is used",
         remedy="remove it, or let TMPDIR (or PENSTOCK_CACHE, for the cache) name another place",
     )
+
+
+def cache_folder(name: str) -> Path:
+    """A folder of this user's cache, in `PENSTOCK_CACHE` or `~/.cache/penstock`; where neither can be written to, in the temporary one.
+
+    Raises:
+        ClusterError: it is somebody else's.
+    """
+    root = os.environ.get("PENSTOCK_CACHE") or os.path.join(os.path.expanduser("~"), ".cache", "penstock")
+    try:
+        return private_folder(Path(absolute(root)) / name)
+    except OSError:
+        return private_folder(temporary_folder() / name)
 
 
 def temporary_folder() -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -45,7 +46,7 @@ def nowhere() -> Place | None:
     return None
 
 
-class RecordFormat(logging.Formatter):
+class RecordFormat(logging.Formatter, ABC):
     """Base of both forms: finds the place, and leaves secrets out of all that is written."""
 
     def __init__(self, redaction: Redaction, find_place: FindPlace = nowhere) -> None:
@@ -67,8 +68,8 @@ class RecordFormat(logging.Formatter):
             parts.append(self.formatStack(record.stack_info))
         return "\n".join(parts)
 
-    def _write(self, record: logging.LogRecord, message: str, details: str) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _write(self, record: logging.LogRecord, message: str, details: str) -> str: ...
 
 
 class TextFormat(RecordFormat):

@@ -49,6 +49,27 @@ def text_of(type_info: TypeInformation | None) -> Callable[[Any], str]:
     return lambda value: "null" if value is None else write(value)
 
 
+def printed_text_of(type_info: TypeInformation | None) -> Callable[[Any], str]:
+    """What `print` writes of values of the type: of a ROW its fields as Python writes them, as PyFlink's `print` does.
+
+    >>> from penstock.common.typeinfo import Types
+    >>> printed_text_of(Types.ROW([Types.STRING(), Types.BOOLEAN()]))(Row("a", True))
+    '+I[a,True]'
+    """
+    inner = type_info.inner if isinstance(type_info, ExternalTypeInfo) else type_info
+    return _printed_row if isinstance(inner, RowTypeInfo) else text_of(type_info)
+
+
+def _printed_row(value: Any) -> str:
+    if value is None:
+        return "null"
+    return f"{_kind_of(value)}[{','.join(map(str, value))}]"
+
+
+def _kind_of(value: Any) -> Any:
+    return value.get_row_kind() if isinstance(value, Row) else "+I"
+
+
 def is_written_otherwise(type_info: TypeInformation) -> bool:
     """Whether Flink's text of the values is not Python's: of booleans and floating numbers."""
     kinds = (BasicType.BOOLEAN, BasicType.FLOAT, BasicType.DOUBLE)
@@ -82,8 +103,7 @@ def _row_writer(type_info: RowTypeInfo) -> Callable[[Any], str]:
     fields = [text_of(field) for field in type_info.get_field_types()]
 
     def write(value: Any) -> str:
-        kind = value.get_row_kind() if isinstance(value, Row) else "+I"
-        return f"{kind}[{', '.join([write(item) for write, item in zip(fields, value, strict=True)])}]"
+        return f"{_kind_of(value)}[{', '.join([write(item) for write, item in zip(fields, value, strict=True)])}]"
 
     return write
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.common.type_info.composite_types import (
     BasicArrayTypeInfo,
@@ -15,6 +15,7 @@ from penstock.common.type_info.composite_types import (
     RowTypeInfo,
     TupleTypeInfo,
 )
+from penstock.common.type_info.message_types import AvroTypeInfo
 from penstock.common.type_info.type_information import (
     BasicTypeInfo,
     PickledBytesTypeInfo,
@@ -128,3 +129,13 @@ class Types:
     @staticmethod
     def LIST(element_type_info: TypeInformation) -> TypeInformation:
         return ListTypeInfo(element_type_info)
+
+    @staticmethod
+    def AVRO(schema: Any) -> TypeInformation:
+        """Values of an Avro schema (JSON text or an `AvroSchema`): records are dicts. As the type of a state they are stored as Avro, and read by Avro's rules when the
+        schema has changed.
+
+        >>> Types.AVRO('{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}').accepts({"id": 1})
+        True
+        """
+        return AvroTypeInfo(schema)

@@ -279,3 +279,10 @@ def type_of_values(values: Iterable[Any]) -> TypeInformation | None:
             return None
         found = current
     return found
+
+
+def holds_objects(type_info: TypeInformation | None) -> bool:
+    """Whether values of the type are, or hold, objects of a class of the user's."""
+    if isinstance(type_info, TupleTypeInfo):
+        return any(map(holds_objects, type_info.get_field_types()))
+    return isinstance(type_info, ObjectTypeInfo)

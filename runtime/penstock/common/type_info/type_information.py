@@ -11,7 +11,7 @@ import datetime
 import decimal
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import Any
+from typing import Any, Self
 
 from penstock.common.time import Instant
 
@@ -49,6 +49,10 @@ class TypeInformation(ABC):
     def convert(self, value: Any) -> Any:
         """The value as the stream carries it: a tuple given for a Row becomes one, a list given for a tuple too."""
         return value
+
+    def bridged_to(self, conversion_cls: str) -> Self:
+        """Of PyFlink's `DataTypes`: the class of the JVM that stands for the values. There is none, so nothing changes."""
+        return self
 
     def need_conversion(self) -> bool:
         """Whether PyFlink's internal form (days, microseconds, tuples) differs from the Python value."""

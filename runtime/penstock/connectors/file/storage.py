@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import fsspec
 
 from penstock.common.errors import PlatformError, SourceError
+from penstock.common.folders.start_folder import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +62,7 @@ def local_path(path: str) -> str:
     >>> local_path("file:///data/in")
     '/data/in'
     """
-    return os.path.abspath(urlsplit(path).path if "://" in path else os.path.expanduser(path))
+    return absolute(urlsplit(path).path if "://" in path else os.path.expanduser(path))
 
 
 def merge_options(defaults: StorageOptions, own: StorageOptions | None) -> StorageOptions:
@@ -86,6 +87,11 @@ def file_system(path: str, options: StorageOptions | None = None) -> AbstractFil
         arguments = {}
     if protocol in _S3:
         arguments.setdefault("use_listings_cache", False)
+        if "profile" not in arguments:
+            from penstock.checkpoint.store.s3_session import client_config, shared_session
+
+            arguments.setdefault("session", shared_session())
+            arguments["config_kwargs"] = {**client_config(), **(arguments.get("config_kwargs") or {})}
     try:
         return fsspec.filesystem(protocol, **arguments)
     except (ImportError, ValueError) as error:

@@ -11,7 +11,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from penstock.common.errors import RecordFormatError
 from penstock.common.serialization import BulkWriterFactory
@@ -93,6 +92,8 @@ class ParquetFileWriter(BulkWriter):
         self._rows = 0
         self._bytes = 0
         self._file = _FileLike(sink)
+        import pyarrow.parquet as pq  # 5 MB of libraries, in every process that writes files of any format
+
         self._writer = pq.ParquetWriter(
             pa.PythonFile(self._file, "w"), self._shape.schema, compression=factory.compression
         )

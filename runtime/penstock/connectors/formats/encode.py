@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import functools
 import io
+from decimal import Decimal
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,16 @@ if TYPE_CHECKING:
 
     from penstock.common.typeinfo import TypeInformation
 
+_LONGEST_LOOKED_AT = 24
+
+
+class _Plain(str):
+    """What never needs quotes: a number's text."""
+
+    __slots__ = ()
+
+
+_NUMBERS = (int, float, Decimal, np.number, _Plain)
 COMPRESSIONS = {"gzip": ".gz", "zstd": ".zst"}
 """Codec -> what a file name then ends with."""
 _LEVELS = {"gzip": 4, "zstd": 3}
@@ -91,7 +102,8 @@ class CsvEncoder(Encoder):
     Args:
         fields: names of the fields: what a header line says, and what is taken of dicts and objects.
         dialect: separators and quotes; a header line is written unless `header` is "none".
-        types: of the fields; booleans and numbers are then written as Flink writes them: `true`, `1.0E10`.
+        types: of the fields; booleans and numbers are then written as Flink writes them, `true`, `1.0E10`, and texts are in quotes
+            where Flink's are (`_flink_lines`).
 
     >>> CsvEncoder(["id", "n"]).encode_batch([("a,b", 1), ("c", None)])
     b'"a,b",1\nc,\n'
@@ -158,6 +170,8 @@ class CsvEncoder(Encoder):
 
     def _lines(self, rows: Sequence[Any]) -> bytes:
         dialect = self._dialect
+        if self._types is not None and dialect.quote is not None:
+            return self._flink_lines(rows)
         if dialect.null_value is not None:
             rows = [[dialect.null_value if value is None else value for value in row] for row in rows]
         out = io.StringIO()
@@ -166,17 +180,40 @@ class CsvEncoder(Encoder):
             delimiter=dialect.delimiter,
             quotechar=dialect.quote,
             escapechar=dialect.escape,
-            doublequote=dialect.escape is None,
             quoting=csv.QUOTE_NONE if dialect.quote is None else csv.QUOTE_MINIMAL,
             lineterminator="\n",
         ).writerows(rows)
         return out.getvalue().encode()
 
+    def _flink_lines(self, rows: Sequence[Any]) -> bytes:
+        """A text of more than 24 characters is in quotes, as is one with a character that does not sort behind separator, quote and
+        line end: it could be one of them, and Flink's writer (Jackson's) does not look closer. Quotes are doubled."""
+        delimiter, quote, escape = self._dialect.delimiter, self._dialect.quote or "", self._dialect.escape
+        missing = self._dialect.null_value or ""
+        safe = chr(max(map(ord, (delimiter, quote, "\r"))) + 1)
+
+        def cell(value: Any) -> str:
+            if isinstance(value, _NUMBERS):
+                return str(value)
+            if value is None:
+                return missing
+            text = str(value)
+            has_escape = escape is not None and escape in text
+            if len(text) <= _LONGEST_LOOKED_AT and not has_escape and (not text or min(text) >= safe):
+                return text
+            if escape is not None:
+                text = text.replace(escape, escape * 2)
+            return quote + text.replace(quote, quote * 2) + quote
+
+        return "".join(delimiter.join(map(cell, row)) + "\n" for row in rows).encode()
+
 
 def _flink_text(value: Any, text: Callable[[Any], str] | None) -> Any:
     if text is None or value is None:
         return value
-    return [None if item is None else text(item) for item in value] if isinstance(value, list | tuple) else text(value)
+    if isinstance(value, list | tuple):
+        return [None if item is None else text(item) for item in value]
+    return _Plain(text(value))
 
 
 class FunctionEncoder(Encoder):

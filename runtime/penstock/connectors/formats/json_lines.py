@@ -170,8 +170,7 @@ def _as_it_is(objects: list[Any]) -> list[Any]:
 def _as_dicts(shape: RecordShape) -> _Decoded:
     """Dicts from the start; an optional field that is missing is None."""
     hints = {
-        f.name: typing.NotRequired[_json_type(f.type) | None] if f.optional else _json_type(f.type)
-        for f in shape.fields
+        f.name: typing.NotRequired[json_type(f.type) | None] if f.optional else json_type(f.type) for f in shape.fields
     }
     annotation = typing.TypedDict("Record", hints)  # type: ignore[misc]
     optional = [f.name for f in shape.fields if f.optional]
@@ -194,7 +193,7 @@ def _as_structs(shape: RecordShape) -> _Decoded:
     defaults = _defaults(shape.cls)
     fields: list[Any] = []
     for name, field in zip(names, shape.fields, strict=True):
-        annotation = _json_type(field.type)
+        annotation = json_type(field.type)
         if field.name in defaults:
             fields.append((name, annotation, defaults[field.name]))
         elif field.optional:
@@ -242,7 +241,7 @@ def _defaults(cls: Any) -> dict[str, Any]:
     return found
 
 
-def _json_type(declared: Any) -> Any:
+def json_type(declared: Any) -> Any:
     """The annotation by which msgspec checks a field; integers stay within what a column of them holds."""
     if not isinstance(declared, TypeInformation):
         return _LONG if declared is int else declared
@@ -250,9 +249,9 @@ def _json_type(declared: Any) -> Any:
         return _INTEGERS.get(declared.basic_type, declared.python_type)
     if isinstance(declared, RowTypeInfo):
         pairs = zip(declared.get_field_names(), declared.get_field_types(), strict=True)
-        return typing.TypedDict("Row", {name: _json_type(kind) | None for name, kind in pairs}, total=False)  # type: ignore[operator]
+        return typing.TypedDict("Row", {name: json_type(kind) | None for name, kind in pairs}, total=False)  # type: ignore[operator]
     if isinstance(declared, ARRAYS) and declared.python_type is not bytes:
-        return list[_json_type(declared.element_type) | None]  # type: ignore[misc]
+        return list[json_type(declared.element_type) | None]  # type: ignore[misc]
     if isinstance(declared, MapTypeInfo):
-        return dict[_json_type(declared.key_type), _json_type(declared.value_type) | None]  # type: ignore[misc]
+        return dict[json_type(declared.key_type), json_type(declared.value_type) | None]  # type: ignore[misc]
     return declared.python_type

@@ -8,16 +8,16 @@ payload nor in a log, and a new one is taken at the next connection.
 from __future__ import annotations
 
 import base64
-import importlib
 import json
 import logging
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from penstock.common.errors import InvalidJob, PenstockError
+from penstock.common.extras import module_of_extra
+from penstock.common.secret_file import read_secret
 
 Properties = Mapping[str, str]
 
@@ -44,13 +44,7 @@ def package(name: str) -> Any:
     Raises:
         InvalidJob: it is not installed.
     """
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise InvalidJob(
-            f"the Kafka connector needs {name.partition('.')[0]}, which is not installed: {error}",
-            remedy="pip install 'penstock[kafka]', also in the image of the job",
-        ) from error
+    return module_of_extra(name, "kafka", "the Kafka connector")
 
 
 def checked(properties: Mapping[str, Any]) -> dict[str, str]:
@@ -77,18 +71,8 @@ def resolved(properties: Properties) -> dict[str, Any]:
     for name in FROM_FILES:
         path = given.pop(f"{name}.file", None)
         if path is not None:
-            given[name] = _content(name, path)
+            given[name] = read_secret(path, f"{name}.file")
     return given
-
-
-def _content(name: str, path: str) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError as error:
-        raise InvalidJob(
-            f"{name}.file={path!r} cannot be read: {error.strerror}",
-            remedy="mount the secret there, readable for the job",
-        ) from error
 
 
 class Complaints:

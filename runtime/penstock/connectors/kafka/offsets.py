@@ -20,6 +20,19 @@ _PAUSE_S = 0.5
 _MOVING = (5, 6, 14, 15, 16, 72, 74, 75, 78, 103)
 """Kafka's codes: no leader, not the leader, a coordinator that loads, is not there or is another one, listener not found,
 leader epochs that do not agree, offsets or topic ids that are not known yet."""
+_AWAY = (
+    "_TRANSPORT",
+    "_ALL_BROKERS_DOWN",
+    "_DESTROY_BROKER",  # the client forgets an address of a broker's that it has just lost
+    "_TIMED_OUT",
+    "_TIMED_OUT_QUEUE",
+    "_RESOLVE",
+    "REQUEST_TIMED_OUT",
+)
+
+
+class ClusterAway(SourceError):
+    """No broker answers, or none knows who leads: time may mend it."""
 
 
 class KafkaTopicPartition(NamedTuple):
@@ -121,8 +134,10 @@ class ClusterView:
                 return question(client)
             except kafka.KafkaException as error:
                 client.poll(0.1)  # what it has to complain of comes with this
-                if error.args[0].code() not in _MOVING or time.monotonic() > deadline:
-                    raise explained(SourceError, what, error, self._properties, self._complaints.last) from error
+                moves = error.args[0].code() in _MOVING
+                if not moves or time.monotonic() > deadline:
+                    kind = ClusterAway if moves or error.args[0].name() in _AWAY else SourceError
+                    raise explained(kind, what, error, self._properties, self._complaints.last) from error
             self._admin = None  # an admin client keeps to the leaders that it has learned of
             time.sleep(_PAUSE_S)
 

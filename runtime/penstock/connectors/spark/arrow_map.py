@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-TASK_CORES = 8
-"""Of the 16 that an executor offers: two tasks at once."""
+_CORES = 8
+"""Of those that executors offer, 16 for a slot, for each partition: two tasks of a slot at once."""
 
 
 def map_in_arrow(
@@ -22,20 +22,20 @@ def map_in_arrow(
 ) -> Any:
     """The DataFrame that the function makes of each partition.
 
+    Executors offer more cores than they have, and each task has a Python worker: partitions are put together until there are two
+    for a slot. (Resource profiles would say it of the tasks; Spark has them for its own cluster managers only.)
+
     Args:
         function: picklable; called on the executors.
         schema: a StructType or its DDL.
     """
-    from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
     from pyspark.sql.classic.dataframe import DataFrame
     from pyspark.sql.udf import UserDefinedFunction
     from pyspark.util import PythonEvalType
 
-    # An executor offers more cores than it has, and each task has a Python worker.
-    profile = ResourceProfileBuilder().require(TaskResourceRequests().cpus(TASK_CORES)).build
+    frame = frame.coalesce(max(2, frame.sparkSession.sparkContext.defaultParallelism // _CORES))
     udf = UserDefinedFunction(
         function, schema, name=type(function).__name__, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
     )
     column = udf(*[frame[name] for name in frame.columns])
-    java_profile = frame._build_java_profile(profile)
-    return DataFrame(frame._jdf.mapInArrow(column._jc, False, java_profile), frame.sparkSession)
+    return DataFrame(frame._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)

@@ -286,7 +286,8 @@ class CsvRowSerializationSchema(SerializationSchema):
 
     def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, line_delimiter: str) -> None:
         self._row_type = row_type
-        self._encoder = CsvEncoder(row_type.get_field_names(), with_separators(row_type, dialect))
+        types = row_type.get_field_types()
+        self._encoder = CsvEncoder(row_type.get_field_names(), with_separators(row_type, dialect), types)
         self._line_delimiter = line_delimiter.encode()
 
     def serialize(self, element: Any) -> bytes:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from penstock.common.errors import InvalidJob
 from penstock.common.program.one_time_warning import warn_no_effect
 from penstock.connectors.formats.bulk import ParquetWriterFactory
 from penstock.connectors.formats.parquet import ParquetFormat
-from penstock.datastream.formats.avro import refuse_avro
 
 __all__ = [
     "AvroParquetReaders",
@@ -65,7 +65,7 @@ class AvroParquetReaders:
 
     @staticmethod
     def for_generic_record(schema: Any) -> NoReturn:
-        refuse_avro("AvroParquetReaders", "read Parquet with ParquetColumnarRowInputFormat; it needs no Avro schema")
+        _refuse("AvroParquetReaders", "read Parquet with ParquetColumnarRowInputFormat; it needs no Avro schema")
 
 
 class AvroParquetWriters:
@@ -73,4 +73,8 @@ class AvroParquetWriters:
 
     @staticmethod
     def for_generic_record(schema: Any) -> NoReturn:
-        refuse_avro("AvroParquetWriters", "write Parquet with ParquetBulkWriters.for_row_type; it needs no Avro schema")
+        _refuse("AvroParquetWriters", "write Parquet with ParquetBulkWriters.for_row_type; it needs no Avro schema")
+
+
+def _refuse(name: str, remedy: str) -> NoReturn:
+    raise InvalidJob(f"{name} is not supported", remedy=remedy)

@@ -44,6 +44,10 @@ _METHOD_OF: dict[type, str] = {
 }
 
 
+_ONE_RESULT = {"map", "filter", "reduce", "map_with_state"}
+"""What takes whatever a call of its function returns."""
+
+
 def checked_function(
     function: Any, *classes: type, operation: str, arguments: int | None, methods: tuple[str, ...] = ()
 ) -> Any:
@@ -58,6 +62,7 @@ def checked_function(
     Raises:
         InvalidJob: it cannot; names function and operation, and what to do instead.
     """
+    _refuse_generators(function, operation)
     if isinstance(function, classes):
         return function
     wanted = " or ".join(f"{'an' if c.__name__[0] in 'AEIOU' else 'a'} {c.__name__}" for c in classes)
@@ -81,6 +86,15 @@ def checked_function(
         )
     check_arguments(function, arguments, operation)
     return function
+
+
+def _refuse_generators(function: Any, operation: str) -> None:
+    """A call of a generator function gives a generator, whatever that would yield."""
+    if operation in _ONE_RESULT and inspect.isgeneratorfunction(getattr(function, operation, function)):
+        raise refusal(
+            f"{operation} was given the generator function {name_of(function)}, but takes one result of a call",
+            "return the result; functions of flat_map and process may yield any number of them",
+        )
 
 
 def check_arguments(function: Callable[..., Any], count: int, operation: str) -> None:

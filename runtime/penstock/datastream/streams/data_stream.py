@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from penstock.common.program.one_time_warning import warn_no_effect
 from penstock.common.program.user_location import refusal, user_location
+from penstock.common.time import TimeLike, as_millis
 from penstock.common.type_info.type_inference import element_type, inferred, result_type, to_type_info
-from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo
+from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
 from penstock.datastream import functions as f
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.streams.checks import checked_function
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from penstock.common.execution_config import ExecutionConfig
-    from penstock.common.time import TimeLike
     from penstock.common.typeinfo import TypeInformation
     from penstock.common.watermark_strategy import WatermarkStrategy
     from penstock.datastream.columns import Expression
@@ -155,6 +155,31 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         """
         checked_function(func, operation="map_batches", arguments=1)
         return self._transform("Map Batches", operations.MapBatches(func), to_type_info(output_type), about=func)
+
+    def gather(self, size: int, timeout: TimeLike) -> DataStream[list[T]]:
+        """Lists of values, in order, for functions that are cheaper on several at once, such as a model's.
+
+        A list is as new as its newest value. Values that wait are part of checkpoints, so they must be of a type that state can hold.
+
+        Args:
+            size: a list goes when it has so many values;
+            timeout: or when its first value has waited so long (processing time).
+
+        >>> from datetime import timedelta
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> texts = env.from_collection(["good", "bad"])
+        >>> texts.gather(32, timedelta(milliseconds=50)).flat_map(lambda texts: [(t, len(t)) for t in texts]).get_name()
+        'Flat Map'
+        """
+        if not isinstance(size, int) or size < 1:
+            raise refusal(f"gather takes how many values a list may have, from 1, got {size!r}")
+        timeout_ms = as_millis(timeout, "timeout")
+        if timeout_ms < 1:
+            raise refusal(f"the timeout of gather must be at least 1 ms, got {timeout!r}")
+        element = self._type_info
+        gathered = None if element is None else Types.LIST(element)
+        return self._transform("Gather", operations.Gather(size, timeout_ms, element), gathered)
 
     def project(self, *field_indexes: int) -> DataStream:
         """Keeps the fields at these positions, in this order, of tuples, Rows and columns."""

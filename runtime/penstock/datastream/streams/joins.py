@@ -1,6 +1,6 @@
-"""Joins and co-groups over windows: `a.join(b).where(k1).equal_to(k2).window(assigner).apply(function)`.
+"""Joins and co-groups over windows: `a.join(b).where(k1).equal_to(k2).window(assigner).apply(function)`; joins without windows.
 
-Both are built from what is there: the values of either stream are tagged with the side they come from, united, and
+Those over windows are built from what is there: the values of either stream are tagged with the side they come from, united, and
 windowed by key; the window function tells the sides apart again. A join is inner: values without a partner in their
 window do not show up. A co-group calls its function once for each key and window, and one side may be empty.
 Two values that are a moment apart but in different windows do not meet; where that matters use `interval_join`.
@@ -13,6 +13,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from penstock.common.program.user_location import refusal
+from penstock.common.time import TimeLike, as_millis
 from penstock.common.type_info.type_inference import element_type, result_type, to_type_info
 from penstock.common.typeinfo import PickledBytesTypeInfo, TupleTypeInfo, Types
 from penstock.datastream import functions as f
@@ -22,12 +23,12 @@ from penstock.datastream.streams.row_results import with_row_results
 from penstock.datastream.streams.windowed_stream import WindowedStream
 from penstock.functions.function import has_life_cycle, name_of
 from penstock.functions.runtime_context import close_function
+from penstock.functions.state.state_joins import AsOf, EveryPair
 from penstock.graph import operations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from penstock.common.time import TimeLike
     from penstock.common.typeinfo import TypeInformation
     from penstock.datastream.streams.data_stream import DataStream
     from penstock.datastream.window import Evictor, Trigger, WindowAssigner
@@ -191,6 +192,63 @@ class EqualTo:
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WithWindow:
         """The windows in which values meet."""
         return WithWindow(self._sides.operation, self._tagged_windows(window_assigner), self._sides)
+
+    def apply(self, function: Any, output_type: Any = None, *, ttl: TimeLike | None = None) -> DataStream:
+        """Of a join: every pair of values with equal keys, whenever they come. Both sides are kept in state.
+
+        Args:
+            function: a `JoinFunction`, a `FlatJoinFunction` or a callable (first, second) -> result.
+            ttl: how long (processing time) a value waits for partners; for ever if it is not given.
+
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> orders, payments = env.from_collection([("o1", 5)]), env.from_collection([("o1", "cash")])
+        >>> orders.join(payments).where(0).equal_to(0).apply(lambda order, payment: (*order, payment[1])).get_name()
+        'Join'
+        """
+        return self._joined("Join", function, output_type, lambda types: EveryPair(function, types, ttl))
+
+    def as_of(self, function: Any, output_type: Any = None, *, tolerance: TimeLike | None = None) -> DataStream:
+        """Of a join: each value of the first stream with the newest of the second that has its event time or an earlier one.
+
+        A result comes when the watermark of both streams has passed the value; values that come behind it are dropped. Of several with
+        one time in the second stream the last to come counts.
+
+        Args:
+            function: as `apply` takes it; second is None where there is no such value.
+            tolerance: how much older than first second may be; any if it is not given.
+
+        >>> from datetime import timedelta
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> trades, quotes = env.from_collection([("KO", 10)]), env.from_collection([("KO", 61.2)])
+        >>> def priced(trade: tuple[str, int], quote: tuple[str, float] | None) -> float:
+        ...     return trade[1] * quote[1] if quote else 0.0
+        >>> trades.join(quotes).where(0).equal_to(0).as_of(priced, tolerance=timedelta(minutes=1)).get_type()
+        Types.DOUBLE()
+        """
+        limit = None if tolerance is None else as_millis(tolerance, "tolerance")
+        if limit is not None and limit < 0:
+            raise refusal(f"the tolerance of as_of must not be negative, got {tolerance!r}")
+        return self._joined("As-Of Join", function, output_type, lambda types: AsOf(function, types, limit))
+
+    def _joined(
+        self, name: str, function: Any, output_type: Any, made: Callable[[Any], f.KeyedCoProcessFunction]
+    ) -> DataStream:
+        operation, left, right = self._sides
+        if operation != "join":
+            raise refusal(
+                "co_group needs windows: it takes all values of a key together", "call window(…) before apply"
+            )
+        checked_function(function, f.JoinFunction, f.FlatJoinFunction, operation="join", arguments=2, methods=("join",))
+        infer = element_type if isinstance(function, f.FlatJoinFunction) else result_type
+        keyed = [
+            stream._without_key()._keyed_stream(stream._without_key(), key, self._key_type)
+            for stream, key in zip((left, right), self._keys, strict=True)
+        ]
+        joined = made((left.get_type(), right.get_type()))
+        result = keyed[0].connect(keyed[1]).process(joined, to_type_info(output_type) or infer(function, "join"))
+        return result.name(name).set_description(f"{name}: {name_of(function)}")
 
     def _tagged_windows(self, assigner: WindowAssigner[Any, Any]) -> WindowedStream:
         operation, left, right = self._sides

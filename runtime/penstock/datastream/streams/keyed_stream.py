@@ -6,22 +6,24 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic
 
 from penstock.common.program.user_location import refusal, user_location
-from penstock.common.type_info.type_inference import ObjectTypeInfo, element_type, to_type_info
-from penstock.common.typeinfo import TupleTypeInfo
+from penstock.common.type_info.type_inference import element_type, holds_objects, to_type_info
+from penstock.common.types import Row
 from penstock.datastream import functions as f
 from penstock.datastream.streams.aggregates import KeyAndAggregates, aggregated_type, all_of
 from penstock.datastream.streams.checks import checked_field, checked_function
 from penstock.datastream.streams.data_stream import DataStream
 from penstock.datastream.streams.interval_join import IntervalJoin
 from penstock.datastream.streams.key_selectors import Field, FieldOf
-from penstock.datastream.streams.row_results import with_row_results
+from penstock.datastream.streams.row_results import with_row_results, with_row_sums
 from penstock.datastream.streams.windowed_stream import WindowedStream, count_windows
 from penstock.functions.function import has_life_cycle
+from penstock.functions.state.queryable import KeepQueryable, nothing
 from penstock.functions.state.state_functions import FlatMapWithState, MapWithState
 from penstock.functions.type_variables import K, T, U
 from penstock.graph import operations
 from penstock.graph.transformation import Exchange, Partitioning
 from penstock.records.fields import field_of
+from penstock.state.descriptors import ReducingStateDescriptor, ValueStateDescriptor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,6 +109,34 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         checked_function(func, operation="flat_map_with_state", arguments=2)
         return self.flat_map(FlatMapWithState(func, to_type_info(state_type)), output_type)
 
+    def as_queryable_state(
+        self, queryable_state_name: str, state_descriptor: ValueStateDescriptor | ReducingStateDescriptor | None = None
+    ) -> DataStream:
+        """The newest value of each key, or with a `ReducingStateDescriptor` all of them reduced, to be looked up from outside.
+
+        Returns the operator's stream, for its `name` and `uid`; nothing comes out of it.
+
+        Args:
+            queryable_state_name: of the job; see `docs/state.md`.
+            state_descriptor: of the state; None: a value of the stream's type, called by that name.
+
+        Raises:
+            InvalidJob: the descriptor is of another kind.
+        """
+        descriptor = state_descriptor or ValueStateDescriptor(queryable_state_name, self._type_info)
+        if not isinstance(descriptor, ValueStateDescriptor | ReducingStateDescriptor):
+            raise refusal(
+                f"as_queryable_state cannot keep {descriptor!r}",
+                remedy="give a ValueStateDescriptor or a ReducingStateDescriptor; keep other state in a function, with set_queryable",
+            )
+        descriptor.set_queryable(queryable_state_name)
+        kept = self.flat_map(KeepQueryable(descriptor)).name(f"Queryable state: {queryable_state_name}")
+        # What leads to no sink does not run.
+        kept.add_sink(nothing).name(f"End of queryable state: {queryable_state_name}").uid(
+            f"queryable-{queryable_state_name}-end"
+        )
+        return kept
+
     def reduce(self, func: f.ReduceFunction[T] | Callable[[T, T], T]) -> DataStream[T]:
         """Combines each value with the key's result so far, and emits the new result for every value.
 
@@ -116,7 +146,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         checked_function(func, f.ReduceFunction, operation="reduce", arguments=2, methods=("reduce",))
         if self._env._gives_final_results(self._inputs):
             return self._at_end().reduce(func)
-        operation = operations.Reduce(self.key_selector, func, self._type_info)
+        operation = operations.Reduce(self.key_selector, with_row_sums(func, self._type_info), self._type_info)
         return self._transform("Keyed Reduce", operation, self._type_info, about=func)
 
     def sum(self, position_to_sum: Field = 0) -> DataStream[T]:
@@ -256,7 +286,13 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         return self._original.get_side_output(output_tag)
 
     def _stored_key_type(self) -> TypeInformation | None:
-        return self._key_type if _has_objects(self._key_type) else None
+        return self._key_type if holds_objects(self._key_type) else None
+
+    def _collected(self) -> DataStream:
+        rows = self._original.map(KeyAndValue(self.key_selector))
+        assert rows._transformation is not None
+        rows._transformation.stand_beside_input()
+        return rows
 
     def _without_key(self) -> DataStream[T]:
         return self._original
@@ -273,18 +309,21 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         return self.key_selector if has_life_cycle(func) else None
 
 
+class KeyAndValue(f.MapFunction):
+    """What PyFlink's `execute_and_collect` gives of a keyed stream."""
+
+    def __init__(self, key_selector: Callable[[Any], Any]) -> None:
+        self.key_selector = key_selector
+
+    def map(self, value: Any) -> Row:
+        return Row(f0=self.key_selector(value), f1=value)
+
+
 def _has_its_partitioning(operation: str) -> Exception:
     return refusal(
         f"{operation} on a keyed stream would send its values elsewhere than their key says",
         f"call {operation} on the stream before key_by",
     )
-
-
-def _has_objects(type_info: TypeInformation | None) -> bool:
-    """Whether values of the type are, or hold, objects of a class of the user's."""
-    if isinstance(type_info, TupleTypeInfo):
-        return any(map(_has_objects, type_info.get_field_types()))
-    return isinstance(type_info, ObjectTypeInfo)
 
 
 DataStream._keyed_stream = KeyedStream

@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from penstock.common.execution_config import checked_parallelism
+from penstock.common.program.one_time_warning import warn_no_effect
 from penstock.common.program.user_location import refusal
-from penstock.datastream.slot_sharing_group import SlotSharingGroup
+from penstock.datastream.slot_sharing_group import NO_RESOURCES, RESOURCES, SlotSharingGroup
 
 if TYPE_CHECKING:
     from typing import Self
@@ -96,8 +97,10 @@ class OperatorSettings:
         return self
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
-        """Operators of different groups are never fused."""
+        """Operators of different groups are never fused. What has no group of its own is in that of its inputs, if they have the same."""
         transformation = self._own("slot_sharing_group")
         group = slot_sharing_group
+        if isinstance(group, SlotSharingGroup) and group.has_resources:
+            warn_no_effect(RESOURCES, NO_RESOURCES)
         transformation.slot_sharing_group = group.get_name() if isinstance(group, SlotSharingGroup) else group
         return self

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
     from penstock.functions.function import RuntimeContext
 
-_ONE = frozenset({"map", "map1", "map2", "get_result"})
+_ONE = frozenset({"map", "map1", "map2", "get_result", "reduce"})
 _MANY = frozenset(
     {
         "flat_map",
@@ -40,6 +40,11 @@ def with_row_results(function: Any, declared: TypeInformation | None, method: st
     if declared is None or declared.is_storable or function is None:
         return function
     return RowResults(function, declared, method)
+
+
+def with_row_sums(function: Any, type_info: TypeInformation | None) -> Any:
+    """A reduce function for a stream of the type: if that was declared, its results are converted as those of other functions."""
+    return function if type_info is None or type_info.is_inferred else with_row_results(function, type_info, "reduce")
 
 
 class RowResults(Function):

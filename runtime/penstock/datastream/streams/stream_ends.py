@@ -11,7 +11,7 @@ from penstock.datastream.streams.checks import checked_function
 from penstock.datastream.streams.recorded_stream import RecordedStream
 from penstock.functions.function import name_of
 from penstock.graph import operations
-from penstock.graph.transformation import FORWARD, Transformation
+from penstock.graph.transformation import Transformation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ class StreamEnds(RecordedStream):
         Args:
             sink_identifier: put before the values, to tell streams apart.
             text: what writes a value, for example `str`. Unless given, Flink's text where the stream's type was declared:
-                `(a,1)`, `+I[a, true]`; and Python's `str` where it was not.
+                `(a,1)`, `true`, of a ROW `+I[a,True]` as PyFlink's `print`; and Python's `str` where it was not.
         """
         from penstock.connectors.print import PrintSink
 
@@ -87,12 +87,16 @@ class StreamEnds(RecordedStream):
 
         if limit is not None and (not isinstance(limit, int) or limit < 1):
             raise refusal(f"limit must be a positive number, got {limit!r}")
-        self._sink("Collect Sink", CollectSink(f"collect-{uuid.uuid4().hex}"), beside=True)
+        self._collected()._sink("Collect Sink", CollectSink(f"collect-{uuid.uuid4().hex}"), beside=True)
         values = CloseableIterator(self._env._collect(job_execution_name, limit))
         if limit is None:
             return values
         with values:
             return [value for value, _ in zip(values, range(limit), strict=False)]
+
+    def _collected(self) -> StreamEnds:
+        """The stream whose values `execute_and_collect` gives."""
+        return self
 
     def _sink(self, name: str, sink: Sink, about: Any = None, *, beside: bool = False) -> DataStreamSink:
         """`beside`: with the parallelism of the operator that it reads, so that no record changes the subtask."""
@@ -108,8 +112,7 @@ class StreamEnds(RecordedStream):
             description=f"{name}: {name_of(about)}" if about is not None else name,
             user_location=user_location(),
         )
-        if beside and len(self._inputs) == 1 and self._inputs[0].partitioning == FORWARD:
-            upstream = self._inputs[0].upstream
-            transformation.parallelism, transformation.non_parallel = upstream.parallelism, upstream.non_parallel
+        if beside:
+            transformation.stand_beside_input()
         self._env._add_sink(transformation)
         return DataStreamSink(transformation)

@@ -11,7 +11,7 @@ from penstock.datastream import functions as f
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.streams.aggregates import KeyAndAggregates, OnlyAggregates, aggregated_type, all_of
 from penstock.datastream.streams.checks import checked_field, checked_function
-from penstock.datastream.streams.row_results import with_row_results
+from penstock.datastream.streams.row_results import with_row_results, with_row_sums
 from penstock.functions.type_variables import K, T
 from penstock.graph import operations
 from penstock.graph.transformation import Exchange, Partitioning
@@ -124,7 +124,7 @@ class _Windows(Generic[T]):
         known = self.get_input_type()
         declared = to_type_info(output_type)
         function = self._checked_window_function(window_function, declared)
-        spec = WindowFunctionSpec.reduce(reduce_function, function, known)
+        spec = WindowFunctionSpec.reduce(with_row_sums(reduce_function, known), function, known)
         result = known if window_function is None else declared or self._window_result(window_function)
         return self._windowed("Reduce", spec, result, reduce_function)
 

@@ -1,7 +1,7 @@
 """A cluster in one JVM: the driver's, in which all tasks run, too. Their Python workers are processes of their own.
 
-What `python job.py` runs on with `penstock.local-cluster: one-jvm`, unless it has DataFrames, whose tasks Spark runs as many of at once as an executor has cores, or its settings
-speak of TaskManagers as such (`needs_processes`): a second JVM would take half a
+What `python job.py` runs on, unless it has DataFrames, whose tasks Spark runs as many of at once as an executor has cores, or its settings
+speak of TaskManagers as such (`needs_processes`) or want `penstock.local-cluster: processes`: a second JVM would take a third of a
 job's memory and most of its start, to keep apart what ends together anyway. A Python worker that dies is an attempt that
 fails over, as everywhere; with the driver's JVM a job's JobManager has always been lost.
 """
@@ -17,16 +17,18 @@ from penstock.common.config import options
 from penstock.common.config.memory import MIB
 from penstock.common.errors import NotEnoughSlots
 from penstock.common.folders.owned_folder import OwnedFolder
+from penstock.jobmanager.cluster.executor.executor_process import state_folder
 from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
-from penstock.jobmanager.cluster.log_files import LogFiles
-from penstock.jobmanager.cluster.registry import Member
-from penstock.jobmanager.cluster.spark_cluster import EMBEDDED_MEMBER, ClusterConfig, SparkCluster
+from penstock.jobmanager.cluster.logs.files import LogFiles
+from penstock.jobmanager.cluster.members.registry import Member
+from penstock.jobmanager.cluster.spark_cluster import EMBEDDED_MEMBER, SparkCluster
+from penstock.jobmanager.cluster.spark_settings import ClusterConfig
 from penstock.jobmanager.failover.crash import MemoryKill
 
 MOST_SLOTS = 64
 """As many as the JVM runs tasks of (`jvm/SlotCluster.java`), each of as many levels as there may be."""
 _OF_EXECUTORS = "spark.executor."
-_WATCH_S = 0.25
+_WATCH_S = 0.5
 """How often is looked whether the system has killed something for memory."""
 
 
@@ -83,6 +85,14 @@ class EmbeddedCluster:
     def logs(self, member: str) -> LogFiles:
         """Of the TaskManager, which is the driver's JVM with its Python workers."""
         return self.spark.output.files if member == EMBEDDED_MEMBER else LogFiles()
+
+    def readings(self, member: str) -> str:
+        """What its JVM says of itself."""
+        return self.spark.readings()
+
+    def local_dir(self, member: str) -> str:
+        """Where its slots keep what they have on disk."""
+        return state_folder(self.spark.config.local_dir)
 
     @property
     def workers(self) -> dict[int, int]:

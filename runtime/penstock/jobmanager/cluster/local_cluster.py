@@ -21,13 +21,16 @@ from penstock.common.config.memory import MIB
 from penstock.common.errors import NotEnoughSlots
 from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput, copy_output
-from penstock.jobmanager.cluster.executor.executor_process import kill_session, start_executor
+from penstock.jobmanager.cluster.executor.executor_process import kill_session, start_executor, state_folder
+from penstock.jobmanager.cluster.executor.jvm_readings import ask_executor
 from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
 from penstock.jobmanager.cluster.executor.start_brake import StartBrake
-from penstock.jobmanager.cluster.log_files import LogFiles
-from penstock.jobmanager.cluster.registry import Member
-from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
+from penstock.jobmanager.cluster.logs.files import LogFiles
+from penstock.jobmanager.cluster.members.registry import Member
+from penstock.jobmanager.cluster.spark_cluster import SparkCluster
+from penstock.jobmanager.cluster.spark_settings import ClusterConfig
 from penstock.jobmanager.failover.crash import MemoryKill
+from penstock.taskmanager.local_state.files import LocalFilesSweeper
 
 WATCH_S = 0.25
 """How often processes are looked after."""
@@ -68,6 +71,8 @@ class LocalCluster:
     ) -> None:
         self._folder = OwnedFolder(tempfile.gettempdir(), "penstock-cluster-")
         self.directory = self._folder.path
+        self.state_dir = state_folder(self.directory)
+        """Of all TaskManagers: they are on one disk, so a job that gets a slot of another one finds its local copies there."""
         self.config = config or ClusterConfig()
         if not self.config.local_dir:
             self.config.local_dir = os.path.join(self.directory, "driver")
@@ -87,10 +92,12 @@ class LocalCluster:
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._watcher = threading.Thread(target=self._watch, name="penstock-workers", daemon=True)
+        self._sweeper = LocalFilesSweeper([self.state_dir])
 
     def start(self) -> None:
         self.spark.start()
         self._watcher.start()
+        self._sweeper.start()
 
     def add_worker(self, slots: int = 1) -> int:
         """Start one more TaskManager; returns its number."""
@@ -148,6 +155,19 @@ class LocalCluster:
         output = self._output.get(member)
         return LogFiles() if output is None else output.files
 
+    def readings(self, member: str) -> str:
+        """What the executor of a TaskManager says of itself."""
+        with self._lock:
+            pid = next((one.process.pid for one in self._workers.values() if one.member == member), 0)
+        return ask_executor(pid) if pid else ""
+
+    def local_dir(self, member: str) -> str:
+        """Where a TaskManager keeps what its slots have on disk."""
+        return state_folder(self._work_dir(member))
+
+    def _work_dir(self, member: str) -> str:
+        return os.path.join(self.directory, member)
+
     def _spawn(self, number: int) -> None:
         """Start its executor, in the place of the one that it has."""
         before = self._workers.pop(number, None)
@@ -156,14 +176,14 @@ class LocalCluster:
         slots, launch = self._sizes[number], self.spark.launch()
         heap_mb, host = self._heap_mb(slots), self.config.host
         member = f"worker-{number}"
-        work_dir = os.path.join(self.directory, member)
         process, folder = start_executor(
             launch,
             slots=slots,
             host=host,
-            work_dir=work_dir,
+            work_dir=self._work_dir(member),
             heap_mb=heap_mb,
             credentials=self.spark.credentials,
+            state_dir=self.state_dir,
         )
         # First: whatever fails below, the next attempt ends this one.
         self._workers[number] = _Worker(process, folder, member)
@@ -249,6 +269,7 @@ class LocalCluster:
         self._stopped.set()
         if self._watcher.is_alive():
             self._watcher.join(2)
+        self._sweeper.stop()
         self._folder.remove()
 
 

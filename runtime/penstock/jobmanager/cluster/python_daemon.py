@@ -12,6 +12,7 @@ to the warm one. Only the first gets it. A daemon that nobody has asked for ends
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -21,11 +22,16 @@ import shutil
 import socket
 import sys
 import time
+import zipimport
 from collections.abc import Callable
 from typing import Any
 
+from penstock.common.native_memory import give_back
+
 WARM = "PENSTOCK_WARM_DAEMON"
 """Environment variable: the socket where a warm daemon waits, or has waited."""
+STORES = "PENSTOCK_STORES"
+"""Environment variable: schemes of the storage that the cluster's jobs use, separated by commas. What it takes to open them is loaded before workers are forked."""
 LONGEST_PATH = 100
 """Of a Unix domain socket; systems have 104 to 108 bytes."""
 _BOUND_S = 2.0
@@ -65,13 +71,40 @@ class _NoCollection:
         return 0
 
 
-def prefer_installed(path: list[str]) -> list[str]:
-    """The path without PySpark's zip files.
+def environment_for(storage: str) -> dict[str, str]:
+    """What a daemon is to know of the URL of its jobs' checkpoints.
 
-    >>> prefer_installed(["/spark/python/lib/pyspark.zip", "/app", "/spark/python/lib/py4j-0.10.9.9-src.zip"])
+    >>> environment_for("s3a://bucket/checkpoints"), environment_for("")
+    ({'PENSTOCK_STORES': 's3'}, {})
+    """
+    from penstock.checkpoint.store.object_store import normalize_url, scheme_of
+
+    return {STORES: scheme_of(normalize_url(storage))} if storage else {}
+
+
+def prefer_installed(path: list[str]) -> list[str]:
+    """The path without PySpark's zip files and Spark's jar, which Spark puts there for what it had in them once.
+
+    >>> prefer_installed(["/spark/python/lib/pyspark.zip", "/app", "/spark/python/lib/py4j-0.10.9.9-src.zip", "/spark/jars/spark-core_2.13-4.3.0.jar"])
     ['/app']
     """
-    return [entry for entry in path if not entry.endswith(("/pyspark.zip", "-src.zip"))]
+    return [entry for entry in path if not entry.endswith(("/pyspark.zip", "-src.zip")) and not _is_of_spark(entry)]
+
+
+def _is_of_spark(entry: str) -> bool:
+    return os.path.basename(entry).startswith("spark-core_") and entry.endswith(".jar")
+
+
+def without_zips() -> None:
+    """No module is looked up in archives of Spark's from now on, and what Python has read of their directories is forgotten.
+
+    Workers forget what they have read of directories before a task (`importlib.invalidate_caches`), and each would read those anew, 6,000 names and 12 MB.
+    """
+    kept = prefer_installed(sys.path)
+    for entry in set(sys.path) - set(kept):
+        sys.path_importer_cache.pop(entry, None)
+        vars(zipimport).get("_zip_directory_cache", {}).pop(entry, None)
+    sys.path[:] = kept
 
 
 def beside_a_warm_daemon(
@@ -183,12 +216,17 @@ def _takes_over(connection: socket.socket) -> bool:
 def _preload() -> None:
     for name in PRELOADED:
         importlib.import_module(name)
+    schemes = importlib.import_module("penstock.checkpoint.store.schemes")
+    for scheme in filter(None, os.environ.get(STORES, "").split(",")):
+        with contextlib.suppress(Exception):  # a task that opens it will say what is missing
+            schemes.prepare_store(scheme)
     gc.collect()
+    give_back()
     gc.freeze()
 
 
 def main(arguments: list[str]) -> None:
-    sys.path[:] = prefer_installed(sys.path)
+    without_zips()
     warm = os.environ.get(WARM)
     if arguments[:1] == [_WAIT]:
         path, reading, writing = arguments[1:]

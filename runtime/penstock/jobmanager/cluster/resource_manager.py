@@ -15,22 +15,29 @@ from functools import partial
 import msgspec
 
 from penstock.common.errors import ClusterError
+from penstock.common.stacks.listener import Question
+from penstock.common.stacks.sampling import Place, Sample
 from penstock.jobmanager.cluster.executor.executor_process import Launch
-from penstock.jobmanager.cluster.log_files import LogSource
-from penstock.jobmanager.cluster.log_requests import LogRequests, RemoteLogs
-from penstock.jobmanager.cluster.registration import (
+from penstock.jobmanager.cluster.logs.files import LogSource
+from penstock.jobmanager.cluster.logs.requests import RemoteLogs
+from penstock.jobmanager.cluster.members.questions import Questions
+from penstock.jobmanager.cluster.members.registration import (
     MOST_BYTES,
     PURPOSE,
     AskLog,
+    AskReadings,
+    AskStacks,
     Beat,
     FromTaskManager,
     Killed,
     LogAnswer,
+    ReadingsAnswer,
     Register,
     Running,
+    StacksAnswer,
     Start,
 )
-from penstock.jobmanager.cluster.registry import Member
+from penstock.jobmanager.cluster.members.registry import Member
 from penstock.jobmanager.cluster.sealed_server import Peer, SealedServer
 from penstock.jobmanager.cluster.spark_cluster import SparkCluster
 from penstock.jobmanager.failover.crash import MemoryKill
@@ -41,6 +48,8 @@ LOOK_S = 2.0
 """How often the driver's executors are looked at."""
 LOOK_SOON_S = 0.2
 """The same while one is expected."""
+READINGS_S = 3.0
+"""For a TaskManager to tell what its JVM reads: who scrapes metrics waits for all of them."""
 _NONE = ""
 """The executor of a TaskManager that has just come."""
 
@@ -72,7 +81,9 @@ class ResourceManager(SealedServer):
         self._peers: dict[str, Peer] = {}
         self._silent: dict[str, float] = {}
         """Seconds, by TaskManager."""
-        self._logs = LogRequests()
+        self._logs: Questions[AskLog, LogAnswer] = Questions()
+        self._stacks: Questions[AskStacks, StacksAnswer] = Questions()
+        self._readings: Questions[AskReadings, ReadingsAnswer] = Questions()
         self._launches: dict[str, Launch] = {}
         """What each TaskManager was told last."""
         self._launching = threading.Lock()
@@ -129,7 +140,13 @@ class ResourceManager(SealedServer):
         said: FromTaskManager = msgspec.msgpack.decode(frame, type=FromTaskManager)
         register = _of(peer)
         if isinstance(said, LogAnswer):
-            self._logs.answered(said)
+            self._logs.answered(said.request, said)
+            return
+        if isinstance(said, StacksAnswer):
+            self._stacks.answered(said.request, said)
+            return
+        if isinstance(said, ReadingsAnswer):
+            self._readings.answered(said.request, said)
             return
         if isinstance(said, Beat):
             with self._lock:
@@ -163,13 +180,31 @@ class ResourceManager(SealedServer):
         if member is not None and not self._closing.is_set():
             self._spark.remove_executor(member.executor, "its worker has gone")
 
-    # --- logs ---------------------------------------------------------------------------------------------------
+    # --- questions ----------------------------------------------------------------------------------------------
 
     def logs(self, task_manager: str) -> LogSource:
         """Asks it; from any other thread than the server's."""
         return RemoteLogs(self._logs, partial(self._post_to, task_manager))
 
-    def _post_to(self, task_manager: str, question: AskLog) -> bool:
+    def stacks(self, task_manager: str, question: Question, of: Place) -> list[Sample]:
+        """Asks it, too, and waits for as long as it looks.
+
+        Raises:
+            Unavailable: it does not answer.
+        """
+        post = partial(self._post_to, task_manager)
+        return self._stacks.ask(post, lambda number: AskStacks(number, question, of), question.seconds).samples
+
+    def readings(self, task_manager: str) -> str:
+        """What its executor's JVM says of itself.
+
+        Raises:
+            Unavailable: it does not answer at once.
+        """
+        post = partial(self._post_to, task_manager)
+        return self._readings.ask(post, AskReadings, patience_s=READINGS_S).text
+
+    def _post_to(self, task_manager: str, question: AskLog | AskStacks | AskReadings) -> bool:
         with self._lock:
             peer = self._peers.get(task_manager)
         return peer is not None and self.post(peer, msgspec.msgpack.encode(question))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from penstock.common.errors import NotEnoughSlots
 
@@ -23,6 +23,8 @@ class SlotPool:
     def __init__(self) -> None:
         self._held: dict[object, list[str]] = {}
         self._needed: dict[object, int] = {}
+        self._homes: dict[object, list[str]] = {}
+        """Where the slots are that a job holds, or were, if they are gone."""
         self._lock = threading.Lock()
 
     def need(self, job: object, count: int) -> int:
@@ -30,6 +32,11 @@ class SlotPool:
         with self._lock:
             self._needed[job] = count
             return sum(self._needed.values())
+
+    def need_no_more(self, job: object) -> None:
+        """The job goes on with the slots that it holds."""
+        with self._lock:
+            self._needed[job] = len(self._held.get(job, ()))
 
     def available(self, job: object, slots: Sequence[str]) -> list[str]:
         """Those of `slots` that the job holds or could have."""
@@ -40,8 +47,14 @@ class SlotPool:
         others = {slot for other, held in self._held.items() if other != job for slot in held}
         return [slot for slot in slots if slot not in others]
 
-    def place(self, job: object, count: int, slots: Sequence[str]) -> list[str]:
-        """Give the job so many slots, in the order of its subtasks. What it holds stays where it is: what is warm is of use.
+    def place(
+        self, job: object, count: int, slots: Sequence[str], machines: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """Give the job so many slots, in the order of its subtasks. What it holds stays where it is: what is warm is of use. In the
+        place of one that was lost comes one of the same machine, if there is any: its disk has what is warm there.
+
+        Args:
+            machines: by slot.
 
         Raises:
             NotEnoughSlots: fewer are left; the job holds what it held.
@@ -54,10 +67,17 @@ class SlotPool:
                     remedy="add workers or slots per worker, or lower the parallelism",
                 )
             before = self._held.get(job, [])[:count]
-            free = iter([slot for slot in available if slot not in before])
+            free = dict.fromkeys(slot for slot in available if slot not in before)
             there = set(available)
-            held = [slot if slot in there else next(free) for slot in before]
-            held += [next(free) for _ in range(count - len(held))]
+            found = [slot if slot in there else None for slot in before] + [None] * (count - len(before))
+            for index, home in enumerate(self._homes.get(job, [])[:count]):
+                at_home = (slot for slot in free if machines and machines.get(slot) == home)
+                if found[index] is None and (slot := next(at_home, None)) is not None:
+                    del free[slot]
+                    found[index] = slot
+            rest = iter(free)
+            held = [next(rest) if slot is None else slot for slot in found]
+            self._homes[job] = [(machines or {}).get(slot, "") for slot in held]
             self._held[job] = held
             self._needed[job] = count
             return list(held)
@@ -65,4 +85,5 @@ class SlotPool:
     def release(self, job: object) -> None:
         with self._lock:
             self._held.pop(job, None)
+            self._homes.pop(job, None)
             self._needed.pop(job, None)

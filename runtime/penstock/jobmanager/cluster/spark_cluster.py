@@ -13,43 +13,39 @@ import os
 import shlex
 import shutil
 import socket
-import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 
-import penstock
 from penstock.common.config import options
-from penstock.common.config.memory import DEFAULT_DRIVER_HEAP, DEFAULT_HEAP, MIB
 from penstock.common.errors import ClusterError
 from penstock.common.folders.owned_folder import OwnedFolder
-from penstock.common.logs.log_settings import LogSettings
-from penstock.common.logs.redaction import Redaction
-from penstock.jobmanager.cluster.credentials import Credentials, new_secret, write_private
+from penstock.jobmanager.cluster.credentials import Credentials, write_private
 from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput, copy_output
 from penstock.jobmanager.cluster.executor.executor_process import Launch, kill_session, state_folder
 from penstock.jobmanager.cluster.jvm import class_archive
 from penstock.jobmanager.cluster.jvm import classes as jvm_package
 from penstock.jobmanager.cluster.jvm.java import find_java
-from penstock.jobmanager.cluster.registry import Member, Registry
+from penstock.jobmanager.cluster.members.registry import Member, Registry
 from penstock.jobmanager.cluster.slot_pool import SlotPool
 from penstock.jobmanager.cluster.slots import MAX_PIPELINED_LEVELS, ExecutorInfo, Slot, slots_of
+from penstock.jobmanager.cluster.spark_settings import (
+    HEAP,
+    ClusterConfig,
+    escaped,
+    executor_environment,
+    is_for_the_start,
+    spark_settings,
+)
 from penstock.jobmanager.cluster.spark_sql import SparkSql
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.failover.crash import TaskEnd
-from penstock.taskmanager.exchange.segments import SEGMENT_BYTES
-from penstock.taskmanager.local_folders import LOCAL_DIR
+from penstock.taskmanager.local_state.folders import LOCAL_DIR
 
-EXCHANGE_BYTES = 2 * 2**20
-"""What waits between two levels in the buffers of a sender, and as much in those of a receiver; at least two segments for
-each slot. With little a slow task slows its senders soon, and a barrier has little to wait for."""
-_ENVIRONMENT = "spark.executorEnv."
-_HEAP = "spark.executor.memory"
 _EMBEDDED_EXECUTOR = "driver"
 """Spark's name for the executor that is in the driver's JVM."""
 EMBEDDED_MEMBER = "worker-0"
@@ -59,47 +55,7 @@ _MOST_TASKS = 4096
 _LOOPBACK = "127.0.0.1"
 _SHOWN = 2000
 """Characters of what a JVM wrote that could not be started."""
-_ONLY_WARNINGS = "-Dlog4j2.level=WARN"
-"""Else the driver writes its settings before anything can be set."""
-_STARTUP = ("spark.auth", "spark.rpc", "spark.network", "spark.ssl", "spark.port.")
-"""Settings that begin so an executor needs before it can ask for the others, as those that end with `.port`. They are on its command
-line, which anybody can read: passwords and the secret are not among them."""
-
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class ClusterConfig:
-    """How the cluster is laid out."""
-
-    host: str = "127.0.0.1"
-    driver_port: int = 0
-    block_manager_port: int = 0
-    executor_memory_mb: int = DEFAULT_HEAP // MIB
-    """Heap of an executor, where its TaskManager does not say another."""
-    driver_memory_mb: int = DEFAULT_DRIVER_HEAP // MIB
-    secret: str = field(default_factory=new_secret)
-    """What the processes of the cluster prove to each other; see `credentials`."""
-    local_dir: str = ""
-    python: str = sys.executable
-    python_path: list[str] = field(default_factory=list)
-    environment: dict[str, str] = field(default_factory=dict)
-    """Environment of the Python workers (credentials of the object store …)."""
-    extra_conf: dict[str, str] = field(default_factory=dict)
-    app_name: str = "penstock"
-    log: LogSettings = field(default_factory=LogSettings)
-    """How much of what executors write is kept, where this process starts them."""
-    redaction: Redaction = field(default_factory=Redaction)
-    embedded: bool = False
-    """Tasks run in the driver's own JVM: it is the executor of all slots, and no other comes."""
-
-
-_QUIET = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.eventLog.enabled": "false",
-}
-"""Nothing of Spark's own is shown or noted."""
 
 
 class SparkCluster:
@@ -107,11 +63,11 @@ class SparkCluster:
 
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
-        if _HEAP in config.extra_conf:
+        if HEAP in config.extra_conf:
             logger.warning(
                 "%s=%s has no effect: set %s for the heap of executors, in MiB",
-                _HEAP,
-                config.extra_conf[_HEAP],
+                HEAP,
+                config.extra_conf[HEAP],
                 options.EXECUTOR_MEMORY_MB.key,
             )
         self._own_dir: OwnedFolder | None = None
@@ -153,7 +109,7 @@ class SparkCluster:
 
         from penstock.jobmanager.cluster.jvm.driver import start_driver
 
-        settings = self._conf()
+        settings = spark_settings(self.config, self.credentials)
         environment = self._launch_environment(settings)
         embedded = self.config.embedded
         try:
@@ -187,6 +143,7 @@ class SparkCluster:
         self._executors = jvm_package.load(gateway, "penstock.Executors")
         self._manager = jvm_package.load(gateway, "penstock.SlotCluster")
         self._failures = jvm_package.load(gateway, "penstock.TaskFailures")
+        self._readings = jvm_package.load(gateway, "penstock.Readings")
         for listener in (self._executors, self._failures):
             self.context._jsc.sc().addSparkListener(listener)
         if not self.config.embedded:
@@ -210,12 +167,18 @@ class SparkCluster:
                 option
                 for which in ("default", "extra")
                 for option in shlex.split(settings.get(f"spark.executor.{which}JavaOptions", ""))
+                if option != class_archive.INCUBATING
             ],
             class_path=settings.get("spark.executor.extraClassPath", ""),
-            properties={key: value for key, value in settings.items() if _is_for_the_start(key)},
-            environment=_executor_environment(settings) | {"SPARK_USER": self.context.sparkUser()},
+            properties={key: value for key, value in settings.items() if is_for_the_start(key)},
+            environment=executor_environment(settings) | {"SPARK_USER": self.context.sparkUser()},
+            python=self.config.python,
             library_path=settings.get("spark.executor.extraLibraryPath", ""),
         )
+
+    def readings(self) -> str:
+        """What the driver's JVM says of itself, for `JvmReadings.parse`; empty: it does not run."""
+        return "" if self.context is None else str(self._readings.text())
 
     def launch(self) -> Launch:
         """Another executor, to be started by a TaskManager."""
@@ -243,98 +206,18 @@ class SparkCluster:
     def _launch_environment(self, settings: dict[str, str]) -> dict[str, str]:
         """Of the driver's JVM. Its settings are in a file, because anybody can read a command line."""
         path = Path(self._private_dir, "spark.properties")
-        lines = (f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
+        lines = (f"{escaped(key)}={escaped(value)}\n" for key, value in settings.items())
         write_private(path, "".join(lines).encode("ascii"))
         given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
         of_workers = {}
         if self.config.embedded:
-            of_workers = {LOCAL_DIR: state_folder(self.config.local_dir)} | _executor_environment(settings)
+            of_workers = {LOCAL_DIR: state_folder(self.config.local_dir)} | executor_environment(settings)
         return of_workers | {
             "PYSPARK_SUBMIT_ARGS": f"--properties-file {shlex.quote(str(path))} --load-spark-defaults {given}",
             # Else Spark looks for the machine's addresses.
             "SPARK_LOCAL_IP": _LOOPBACK,
             "SPARK_LOCAL_HOSTNAME": self.config.host,
         }
-
-    def _shared_conf(self) -> dict[str, str]:
-        """Of driver and executors; stronger than settings of a job."""
-        return {
-            "spark.python.unix.domain.socket.enabled": "true",
-            "spark.ui.killEnabled": "false",
-            "spark.shuffle.manager.incremental": "penstock.SealedShuffleManager",
-            "spark.authenticate.secret": self.credentials.secret,
-            **self.credentials.spark_conf(),
-        }
-
-    def _conf(self) -> dict[str, str]:
-        config = self.config
-        java_home = find_java()
-        jvm_options = " ".join([*class_archive.jvm_options(java_home), _ONLY_WARNINGS])
-        conf = _QUIET | {
-            "spark.app.name": config.app_name,
-            "spark.driver.host": config.host,
-            "spark.driver.bindAddress": config.host,
-            "spark.driver.memory": f"{config.driver_memory_mb}m",
-            "spark.driver.extraJavaOptions": jvm_options,
-            _HEAP: f"{config.executor_memory_mb}m",
-            "spark.rpc.netty.dispatcher.numThreads": "2",
-            "spark.rpc.io.threads": "2",
-            "spark.shuffle.io.clientThreads": "2",
-            "spark.shuffle.io.serverThreads": "2",
-            "spark.local.dir": config.local_dir,
-            "spark.task.maxFailures": "1",
-            "spark.stage.maxConsecutiveAttempts": "1",
-            "spark.speculation": "false",
-            "spark.executor.syncLogLevel.enabled": "true",
-            "spark.locality.wait": "10s",
-            "spark.shuffle.reduceLocality.enabled": "false",
-            "spark.shuffle.compress": "false",
-            "spark.shuffle.spill.compress": "false",
-            "spark.broadcast.compress": "false",
-            "spark.files.fetchFailure.unRegisterOutputOnHost": "true",
-            "spark.excludeOnFailure.enabled": "false",
-            "spark.network.timeout": "60s",
-            "spark.executor.heartbeatInterval": "5s",
-            "spark.network.timeoutInterval": "5s",
-            "spark.storage.blockManagerHeartbeatTimeoutMs": "20000",
-            "spark.rpc.askTimeout": "30s",
-            "spark.python.worker.reuse": "true",
-            # Of several idle workers Spark would take the one that waits the longest, not the one that holds the state.
-            "spark.python.factory.idleWorkerMaxPoolSize": "1",
-            "spark.python.daemon.module": "penstock.jobmanager.cluster.python_daemon",
-            "spark.python.worker.faulthandler.enabled": "true",
-            "spark.cleaner.periodicGC.interval": "10min",
-            # Rows are sent as they are written (jvm/PromptWriter.java): nothing has to look for those that wait.
-            "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "60000",
-            "spark.shuffle.streaming.networkBufferSize": str(2 * SEGMENT_BYTES),
-            "spark.shuffle.streaming.writerMaxMemory": str(EXCHANGE_BYTES),
-            "spark.shuffle.streaming.readerMaxMemory": str(EXCHANGE_BYTES),
-            "spark.executorEnv.PYTHONPATH": os.pathsep.join(self._python_path()),
-            "spark.executorEnv.PYTHONHASHSEED": "0",
-            "spark.executorEnv.OMP_NUM_THREADS": "1",
-            "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
-        }
-        extra_class_path = class_archive.extra_class_path(java_home)
-        if extra_class_path:
-            conf["spark.driver.extraClassPath"] = extra_class_path
-        if config.embedded:
-            # Of DataFrames. Else there were as many tasks at once, with a Python worker for each, as there may be of jobs.
-            conf["spark.default.parallelism"] = str(max(2, os.cpu_count() or 1))
-            conf["spark.sql.shuffle.partitions"] = str(4 * max(2, os.cpu_count() or 1))
-        if config.driver_port:
-            conf["spark.driver.port"] = str(config.driver_port)
-        if config.block_manager_port:
-            conf["spark.driver.blockManager.port"] = str(config.block_manager_port)
-        for name, value in config.environment.items():
-            conf[f"spark.executorEnv.{name}"] = value
-        return conf | config.extra_conf | self._shared_conf()
-
-    def _python_path(self) -> list[str]:
-        package_root = str(Path(penstock.__file__).resolve().parents[1])
-        inherited = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-        return list(dict.fromkeys([*self.config.python_path, package_root, *inherited]))
-
-    # --- executors and epochs ---------------------------------------------------------------------------------
 
     def executors(self) -> list[ExecutorInfo]:
         """Executors that are registered now, by id."""
@@ -457,26 +340,6 @@ class SparkCluster:
 
 
 def _say_nothing(*_: object) -> None: ...
-
-
-def _executor_environment(settings: dict[str, str]) -> dict[str, str]:
-    return {key.removeprefix(_ENVIRONMENT): value for key, value in settings.items() if key.startswith(_ENVIRONMENT)}
-
-
-def _is_for_the_start(key: str) -> bool:
-    if key == "spark.authenticate.secret" or "password" in key.lower():
-        return False
-    return key.startswith(_STARTUP) or key.endswith(".port")
-
-
-def _escaped(text: str) -> str:
-    r"""As a key or a value of a Java properties file.
-
-    >>> print(_escaped("=é"))
-    \u003d\u00e9
-    """
-    units = text.encode("utf-16-be")
-    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
 def free_port() -> int:

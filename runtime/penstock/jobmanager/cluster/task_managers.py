@@ -36,12 +36,13 @@ class Worker:
 
 @dataclass(frozen=True)
 class SlotUse:
-    """A slot of a job: where it is, and what its Python workers said last; `memory_used` is theirs (bytes)."""
+    """A slot of a job: where it is, and what its Python workers said last; `memory_used` (bytes) and `cpu_seconds` are theirs."""
 
     job_id: str
     task_manager: str
     memory_used: int = 0
     hardware: Hardware | None = None
+    cpu_seconds: float = 0.0
 
 
 def hardware_of(workers: Sequence[Worker], uses: Sequence[SlotUse]) -> dict[str, Hardware]:
@@ -95,6 +96,7 @@ def _describe(
         memory=machine.memory,
         memory_free=machine.memory_free,
         memory_used=sum(use.memory_used for use in uses),
+        cpu_seconds=sum(use.cpu_seconds for use in uses),
         heap=worker.heap,
         slots_by_job=Counter(use.job_id for use in uses),
         memory_configuration=memory,

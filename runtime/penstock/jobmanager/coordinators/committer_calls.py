@@ -23,7 +23,7 @@ from penstock.common.errors import EpochFailed
 from penstock.connectors.sink import Committer
 from penstock.jobmanager.coordinators.work_thread import WorkThread
 from penstock.jobmanager.failover.failures import JobFailed
-from penstock.taskmanager.watchdog import timeout_failure, whereabouts
+from penstock.taskmanager.watching.watchdog import timeout_failure, whereabouts
 
 _REMEDY = "see why this line does not return, or raise penstock.sink.commit-timeout; the next attempt commits once more"
 

@@ -19,7 +19,7 @@ from penstock.common.errors import EpochFailed
 from penstock.common.program.user_frames import naming
 from penstock.jobmanager.coordinators.work_thread import WorkThread
 from penstock.jobmanager.failover.failures import JobFailed
-from penstock.taskmanager.watchdog import timeout_failure, whereabouts
+from penstock.taskmanager.watching.watchdog import timeout_failure, whereabouts
 
 POLL_S = 0.2
 _REMEDY = "see why this line does not return, or raise penstock.source.enumerator-timeout"

@@ -45,6 +45,7 @@ class SinkCommits:
         self._sinks: dict[str, tuple[Sink, Target]] = {}
         self._given_up = threading.Event()
         self._running: list[tuple[int, Future[None]]] = []
+        self._has_warned = False
 
     def begin_attempt(
         self,
@@ -96,6 +97,17 @@ class SinkCommits:
             )
         if committer is not None:
             calls.committers[uid] = committer
+
+    def warn_of_repeats(self) -> None:
+        """Once: barriers do not hold records back, and what commits by checkpoints promises more than the job can keep."""
+        if not self._has_warned:
+            self._has_warned = True
+            for uid in self._calls.committers:
+                logger.warning(
+                    "sink %r is exactly-once, and execution.checkpointing.mode is AT_LEAST_ONCE: after a failure records "
+                    "come again that it has committed",
+                    self._sinks[uid][1].name,
+                )
 
     def end(self, unconfirmed: Committables, needed: Committables, attempt: int) -> None:
         """The job is over, its tasks are gone: remove what it wrote and no snapshot can make visible any more.

@@ -230,7 +230,7 @@ class SourceCoordinator:
             finished = self._splits.pop(split_id)
             self._load[subtask] -= finished.load
             self._remember_finished(split_id)
-            self._call(partial(self._enumerator.on_split_finished, split_id), NOTING)
+            self._call(partial(self._enumerator.on_split_ended, finished.split, finished.position), NOTING)
 
     def aligned(self) -> AlignedSource | None:
         """What its group must know of it; None: it is in none."""

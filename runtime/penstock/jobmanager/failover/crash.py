@@ -21,6 +21,7 @@ from penstock.common.config.memory import MIB
 from penstock.common.errors import EpochFailed
 from penstock.common.program.user_frames import is_engine, is_user, user_frame
 from penstock.graph.job_graph import JobGraph, OperatorNode
+from penstock.graph.operations import plain
 from penstock.jobmanager.failover.failures import JobFailed
 from penstock.taskmanager.operators.factory import create_operator
 from penstock.taskmanager.protocol import TaskFailure
@@ -161,8 +162,15 @@ def operators_at(graph: JobGraph, levels: Iterable[int], frames: list[traceback.
     """
     stages = [stage for level in levels for stage in graph.stages_on(level)]
     here = [graph.operators[index] for stage in stages for index in stage.operators]
-    calls = {node.index: list(_methods(create_operator(node.operation))) for node in here}
-    own = {node.index: calls[node.index] + list(_codes(node.operation, _DEPTH, set())) for node in here}
+    calls = {
+        node.index: [
+            code
+            for operation in (node.operation, plain(node.operation))
+            for code in _methods(create_operator(operation))
+        ]
+        for node in here
+    }
+    own = {node.index: calls[node.index] + list(_codes(plain(node.operation), _DEPTH, set())) for node in here}
     call = max((at for at, frame in enumerate(frames) if _those_with(calls, frame)), default=0)
     found = [_those_with(own, frame) for frame in reversed(frames[call:])]
     return [graph.operators[index] for index in min(filter(None, found), key=len, default=[])]

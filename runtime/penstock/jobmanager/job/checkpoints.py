@@ -22,15 +22,19 @@ from penstock.checkpoint.leadership.probe import probe
 from penstock.checkpoint.leadership.release import read_release
 from penstock.checkpoint.recovery.restore import RestorePlan, plan_restore
 from penstock.checkpoint.recovery.takeover import Recovery, foresee, take_over
+from penstock.checkpoint.store.retrying_store import RetryPolicy
 from penstock.common.errors import RestoreRefused, StorageError
 from penstock.common.job_status import JobStatus
 from penstock.graph.job_graph import JobGraph
 from penstock.jobmanager.job.job_result import ResultRecord, keep_result, read_result
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.validation.declared_state import check_stored_states
+from penstock.jobmanager.validation.runtime_mode import check_runtime_mode
 from penstock.taskmanager.protocol import RestoreCommand, SubtaskRestore
 
 BACKGROUND_THREADS = 4
+_IMPATIENT = RetryPolicy(retry_for=1.0)
+"""Somebody waits for what is looked up so, and can be told that there is no answer."""
 CLOSE_PATIENCE_S = 10.0
 """How long the end of a job waits for what it still has under way in storage; a copy that does not return is left alone."""
 
@@ -89,6 +93,7 @@ class JobCheckpoints:
             snapshot = foresee(self.storage, restore_path=self._restore_path or None)
             if snapshot is not None:
                 plan_restore(snapshot.manifest, operator_infos(graph), allow_non_restored)
+                check_runtime_mode(graph, snapshot.manifest)
                 check_stored_states(graph, snapshot.manifest)
             probe(self.storage, high_availability=self._settings.ha != "none")
         except StorageError as error:
@@ -127,6 +132,17 @@ class JobCheckpoints:
         recovery = take_over(self.storage, restore_path=self._restore_path or None, candidate=self._candidate)
         self._recovery = recovery
         return recovery
+
+    def check_leads(self) -> None:
+        """One listing, which does not wait for a store that is away; from any thread.
+
+        Raises:
+            Fenced: another JobManager has taken over.
+            StorageError: the store does not answer.
+        """
+        recovery = self._recovery
+        if recovery is not None:
+            recovery.leadership.check(self.storage.with_policy(_IMPATIENT))
 
     def earlier(self) -> list[str]:
         """Checkpoints that could be restored instead of the one this attempt started from, newest first."""

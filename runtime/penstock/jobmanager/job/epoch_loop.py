@@ -37,6 +37,9 @@ STREAM_EPOCH_MS = 1_000
 """Pipelined runner: a barrier at least that often, for positions, metrics and printed lines."""
 STANDSTILL_S = 0.002
 """Between two looks at how far the last snapshot, its savepoint and its commits have come."""
+WORK_OFF_EPOCHS = 5
+"""Batched runner: tasks that work off what they hold take so much more time than sources. Nobody waits for what they read, and each
+epoch is a Spark job."""
 NEWS_S = 0.02
 """Pipelined runner: while a checkpoint uploads, what the tasks have told of it is looked at so often."""
 
@@ -72,6 +75,8 @@ class EpochLoop:
         self._committed: list[int] = []
         self._budget = EpochBudget(parts.settings.epoch_max_records, graph.levels)
         self._next_timer: int | None = None
+        self._works_off = False
+        """A task still has something to do because its input has ended."""
         self._began_at = 0
         """When the epoch that runs was begun, ms."""
         self._rests_until = 0.0
@@ -79,8 +84,8 @@ class EpochLoop:
 
     @property
     def exhausted(self) -> bool:
-        """Every source was read to its end."""
-        return all(source.exhausted for source in self._parts.sources.values())
+        """Every source was read to its end, and what tasks do because of that is done."""
+        return not self._works_off and all(source.exhausted for source in self._parts.sources.values())
 
     def step(self) -> None:
         """Run one epoch, or none while the attempt stands still.
@@ -218,6 +223,8 @@ class EpochLoop:
         if request is not None:
             snapshot = SnapshotCommand(request.checkpoint_id, self._parts.checkpoints.url, synchronous=exclusive)
         max_ms = 0 if exclusive else self._read_ms()
+        # Behind the last barrier of an attempt nothing is read, so waiting costs nothing and repeats nothing.
+        aligns = exclusive or finish or not self.epoch or self._parts.settings.aligns(batch=self._graph.is_batch)
         max_records = self._max_records()
         max_bytes = 0 if self._runner.streaming else self._parts.settings.epoch_max_bytes
         processing_time = self._parts.clock.now_ms() if hasattr(self._parts.clock, "set") else None
@@ -237,6 +244,7 @@ class EpochLoop:
                 committed=committed,
                 drain=drain,
                 finish=finish or drain,
+                aligns=aligns or drain,
                 processing_time=processing_time,
             )
             for slot in range(self._graph.slots)
@@ -247,8 +255,10 @@ class EpochLoop:
         return 0 if self._runner.streaming and not self._budget.is_bound else self._budget.records
 
     def _read_ms(self) -> int:
-        """How long the sources read: the target, but not past the next checkpoint."""
+        """How long the sources read, and what they have ended is worked off: the target, but not past the next checkpoint."""
         target = self._parts.settings.epoch_target_ms
+        if self._works_off:
+            target *= WORK_OFF_EPOCHS
         due = self._parts.checkpoints.next_due(self._now())
         return max(1, target if due is None else min(target, due))
 
@@ -274,6 +284,7 @@ class EpochLoop:
             for uid, values in ack.results.items():
                 self._parts.results.hold(uid, values)
         self._next_timer = min(timers, default=None)
+        self._works_off = any(ack.works_off for ack in acks)
         self._parts.metrics.on_epoch(self.epoch, acks, duration_ms, self._lag())
 
     def _most_read(self, acks: list[LevelAck]) -> int:
@@ -331,6 +342,7 @@ class EpochLoop:
             or not self._requests.state.is_idle
             or self._parts.checkpoints.coordinator.is_in_progress
             or any(source.had_input for source in self._parts.sources.values())
+            or self._works_off
             or self.exhausted
         )
 
@@ -361,7 +373,7 @@ class EpochLoop:
             times = [now + STREAM_EPOCH_MS]
         elif in_progress:
             times = [now + 5]
-        elif any(source.had_input for source in self._parts.sources.values()):
+        elif self._works_off or any(source.had_input for source in self._parts.sources.values()):
             times = [now]
         else:
             times = [now + self._parts.settings.epoch_target_ms]

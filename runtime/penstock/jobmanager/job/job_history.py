@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from penstock.common.job_status import JobStatus
-from penstock.rest.facts import Event, Failure, Rescale, StateChange
+from penstock.rest.facts import Event, Failure, JobStart, Rescale, StateChange
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +23,7 @@ class JobHistory:
     """The last of them, the oldest first."""
     failures: deque[Failure] = field(default_factory=lambda: deque(maxlen=32))
     rescales: deque[Rescale] = field(default_factory=lambda: deque(maxlen=32))
+    starts: deque[JobStart] = field(default_factory=lambda: deque(maxlen=64))
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=256))
     restarts: int = 0
     rescale_count: int = 0

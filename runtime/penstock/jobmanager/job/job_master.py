@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from penstock.checkpoint.coordinator.termination import ShutdownReport
 from penstock.checkpoint.events import CheckpointCompleted, JobMustFail
@@ -58,7 +59,7 @@ from penstock.jobmanager.job.start_steps import (
 )
 from penstock.jobmanager.runners.runner import Attempt, Runner
 from penstock.metrics.store import MetricStore
-from penstock.rest.facts import Rescale
+from penstock.rest.facts import JobStart, Rescale
 from penstock.taskmanager.worker import TaskSettings, encode_payload
 
 RELEASE_LOOK_S = 0.25
@@ -112,6 +113,8 @@ class JobMaster:
         self._thread: threading.Thread | None = None
         self._done = threading.Event()
         self._decided = threading.Event()
+        self.on_ended: Callable[[JobMaster], None] = lambda job: None
+        """Called by the job's thread when all is over, before anybody who waits goes on."""
         self.is_accepted = False
         """Nothing speaks against a start: storage can be used, and what is to be restored fits. Then the job runs."""
         self._requests = JobRequests(job_id, self.parts, self.scheduler, self.history, self._done)
@@ -283,7 +286,7 @@ class JobMaster:
         self._restart_from_checkpoint(reason)
 
     def _restart_from_checkpoint(self, reason: str) -> None:
-        self.parts.steps.end()
+        self._started(reason)
         self._end_attempt(reason)
         self.history.move(JobStatus.RESTARTING, self._now())
         self.history.restarts += 1
@@ -313,7 +316,7 @@ class JobMaster:
     def shutdown(self, status: JobStatus) -> None:
         """The job is over, or left to another JobManager: let go of everything."""
         report = None
-        self.parts.steps.end()
+        self._started(f"the job is {status.value}" if self.error is None else str(self.error))
         self.history.end_of_input |= status is JobStatus.FINISHED and self._requests.has_ended_with_its_input
         try:
             self.runner.end_attempt()
@@ -342,6 +345,8 @@ class JobMaster:
         if report is not None:
             self._remove_unfinished_output(report)
         self.history.move(status, self._now())
+        if status is not JobStatus.SUSPENDED:
+            self.on_ended(self)
         self._requests.fail_all(status)
 
     def _keep_result(self, status: JobStatus) -> None:
@@ -404,6 +409,7 @@ class JobMaster:
         steps.begin(PLANNING)
         plans = self.checkpoints.plan(graph, recovery, self.options.allow_non_restored)
         recovery.begin()
+        steps.restores = "" if recovery.snapshot is None else recovery.snapshot.url
         origin = "empty state" if recovery.snapshot is None else recovery.snapshot.url
         self._tell(f"attempt {self.attempt} starts with {graph.slots} slots from {origin}")
         referenced = self.checkpoints.referenced(recovery)
@@ -418,6 +424,8 @@ class JobMaster:
             self._commit_environment(restored_root),
         )
         self.parts.commits.abort(self.checkpoints.take_unconfirmed(), referenced)
+        if self.runner.streaming and not self.settings.aligns(batch=graph.is_batch):
+            self.parts.commits.warn_of_repeats()
         self.checkpoints.begin_attempt(recovery, graph, self._now())
         if recovery.is_drained:
             self._tell("the job was stopped with --drain: what that promised is committed, nothing is left to do")
@@ -447,11 +455,14 @@ class JobMaster:
             work_dir=settings.work_dir,
             from_local=settings.from_local,
             metric_scopes=settings.metric_scopes,
+            latency_interval_ms=settings.latency_interval_ms,
+            latency_granularity=settings.latency_granularity,
             buffer_timeout_s=settings.buffer_timeout_s,
             collect_lines=self.options.sink.on_line is not None,
             task_managers=self.runner.task_managers,
             step_limits=settings.step_limits,
             python_path=settings.python_path,
+            working_folder=settings.working_folder,
             log=settings.log,
             secrets=[value for key, value in settings.configuration.items() if is_secret(key)],
             **self.runner.task_settings,
@@ -471,7 +482,7 @@ class JobMaster:
 
     def _running(self) -> None:
         """The first epoch of an attempt has run: state is restored, records flow."""
-        self.parts.steps.end()
+        self._started()
         self.history.move(JobStatus.RUNNING, self._now())
         operation = self._requests.rescale
         if operation is not None:
@@ -485,6 +496,14 @@ class JobMaster:
                 )
             )
         self._requests.feed(events.FirstEpochRun(self.parallelism))
+
+    def _started(self, failure: str = "") -> None:
+        """Note how the start went that is over now, if one was under way."""
+        steps = self.parts.steps.end()
+        if steps:
+            began, restores = steps[0][1], self.parts.steps.restores
+            start = JobStart(began, self._now(), self.attempt, self.parallelism, tuple(steps), restores, failure)
+            self.history.starts.append(start)
 
     def _grow_back(self) -> None:
         """Adaptive: slots have come back, so return to the parallelism the job wants."""

@@ -53,6 +53,7 @@ class WorkerProgress:
     host: str
     rss_bytes: int
     hardware: Hardware | None = None
+    cpu_seconds: float = 0.0
     levels: set[int] = field(default_factory=set)
 
 
@@ -71,6 +72,7 @@ class JobMetrics:
         self.subtasks: dict[tuple[int, int], SubtaskProgress] = {}
         self.workers: dict[tuple[int, int], WorkerProgress] = {}
         self._accumulators: dict[str, tuple[str, dict[tuple[int, int], Any]]] = {}
+        self._queryable: dict[str, set[tuple[str, str]]] = {}
         self._task_managers: list[str] = []
         self._graph: JobGraph | None = None
         self._recent: deque[EpochStat] = deque(maxlen=256)
@@ -102,7 +104,7 @@ class JobMetrics:
             self.lag = lag
             for ack in acks:
                 self.workers[ack.slot, ack.pid] = WorkerProgress(
-                    ack.slot, ack.pid, ack.host, ack.rss_bytes, ack.hardware
+                    ack.slot, ack.pid, ack.host, ack.rss_bytes, ack.hardware, ack.cpu_seconds
                 )
                 for stage_id, vertex in ack.vertices.items():
                     progress = self.subtasks.setdefault((stage_id, ack.slot), SubtaskProgress())
@@ -115,6 +117,8 @@ class JobMetrics:
                     progress.busy_ratio = min(1.0, vertex.busy_ms / duration_ms) if duration_ms else 0.0
                     progress.watermark = vertex.watermark
                     progress.host = ack.host
+                    for name, (uid, state) in vertex.queryable.items():
+                        self._queryable.setdefault(name, set()).add((uid, state))
                     for name, (kind, parts) in vertex.accumulators.items():
                         _, by_subtask = self._accumulators.setdefault(name, (kind, {}))
                         by_subtask[stage_id, ack.slot] = unpack(parts)
@@ -153,6 +157,7 @@ class JobMetrics:
                             "numBytesOut": vertex.bytes_out,
                             "busyTimeMs": vertex.busy_ms,
                             "backPressuredTimeMs": vertex.blocked_ms,
+                            "idleTimeMs": vertex.idle_ms,
                         },
                         gauges={"currentInputWatermark": vertex.watermark} if vertex.watermark is not None else {},
                         user=vertex.user,
@@ -165,17 +170,23 @@ class JobMetrics:
             facts["lag"] = self.lag
         self.store.set_facts(JobScope(self.job_id), facts)
 
-    def usage_by_slot(self) -> dict[int, tuple[int, Hardware | None]]:
-        """Resident bytes of all Python workers, and what their machine has, by slot."""
+    def usage_by_slot(self) -> dict[int, tuple[int, Hardware | None, float]]:
+        """Resident bytes of all Python workers, what their machine has, and their CPU time (s), by slot."""
         with self._lock:
-            found: dict[int, tuple[int, Hardware | None]] = {}
+            found: dict[int, tuple[int, Hardware | None, float]] = {}
             for worker in self.workers.values():
-                found[worker.slot] = (found.get(worker.slot, (0, None))[0] + worker.rss_bytes, worker.hardware)
+                rss, _, cpu = found.get(worker.slot, (0, None, 0.0))
+                found[worker.slot] = (rss + worker.rss_bytes, worker.hardware, cpu + worker.cpu_seconds)
             return found
 
     def task_manager_of(self, slot: int) -> str:
         """Id of the TaskManager the slot was in when the attempt began; empty: there is no such slot."""
         return self._task_managers[slot] if slot < len(self._task_managers) else ""
+
+    def queryable(self) -> dict[str, list[tuple[str, str]]]:
+        """Operators (uids) and their states, by the names that these are looked up by; of all attempts."""
+        with self._lock:
+            return {name: sorted(owners) for name, owners in self._queryable.items()}
 
     def accumulators(self) -> dict[str, tuple[str, Any]]:
         """Kind and result of all subtasks of this attempt, by name."""
@@ -184,6 +195,16 @@ class JobMetrics:
                 name: (kind, merge_accumulators(kind, by_subtask.values()))
                 for name, (kind, by_subtask) in sorted(self._accumulators.items())
             }
+
+    def accumulators_of(self, stage_id: int) -> dict[int, dict[str, tuple[str, Any]]]:
+        """The same of the subtasks of a stage that have added to any."""
+        found: dict[int, dict[str, tuple[str, Any]]] = {}
+        with self._lock:
+            for name, (kind, by_subtask) in sorted(self._accumulators.items()):
+                for (stage, slot), parts in by_subtask.items():
+                    if stage == stage_id:
+                        found.setdefault(slot, {})[name] = kind, merge_accumulators(kind, [parts])
+        return found
 
     def of_stage(self, stage_id: int) -> dict[int, SubtaskProgress]:
         """By subtask."""

@@ -39,6 +39,9 @@ from penstock.jobmanager.validation.declared_state import check_declared_states
 
 PAUSE_S = 0.1
 """Between two looks at the slots."""
+HOME_S = 10.0
+"""How long a job with local copies of its state waits for an executor to come back where they are, though there are slots elsewhere. An
+executor takes two or three seconds to start; state that is worth to be kept on disk takes longer to be fetched."""
 
 
 class JobScheduler:
@@ -87,10 +90,10 @@ class JobScheduler:
             self.parallelism = self.wanted
             graph = self._build_graph(self.wanted)
             needed, available = graph.slots, runner.available_slots()
-            if available >= needed and _hold(runner, needed):
-                return self._settle(graph, None)
             waited = time.monotonic() - started
-            if self.is_adaptive and available >= 1 and waited >= self._options.stabilization_s:
+            if available >= needed and not self._is_early(runner, waited, patience) and _hold(runner, needed):
+                return self._settle(graph, None)
+            if self.is_adaptive and 1 <= available < needed and waited >= self._options.stabilization_s:
                 narrowed = self._build_graph(self.wanted, available)
                 if _hold(runner, narrowed.slots):
                     tell(f"{available} of {needed} slots: going on with parallelism {available}")
@@ -103,8 +106,13 @@ class JobScheduler:
                 )
             if not told:
                 told = True
-                tell(f"waiting for slots: {available} of {needed}")
+                where = " where its state is" if available >= needed else ""
+                tell(f"waiting for slots{where}: {available} of {needed}")
             pause(PAUSE_S)
+
+    def _is_early(self, runner: Runner, waited: float, patience: float) -> bool:
+        """The job's state may be on a disk whose slots are about to come back."""
+        return self._settings.keeps_local_copies and waited < min(HOME_S, patience) and runner.expects_home()
 
     def _settle(self, graph: JobGraph, limit: int | None) -> JobGraph:
         self.graph, self.parallelism, self._limit = graph, graph.parallelism, limit
@@ -163,6 +171,7 @@ class JobScheduler:
             auto_watermark_interval_ms=settings.auto_watermark_interval_ms,
             require_uids=settings.require_uids,
             object_store_options=settings.object_store_options,
+            mode=settings.runtime_mode,
         ).build()
 
 

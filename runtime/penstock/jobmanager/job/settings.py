@@ -17,7 +17,7 @@ from penstock.common.restart_strategy import restart_strategy_of
 from penstock.jobmanager.failover.restart_strategies import RestartStrategy, create_restart_strategy
 from penstock.metrics.scope import ScopeFormats
 from penstock.state.rocksdb.options import MEMORY
-from penstock.taskmanager.watchdog import CLOSING, LOADING, OPENING, RESTORING
+from penstock.taskmanager.watching.watchdog import CLOSING, LOADING, OPENING, RESTORING
 
 
 def _ms(value: timedelta) -> int:
@@ -30,6 +30,8 @@ class JobSettings:
 
     configuration: dict[str, str]
     checkpoint_interval_ms: int
+    checkpoint_mode: str
+    """`EXACTLY_ONCE` or `AT_LEAST_ONCE`."""
     checkpoint_min_pause_ms: int
     checkpoint_timeout_ms: int
     tolerable_failures: int
@@ -59,15 +61,18 @@ class JobSettings:
     auto_watermark_interval_ms: int = 200
     chaining: bool = True
     require_uids: bool = False
+    runtime_mode: str = "STREAMING"
     work_dir: str = ""
     from_local: bool = True
     """State is restored from copies on the disks of the TaskManagers, where there are any."""
     metric_scopes: ScopeFormats | None = None
+    latency_interval_ms: int = 0
+    latency_granularity: str = "operator"
     cancellation_timeout_ms: int = 10_000
     cancellation_interval_ms: int = 30_000
     ha: str = "none"
     step_limits: dict[str, float] = field(default_factory=dict)
-    """Seconds that steps of a task may take (`taskmanager.watchdog`)."""
+    """Seconds that steps of a task may take (`taskmanager.watching.watchdog`)."""
     first_epoch_timeout_s: float = 600.0
     enumerator_timeout_s: float = 600.0
     commit_timeout_s: float = 600.0
@@ -75,6 +80,8 @@ class JobSettings:
     log: LogSettings = field(default_factory=LogSettings)
     python_path: list[str] = field(default_factory=list)
     """Folders and files that the program's own modules are in; for the Python workers."""
+    working_folder: str = ""
+    """With links to the program's archives, as functions find them where they work; empty: there are none."""
 
     @property
     def checkpointing(self) -> bool:
@@ -87,6 +94,7 @@ class JobSettings:
         return JobSettings(
             configuration=dict(conf.to_dict()),
             checkpoint_interval_ms=0 if interval is None else _ms(interval),
+            checkpoint_mode=conf.get(options.CHECKPOINT_MODE),
             checkpoint_min_pause_ms=_ms(conf.get(options.CHECKPOINT_MIN_PAUSE)),
             checkpoint_timeout_ms=_ms(conf.get(options.CHECKPOINT_TIMEOUT)),
             tolerable_failures=conf.get(options.TOLERABLE_FAILED_CHECKPOINTS),
@@ -96,12 +104,7 @@ class JobSettings:
             checkpoint_dir=conf.get(options.CHECKPOINT_DIRECTORY) or "",
             savepoint_dir=conf.get(options.SAVEPOINT_DIRECTORY) or "",
             backend=conf.get(options.STATE_BACKEND),
-            backend_options={
-                key.removeprefix("state.backend.rocksdb."): value
-                for key, value in conf.to_dict().items()
-                if key.startswith("state.backend.rocksdb.")
-            }
-            | {"memory.write-buffer-ratio": conf.get(options.ROCKSDB_WRITE_BUFFER_RATIO)},
+            backend_options=_backend_options(conf),
             managed_memory=task_manager_memory(conf).managed_of_slot,
             scheduler=conf.get(options.SCHEDULER),
             runner=conf.get(options.RUNNER),
@@ -121,18 +124,16 @@ class JobSettings:
             auto_watermark_interval_ms=_ms(conf.get(options.AUTO_WATERMARK_INTERVAL)),
             chaining=conf.get(options.OPERATOR_CHAINING),
             require_uids=not conf.get(options.AUTO_GENERATE_UIDS),
+            runtime_mode=conf.get(options.RUNTIME_MODE),
             cancellation_timeout_ms=_ms(conf.get(options.TASK_CANCELLATION_TIMEOUT)),
             cancellation_interval_ms=_ms(conf.get(options.TASK_CANCELLATION_INTERVAL)),
             work_dir=conf.get(options.TMP_DIRECTORIES) or "",
             from_local=conf.get(options.RECOVERY_FROM_LOCAL),
             metric_scopes=ScopeFormats.from_configuration(conf.to_dict()),
+            latency_interval_ms=_ms(conf.get(options.LATENCY_INTERVAL)),
+            latency_granularity=conf.get(options.LATENCY_GRANULARITY),
             ha=conf.get(options.HIGH_AVAILABILITY),
-            step_limits={
-                LOADING: conf.get(options.LOAD_TIMEOUT).total_seconds(),
-                RESTORING: conf.get(options.RESTORE_TIMEOUT).total_seconds(),
-                OPENING: conf.get(options.OPEN_TIMEOUT).total_seconds(),
-                CLOSING: conf.get(options.TASK_CANCELLATION_TIMEOUT).total_seconds(),
-            },
+            step_limits=_step_limits(conf),
             first_epoch_timeout_s=conf.get(options.FIRST_EPOCH_TIMEOUT).total_seconds(),
             enumerator_timeout_s=conf.get(options.ENUMERATOR_TIMEOUT).total_seconds(),
             commit_timeout_s=conf.get(options.COMMIT_TIMEOUT).total_seconds(),
@@ -147,6 +148,15 @@ class JobSettings:
         if self.managed_memory is None:
             return self.backend_options
         return {**self.backend_options, MEMORY: self.managed_memory}
+
+    @property
+    def keeps_local_copies(self) -> bool:
+        """The disks of TaskManagers have files of the newest checkpoint (`taskmanager.local_state.files`)."""
+        return self.from_local and self.backend == "rocksdb"
+
+    def aligns(self, *, batch: bool) -> bool:
+        """Whether barriers hold back what comes behind them. In batch mode always: of a key whose result is made nothing may come again."""
+        return batch or self.checkpoint_mode == "EXACTLY_ONCE"
 
     def uses_pipelined(self, *, dataframes: bool) -> bool:
         """`auto`: the pipelined runner, but for jobs with DataFrames, which need slots that an epoch gives back at its end."""
@@ -180,3 +190,23 @@ def object_store_options(conf: Configuration) -> dict[str, Any]:
     if conf.get(options.S3_PATH_STYLE):
         s3["config_kwargs"] = {"s3": {"addressing_style": "path"}}
     return s3
+
+
+_OF_ROCKSDB = "state.backend.rocksdb."
+
+
+def _backend_options(conf: Configuration) -> dict[str, Any]:
+    given = {
+        key.removeprefix(_OF_ROCKSDB): value for key, value in conf.to_dict().items() if key.startswith(_OF_ROCKSDB)
+    }
+    return given | {"memory.write-buffer-ratio": conf.get(options.ROCKSDB_WRITE_BUFFER_RATIO)}
+
+
+def _step_limits(conf: Configuration) -> dict[str, float]:
+    """Seconds that a step of a start or an end may take."""
+    return {
+        LOADING: conf.get(options.LOAD_TIMEOUT).total_seconds(),
+        RESTORING: conf.get(options.RESTORE_TIMEOUT).total_seconds(),
+        OPENING: conf.get(options.OPEN_TIMEOUT).total_seconds(),
+        CLOSING: conf.get(options.TASK_CANCELLATION_TIMEOUT).total_seconds(),
+    }

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from penstock.common.errors import EpochFailed
 from penstock.jobmanager.failover.failures import hanging
 from penstock.taskmanager.protocol import Whereabouts
-from penstock.taskmanager.watchdog import LOADING, OPENING, RESTORING
+from penstock.taskmanager.watching.watchdog import LOADING, OPENING, RESTORING
 
 STANDING_BY = "standing by until it is said where the job starts from"
 WAITING = "waiting for slots"
@@ -25,6 +25,8 @@ BEGINNING_SOURCES = "beginning the sources"
 SENDING = "sending the job to its slots"
 FIRST_EPOCH = "first epoch"
 
+MOST_STEPS = 100
+"""That are noted of a start."""
 _OF_TASKS = (LOADING, RESTORING, OPENING)
 
 Where = Mapping[tuple[int, int], Whereabouts]
@@ -44,6 +46,9 @@ class StartSteps:
     ) -> None:
         self.step = ""
         """In words; empty: the job runs, or is over."""
+        self.restores = ""
+        """Folder of what the attempt restores."""
+        self._taken: list[tuple[str, int]] = []
         self._told = told
         self._timeout_s = timeout_s
         self._clock = clock
@@ -51,10 +56,15 @@ class StartSteps:
 
     def begin(self, step: str) -> None:
         self._still_since = self._clock()
+        if step != self.step and len(self._taken) < MOST_STEPS:
+            self._taken.append((step, int(time.time() * 1000)))
         self.step = step
 
-    def end(self) -> None:
+    def end(self) -> list[tuple[str, int]]:
+        """The start is over. Its steps, each with when it began (ms since the epoch)."""
         self.step = ""
+        taken, self._taken = self._taken, []
+        return taken
 
     def look(self, where: Where, unanswered: Callable[[], list[tuple[int, int]]]) -> None:
         """While the first epoch runs.

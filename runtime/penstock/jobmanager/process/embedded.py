@@ -21,24 +21,28 @@ from penstock.common.config.memory import (
     task_manager_memory,
 )
 from penstock.common.configuration import Configuration
+from penstock.common.errors import NotEnoughSlots
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.logs.log_settings import LogSettings
 from penstock.common.logs.redaction import Redaction
+from penstock.common.stacks.listener import Question, ask_all
+from penstock.common.stacks.sampling import Place, Sample, sample, samples_of
 from penstock.graph.program import Program
-from penstock.jobmanager.cluster.log_files import LogFiles, LogSource
+from penstock.jobmanager.cluster.logs.files import LogFiles, LogSource
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process.process_log import log_beside_program
 from penstock.jobmanager.process.session import Session, SubmitOptions
 from penstock.jobmanager.runners.in_process import InProcessRunner
 from penstock.jobmanager.runners.runner import Runner
-from penstock.taskmanager.local_folders import local_folders, sweep_state
+from penstock.taskmanager.local_state.folders import local_folders, stacks_folder, sweep_state
+from penstock.taskmanager.watching.places import place_of
 
 if TYPE_CHECKING:
     from penstock.jobmanager.cluster.embedded_cluster import EmbeddedCluster
     from penstock.jobmanager.cluster.local_cluster import LocalCluster
-    from penstock.jobmanager.cluster.spark_cluster import ClusterConfig
+    from penstock.jobmanager.cluster.spark_settings import ClusterConfig
     from penstock.rest.server import RestServer
 
 
@@ -64,7 +68,8 @@ class LocalClusterProvider:
             return InProcessRunner()
         pipelined = settings.uses_pipelined(dataframes=dataframes)
         from penstock.jobmanager.cluster.embedded_cluster import MOST_SLOTS
-        from penstock.jobmanager.cluster.spark_cluster import ClusterConfig
+        from penstock.jobmanager.cluster.python_daemon import environment_for
+        from penstock.jobmanager.cluster.spark_settings import ClusterConfig
         from penstock.jobmanager.runners.pipelined_runner import create_runner
 
         if self.cluster is None:
@@ -76,11 +81,13 @@ class LocalClusterProvider:
             )
             config.log, config.redaction = LogSettings.from_configuration(conf), Redaction.of(conf.to_dict())
             config.extra_conf = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
+            config.environment |= environment_for(settings.checkpoint_dir)
             one_jvm = conf.get(options.LOCAL_CLUSTER) == options.ONE_JVM and not dataframes and slots <= MOST_SLOTS
-            self.cluster = self._new_cluster(config, conf, one_jvm=one_jvm)
+            self.cluster = self._new_cluster(config, conf, slots, one_jvm=one_jvm)
             self.cluster.start()
         self.beside()
-        if settings.backend == "rocksdb" and (settings.work_dir or settings.backend_options.get("localdir")):
+        keeps_files = settings.backend == "rocksdb" or bool(settings.working_folder)
+        if keeps_files and (settings.work_dir or settings.backend_options.get("localdir")):
             self._state_folders.update(local_folders(settings.backend_options, settings.work_dir))
         runner = create_runner(self.cluster.spark, pipelined=pipelined, levels=levels)
         runner.more_slots = partial(self._make_slots, self.cluster, runner)
@@ -92,26 +99,41 @@ class LocalClusterProvider:
         return runner
 
     def _new_cluster(
-        self, config: ClusterConfig, conf: Configuration, *, one_jvm: bool
+        self, config: ClusterConfig, conf: Configuration, slots: int, *, one_jvm: bool
     ) -> LocalCluster | EmbeddedCluster:
         from penstock.jobmanager.cluster.embedded_cluster import EmbeddedCluster, needs_processes
         from penstock.jobmanager.cluster.local_cluster import LocalCluster
 
         if one_jvm and not self.least_workers and not needs_processes(conf.to_dict()):
-            config.driver_memory_mb += config.executor_memory_mb
+            config.driver_memory_mb = max(config.driver_memory_mb + config.executor_memory_mb, _heap_mb(conf, slots))
             return EmbeddedCluster(config)
         per_worker = conf.get(options.TASK_SLOTS) if conf.contains_key(options.TASK_SLOTS.key) else None
         return LocalCluster(slots_per_worker=per_worker, config=config, heap_mb=partial(_heap_mb, conf))
 
     def _make_slots(self, cluster: LocalCluster | EmbeddedCluster, runner: Runner, count: int) -> None:
         """So many for this job, beside those of the other jobs."""
-        cluster.ensure_slots(cluster.spark.slots.need(runner, count), least_workers=max(1, self.least_workers))
+        slots = cluster.spark.slots
+        try:
+            cluster.ensure_slots(slots.need(runner, count), least_workers=max(1, self.least_workers))
+        except NotEnoughSlots:
+            slots.need_no_more(runner)
+            raise
 
     def task_managers(self) -> list[Worker]:
         return [] if self.cluster is None else self.cluster.spark.workers()
 
     def logs(self, task_manager: str) -> LogSource:
         return LogFiles() if self.cluster is None else self.cluster.logs(task_manager)
+
+    def stacks(self, task_manager: str, question: Question, of: Place) -> list[Sample]:
+        if self.cluster is None:  # the tasks are threads of this process
+            return samples_of(sample(question.seconds, question.hertz, lambda frames: place_of(frames, [])), of)
+        return samples_of(ask_all(stacks_folder(self.cluster.local_dir(task_manager)), question), of)
+
+    def readings(self, task_manager: str | None) -> str:
+        if self.cluster is None:
+            return ""
+        return self.cluster.spark.readings() if task_manager is None else self.cluster.readings(task_manager)
 
     def stop(self) -> None:
         if self.cluster is not None:

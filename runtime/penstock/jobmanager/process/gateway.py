@@ -14,17 +14,28 @@ from penstock.common.errors import PenstockError
 from penstock.common.job_status import JobStatus
 from penstock.common.logs.log_file import LogPart
 from penstock.common.logs.redaction import Redaction, is_secret
-from penstock.jobmanager.cluster.log_files import ClusterLogs, LogFiles
+from penstock.common.stacks.listener import Question
+from penstock.common.stacks.sampling import Place, Sample, sample, samples_of
+from penstock.jobmanager.cluster.logs.files import ClusterLogs, LogFiles
 from penstock.jobmanager.cluster.task_managers import SlotUse, Worker, describe_cluster, hardware_of
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.job.settings import object_store_options
 from penstock.jobmanager.process.dispatcher import Dispatcher
 from penstock.jobmanager.process.job_insight import JobInsights
+from penstock.jobmanager.process.measurements import AskReadings, Measurements
+from penstock.jobmanager.runners.in_process import TASK_MANAGER as IN_PROCESS
 from penstock.metrics.store import MetricStore
 from penstock.rest import facts, models
 from penstock.rest.errors import Conflict, NotFound
 from penstock.taskmanager.hardware import Hardware
+
+AskStacks = Callable[[str, Question, Place], "list[Sample]"]
+
+
+def no_stacks(task_manager: str, question: Question, of: Place) -> list[Sample]:
+    """Of a process that has no TaskManagers."""
+    return []
 
 
 class DispatcherGateway:
@@ -34,6 +45,8 @@ class DispatcherGateway:
         task_managers: those that are registered now.
         shut_down: ends the process's cluster; called from a thread of its own.
         logs: of this process and of the TaskManagers.
+        stacks: of the Python workers of a TaskManager.
+        readings: of its JVM.
     """
 
     def __init__(
@@ -43,6 +56,8 @@ class DispatcherGateway:
         task_managers: Callable[[], Sequence[Worker]],
         shut_down: Callable[[], None],
         logs: ClusterLogs | None = None,
+        stacks: AskStacks = no_stacks,
+        readings: AskReadings = lambda task_manager: "",
     ) -> None:
         self._dispatcher = dispatcher
         self._configuration = dict(configuration)
@@ -51,6 +66,8 @@ class DispatcherGateway:
         self._machines: dict[str, Hardware] = {}
         self._shut_down = shut_down
         self._insight = JobInsights(self._job)
+        self._stacks = stacks
+        self._measurements = Measurements(readings, task_managers, dispatcher.jobs)
         self._logs = logs or ClusterLogs(LogFiles())
         self._redaction = Redaction.of(self._configuration)
 
@@ -99,6 +116,16 @@ class DispatcherGateway:
         for job in self._dispatcher.jobs():
             self._redaction.add(value for key, value in job.settings.configuration.items() if is_secret(key))
         return replace(part, data=self._redaction.clean_bytes(part.data))
+
+    def stacks(self, task_manager: str | None, seconds: float, hertz: int, of: Place) -> list[Sample]:
+        if task_manager is None:
+            return samples_of(sample(seconds, hertz), of)
+        if task_manager != IN_PROCESS:
+            self._check_task_manager(task_manager)
+        return self._stacks(task_manager, Question(seconds, hertz), of)
+
+    def measurements(self) -> facts.Measurements:
+        return self._measurements.take()
 
     def _check_task_manager(self, task_manager: str) -> None:
         known = [worker.id for worker in self.cluster().task_managers]
@@ -274,19 +301,21 @@ def _describe(job: JobMaster) -> facts.Job:
         rescales=list(history.rescales),
         rescale_count=history.rescale_count,
         events=list(history.events),
-        accumulators=[
-            facts.Accumulator(name, kind, str(value)) for name, (kind, value) in metrics.accumulators().items()
-        ],
+        accumulators=_accumulators(metrics.accumulators()),
         states=list(history.states),
         bounded=job.graph.bounded,
         end_of_input=history.end_of_input,
     )
 
 
+def _accumulators(found: Mapping[str, tuple[str, Any]]) -> list[facts.Accumulator]:
+    return [facts.Accumulator(name, kind, str(value)) for name, (kind, value) in found.items()]
+
+
 def _vertex(job: JobMaster, stage_id: int) -> facts.Vertex:
     graph = job.graph
     stage = graph.stages[stage_id]
-    progress = job.metrics.of_stage(stage_id)
+    progress, accumulators = job.metrics.of_stage(stage_id), job.metrics.accumulators_of(stage_id)
     start = job.history.timestamps.get("RUNNING", facts.NOT_YET)
     return facts.Vertex(
         id=str(stage.id),
@@ -301,6 +330,7 @@ def _vertex(job: JobMaster, stage_id: int) -> facts.Vertex:
                 host=progress[index].host if index in progress else "",
                 tm_id=job.metrics.task_manager_of(index),
                 start=start,
+                accumulators=_accumulators(accumulators.get(index, {})),
             )
             for index in range(stage.parallelism)
         ],

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,6 +13,9 @@ from penstock.checkpoint.savepoint.snapshots import resolve
 from penstock.common.errors import PenstockError, StateNotFound
 from penstock.graph.operations import Sink
 from penstock.jobmanager.job.job_master import JobMaster
+from penstock.jobmanager.process.key_texts import check_type, readings
+from penstock.jobmanager.process.live_state import LiveState
+from penstock.jobmanager.process.state_cache import StateCache
 from penstock.rest import facts
 from penstock.rest.errors import BadRequest, NotFound
 
@@ -35,6 +38,8 @@ class JobInsights:
 
     def __init__(self, find: Callable[[str], JobMaster]) -> None:
         self._find = find
+        self._cache = StateCache()
+        self._live = LiveState()
 
     def past_checkpoints(self, job_id: str) -> list[facts.PastCheckpoint]:
         past = self._find(job_id).checkpoints.coordinator.history.past()
@@ -75,34 +80,58 @@ class JobInsights:
     # --- state ------------------------------------------------------------------------------------------------
 
     def states(self, job_id: str) -> list[facts.StateName]:
-        return _in_newest(self._find(job_id), _names)
+        job = self._find(job_id)
+        published = {of: name for name, owners in job.metrics.queryable().items() for of in owners}
+        found = _in_newest(job, _names)
+        return [replace(state, queryable=published.get((state.uid, state.name), "")) for state in found]
+
+    def live_entries(self, job_id: str, name: str, uid: str | None, key: str) -> facts.StateEntries:
+        job = self._find(job_id)
+        published = job.metrics.queryable()
+        if name not in published:
+            known = ", ".join(sorted(published)) or "no state of the job has such a name"
+            raise NotFound(
+                f"no state is queryable as {name!r}, and tasks answer for such names alone",
+                remedy=f"there are {known}; set_queryable gives a state one, and consistency=checkpoint needs none",
+            )
+        owner, state = self._owner(job_id, name, uid)
+        return self._live.entries(job, owner, state, key)
 
     def state_entries(self, job_id: str, name: str, uid: str | None, key: str | None, limit: int) -> facts.StateEntries:
         job = self._find(job_id)
-        owner = uid or self._owner(job_id, name)
+        owner, state = self._owner(job_id, name, uid)
 
         def look(newest: Newest, options: dict[str, Any]) -> facts.StateEntries:
-            contents = OperatorContents(newest.path, owner, options)
+            contents = self._cache.contents(newest.path, owner, options)
             if contents.sizes()["largest"] > MOST_BYTES:
                 raise BadRequest(
                     f"a subtask of it holds {contents.sizes()['largest'] >> 20} MiB of state, too much for the JobManager's memory",
-                    remedy=f"read it elsewhere: penstock state read {newest.path} --uid {owner} --name {name!r}",
+                    remedy=f"read it elsewhere: penstock state read {newest.path} --uid {owner} --name {state!r}",
                 )
-            found = list(islice(_entries(contents, name, key), limit + 1))
+            found = list(islice(_entries(self._cache, newest.path, contents, state, key), limit + 1))
+            if key is not None and not found:
+                check_type(_keys(self._cache.sample(newest.path, contents, state)), state, key)
             return facts.StateEntries(newest.checkpoint_id, newest.timestamp, found[:limit], len(found) > limit)
 
         return _in_newest(job, look)
 
-    def _owner(self, job_id: str, name: str) -> str:
-        owners = [state.uid for state in self.states(job_id) if state.name == name]
-        if len(owners) == 1:
-            return owners[0]
+    def _owner(self, job_id: str, name: str, uid: str | None) -> tuple[str, str]:
+        """Operator and state; a name may be the queryable one, which comes first, or the state's own."""
+        owners = self._find(job_id).metrics.queryable().get(name, [])
         if not owners:
-            known = ", ".join(sorted({state.name for state in self.states(job_id)}))
-            raise NotFound(
-                f"no operator has a state {name!r}", remedy=f"there are {known}" if known else "there is none"
-            )
-        raise BadRequest(f"several operators have a state {name!r}", remedy=f"name one: ?uid={' or '.join(owners)}")
+            if uid is not None:
+                return uid, name
+            owners = [(state.uid, name) for state in self.states(job_id) if state.name == name]
+        found = [owner for owner in owners if uid in (None, owner[0])]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            uids = " or ".join(of for of, _ in found)
+            raise BadRequest(f"several operators have a state {name!r}", remedy=f"name one: ?uid={uids}")
+        known = ", ".join(
+            sorted({text for state in self.states(job_id) for text in (state.queryable, state.name) if text})
+        )
+        raise NotFound(f"no operator has a state {name!r}", remedy=f"there are {known}" if known else "there is none")
 
 
 class Newest(NamedTuple):
@@ -114,13 +143,13 @@ class Newest(NamedTuple):
 
 
 def _newest(job: JobMaster) -> Newest:
-    newest = job.checkpoints.coordinator.history.overview()["latest"]["completed"]
+    newest = job.checkpoints.coordinator.history.newest()
     if newest is None:
         raise StateNotFound(
             "no checkpoint is complete yet, and state is looked up in the newest one",
             remedy="trigger one, or set execution.checkpointing.interval",
         )
-    return Newest(newest["external_path"], newest["id"], newest["latest_ack_timestamp"])
+    return Newest(newest.external_path, newest.id, newest.latest_ack_timestamp)
 
 
 def _in_newest(job: JobMaster, look: Callable[[Newest, dict[str, Any]], T]) -> T:
@@ -149,14 +178,17 @@ def _names(newest: Newest, options: dict[str, Any]) -> list[facts.StateName]:
     return found
 
 
-def _entries(contents: OperatorContents, name: str, key: str | None) -> Iterator[dict[str, object]]:
+def _entries(
+    cache: StateCache, path: str, contents: OperatorContents, name: str, key: str | None
+) -> Iterator[Mapping[str, object]]:
     if key is None:
         yield from map(columns, contents.rows(name))
         return
     looked_at = 0
-    for value in _readings(key):
-        for row in contents.rows_of_key(name, value):
-            entry = columns(row)
+    for value in readings(key):
+        group = contents.group_of(name, value)
+        in_group = map(columns, contents.rows(name)) if group is None else cache.group(path, contents, name, group)
+        for entry in in_group:
             if entry.get("key") == plain(value):
                 yield entry
             looked_at += 1
@@ -164,12 +196,5 @@ def _entries(contents: OperatorContents, name: str, key: str | None) -> Iterator
                 return
 
 
-def _readings(key: str) -> Iterator[Any]:
-    """What a person can mean by the text of a key: JSON, such as 7 or ["a", 1], or the text itself."""
-    try:
-        value = json.loads(key)
-        if value != key:
-            yield tuple(value) if isinstance(value, list) else value
-    except ValueError:
-        pass
-    yield key
+def _keys(entries: Sequence[Mapping[str, object]]) -> list[object]:
+    return [entry["key"] for entry in entries if "key" in entry]

@@ -50,7 +50,8 @@ from penstock.jobmanager.process.master_cluster import MasterClusterProvider
 from penstock.jobmanager.process.master_process import run_master_process
 from penstock.jobmanager.process.session import Session, SubmitOptions
 from penstock.jobmanager.validation.declared_state import check_declared_states, check_stored_states, unseen_states
-from penstock.jobmanager.validation.sink_settings import check_sinks
+from penstock.jobmanager.validation.runtime_mode import check_runtime_mode
+from penstock.jobmanager.validation.sink_settings import check_borders
 
 CHECK_STORAGE_SECONDS = 20.0
 """How long a check tries to write to storage that does not answer."""
@@ -134,7 +135,8 @@ def run_master(
     def program(session: Session) -> None:
         run_script_on(session, entry, args, command_line(configuration, parallelism))
 
-    return run_master_process(MasterClusterProvider(settings), submit, settings, program)
+    cluster = MasterClusterProvider(settings)
+    return run_master_process(cluster, submit, settings, program, begin=lambda: cluster.begin(entry))
 
 
 def check(
@@ -198,6 +200,7 @@ def _check_against(
         manifest = _manifest(against, stores)
         beside.state_bytes = manifest.state_bytes
         plan_restore(manifest, operator_infos(graph), list(allowed))
+        check_runtime_mode(graph, manifest)
         check_stored_states(graph, manifest)
         beside.unseen += unseen_states(graph, manifest)
     except PenstockError as error:
@@ -271,9 +274,10 @@ class _Collector:
             chaining=conf.get(options.OPERATOR_CHAINING),
             job_parameters=program.global_job_parameters,
             require_uids=not conf.get(options.AUTO_GENERATE_UIDS),
+            mode=conf.get(options.RUNTIME_MODE),
         ).build()
         check_declared_states(self.graph)
-        check_sinks(self.graph, JobSettings.from_configuration(conf.to_dict()).checkpoint_interval_ms)
+        check_borders(self.graph, JobSettings.from_configuration(conf.to_dict()).checkpoint_interval_ms)
         raise _Built
 
     def execute(self, program: Program) -> JobExecutionResult:

@@ -24,6 +24,7 @@ from penstock.common.config import options
 from penstock.common.configuration import Configuration
 from penstock.common.errors import Fenced, InvalidJob, JobSuspended, PenstockError
 from penstock.common.job_status import JobStatus
+from penstock.common.native_memory import give_back
 from penstock.jobmanager.process.process_log import log_of_master
 from penstock.jobmanager.process.session import ClusterProvider, Session, SubmitOptions
 
@@ -33,6 +34,8 @@ FENCED_STAY_S = 60.0
 """How long a master that was superseded answers before it ends."""
 EXIT_FENCED = 75
 """EX_TEMPFAIL of sysexits.h: start it again if it is still wanted. The Kubernetes operator knows it (`troubles`)."""
+STARTED_S = 30.0
+"""After so long most of what a start has needed is thrown away."""
 GC_ALLOCATIONS = 50_000
 """Allocations between two runs of the youngest generation's collector; Python's own number is 700."""
 _ENDED_WELL = (JobStatus.FINISHED, JobStatus.CANCELED)
@@ -46,6 +49,7 @@ def run_master_process(
     settings: Configuration,
     program: Callable[[Session], None],
     told: threading.Event | None = None,
+    begin: Callable[[], object] = lambda: None,
 ) -> int:
     """Serve REST, run the program, stay as long as the settings say; returns the exit code.
 
@@ -54,10 +58,15 @@ def run_master_process(
     Args:
         program: runs the user's program; its jobs go to the session.
         told: set when the process is to leave; SIGTERM does it, too.
+        begin: called first of all, when what is logged is kept.
     """
     collect_rarely()
+    leftovers = threading.Timer(STARTED_S, give_back)
+    leftovers.daemon = True
+    leftovers.start()
     session = Session(provider, submit)
     with log_of_master(settings) as session.logs:
+        begin()
         return _serve(session, settings, program, told)
 
 

@@ -21,9 +21,9 @@ from penstock.common.logs.log_file import LogFile, LogFileHandler
 from penstock.common.logs.log_format import record_format
 from penstock.common.logs.log_settings import LogSettings
 from penstock.common.logs.redaction import Redaction
-from penstock.jobmanager.cluster.log_files import LogFiles
+from penstock.jobmanager.cluster.logs.files import LogFiles
 from penstock.jobmanager.process.log_lines import log_here
-from penstock.taskmanager.task_log import place_on_stack
+from penstock.taskmanager.watching.task_log import place_on_stack
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.common.completable_future import CompletableFuture
@@ -20,11 +20,14 @@ from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
+from penstock.common.program.archives import working_folder
 from penstock.common.program.import_path import import_path
+from penstock.common.stacks.listener import Question
+from penstock.common.stacks.sampling import Place, Sample
 from penstock.connectors.collect import decode_collected
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
-from penstock.jobmanager.cluster.log_files import ClusterLogs, LogFiles, LogSource
+from penstock.jobmanager.cluster.logs.files import ClusterLogs, LogFiles, LogSource
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.failover.failures import JobFailed, failure_of
 from penstock.jobmanager.job.job_master import JobMaster
@@ -33,10 +36,13 @@ from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process.dispatcher import Dispatcher
 from penstock.jobmanager.runners.runner import Runner
-from penstock.jobmanager.validation.sink_settings import check_sinks
+from penstock.jobmanager.validation.sink_settings import check_borders
 from penstock.taskmanager.worker import SystemClock
 
 if TYPE_CHECKING:
+    from penstock.jobmanager.process.gateway import DispatcherGateway
+    from penstock.jobmanager.reporting.reporting import Reporting
+    from penstock.metrics.store import ScopeReadings
     from penstock.rest.server import RestServer
 
 
@@ -51,6 +57,14 @@ class ClusterProvider(Protocol):
 
     def logs(self, task_manager: str) -> LogSource:
         """What a TaskManager keeps of its log and of what was printed there; may be asked from any thread."""
+        ...
+
+    def stacks(self, task_manager: str, question: Question, of: Place) -> list[Sample]:
+        """What the threads of a TaskManager's Python workers do; waits for as long as is looked, and may be called from any thread."""
+        ...
+
+    def readings(self, task_manager: str | None) -> str:
+        """What the JVM of a TaskManager, or with None the JobManager's, says of itself; empty: there is none. From any thread."""
         ...
 
     def stop(self) -> None: ...
@@ -79,6 +93,7 @@ class Session:
         self.submit_options = submit or SubmitOptions()
         self.logs = LogFiles()
         """Of this process."""
+        self._reporting: Reporting | None = None
         self.on_line: Callable[[str], None] | None = _print
         self.on_started: Callable[[JobMaster], None] | None = None
         """Called before a job's first look at anything."""
@@ -89,6 +104,8 @@ class Session:
         """Check the program, find slots, start the job; wait until it was accepted or refused."""
         asked = self.submit_options
         settings = JobSettings.from_configuration(program.configuration)
+        archives = Configuration(program.configuration).get(options.PYTHON_ARCHIVES)
+        settings = replace(settings, working_folder=working_folder(archives))
         if program.user_script is not None:
             settings.python_path.append(os.path.dirname(os.path.abspath(program.user_script)))
         settings.python_path.extend(entry for entry in import_path() if entry not in settings.python_path)
@@ -103,22 +120,54 @@ class Session:
         master = JobMaster(program, asked.job_id or JobID.generate().digits, settings, SystemClock(), master_options)
         graph = master.graph
         check_runner(graph, settings)
-        check_sinks(graph, settings.checkpoint_interval_ms)
+        check_borders(graph, settings.checkpoint_interval_ms)
         self.dispatcher.check_free(master.job_id)
+        conf = Configuration(settings.configuration)
+        self._report(conf)
         master.attach(
             self.cluster.runner_for(graph.slots, graph.levels, settings, dataframes=graph.needs_spark),
             self.dispatcher.metric_store,
         )
-        conf = Configuration(settings.configuration)
         self.dispatcher.kept_jobs = conf.get(options.JOBSTORE_CAPACITY)
         self.dispatcher.kept_for_s = conf.get(options.JOBSTORE_EXPIRATION).total_seconds()
         self.dispatcher.add(master)
+        if conf.get(options.ARCHIVE_DIRECTORY):
+            master.on_ended = self._archive
         if self.on_started is not None:
             self.on_started(master)
         master.start()
         if master.wait_for_acceptance() and self.on_accepted is not None:
             self.on_accepted(master)
         return master
+
+    def _report(self, conf: Configuration) -> None:
+        """Start what the first job that names reporters asks for; it goes on for all jobs."""
+        wanted = (options.METRICS_REPORTERS, options.TRACES_REPORTERS, options.LOGS_REPORTERS)
+        if self._reporting is not None or not any(map(conf.get, wanted)):
+            return
+        from penstock.jobmanager.reporting.log_tails import LogTails
+        from penstock.jobmanager.reporting.reporting import Reporting
+        from penstock.rest.metric_facts import refresh_metrics
+
+        gateway = self._gateway(conf)
+
+        def collect() -> list[ScopeReadings]:
+            refresh_metrics(gateway)
+            return gateway.metrics.collect()
+
+        def tails() -> LogTails:
+            return LogTails(
+                gateway,
+                lambda: [worker.id for worker in self.cluster.task_managers()],
+                lambda: {job.program.name: job.job_id for job in self.dispatcher.jobs()},
+            )
+
+        self._reporting = Reporting(conf, collect, self.dispatcher.jobs, tails)
+
+    def _archive(self, job: JobMaster) -> None:
+        from penstock.jobmanager.history.archiving import archive_job
+
+        archive_job(self.dispatcher, job)
 
     # --- Executor ---------------------------------------------------------------------------------------------
 
@@ -165,11 +214,9 @@ class Session:
         if settings.get(options.REST_PORT) < 0:
             return None
         # A third of the time that a small job without REST takes would go into these imports.
-        from penstock.jobmanager.process.gateway import DispatcherGateway
         from penstock.rest.server import RestServer
 
-        cluster, logs = self.cluster, ClusterLogs(self.logs, self.cluster.logs)
-        gateway = DispatcherGateway(self.dispatcher, settings.to_dict(), cluster.task_managers, self.stop, logs)
+        gateway = self._gateway(settings)
         host, port = settings.get(options.REST_BIND_ADDRESS), settings.get(options.REST_PORT)
         token_file = settings.to_dict().get("security.rest.token-file") or None
         allowed = settings.get(options.REST_ALLOWED_HOSTS)
@@ -186,7 +233,24 @@ class Session:
             if not master.is_done:
                 master.request(Operation("cancel"))
                 master.wait(10)
+        reporting, self._reporting = self._reporting, None
+        if reporting is not None:
+            reporting.close()
         self.cluster.stop()
+
+    def _gateway(self, settings: Configuration) -> DispatcherGateway:
+        from penstock.jobmanager.process.gateway import DispatcherGateway
+
+        cluster, logs = self.cluster, ClusterLogs(self.logs, self.cluster.logs)
+        return DispatcherGateway(
+            self.dispatcher,
+            settings.to_dict(),
+            cluster.task_managers,
+            self.stop,
+            logs,
+            cluster.stacks,
+            cluster.readings,
+        )
 
 
 class _ResultQueue:

@@ -23,8 +23,8 @@ from penstock.jobmanager.cluster.worker_health import WorkerHealth, health_port
 from penstock.jobmanager.process.agreed import executor_memory_mb, spark_secret
 from penstock.jobmanager.process.log_lines import log_here
 from penstock.jobmanager.process.worker_process import Child, WorkerProcess
-from penstock.taskmanager.local_files import LocalFilesSweeper
-from penstock.taskmanager.local_folders import local_folders, sweep_state
+from penstock.taskmanager.local_state.files import LocalFilesSweeper
+from penstock.taskmanager.local_state.folders import local_folders, stacks_folder, sweep_state
 
 
 def run_worker(*, master: str, slots: int) -> int:
@@ -65,7 +65,8 @@ def run_worker(*, master: str, slots: int) -> int:
             if folder is not None:
                 folder.remove()
 
-        worker = WorkerProcess(master, secret, slots, heap_mb * MIB, start, ended, logs=output.files)
+        stacks = stacks_folder(state_folder(work_dir))
+        worker = WorkerProcess(master, secret, slots, heap_mb * MIB, start, ended, logs=output.files, stacks=stacks)
         port = health_port(settings)
         if port >= 0:
             health = WorkerHealth(port, lambda: worker.is_alive, lambda: worker.is_ready).start()

@@ -13,26 +13,35 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, Protocol
 
 import msgspec
 
+from penstock.common.stacks.listener import ask_all, within
+from penstock.common.stacks.sampling import samples_of
 from penstock.jobmanager.cluster.executor.executor_process import Launch, kill_session
+from penstock.jobmanager.cluster.executor.jvm_readings import ask_executor
 from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
-from penstock.jobmanager.cluster.log_files import LogFiles
-from penstock.jobmanager.cluster.log_requests import answer_of
-from penstock.jobmanager.cluster.registration import (
+from penstock.jobmanager.cluster.logs.files import LogFiles
+from penstock.jobmanager.cluster.logs.requests import answer_of
+from penstock.jobmanager.cluster.members.registration import (
     BEAT_S,
+    MOST_STACK_BYTES,
     PURPOSE,
     AskLog,
+    AskReadings,
+    AskStacks,
     Beat,
     Ended,
     Killed,
+    ReadingsAnswer,
     Register,
+    StacksAnswer,
     Start,
     ToTaskManager,
 )
@@ -80,6 +89,7 @@ class WorkerProcess:
         linger_s: how long an executor may take to end before it is killed.
         kills: what the system has killed in this container; None: it is looked for.
         logs: what the master may ask for.
+        stacks: folder below which Python workers tell what they do; empty: nowhere.
     """
 
     def __init__(
@@ -93,6 +103,7 @@ class WorkerProcess:
         linger_s: float = 5.0,
         kills: MemoryKills | None = None,
         logs: LogFiles | None = None,
+        stacks: str = "",
     ) -> None:
         host, _, port = master.removeprefix("spark://").rpartition(":")
         self._host, self._port = host, int(port)
@@ -104,6 +115,7 @@ class WorkerProcess:
         self._linger_s = linger_s
         self._kills = kills or MemoryKills()
         self._logs = logs or LogFiles()
+        self._stacks = stacks
         self._id = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
         self._ending = False
         self._strange = 0
@@ -229,6 +241,11 @@ class WorkerProcess:
     def _obey(self, master: ControlConnection, told: ToTaskManager) -> None:
         if isinstance(told, AskLog):
             master.send(msgspec.msgpack.encode(answer_of(self._logs, told)))
+        elif isinstance(told, AskStacks):
+            threading.Thread(target=self._look, args=(master, told), name="stacks", daemon=True).start()
+        elif isinstance(told, AskReadings):
+            pid = 0 if self._child is None else self._child.pid
+            threading.Thread(target=_read, args=(master, told, pid), name="readings", daemon=True).start()
         elif isinstance(told, Start):
             if told.launch.executor_id == self._told:  # said twice, to be sure
                 return
@@ -241,6 +258,11 @@ class WorkerProcess:
                 logger.error("executor %s cannot be started: %s", told.launch.executor_id, error)
         elif self._launch is not None and told.executor_id == self._launch.executor_id:
             self._running = True
+
+    def _look(self, master: ControlConnection, told: AskStacks) -> None:
+        found = samples_of(ask_all(self._stacks, told.question), told.of) if self._stacks else []
+        with suppress(OSError):  # the master has gone
+            master.send(msgspec.msgpack.encode(StacksAnswer(told.request, within(found, MOST_STACK_BYTES))))
 
     def _code(self) -> int | None:
         """Of the executor that should run and does not; None: it does, or there is none."""
@@ -265,6 +287,11 @@ class WorkerProcess:
                     child.wait()
             kill_session(child.pid)
         self._ended(launch)
+
+
+def _read(master: ControlConnection, told: AskReadings, executor: int) -> None:
+    with suppress(OSError):  # the master has gone
+        master.send(msgspec.msgpack.encode(ReadingsAnswer(told.request, ask_executor(executor) if executor else "")))
 
 
 def own_address(peer: Any, family: int = socket.AF_INET) -> str:

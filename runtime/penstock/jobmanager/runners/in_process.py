@@ -14,6 +14,7 @@ from penstock.common.errors import EpochFailed, NotEnoughSlots
 from penstock.connectors.source import SparkAccess
 from penstock.functions.operator_context import Clock
 from penstock.jobmanager.failover.failures import JobFailed
+from penstock.jobmanager.runners.live_look_ups import LiveLookUps
 from penstock.jobmanager.runners.runner import Attempt, Watch, unwatched
 from penstock.taskmanager.exchange.rows import ACK, COMMAND
 from penstock.taskmanager.protocol import (
@@ -43,6 +44,7 @@ class InProcessRunner:
 
     name = "in-process"
     streaming = False
+    look_ups: LiveLookUps | None = None
     spark: SparkAccess | None = None
 
     def __init__(self, slots: int = 64, clock: Clock | None = None) -> None:
@@ -66,6 +68,9 @@ class InProcessRunner:
 
     def available_slots(self) -> int:
         return self._capacity
+
+    def expects_home(self) -> bool:
+        return False
 
     def ensure_slots(self, count: int) -> None:
         """There are as many as were offered."""

@@ -15,9 +15,11 @@ from penstock.common.errors import EpochFailed, PenstockError
 from penstock.jobmanager.cluster.slots import MAX_PIPELINED_LEVELS
 from penstock.jobmanager.cluster.spark_cluster import SparkCluster
 from penstock.jobmanager.failover.failures import JobFailed
+from penstock.jobmanager.runners.live_look_ups import LiveLookUps, Place
 from penstock.jobmanager.runners.runner import WATCH_S, Attempt, Watch, unwatched
 from penstock.jobmanager.runners.spark_runner import CLOSING_GRACE_S, CRASH_S, KILLED_S, SparkRunner
 from penstock.taskmanager.control.channel import Hello
+from penstock.taskmanager.look_up import is_look_up
 from penstock.taskmanager.protocol import STEP_TIMEOUT, EpochCommand, LevelAck, SnapshotAck, decode_ack, encode_command
 
 log = logging.getLogger(__name__)
@@ -44,6 +46,7 @@ class PipelinedRunner(SparkRunner):
         self._epoch = -1
         self._acks: dict[tuple[int, int], LevelAck] = {}
         self._has_failed = False
+        self.look_ups = self._live = LiveLookUps(self._server.send)
         self.task_settings = {"control_address": self._server.address, "control_token": self._server.token}
 
     @property
@@ -53,6 +56,8 @@ class PipelinedRunner(SparkRunner):
     def start(self, attempt: Attempt) -> None:
         self.end_attempt()
         super().start(attempt)
+        if attempt.graph is not None:
+            self._live.begin(attempt.number, attempt.graph)
         self._has_failed = False
         self._uploaded = []
         self._epoch = -1
@@ -156,6 +161,7 @@ class PipelinedRunner(SparkRunner):
         return lost
 
     def end_attempt(self) -> None:
+        self._live.end()
         job, attempt = self._job, self._attempt
         if job is None or attempt is None:
             return
@@ -213,12 +219,16 @@ class PipelinedRunner(SparkRunner):
         return found
 
     def _on_frame(self, hello: Hello, frame: bytes) -> None:
+        if is_look_up(frame):
+            self._live.take(frame)
+            return
         ack = decode_ack(frame)
         self._frames.put(ack)
         if self.on_wait is not None and (ack.waits or ack.failure is not None):
             self.on_wait()
 
     def _on_gone(self, hello: Hello) -> None:
+        self._live.gone(hello.attempt, Place(hello.slot, hello.level))
         self._frames.put(hello)
         if self.on_wait is not None:
             self.on_wait()

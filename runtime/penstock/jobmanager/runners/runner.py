@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from penstock.connectors.source import SparkAccess
 from penstock.graph.job_graph import JobGraph
+from penstock.jobmanager.runners.live_look_ups import LiveLookUps
 from penstock.taskmanager.protocol import EpochCommand, LevelAck, SnapshotAck, Whereabouts
 
 WATCH_S = 0.1
@@ -33,7 +34,7 @@ class Attempt:
     """To name the operators of a worker that cannot name them any more."""
     closing_s: float = 10.0
     """How long its tasks may take to close all their functions in the end, s: levels and operators close one after the other.
-    A single function that takes too long is found out by its task (`taskmanager.watchdog`)."""
+    A single function that takes too long is found out by its task (`taskmanager.watching.watchdog`)."""
 
 
 class Runner(Protocol):
@@ -43,6 +44,8 @@ class Runner(Protocol):
     """Rows flow between two calls of `run_epoch`, which then *ends* the running epoch."""
     on_wait: Callable[[], None] | None
     """Called, from another thread, when a task waits for the next epoch, or has failed between two."""
+    look_ups: LiveLookUps | None
+    """Asks tasks for single keys; None: they cannot be asked between two epochs."""
     task_settings: dict[str, Any]
     """Fields of `TaskSettings` that this runner sets."""
 
@@ -61,6 +64,10 @@ class Runner(Protocol):
 
     def available_slots(self) -> int:
         """Slots the job could run in now: those that are free, and those it holds."""
+        ...
+
+    def expects_home(self) -> bool:
+        """A machine where the job had slots has fewer for it than that now, and its TaskManager is starting an executor."""
         ...
 
     def ensure_slots(self, count: int) -> None:

@@ -13,6 +13,7 @@ import logging
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any
@@ -27,6 +28,7 @@ from penstock.jobmanager.coordinators.work_thread import WorkThread
 from penstock.jobmanager.failover.crash import MemoryKill, crash_of, epoch_lost
 from penstock.jobmanager.failover.failures import JobFailed
 from penstock.jobmanager.runners.control_server import ControlServer
+from penstock.jobmanager.runners.live_look_ups import LiveLookUps
 from penstock.jobmanager.runners.runner import WATCH_S, Attempt, Watch, unwatched
 from penstock.taskmanager.control.channel import Hello
 from penstock.taskmanager.exchange.row_stream import RowSerializer
@@ -70,6 +72,7 @@ class SparkRunner:
 
     streaming = False
     """Whether rows flow between two calls of `run_epoch`."""
+    look_ups: LiveLookUps | None = None
 
     def __init__(self, cluster: SparkCluster) -> None:
         self._cluster = cluster
@@ -115,13 +118,24 @@ class SparkRunner:
     def available_slots(self) -> int:
         return len(self._cluster.slots.available(self, list(self._cluster.all_slots())))
 
+    def expects_home(self) -> bool:
+        if not self._placement:
+            return False
+        slots = self._cluster.all_slots()
+        here = {slot.executor.id for slot in slots.values()}
+        expected = {member.host for member in self._cluster.registry.members() if member.executor not in here}
+        free = Counter(slots[name].executor.host for name in self._cluster.slots.available(self, list(slots)))
+        wanted = Counter(slot.executor.host for slot in self._placement)
+        return any(host in expected and free[host] < count for host, count in wanted.items())
+
     def ensure_slots(self, count: int) -> None:
         if self.more_slots is not None:
             self.more_slots(count)
 
     def place(self, count: int) -> None:
         slots = self._cluster.all_slots()
-        self._placement = [slots[name] for name in self._cluster.slots.place(self, count, list(slots))]
+        hosts = {name: slot.executor.host for name, slot in slots.items()}
+        self._placement = [slots[name] for name in self._cluster.slots.place(self, count, list(slots), hosts)]
         worker_of = {name: worker.id for worker in self._cluster.workers() for name in worker.slots}
         self._task_managers = [worker_of.get(slot.id, slot.executor.host) for slot in self._placement]
 

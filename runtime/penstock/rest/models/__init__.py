@@ -39,8 +39,6 @@ from penstock.rest.models.cluster import (
     TaskManagerDetails,
     TaskManagerMetrics,
     TaskManagers,
-    ThreadDump,
-    ThreadInfo,
 )
 from penstock.rest.models.dashboard import (
     History,
@@ -69,9 +67,11 @@ from penstock.rest.models.insight import (
     ProgressEvent,
     ProgressRescale,
     ProgressVertex,
+    SubtaskAccumulators,
     SummaryCheckpoint,
     SummaryCheckpoints,
     UserAccumulator,
+    VertexAccumulators,
 )
 from penstock.rest.models.jobs import (
     BackPressure,
@@ -115,6 +115,7 @@ from penstock.rest.models.operations import (
     StopRequest,
     TriggerResponse,
 )
+from penstock.rest.models.stacks import FlameGraph, FlameNode, ThreadDump, ThreadInfo
 
 __all__ = [
     "TRIGGER_ID_PATTERN",
@@ -146,6 +147,8 @@ __all__ = [
     "FailureCause",
     "Failures",
     "Features",
+    "FlameGraph",
+    "FlameNode",
     "Hardware",
     "History",
     "IoMetrics",
@@ -194,6 +197,7 @@ __all__ = [
     "StateEntryList",
     "StatsSummary",
     "StopRequest",
+    "SubtaskAccumulators",
     "SubtaskAttempt",
     "SubtaskBackPressure",
     "SubtaskCheckpoint",
@@ -214,6 +218,7 @@ __all__ = [
     "Timeline",
     "TriggerResponse",
     "UserAccumulator",
+    "VertexAccumulators",
     "VertexDetails",
     "VertexLoad",
     "VertexTaskManager",

@@ -61,17 +61,6 @@ class EnvironmentInfo(Shape):
     classpath: list[str] = []
 
 
-class ThreadInfo(Camel):
-    thread_name: str
-    stringified_thread_info: str
-
-
-class ThreadDump(Camel):
-    """`GET /jobmanager/thread-dump`"""
-
-    thread_infos: list[ThreadInfo]
-
-
 class ResourceProfile(Camel):
     """Cores, and memory in MB. `task_heap_memory`: of the JVMs. `managed_memory`: RocksDB's."""
 

@@ -120,9 +120,11 @@ class JobStates(Camel):
 
 
 class StateEntryList(Camel):
-    """`GET /jobs/:id/state/:name?uid=&key=&limit=`: columns of entries in the newest checkpoint."""
+    """`GET /jobs/:id/state/:name?uid=&key=&limit=&consistency=`: columns of entries in the newest checkpoint, or (`checkpoint_id` 0)
+    as the tasks of `attempt` hold them."""
 
     checkpoint_id: int
     timestamp: int
     entries: list[dict[str, Any]]
     truncated: bool
+    attempt: int = 0

@@ -59,6 +59,24 @@ class JobAccumulators(Dashed):
     serialized_user_task_accumulators: dict[str, str] = {}
 
 
+class SubtaskAccumulators(Dashed):
+    """`GET /jobs/:id/vertices/:id/subtasks/:n/attempts/:n/accumulators`; without `id` in those of all subtasks."""
+
+    subtask: int
+    attempt: int
+    id: str | None = None
+    host: str | None = None
+    user_accumulators: list[UserAccumulator]
+
+
+class VertexAccumulators(Dashed):
+    """`GET /jobs/:id/vertices/:id/subtasks/accumulators`"""
+
+    id: str
+    parallelism: int
+    subtasks: list[SubtaskAccumulators]
+
+
 class Metric(Shape):
     """Without `?get=` only the names."""
 

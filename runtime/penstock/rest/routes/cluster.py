@@ -49,10 +49,6 @@ def job_manager_routes(gateway: ClusterGateway) -> APIRouter:
     def environment() -> models.EnvironmentInfo:
         return cluster.environment()
 
-    @router.get("/thread-dump", response_model=models.ThreadDump)
-    def thread_dump() -> models.ThreadDump:
-        return cluster.thread_dump()
-
     @router.get("/metrics", response_model=list[models.Metric], response_model_exclude_none=True)
     def metric_values(get: str | None = None) -> list[models.Metric]:
         refresh_metrics(gateway)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Query
 
 from penstock.rest import models
 from penstock.rest.clock import now_ms
+from penstock.rest.errors import BadRequest
 from penstock.rest.views import dashboard
 from penstock.rest.views.ids import find_vertex
 
@@ -63,6 +64,7 @@ def state_routes(gateway: ClusterGateway) -> APIRouter:
                     "name": s.name,
                     "kind": s.kind,
                     "operatorBytes": s.operator_bytes,
+                    "queryable": s.queryable,
                 }
                 for s in found
             ]
@@ -75,14 +77,24 @@ def state_routes(gateway: ClusterGateway) -> APIRouter:
         uid: str | None = None,
         key: str | None = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+        consistency: Literal["checkpoint", "live"] = "checkpoint",
     ) -> models.StateEntryList:
-        """Of one key, as JSON or as text, or the first ones of all, as of the newest checkpoint."""
-        found = gateway.insight.state_entries(job_id, name, uid, key, limit)
+        """Of one key, as JSON or as text, or the first ones of all, as of the newest checkpoint; `name` is the state's own or its queryable
+        one. With `live` of one key of a queryable state, as its task holds it."""
+        if consistency == "live":
+            if key is None:
+                raise BadRequest(
+                    "tasks are asked for single keys", remedy="add ?key=, or ask with consistency=checkpoint"
+                )
+            found = gateway.insight.live_entries(job_id, name, uid, key)
+        else:
+            found = gateway.insight.state_entries(job_id, name, uid, key, limit)
         return models.StateEntryList(
             checkpoint_id=found.checkpoint_id,
             timestamp=found.timestamp,
             entries=[dict(entry) for entry in found.entries],
             truncated=found.is_truncated,
+            attempt=found.attempt,
         )
 
     return router

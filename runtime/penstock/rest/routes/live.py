@@ -12,6 +12,7 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from penstock.common.errors import PenstockError
+from penstock.rest import facts
 from penstock.rest.clock import now_ms
 from penstock.rest.views.dashboard import live_job
 
@@ -32,9 +33,10 @@ def live_routes(gateway: ClusterGateway, closing: threading.Event) -> APIRouter:
 
         def look() -> str:
             job = gateway.job(job_id)
+            now = now_ms() if job.end == facts.NOT_YET else job.end
             interval = gateway.checkpoint_settings(job_id).interval_ms
             cluster, checkpoints = gateway.cluster(), gateway.checkpoints(job_id)
-            seen = live_job(job, checkpoints, interval, cluster, gateway.metrics, now_ms())
+            seen = live_job(job, checkpoints, interval, cluster, gateway.metrics, now)
             return seen.model_dump_json(by_alias=True)
 
         first = await run_in_threadpool(look)

@@ -8,8 +8,9 @@ from fastapi import APIRouter
 
 from penstock.rest import models
 from penstock.rest.clock import now_ms
-from penstock.rest.views import metrics, vertices
-from penstock.rest.views.ids import find_subtask, find_vertex
+from penstock.rest.metric_facts import refresh_exchanges
+from penstock.rest.views import insight, metrics, vertices
+from penstock.rest.views.ids import find_attempt, find_subtask, find_vertex
 from penstock.rest.views.io import subtask_values
 
 if TYPE_CHECKING:
@@ -31,10 +32,11 @@ def _find(gateway: ClusterGateway, job_id: str, vertex_id: str) -> tuple[facts.J
 
 
 def _add_metrics(router: APIRouter, gateway: ClusterGateway) -> None:
-    """Before the paths of one subtask: `metrics` is no subtask's index."""
+    """Before the paths of one subtask: `metrics` and `accumulators` are no subtask's index."""
 
     def _values(job_id: str, vertex_id: str) -> dict[int, dict[str, Scalar]]:
         job, vertex = _find(gateway, job_id, vertex_id)
+        refresh_exchanges(gateway)
         return subtask_values(gateway.metrics, job.id, vertex.id)
 
     @router.get("/metrics", response_model=list[models.Metric], response_model_exclude_none=True)
@@ -52,6 +54,11 @@ def _add_metrics(router: APIRouter, gateway: ClusterGateway) -> None:
         by_subtask = _values(job_id, vertex_id)
         chosen = [values for index, values in by_subtask.items() if wanted is None or index in wanted]
         return metrics.aggregates(chosen, get, agg)
+
+    @router.get("/subtasks/accumulators", response_model=models.VertexAccumulators, response_model_exclude_none=True)
+    def accumulators(job_id: str, vertex_id: str) -> models.VertexAccumulators:
+        """Of every subtask by itself."""
+        return insight.vertex_accumulators(_find(gateway, job_id, vertex_id)[1])
 
     @router.get("/subtasks/{index}/metrics", response_model=list[models.Metric], response_model_exclude_none=True)
     def subtask_metrics(job_id: str, vertex_id: str, index: int, get: str | None = None) -> list[models.Metric]:
@@ -90,3 +97,19 @@ def _add_vertex(router: APIRouter, gateway: ClusterGateway) -> None:
     def subtask(job_id: str, vertex_id: str, index: int) -> models.SubtaskAttempt:
         job, vertex = _find(gateway, job_id, vertex_id)
         return vertices.subtask_attempt(job, vertex, find_subtask(vertex, index), gateway.metrics, now_ms())
+
+    @router.get("/subtasks/{index}/attempts/{attempt}", response_model=models.SubtaskAttempt)
+    def of_attempt(job_id: str, vertex_id: str, index: int, attempt: int) -> models.SubtaskAttempt:
+        """Only of the latest attempt."""
+        job, vertex = _find(gateway, job_id, vertex_id)
+        found = find_attempt(find_subtask(vertex, index), attempt)
+        return vertices.subtask_attempt(job, vertex, found, gateway.metrics, now_ms())
+
+    @router.get(
+        "/subtasks/{index}/attempts/{attempt}/accumulators",
+        response_model=models.SubtaskAccumulators,
+        response_model_exclude_none=True,
+    )
+    def accumulators(job_id: str, vertex_id: str, index: int, attempt: int) -> models.SubtaskAccumulators:
+        _, vertex = _find(gateway, job_id, vertex_id)
+        return insight.subtask_accumulators(vertex, find_attempt(find_subtask(vertex, index), attempt))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-import threading
 import time
-import traceback
 from typing import TYPE_CHECKING
 
 from penstock import __version__
@@ -58,22 +56,6 @@ def environment() -> models.EnvironmentInfo:
     """Of this process. The keys speak of a JVM because Flink's do."""
     version = f"{platform.python_implementation()} {platform.python_version()} (Penstock {__version__})"
     return models.EnvironmentInfo(jvm=models.JvmInfo(version=version, arch=platform.machine()), classpath=sys.path)
-
-
-def thread_dump() -> models.ThreadDump:
-    """Stacks of all Python threads of this process."""
-    frames = sys._current_frames()
-    return models.ThreadDump(
-        thread_infos=[
-            models.ThreadInfo(
-                thread_name=thread.name,
-                stringified_thread_info=f'"{thread.name}"{" daemon" if thread.daemon else ""}\n'
-                + "".join(traceback.format_stack(frames[thread.ident])),
-            )
-            for thread in threading.enumerate()
-            if thread.ident in frames
-        ]
-    )
 
 
 def task_managers(cluster: facts.Cluster) -> models.TaskManagers:

@@ -29,8 +29,8 @@ def cluster_metrics(cluster: facts.Cluster, jobs: Sequence[facts.Job]) -> dict[s
 
 
 def task_manager_metrics(worker: facts.TaskManager) -> dict[str, Scalar]:
-    """Of a TaskManager: resident memory of the Python processes in its slots, bytes."""
-    return {"Status.Python.Memory.RSS": worker.memory_used}
+    """Of a TaskManager: resident memory (bytes) and CPU time (s) of the Python processes in its slots."""
+    return {"Status.Python.Memory.RSS": worker.memory_used, "Status.Python.CPU.Time": worker.cpu_seconds}
 
 
 def process_metrics() -> dict[str, Scalar]:

@@ -50,6 +50,16 @@ def find_subtask(vertex: facts.Vertex, index: int) -> facts.Subtask:
     raise NotFound(f"vertex {vertex_id(vertex.id)} ({vertex.name}) has no subtask {index}; it has {vertex.parallelism}")
 
 
+def find_attempt(subtask: facts.Subtask, attempt: int) -> facts.Subtask:
+    """
+    Raises:
+        NotFound: it is not the latest one, which is all that is known.
+    """
+    if subtask.attempt != attempt:
+        raise NotFound(f"subtask {subtask.index} is in attempt {subtask.attempt}; nothing is kept of attempt {attempt}")
+    return subtask
+
+
 def duration(start: int, end: int, now: int) -> int:
     """How long something has lasted, ms; NOT_YET if it has not begun."""
     if start == facts.NOT_YET:

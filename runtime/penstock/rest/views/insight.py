@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from penstock.rest import facts, models
-from penstock.rest.views.ids import duration
+from penstock.rest.views.ids import duration, vertex_id
 from penstock.rest.views.states import ENDED, application_status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DEFAULT_EXCEPTIONS = 20
 
@@ -53,11 +58,30 @@ def stacktrace(failure: facts.Failure) -> str:
 
 
 def job_accumulators(job: facts.Job) -> models.JobAccumulators:
-    return models.JobAccumulators(
-        user_task_accumulators=[
-            models.UserAccumulator(name=a.name, type=a.type, value=a.value) for a in job.accumulators
-        ]
+    return models.JobAccumulators(user_task_accumulators=_shown(job.accumulators))
+
+
+def vertex_accumulators(vertex: facts.Vertex) -> models.VertexAccumulators:
+    subtasks = [
+        models.SubtaskAccumulators(
+            subtask=one.index, attempt=one.attempt, host=one.host, user_accumulators=_shown(one.accumulators)
+        )
+        for one in vertex.subtasks
+    ]
+    return models.VertexAccumulators(id=vertex_id(vertex.id), parallelism=vertex.parallelism, subtasks=subtasks)
+
+
+def subtask_accumulators(vertex: facts.Vertex, subtask: facts.Subtask) -> models.SubtaskAccumulators:
+    return models.SubtaskAccumulators(
+        subtask=subtask.index,
+        attempt=subtask.attempt,
+        id=f"{vertex_id(vertex.id)}_{subtask.index}",
+        user_accumulators=_shown(subtask.accumulators),
     )
+
+
+def _shown(accumulators: Sequence[facts.Accumulator]) -> list[models.UserAccumulator]:
+    return [models.UserAccumulator(name=one.name, type=one.type, value=one.value) for one in accumulators]
 
 
 def execution_result(job: facts.Job, now: int) -> models.ExecutionResult:

@@ -25,8 +25,9 @@ _decode_floats = Decoder(list[float]).decode
 _encode = Encoder().encode
 
 _REMEDY = (
-    "declare the type in the descriptor, for example ValueStateDescriptor({state!r}, {type}), if it is a dataclass, "
-    "NamedTuple, Enum, pydantic model or msgspec struct; otherwise store builtin values"
+    "declare the type where the values are made, map(..., output_type={type}), from where windows, joins and gather have it, or, of a "
+    "state that your function asks for, in its descriptor, for example ValueStateDescriptor({state!r}, {type}); {type} must be a "
+    "dataclass, NamedTuple, Enum, pydantic model or msgspec struct; otherwise store builtin values"
 )
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
+from penstock.state.encoding.messages.views import message_view
 from penstock.state.encoding.schema import ANY
 from penstock.state.encoding.tagged import StructKey
 
@@ -45,6 +46,8 @@ def described(value: Any, schema: Schema, *, named: bool = True) -> Any:
         return {key: inner(item, schema["value"]) for key, item in value.items()}
     if kind == "record":
         return _record(value, schema, named=named)
+    if kind in ("avro", "protobuf") and isinstance(value, bytes):
+        return message_view(value, schema)
     return _number(value, kind)
 
 

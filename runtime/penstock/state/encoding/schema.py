@@ -3,7 +3,7 @@
 The description is part of every snapshot. It says what the encoding depends on and nothing else: names of fields, not
 of classes; defaults only as "may be missing". Compatible are: a field added with a default, a field removed, a number
 widened (int to float or Decimal, float to Decimal), a type that allows more (`int` to `int | None`, another member of an
-Enum). Everything else would be a guess, and is refused with both descriptions shown.
+Enum), and what Avro and Protobuf say of their own. Everything else would be a guess, and is refused with both descriptions shown.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from msgspec import inspect as mi
 from penstock.common.errors import StateSchemaIncompatible
 from penstock.common.types import Row
 from penstock.state.encoding.key_hash import is_model
+from penstock.state.encoding.messages.avro_evolution import avro_incompatibility
+from penstock.state.encoding.messages.protobuf_evolution import protobuf_incompatibility
 from penstock.state.encoding.tagged import type_name
 
 Schema = dict[str, Any]
@@ -48,6 +50,7 @@ _COLLECTIONS: dict[type, str] = {
     mi.SetType: "set",
     mi.FrozenSetType: "frozenset",
 }
+_OF_MESSAGES = {"avro": avro_incompatibility, "protobuf": protobuf_incompatibility}
 _WIDER = {"int": ("float", "decimal"), "float": ("decimal",)}
 
 
@@ -172,6 +175,8 @@ def incompatibility(old: Schema, new: Schema, at: str = "the value") -> str:
         return f"{at} can no longer be {', '.join(map(repr, gone))}" if gone else ""
     if kind == "record":
         return _record_incompatibility(old, new, at)
+    if kind in _OF_MESSAGES:
+        return _OF_MESSAGES[kind](old, new, at)
     return "" if old.get("name") == new.get("name") else f"{at} was {old['name']} and is {new['name']}"
 
 

@@ -7,7 +7,7 @@ tuples of them) is only referred to and encoded by the upload thread.
 
 Without a declared type (`None` or `Any`) values may be anything `tagged` knows and come back with the same types; with
 one, values are checked: what would not come back as declared is refused when it is stored or snapshotted, not found
-out at a restore.
+out at a restore. Values of an Avro schema and Protobuf's messages are bytes of those formats within it (`messages`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
+from penstock.common.type_info.message_types import AvroTypeInfo, is_message_class
 from penstock.common.type_info.type_information import TypeInformation
 from penstock.state.encoding.any_codec import AnyCodec, ScalarCodec
+from penstock.state.encoding.messages.codecs import AvroCodec, ProtobufCodec
 from penstock.state.encoding.tagged import SCALARS
 from penstock.state.encoding.typed_codec import TypedCodec
 
@@ -37,6 +39,8 @@ def codec_for(type_info: Any, *, state: str, operator: str = "") -> Codec:
     >>> codec.decode(codec.encode((3, 4.5)))
     (3, 4.5)
     """
+    if isinstance(type_info, AvroTypeInfo):
+        return AvroCodec(type_info.text, state, operator)
     conversion: TypeInformation | None = None
     annotation = type_info
     if isinstance(type_info, TypeInformation):
@@ -44,6 +48,8 @@ def codec_for(type_info: Any, *, state: str, operator: str = "") -> Codec:
         conversion = None if type_info.is_storable else type_info
     if annotation is None or annotation is Any or annotation is object:
         return AnyCodec(state, operator)
+    if is_message_class(annotation):
+        return ProtobufCodec(annotation, state, operator)
     if annotation in SCALARS and conversion is None:
         return ScalarCodec(annotation, state, operator)
     return TypedCodec(annotation, state, operator, conversion=conversion)

@@ -12,7 +12,7 @@ Types are matched exactly: a subclass of a builtin is not written as the builtin
 from __future__ import annotations
 
 import struct
-from collections import Counter, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from itertools import chain
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TUPLE, SET, FROZENSET, NAIVE_DATETIME, DATE, TIME, TIMEDELTA, DECIMAL, UUID_, BIG_INT = range(1, 11)
 DICT, NDARRAY, ROW, OFFSET_DATETIME, BYTEARRAY, MODEL, STRUCT_KEY, DEQUE, COUNTER = range(11, 20)
-NUMPY_SCALAR, ZONED_DATETIME = range(20, 22)
+NUMPY_SCALAR, ZONED_DATETIME, DEFAULT_DICT, ORDERED_DICT = range(20, 24)
 
 SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
 """Types that msgpack carries as they are (an int only within 64 bits) and that nobody can change in place."""
@@ -105,7 +105,28 @@ def _tag_items(items: Any) -> list[Any]:
 def _tag_dict(value: dict[Any, Any]) -> Any:
     if all(type(key) in SCALARS and not (type(key) is int and not INT_MIN <= key <= INT_MAX) for key in value):
         return {key: tag(item) for key, item in value.items()}
-    return Ext(DICT, _encode(_tag_items(chain.from_iterable(value.items()))))
+    return Ext(DICT, _encode(_flat_pairs(value)))
+
+
+_FACTORIES: dict[str, Callable[[], Any] | None] = {
+    cls.__name__: cls
+    for cls in (int, float, bool, str, bytes, list, tuple, dict, set, frozenset, Decimal, deque, Counter, OrderedDict)
+} | {"": None}
+"""What a `defaultdict` may make its values with, by name."""
+_FACTORY_NAMES = {factory: name for name, factory in _FACTORIES.items()}
+
+
+def _tag_default_dict(value: defaultdict[Any, Any]) -> Ext:
+    name = _FACTORY_NAMES.get(value.default_factory)
+    if name is None:
+        raise Unencodable(
+            value, "its default_factory is code: take a builtin type, such as int or list, or store dict(…)"
+        )
+    return Ext(DEFAULT_DICT, _encode([name, _flat_pairs(value)]))
+
+
+def _flat_pairs(value: dict[Any, Any]) -> list[Any]:
+    return _tag_items(chain.from_iterable(value.items()))
 
 
 def _tag_datetime(value: datetime) -> Any:
@@ -172,7 +193,9 @@ _TAGGERS: dict[type, Callable[[Any], Any]] = {
     UUID: lambda v: Ext(UUID_, v.bytes),
     bytearray: lambda v: Ext(BYTEARRAY, bytes(v)),
     deque: lambda v: Ext(DEQUE, _encode([v.maxlen, _tag_items(v)])),
-    Counter: lambda v: Ext(COUNTER, _encode(_tag_items(chain.from_iterable(v.items())))),
+    Counter: lambda v: Ext(COUNTER, _encode(_flat_pairs(v))),
+    defaultdict: _tag_default_dict,
+    OrderedDict: lambda v: Ext(ORDERED_DICT, _encode(_flat_pairs(v))),
     np.ndarray: _tag_array,
     Row: _tag_row,
     Ext: lambda v: v,
@@ -182,6 +205,8 @@ _TAGGERS: dict[type, Callable[[Any], Any]] = {
 def _tag_other(value: Any) -> Any:
     if isinstance(value, np.generic):
         return _tag_numpy_scalar(value)
+    if isinstance(value, datetime) and hasattr(value, "to_pydatetime"):
+        raise Unencodable(value, "store what its to_pydatetime() gives, or its .value, ns since the epoch")
     raise Unencodable(value)
 
 
@@ -264,6 +289,12 @@ def _read_numpy_scalar(data: memoryview) -> Any:
     return np.void(content) if name[1:].startswith("V") else np.frombuffer(content, np.dtype(name))[0]
 
 
+def _read_default_dict(data: memoryview) -> defaultdict[Any, Any]:
+    name, flat = _unpack_list(data)
+    pairs = iter(flat)
+    return defaultdict(_FACTORIES[name], zip(pairs, pairs, strict=True))
+
+
 def _read_deque(data: memoryview) -> deque[Any]:
     maxlen, items = _unpack_list(data)
     return deque(items, maxlen)
@@ -291,4 +322,6 @@ _READERS: dict[int, Callable[[memoryview], Any]] = {
     COUNTER: lambda data: Counter(_read_pairs(data)),
     NUMPY_SCALAR: _read_numpy_scalar,
     ZONED_DATETIME: _read_zoned_datetime,
+    DEFAULT_DICT: _read_default_dict,
+    ORDERED_DICT: lambda data: OrderedDict(_read_pairs(data)),
 }

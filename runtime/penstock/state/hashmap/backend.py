@@ -17,9 +17,10 @@ from penstock.state.encoding.keys import KeyCodec
 from penstock.state.encoding.schema import ANY, incompatibility
 from penstock.state.folding_handles import FoldingAggregatingState, FoldingReducingState
 from penstock.state.hashmap.accumulator_table import AccumulatorTable
-from penstock.state.hashmap.checked_handles import CheckedListState, CheckedMapState, CheckedValueState
+from penstock.state.hashmap.checked_handles import CheckedListState, CheckedMapState, CheckedRawTable, CheckedValueState
 from penstock.state.hashmap.collection_tables import ListTable, MapTable
 from penstock.state.hashmap.handles import HashMapRawTable, HashMapValueState
+from penstock.state.hashmap.peek import peek_table
 from penstock.state.hashmap.reading import apply_block, chain_files, handles_for_range, without_collection
 from penstock.state.hashmap.segment_chain import Chain, StateFile, plan
 from penstock.state.hashmap.slices import Round
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.state.backend import KeyContext, KeyGroupRange, SnapshotUpload, StateFileReader
     from penstock.state.descriptors import State, StateDescriptor
     from penstock.state.encoding.codec import Codec
+    from penstock.state.peek import Peeked
     from penstock.state.snapshot_format.rows import FrozenRows
     from penstock.state.snapshot_format.segment import StoredBlock
     from penstock.state.ttl.expiry import Clock
@@ -70,14 +72,11 @@ class HashMapStateBackend:
         self.max_parallelism = max_parallelism
         self.clock = clock
         self.operator_name = operator_name
-        self.event_time_timers = TimerTable(TIMER_TABLES[0], operator_name)
-        self.processing_time_timers = TimerTable(TIMER_TABLES[1], operator_name)
-        self._owner = Ownership(
-            key_group_range,
-            max_parallelism,
-            KeyCodec(key_type, "keys", operator_name),
-            key_schema(key_type, operator=operator_name),
-        )
+        self.queryable: dict[str, str] = {}
+        keys = KeyCodec(key_type, "keys", operator_name)
+        self.event_time_timers = TimerTable(TIMER_TABLES[0], operator_name, keys)
+        self.processing_time_timers = TimerTable(TIMER_TABLES[1], operator_name, keys)
+        self._owner = Ownership(key_group_range, max_parallelism, keys, key_schema(key_type, operator=operator_name))
         self._registered: dict[str, tuple[Registration, CellTable]] = {}
         self._sweepers: dict[str, TableSweeper] = {}
         self._pending: dict[str, list[StoredBlock]] = {}
@@ -112,18 +111,21 @@ class HashMapStateBackend:
         registration, table = self._register(descriptor, values=AccumulatorTable)
         if not isinstance(table, ValueTable) or registration.lifetime is not None:
             raise TypeError(f"a raw table is for value state without time-to-live, not for {descriptor!r}")
-        return HashMapRawTable(table)
+        return CheckedRawTable(table)
 
     def _register(
         self, descriptor: StateDescriptor, values: type[ValueTable] = ValueTable
     ) -> tuple[Registration, CellTable]:
         """The state and its table; `values`: the table's class if it holds values and is new."""
         new = Registration.of(descriptor, self.operator_name, self.clock)
+        if descriptor.is_queryable():
+            self.queryable[descriptor.get_queryable_state_name()] = new.name
         known = self._registered.get(new.name)
         if known is not None:
             known[0].check_same(new)
             return known
         table = {**_TABLES, "value": values}[new.info.layout](new.name, new.codec, new.map_keys)
+        table.keys = self._owner.keys
         if new.name in self._pending:
             self._decode_pending(new, table)
         table.track(on=self._tracking)
@@ -168,6 +170,12 @@ class HashMapStateBackend:
     def keys(self, state_name: str, namespace: Any = None) -> Iterator[Any]:
         known = self._registered.get(state_name)
         return iter(()) if known is None else iter(list(known[1].spaces.get(namespace, ())))
+
+    def peek(self, state_name: str, key: Any) -> Peeked | None:
+        known = self._registered.get(state_name)
+        if known is None:
+            return None
+        return peek_table(known[1], known[0], self._owner.keys, self._owner.key_schema, key)
 
     def entry_count(self) -> int:
         return sum(len(table) for _, table in self._registered.values())

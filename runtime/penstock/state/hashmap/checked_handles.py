@@ -1,7 +1,7 @@
-"""Handles whose first value is checked: what a snapshot could not write is refused in the function that stores it.
+"""Handles whose first key and value are checked: what a snapshot could not write is refused in the function that stores it.
 
 The backend in memory takes any object, and would find out at the first checkpoint that it is not of the declared type: far
-from the line that is wrong, and when many such values are there. So a new handle encodes the first value that it is given.
+from the line that is wrong, and when many such values are there. So a new handle encodes the first key and value that it is given.
 Then it becomes a plain one, class and all, and costs nothing any more; what is wrong only now and then, a checkpoint finds.
 """
 
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.state.hashmap.handles import HashMapListState, HashMapMapState, HashMapValueState
+from penstock.state.hashmap.handles import HashMapListState, HashMapMapState, HashMapRawTable, HashMapValueState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
+
+    from penstock.state.descriptors import Entries
 
 
 class CheckedValueState(HashMapValueState):
@@ -20,6 +22,7 @@ class CheckedValueState(HashMapValueState):
 
     def update(self, value: Any) -> None:
         if value is not None and type(self) is CheckedValueState:  # a bound method outlives the change of class
+            self._table.check_key(self._at.key)
             self._table.codec.encode(value)
             self.__class__ = HashMapValueState  # type: ignore[assignment]
         HashMapValueState.update(self, value)
@@ -29,25 +32,27 @@ class CheckedListState(HashMapListState):
     __slots__ = ()
 
     def _check(self, value: Any) -> None:
+        # Called on the class: a bound method outlives the change of class.
         if type(self) is not CheckedListState:
             return
+        self._table.check_key(self._at.key)
         self._table.codec.encode(value)
         self.__class__ = HashMapListState  # type: ignore[assignment]
 
     def add(self, value: Any) -> None:
-        self._check(value)
+        CheckedListState._check(self, value)
         HashMapListState.add(self, value)
 
     def add_all(self, values: Iterable[Any]) -> None:
         items = list(values)
         if items:
-            self._check(items[0])
+            CheckedListState._check(self, items[0])
         HashMapListState.add_all(self, items)
 
     def update(self, values: Iterable[Any]) -> None:
         items = list(values)
         if items:
-            self._check(items[0])
+            CheckedListState._check(self, items[0])
         HashMapListState.update(self, items)
 
 
@@ -57,17 +62,45 @@ class CheckedMapState(HashMapMapState):
     def _check(self, key: Any, value: Any) -> None:
         if type(self) is not CheckedMapState:
             return
+        self._table.check_key(self._at.key)
         if self._table.map_keys is not None:
             self._table.map_keys.encode(key)
         self._table.codec.encode(value)
         self.__class__ = HashMapMapState  # type: ignore[assignment]
 
     def put(self, key: Any, value: Any) -> None:
-        self._check(key, value)
+        CheckedMapState._check(self, key, value)
         HashMapMapState.put(self, key, value)
 
-    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        for key, value in dict_value.items():
-            self._check(key, value)
+    def put_all(self, dict_value: Entries) -> None:
+        entries = dict(dict_value)
+        for key, value in entries.items():
+            CheckedMapState._check(self, key, value)
             break
-        HashMapMapState.put_all(self, dict_value)
+        HashMapMapState.put_all(self, entries)
+
+
+class CheckedRawTable(HashMapRawTable):
+    """Values are the engine's own: only the first key is looked at, when it is asked for or written."""
+
+    __slots__ = ()
+
+    def _check(self, key: Any) -> None:
+        if type(self) is CheckedRawTable:
+            self._table.check_key(key)
+            self.__class__ = HashMapRawTable  # type: ignore[assignment]
+
+    def get(self, key: Any, namespace: Any = None) -> Any:
+        CheckedRawTable._check(self, key)
+        return HashMapRawTable.get(self, key, namespace)
+
+    def put(self, key: Any, value: Any, namespace: Any = None) -> None:
+        CheckedRawTable._check(self, key)
+        HashMapRawTable.put(self, key, value, namespace)
+
+    def touch(self, keys: Iterable[Any], namespace: Any = None) -> None:
+        if type(self) is CheckedRawTable:
+            keys = list(keys)
+            for key in keys[:1]:
+                CheckedRawTable._check(self, key)
+        HashMapRawTable.touch(self, keys, namespace)

@@ -16,9 +16,10 @@ from penstock.state.hashmap.collection_tables import ListTable, MapTable
 from penstock.state.hashmap.tables import ABSENT, ValueTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from penstock.state.backend import KeyContext
+    from penstock.state.descriptors import Entries
     from penstock.state.hashmap.accumulator_columns import AccumulatorColumns
     from penstock.state.snapshot_format.column_rows import AccumulatorShape
 
@@ -161,23 +162,24 @@ class HashMapMapState(MapState[Any, Any]):
         if table.tracking:
             table.mark_entry(owner, key)
 
-    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        if not dict_value:
+    def put_all(self, dict_value: Entries) -> None:
+        entries = dict(dict_value)
+        if not entries:
             return
         at = self._at
         table = self._table
         space = table.space(at.namespace)
         cell = space.get(at.key)
         if cell is None:
-            space[at.key] = dict(dict_value)
+            space[at.key] = entries
         else:
-            cell.update(dict_value)
+            cell.update(entries)
         marks = table.marks(at.namespace)
         changed = marks.get(at.key, ABSENT)
         if changed is ABSENT:
-            marks[at.key] = set(dict_value)
+            marks[at.key] = set(entries)
         elif changed is not None:
-            changed.update(dict_value)
+            changed.update(entries)
 
     def remove(self, key: Any) -> None:
         cell = self._cell()

@@ -59,9 +59,19 @@ class Table(ABC):
         self.root: Space = {}
         self.spaces: dict[Any, Space] = {None: self.root}
         self.tracking = False
+        self.keys: KeyCodec | None = None
+        """What writes the keys; None: nobody asks for them before a snapshot."""
 
     def __len__(self) -> int:
         return sum(map(len, self.spaces.values()))
+
+    def check_key(self, key: Any) -> None:
+        """
+        Raises:
+            StateTypeError: a snapshot could not write it.
+        """
+        if self.keys is not None:
+            self.keys.encode(key)
 
     def space(self, namespace: Any) -> Space:
         """The dictionary of a namespace, made if there is none."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,11 @@ from penstock.state.encoding.keys import KeyCodec
 from penstock.state.hashmap.backend import check_key_schema, folded
 from penstock.state.registry import Registration, key_schema
 from penstock.state.rocksdb.database import Database, scan, scan_prefix
-from penstock.state.rocksdb.frozen import FrozenDatabase
+from penstock.state.rocksdb.files.frozen import FrozenDatabase
 from penstock.state.rocksdb.handles import RocksDBListState, RocksDBMapState, RocksDBRawTable, RocksDBValueState
+from penstock.state.rocksdb.metrics import TICKERS, metrics_of, report_database, report_state
 from penstock.state.rocksdb.options import read_options
+from penstock.state.rocksdb.peek import peek_family
 from penstock.state.rocksdb.restore import Restore
 from penstock.state.rocksdb.rows import (
     Addresses,
@@ -41,8 +44,12 @@ from penstock.state.timers.timer_table import TIMER_TABLES, TimerTable
 from penstock.state.ttl.handles import TtlListState, TtlMapState, TtlValueState
 
 if TYPE_CHECKING:
+    from rocksdict import Rdict
+
+    from penstock.metrics import MetricGroup
     from penstock.state.backend import SnapshotUpload, StateFileReader
     from penstock.state.descriptors import State, StateDescriptor
+    from penstock.state.peek import Peeked
     from penstock.state.snapshot_format.segment import StateInfo
     from penstock.state.ttl.expiry import Clock, Lifetime
 
@@ -58,6 +65,7 @@ class RocksDBStateBackend:
         work_dir: directory of this backend alone, removed by `close`; empty: a temporary one.
         options: `state.backend.rocksdb.*`, see `rocksdb_options.DEFAULTS`; others are ignored.
         key_type: type of the keys, needed where they are structures.
+        metrics: where the numbers go that the options ask for (`metrics`); None: nowhere.
     """
 
     def __init__(
@@ -71,18 +79,24 @@ class RocksDBStateBackend:
         options: Mapping[str, Any] | None = None,
         operator_name: str = "",
         key_type: Any = None,
+        metrics: MetricGroup | None = None,
     ) -> None:
         self.key_context = key_context
         self.key_group_range = key_group_range
         self.max_parallelism = max_parallelism
         self.clock = clock
         self.operator_name = operator_name
-        self.event_time_timers = TimerTable(TIMER_TABLES[0], operator_name)
-        self.processing_time_timers = TimerTable(TIMER_TABLES[1], operator_name)
+        self.queryable: dict[str, str] = {}
         self._keys = KeyCodec(key_type, "keys", operator_name)
+        self.event_time_timers = TimerTable(TIMER_TABLES[0], operator_name, self._keys)
+        self.processing_time_timers = TimerTable(TIMER_TABLES[1], operator_name, self._keys)
         self._key_schema = key_schema(key_type, operator=operator_name)
         self._addresses = Addresses(key_context, self._keys, max_parallelism)
         self._settings = read_options(options or {})
+        self._metrics = metrics
+        self._reported = metrics_of(options or {})
+        if metrics is not None:
+            report_database(metrics, self._reported, self._statistics)
         self._work_dir = Path(work_dir or tempfile.mkdtemp(prefix="penstock-rocksdb-"))
         shutil.rmtree(self._work_dir, ignore_errors=True)
         self._work_dir.mkdir(parents=True)
@@ -99,7 +113,9 @@ class RocksDBStateBackend:
     def _database(self) -> Database:
         """Opened at the first use, so that a restore can put files in place before."""
         if self._opened is None:
-            database = Database(str(self._work_dir / "db"), self._settings)
+            database = Database(
+                str(self._work_dir / "db"), self._settings, counts=bool(self._reported & TICKERS.keys())
+            )
             try:
                 database.family(TIMERS)  # to make it takes RocksDB tens of milliseconds: not at the first barrier
             except BaseException:
@@ -139,6 +155,8 @@ class RocksDBStateBackend:
 
     def _register(self, descriptor: StateDescriptor) -> Registration:
         new = Registration.of(descriptor, self.operator_name, self.clock)
+        if descriptor.is_queryable():
+            self.queryable[descriptor.get_queryable_state_name()] = new.name
         known = self._registered.get(new.name)
         if known is not None:
             known.check_same(new)
@@ -150,7 +168,15 @@ class RocksDBStateBackend:
                 self._rewrite(new, lambda data: new.codec.encode(reader.decode(data)))
             del self._stored[new.name]
         self._registered[new.name] = new
+        if self._metrics is not None and self._reported:
+            report_state(self._metrics, new.name, self._reported, partial(self._family_of, new.name))
         return new
+
+    def _statistics(self) -> str:
+        return "" if self._opened is None else self._opened.statistics()
+
+    def _family_of(self, state: str) -> Rdict | None:
+        return None if self._opened is None else self._opened.families.get(family_name(state))
 
     def _rewrite(self, registration: Registration, convert: Callable[[bytes], bytes]) -> None:
         """Encode all values anew, so that no row is older than the schema the next snapshot names."""
@@ -209,6 +235,12 @@ class RocksDBStateBackend:
         for group in self._groups():
             for row, data in scan_prefix(family, space_prefix(group, namespace)):
                 yield row, decode(split_row(row)[2]), data
+
+    def peek(self, state_name: str, key: Any) -> Peeked | None:
+        registration, family = self._registered.get(state_name), self._family_of(state_name)
+        if registration is None or family is None:
+            return None
+        return peek_family(family, registration, self._keys, self._key_schema, self._addresses, key)
 
     def entry_count(self) -> int:
         """Exact up to `EXACT_COUNT` rows of a state; beyond, the number of rows as RocksDB estimates it."""

@@ -15,7 +15,7 @@ from penstock.state.encoding.codec import Codec, EncodedCodec
 from penstock.state.encoding.keys import UNTYPED_KEYS
 from penstock.state.hashmap.reading import overlap
 from penstock.state.rocksdb.database import Database, scan
-from penstock.state.rocksdb.download import download
+from penstock.state.rocksdb.files.download import download
 from penstock.state.rocksdb.options import read_options
 from penstock.state.rocksdb.rows import address_size, decode_namespace, family_name, group_prefix, split_row
 from penstock.state.rocksdb.timers import FAMILY, stored_timers

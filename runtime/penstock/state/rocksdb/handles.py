@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from penstock.state.descriptors import ListState, MapState, ValueState
@@ -13,6 +13,7 @@ from penstock.state.rocksdb.rows import NUMBER
 if TYPE_CHECKING:
     from rocksdict import Rdict
 
+    from penstock.state.descriptors import Entries
     from penstock.state.encoding.codec import Codec
     from penstock.state.encoding.keys import KeyCodec
     from penstock.state.rocksdb.backend import RocksDBStateBackend
@@ -101,8 +102,8 @@ class RocksDBMapState(MapState[Any, Any]):
     def put(self, key: Any, value: Any) -> None:
         self._family[self._row(key)] = self._codec.encode(value)
 
-    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        for key, value in dict_value.items():
+    def put_all(self, dict_value: Entries) -> None:
+        for key, value in dict(dict_value).items():
             self.put(key, value)
 
     def remove(self, key: Any) -> None:

@@ -30,11 +30,11 @@ from penstock.state.hashmap.snapshot import BACKEND as HASHMAP
 from penstock.state.hashmap.table import Table
 from penstock.state.hashmap.tables import ValueTable
 from penstock.state.key_groups import keys_key_groups
-from penstock.state.rocksdb.assembly import outside, within
 from penstock.state.rocksdb.database import Database, scan
-from penstock.state.rocksdb.download import StoredDatabase, download
-from penstock.state.rocksdb.manifest import ManifestUnreadable
-from penstock.state.rocksdb.putting_together import Part, put_together
+from penstock.state.rocksdb.files.assembly import outside, within
+from penstock.state.rocksdb.files.download import StoredDatabase, download
+from penstock.state.rocksdb.files.manifest import ManifestUnreadable
+from penstock.state.rocksdb.files.putting_together import Part, put_together
 from penstock.state.rocksdb.rows import NUMBER, family_name, group_prefix, sized, space_prefix, split_row, split_timer
 from penstock.state.rocksdb.snapshot import BACKEND
 from penstock.state.rocksdb.timers import FAMILY

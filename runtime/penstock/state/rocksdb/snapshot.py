@@ -19,7 +19,7 @@ from penstock.state.hashmap.snapshot import FORMAT
 
 if TYPE_CHECKING:
     from penstock.state.backend import FileRef, KeyGroupRange, StateFileWriter
-    from penstock.state.rocksdb.frozen import FrozenDatabase
+    from penstock.state.rocksdb.files.frozen import FrozenDatabase
     from penstock.state.snapshot_format.segment import StateInfo
 
 BACKEND = "rocksdb"

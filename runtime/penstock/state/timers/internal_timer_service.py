@@ -8,6 +8,7 @@ at once after a restore.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 OnTimer = Callable[[int, Any, Any], None]
@@ -38,6 +39,10 @@ class InternalTimerService(Protocol):
         ...
 
     def advance_processing_time(self, now: int) -> None: ...
+
+    def no_more_processing_time(self) -> AbstractContextManager[None]:
+        """Timers of processing time that are registered meanwhile are forgotten: in batch mode that time ends with the input."""
+        ...
 
     def next_processing_time(self) -> int | None: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from penstock.state.backend import KeyContext
     from penstock.state.timers.internal_timer_service import OnTimer
-    from penstock.state.timers.timer_table import TimerTable
+    from penstock.state.timers.timer_table import Pair, TimerTable
     from penstock.state.ttl.expiry import Clock
 
 MIN_WATERMARK = -(2**63)
@@ -42,8 +43,8 @@ class TimerService:
         self._clock = clock
         self._on_event_time: OnTimer = _ignore
         self._on_processing_time: OnTimer = _ignore
-        self._register_event = event_time.register
-        self._register_processing = processing_time.register
+        self._register_event = self._first_of_event_time
+        self._register_processing = self._first_of_processing_time
 
     def set_callbacks(self, on_event_time: OnTimer, on_processing_time: OnTimer) -> None:
         self._on_event_time = on_event_time
@@ -64,6 +65,17 @@ class TimerService:
             timestamp = as_time(timestamp)
         self._register_processing(timestamp, (at.key, at.namespace))
 
+    def _first_of_event_time(self, timestamp: int, pair: Pair) -> None:
+        """The first timer: its key is refused here, if a snapshot could not write it."""
+        self._event_time.check_key(pair[0])
+        self._register_event = self._event_time.register
+        self._register_event(timestamp, pair)
+
+    def _first_of_processing_time(self, timestamp: int, pair: Pair) -> None:
+        self._processing_time.check_key(pair[0])
+        self._register_processing = self._processing_time.register
+        self._register_processing(timestamp, pair)
+
     def delete_event_time_timer(self, timestamp: int) -> None:
         if type(timestamp) is not int or timestamp >= MAX_TIME:
             timestamp = as_time(timestamp)
@@ -80,6 +92,14 @@ class TimerService:
 
     def advance_processing_time(self, now: int) -> None:
         self._fire(self._processing_time, now, self._on_processing_time)
+
+    @contextmanager
+    def no_more_processing_time(self) -> Iterator[None]:
+        self._register_processing = _forget
+        try:
+            yield
+        finally:
+            self._register_processing = self._first_of_processing_time
 
     def _fire(self, table: TimerTable, until: int, on_timer: OnTimer) -> None:
         at = self._at
@@ -120,3 +140,7 @@ def as_time(timestamp: Any) -> int:
 
 def _ignore(timestamp: int, key: Any, namespace: Any) -> None:
     """Timers of an operator that set no callbacks."""
+
+
+def _forget(timestamp: int, pair: tuple[Any, Any]) -> None:
+    """A timer of a time that does not come."""

@@ -27,6 +27,8 @@ from penstock.state.snapshot_format.segment import StateInfo
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from penstock.state.encoding.keys import KeyCodec
+
 TIMER_INFO = StateInfo("timer", "timer", {"type": "int"})
 TIMER_TABLES = ("event-time", "processing-time")
 """Names under which snapshots hold timers."""
@@ -52,8 +54,9 @@ class TimerTable(Table):
 
     layout = "timer"
 
-    def __init__(self, name: str, operator: str = "") -> None:
+    def __init__(self, name: str, operator: str = "", keys: KeyCodec | None = None) -> None:
         super().__init__(name, ScalarCodec(int, name, operator))
+        self.keys = keys
         del self.spaces[None]
         self._slots: dict[int, list[int]] = {}
         self._heap: list[int] = []

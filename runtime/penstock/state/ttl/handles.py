@@ -5,13 +5,14 @@ Expired cells are removed when they are read. `sweep` is called with every acces
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from penstock.state.descriptors import ListState, MapState, ValueState
 from penstock.state.hashmap.handles import fresh
 
 if TYPE_CHECKING:
+    from penstock.state.descriptors import Entries
     from penstock.state.ttl.expiry import Cell, Lifetime
 
 Sweep = Callable[[], None]
@@ -119,10 +120,10 @@ class TtlMapState(MapState[Any, Any]):
         self._sweep()
         self._cells.put(key, (self._lifetime.deadline(), value))
 
-    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+    def put_all(self, dict_value: Entries) -> None:
         self._sweep()
         deadline = self._lifetime.deadline()
-        self._cells.put_all({key: (deadline, value) for key, value in dict_value.items()})
+        self._cells.put_all({key: (deadline, value) for key, value in dict(dict_value).items()})
 
     def remove(self, key: Any) -> None:
         self._cells.remove(key)

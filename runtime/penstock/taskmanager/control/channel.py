@@ -106,6 +106,10 @@ class ControlConnection:
             self._opener.feed(received)
         return self._opener.take()
 
+    def fileno(self) -> int:
+        """Readable when something has come: for `select`."""
+        return self._socket.fileno()
+
     def notice_a_lost_peer(self) -> None:
         """Half a minute after its machine, or the way to it, is gone `poll` raises, though nothing is sent or expected."""
         for name, value in (

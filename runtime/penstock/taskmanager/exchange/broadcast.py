@@ -24,6 +24,7 @@ class BroadcastWriter(ExchangeWriter):
             self._cut(0)
         elif self._sent[0] != (self._watermark, self._idle):
             self._send_all(None)
+        self._send_markers(None)
 
     def _tell_watermark(self, target: int) -> None:
         if self._sent[0][0] != self._watermark:
@@ -43,3 +44,4 @@ class BroadcastWriter(ExchangeWriter):
             for target in range(self._targets):
                 self._emit(target, row if target == 0 else retarget(row, target))
         self._sent[0] = now
+        self._send_markers(None)

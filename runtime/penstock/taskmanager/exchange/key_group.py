@@ -118,7 +118,8 @@ class KeyTargets:
             known.clear()
             fresh = list(dict.fromkeys(keys))
         known.update(zip(fresh, self._hashed(fresh), strict=True))
-        return list(map(known.__getitem__, keys))
+        # A tuple is hashed anew by each look-up: only what is missing is looked up a second time.
+        return [known[key] if target is None else target for key, target in zip(keys, found, strict=True)]
 
     def _hashed(self, keys: list[Any]) -> list[int]:
         targets: list[int] = self._of_group[keys_key_groups(keys, self._max_parallelism)].tolist()

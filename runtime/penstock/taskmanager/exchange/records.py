@@ -116,10 +116,15 @@ def _by_value_pickler() -> type[pickle.Pickler]:
     """For lambdas, and classes made inside functions. Made when first needed: importing pyspark takes its time."""
     from pyspark import cloudpickle
 
+    from penstock.taskmanager.script_classes import reduced_class
+
     class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
         dispatch_table = ChainMap(
             dict.fromkeys((memoryview, io.TextIOWrapper), refuse_to_pickle), cloudpickle.Pickler.dispatch_table
         )
+
+        def reducer_override(self, obj: Any) -> Any:
+            return reduced_class(obj, super().reducer_override)
 
     return ByValuePickler
 

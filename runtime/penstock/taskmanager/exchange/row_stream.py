@@ -18,6 +18,8 @@ from pyspark.serializers import Serializer, SpecialLengths
 from penstock.taskmanager.exchange.rows import TICK
 
 TICK_ROW = bytes((TICK,))
+SENT = b""
+"""Among the rows that a task makes: what was made until here is to leave now."""
 _LENGTH = struct.Struct(">i")
 
 
@@ -92,7 +94,8 @@ def _for_ever() -> None:
 
 
 class RowSerializer(Serializer):  # type: ignore[misc]
-    """Length-prefixed byte strings, flushed one by one: a row leaves the Python worker when it is made.
+    """Length-prefixed byte strings, flushed where the task says that they are to leave (`SENT`): rows for several slots are made
+    together, and each write wakes up a thread of the executor.
 
     Defined here and not where the JobManager names it, because workers import the module that it is in.
     """
@@ -100,8 +103,10 @@ class RowSerializer(Serializer):  # type: ignore[misc]
     def dump_stream(self, iterator: Iterable[bytes], stream: Any) -> None:
         pack = _LENGTH.pack
         for item in iterator:
-            stream.write(pack(len(item)) + item)
-            stream.flush()
+            if item:
+                stream.write(pack(len(item)) + item)
+            else:
+                stream.flush()
 
     def load_stream(self, stream: Any) -> ArrivingRows:
         return ArrivingRows(stream)

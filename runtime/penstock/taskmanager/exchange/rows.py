@@ -25,15 +25,28 @@ DATA = 1
 ACK = 2
 MARKER = 3
 TICK = 4
+LATENCY = 6
+OPEN_MARKER = 7
+"""A marker that holds nothing back: what comes behind it may be processed before the markers of all have come."""
 
 _HEADER = struct.Struct("<BBHHHqI")
 """kind, flags, exchange, sender, target, watermark, count"""
+_LATENCY = struct.Struct("<BBHHHIHd")
+"""kind, flags, exchange, sender, target, source, subtask, time"""
 _HAS_TIMESTAMPS = 1
 _IDLE = 2
 _CODEC_SHIFT = 2
 _ARROW = 1
 _RECORDS = 2
 """And the codes behind it: the forms of `records`."""
+
+
+class LatencyMarker(NamedTuple):
+    """What `taskmanager.latency` sends. `source`: index of its operator; `at`: when it was made, ms since the epoch."""
+
+    source: int
+    subtask: int
+    at: float
 
 
 class Buffer(NamedTuple):
@@ -65,6 +78,20 @@ def encode_buffer(exchange: int, sender: int, target: int, watermark: int, idle:
         stamps = array("q", ts).tobytes() if isinstance(ts, list) else np.ascontiguousarray(ts, np.int64).tobytes()
     flags |= codec << _CODEC_SHIFT
     return b"".join((_HEADER.pack(DATA, flags, exchange, sender, target, watermark, len(batch)), stamps, body))
+
+
+def encode_latency(exchange: int, sender: int, target: int, marker: LatencyMarker) -> bytes:
+    """One LATENCY row; exchange and sender are where a DATA row has them.
+
+    >>> row = encode_latency(3, 1, 0, LatencyMarker(7, 1, 1234.5))
+    >>> exchange_of(row), sender_of(row), decode_latency(row)
+    (3, 1, LatencyMarker(source=7, subtask=1, at=1234.5))
+    """
+    return _LATENCY.pack(LATENCY, 0, exchange, sender, target, *marker)
+
+
+def decode_latency(row: bytes) -> LatencyMarker:
+    return LatencyMarker(*_LATENCY.unpack_from(row)[5:])
 
 
 def retarget(row: bytes, target: int) -> bytes:

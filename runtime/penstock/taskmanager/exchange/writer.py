@@ -20,7 +20,7 @@ from penstock.graph.job_graph import ExchangeSpec
 from penstock.records.batch import MIN_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.records.fields import shortened
 from penstock.state.encoding.tagged import type_name
-from penstock.taskmanager.exchange.rows import encode_buffer
+from penstock.taskmanager.exchange.rows import LatencyMarker, encode_buffer, encode_latency
 from penstock.taskmanager.operators.user_code import raise_user_error
 
 Emit = Callable[[int, bytes], None]
@@ -94,6 +94,9 @@ class ExchangeWriter(ABC):
         self._watermark = MIN_TIMESTAMP
         self._idle = False
         self._sent: list[tuple[int, bool]] = [(MIN_TIMESTAMP, False)] * self._targets
+        self._marked: list[tuple[int, bytes]] = []
+        """Latency markers by target, behind what is collected for it."""
+        self._next_marked = sender
         self._row_buffers = _FullBuffer(BUFFER_RECORDS, BUFFER_BYTES)
         self._column_buffers = _FullBuffer(1 << 31, COLUMN_BUFFER_BYTES)
 
@@ -118,6 +121,24 @@ class ExchangeWriter(ABC):
                 self._cut(target)
             elif self._sent[target] != (self._watermark, self._idle):
                 self._send(target, None)
+        self._send_markers(None)
+
+    def latency(self, marker: LatencyMarker) -> None:
+        """Send it to one of the targets, each in turn, with what is collected for it."""
+        targets = self.reachable()
+        target = targets[self._next_marked % len(targets)]
+        self._next_marked += 1
+        self._marked.append((target, encode_latency(self.spec.id, self.sender, target, marker)))
+
+    def _send_markers(self, to: int | None) -> None:
+        """Those for this target; None: all."""
+        if self._marked:
+            marked, self._marked = self._marked, []
+            for target, row in marked:
+                if to is None or target == to:
+                    self._emit(target, row)
+                else:
+                    self._marked.append((target, row))
 
     def _as_columns(self, batch: Batch) -> ColumnBatch | None:
         """The batch, if it is to travel as columns."""
@@ -129,6 +150,8 @@ class ExchangeWriter(ABC):
     def holds_back(self) -> bool:
         """Whether `flush` has something to send."""
         now = (self._watermark, self._idle)
+        if self._marked:
+            return True
         return any(self._rows[target] or self._sent[target] != now for target in self.reachable())
 
     def _append(self, target: int, values: list[Any], timestamps: list[int] | None) -> None:
@@ -171,6 +194,7 @@ class ExchangeWriter(ABC):
             self.bytes_out += len(row)
             self._emit(target, row)
         self._sent[target] = now
+        self._send_markers(target)
 
     def _encoded(
         self, target: int, batch: Batch | None, before: tuple[int, bool], now: tuple[int, bool]

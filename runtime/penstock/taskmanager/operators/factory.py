@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from penstock.functions.async_functions import AsyncFunctionDescriptor
+from penstock.functions.async_io.async_functions import AsyncFunctionDescriptor
 from penstock.graph import operations
 from penstock.graph.operator import Operator
 
@@ -26,6 +26,20 @@ def create_operator(operation: operations.Operation) -> Operator:
 @singledispatch
 def operator_of(operation: operations.Operation) -> Operator:
     raise NotImplementedError(f"no operator carries out {type(operation).__qualname__}")
+
+
+@operator_of.register(operations.InBatchMode)
+def _(operation: operations.InBatchMode) -> Operator:
+    from penstock.taskmanager.operators.batch_mode.at_the_end import AtTheEnd
+    from penstock.taskmanager.operators.batch_mode.broadcast_first import BroadcastFirst
+    from penstock.taskmanager.operators.batch_mode.by_key import ByKey
+
+    inner = create_operator(operation.inner)
+    if not operation.is_keyed:
+        return BroadcastFirst(inner)
+    if operation.takes_columns:  # what works on columns does not ask for their order
+        return AtTheEnd(inner)
+    return ByKey(inner, operation.element_types)
 
 
 @operator_of.register(operations.Source)
@@ -68,6 +82,13 @@ def _(operation: operations.MapBatches) -> Operator:
     from penstock.taskmanager.operators.simple import MapBatchesOperator
 
     return MapBatchesOperator(operation.function)
+
+
+@operator_of.register(operations.Gather)
+def _(operation: operations.Gather) -> Operator:
+    from penstock.taskmanager.operators.gather import GatherOperator
+
+    return GatherOperator(operation.size, operation.timeout_ms, operation.element_type)
 
 
 @operator_of.register(operations.Project)

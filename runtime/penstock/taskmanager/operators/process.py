@@ -159,6 +159,10 @@ class TimerOperator(FunctionOperator):
             timers.advance_processing_time(now)
             self.results.flush()
 
+    def rewind(self) -> None:
+        super().rewind()
+        self.watermark = MIN_TIMESTAMP
+
     def current_watermark(self) -> int:
         return self.watermark
 

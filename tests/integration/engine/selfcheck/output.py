@@ -53,6 +53,17 @@ def verify(plan: Plan, output: str, options: dict[str, Any] | None = None, *, co
     assert not found, "\n".join(found)
 
 
+def verify_at_least_once(plan: Plan, output: str) -> None:
+    """Raises AssertionError if a record is missing, also in state: it may know more of them than there were, never fewer."""
+    numbers, windows = read(f"{output}/numbers"), read(f"{output}/windows")
+    seen = {(r["key"], r["number"]) for r in numbers}
+    assert seen == {(key, number) for key in range(plan.keys) for number in range(plan.per_key)}
+    assert not [r for r in numbers if r["count"] <= r["number"]]
+    whole = {(r["key"], r["start"]) for r in windows if r["count"] >= PER_WINDOW}
+    starts = range(0, plan.per_key * STEP_MS, WINDOW_MS)
+    assert whole == {(key, start) for key in range(plan.keys) for start in starts}
+
+
 def _numbers(plan: Plan, records: list[dict[str, int]], *, complete: bool) -> list[str]:
     seen = Counter((r["key"], r["number"]) for r in records)
     highest = {key: max((n for k, n in seen if k == key), default=-1) for key in range(plan.keys)}

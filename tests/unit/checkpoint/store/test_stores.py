@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from botocore.exceptions import ClientError
+from botocore.loaders import JSONFileLoader
 
 from penstock.checkpoint.store.fsspec_store import FsspecStore
 from penstock.checkpoint.store.local_store import TEMPORARY_SUFFIX, LocalStore
@@ -23,7 +26,7 @@ from penstock.checkpoint.store.object_store import (
 )
 from penstock.checkpoint.store.retrying_store import RetryingStore
 from penstock.checkpoint.store.s3_store import S3Store
-from penstock.checkpoint.store.schemes import open_store
+from penstock.checkpoint.store.schemes import open_store, prepare_store
 from penstock.common.errors import StorageError
 from tests.unit.checkpoint.store.store_contract import ObjectStoreContract
 from tests.unit.checkpoint.support import DictStore
@@ -243,3 +246,29 @@ class TestS3DeleteObjects:
         with pytest.raises(Refused, match="AccessDenied"):
             store.delete_many(self.URLS)
         assert set(RetryingStore(store).delete_many(self.URLS)) == set(self.URLS)
+
+
+def test_what_is_known_of_s3_is_read_once_for_all_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare_store("s3")
+
+    def read(*_: object) -> None:
+        raise AssertionError("it was read again")
+
+    monkeypatch.setattr(JSONFileLoader, "load_file", read)
+    store = open_store("s3://bucket/x", {"endpoint_url": "http://127.0.0.1:9", "key": "a", "secret": "b"})
+    with pytest.raises(TransientFailure, match="no answer"):
+        store.get("s3://bucket/x")
+
+
+def test_to_prepare_a_store_starts_no_thread_and_no_event_loop() -> None:
+    code = (
+        "import asyncio, sys, threading; from penstock.checkpoint.store.schemes import prepare_store; prepare_store('s3'); "
+        "assert 's3fs' in sys.modules; assert threading.active_count() == 1, threading.enumerate(); asyncio.get_event_loop()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_profile_of_the_users_is_the_one_that_requests_are_made_with() -> None:
+    store = open_store("s3://bucket/x", {"endpoint_url": "http://127.0.0.1:9", "profile": "nobody"})
+    with pytest.raises(PermanentFailure, match=r"ProfileNotFound.*nobody"):
+        store.get("s3://bucket/x")

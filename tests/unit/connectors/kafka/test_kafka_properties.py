@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from penstock.common.errors import InvalidJob, SinkError
+from penstock.common.errors import InvalidJob, SinkError, SourceError
+from penstock.common.serialization import DeserializationSchema
 from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.connectors.kafka.client import aiokafka, checked, explained, librdkafka, resolved
 from penstock.connectors.kafka.source.deserializer import MessageDecoder
@@ -117,3 +118,13 @@ def test_two_values_in_one_message_do_not_stand_in_for_an_empty_one() -> None:
     batch, rejected = decoder.decode([Message(0, b'{"n": 4}\n{"n": 5}'), Message(1, b"")])
     assert batch is None
     assert [message.offset for message in rejected] == [0, 1]
+
+
+class Away(DeserializationSchema):
+    def deserialize(self, message: bytes) -> Any:
+        raise SourceError("the registry is away", remedy="wait")
+
+
+def test_a_message_that_cannot_be_read_now_is_not_rejected() -> None:
+    with pytest.raises(SourceError, match="away"):
+        MessageDecoder(Away(), rejects=True, timestamps=False).decode([Message(0, b"good")])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -17,7 +21,9 @@ from penstock.jobmanager.cluster.jvm.class_archive import (
     jvm_options,
     make_archive,
 )
+from tools.images.context import ARCHIVE
 
+ROOT = Path(__file__).parents[4]
 JAVA = """#!/bin/sh
 echo run >> "$(dirname "$0")/runs"
 for argument in "$@"; do
@@ -85,3 +91,19 @@ def test_the_path_jar_names_sparks_jars_in_a_fixed_order(java_home: str) -> None
     assert named[0].name.startswith("slf4j-api-")
     assert named[1:] == sorted(named[1:])
     assert path_jar.stat().st_mtime == 315_532_800, "the date that layers of images give every file"
+
+
+def test_the_base_image_copies_all_that_makes_it(tmp_path: Path) -> None:
+    """Its build makes the archive before the rest of the engine is there."""
+    for name in ARCHIVE:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "runtime" / name, tmp_path / name)
+    command = [
+        sys.executable,
+        "-c",
+        "import penstock.jobmanager.cluster.jvm.class_archive as made; print(made.__file__)",
+    ]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith(str(tmp_path)), done.stderr

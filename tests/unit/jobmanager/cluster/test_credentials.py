@@ -16,9 +16,11 @@ from penstock.common.errors import ClusterError
 from penstock.jobmanager.cluster.credentials import Credentials, derive_tls, new_secret, read_secret
 from penstock.jobmanager.cluster.executor.executor_process import Launch, executor_command
 from penstock.jobmanager.cluster.slots import MAX_PIPELINED_LEVELS
-from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
+from penstock.jobmanager.cluster.spark_cluster import SparkCluster
+from penstock.jobmanager.cluster.spark_settings import ClusterConfig, spark_settings
 from penstock.jobmanager.process import launch, worker_launch
 from penstock.jobmanager.process.agreed import spark_secret
+from penstock.taskmanager.local_state.folders import LOCAL_DIR, STATE_DIR
 
 SECRET = "0123456789abcdef" * 4
 
@@ -87,12 +89,20 @@ class TestCommandLines:
         mine = {"spark.ssl.rpc.privateKey": "/the/driver's/key", "spark.rpc.askTimeout": "30s"}
         launch = Launch("7", "spark://CoarseGrainedScheduler@10.0.0.9:7078", "app", ["-Dx=y"], "", mine, {"A": "b"})
         command, environment = executor_command(
-            launch, slots=2, host="10.0.0.1", work_dir="/w", folder="/w/7", heap_mb=512, credentials=credentials
+            launch,
+            slots=2,
+            host="10.0.0.1",
+            work_dir="/w",
+            folder="/w/7",
+            heap_mb=512,
+            credentials=credentials,
+            state_dir="/all",
         )
         assert f"-Dspark.ssl.rpc.privateKey={credentials.private_key}" in command
         assert {"-Xmx512m", "-Dx=y", "-Dspark.rpc.askTimeout=30s"} <= set(command)
         assert command[command.index("--cores") + 1] == str(2 * MAX_PIPELINED_LEVELS)
         assert (environment["A"], environment["SPARK_LOCAL_DIRS"]) == ("b", "/w/7")
+        assert (environment[LOCAL_DIR], environment[STATE_DIR]) == ("/w/state", "/all")
         assert SECRET not in " ".join(command)
         assert environment["_SPARK_AUTH_SECRET"] == SECRET
         assert "-Dspark.authenticate=true" in command
@@ -100,7 +110,7 @@ class TestCommandLines:
 
     def test_a_driver_has_its_settings_in_a_file_that_only_this_user_reads(self, tmp_path: Path) -> None:
         cluster = SparkCluster(ClusterConfig(secret=SECRET, local_dir=str(tmp_path), extra_conf={"spark.x": "key=ü\n"}))
-        environment = cluster._launch_environment(cluster._conf())
+        environment = cluster._launch_environment(spark_settings(cluster.config, cluster.credentials))
         assert SECRET not in str(environment)
         path = Path(environment["PYSPARK_SUBMIT_ARGS"].split()[1])
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -116,7 +126,8 @@ class TestSecrets:
     def test_settings_of_a_job_do_not_switch_it_off(self, tmp_path: Path) -> None:
         off = {"spark.authenticate": "false", "spark.ssl.rpc.enabled": "false", "spark.authenticate.secret": "mine"}
         off["spark.shuffle.manager.incremental"] = "streaming"
-        conf = SparkCluster(ClusterConfig(local_dir=str(tmp_path), extra_conf=off))._conf()
+        cluster = SparkCluster(ClusterConfig(local_dir=str(tmp_path), extra_conf=off))
+        conf = spark_settings(cluster.config, cluster.credentials)
         assert conf["spark.authenticate"] == conf["spark.ssl.rpc.enabled"] == "true"
         assert conf["spark.authenticate.secret"] != "mine"
         assert conf["spark.shuffle.manager.incremental"] == "penstock.SealedShuffleManager"

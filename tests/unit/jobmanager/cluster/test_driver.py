@@ -12,7 +12,7 @@ import pyspark
 import pytest
 
 from penstock.jobmanager.cluster.jvm import driver
-from penstock.jobmanager.cluster.jvm.class_archive import extra_class_path
+from penstock.jobmanager.cluster.jvm.class_archive import INCUBATING, extra_class_path
 from penstock.jobmanager.cluster.jvm.java import find_java
 
 HOME = Path(pyspark.__file__).parent
@@ -48,7 +48,8 @@ def test_the_driver_has_what_sparks_launcher_would_give_it(tmp_path: Path) -> No
 
     # It says some settings once more, as arguments, which the file has anyway.
     end = theirs.index("org.apache.spark.deploy.SparkSubmit") + 1
-    assert comparable([*theirs[:end], *ours[ours.index(theirs[end - 1]) + 1 :]]) == comparable(ours)
+    assert comparable([*theirs[:end], *ours[ours.index(theirs[end - 1]) + 1 :]]) == {*comparable(ours), INCUBATING}
+    assert INCUBATING not in ours
 
 
 @pytest.mark.parametrize(
@@ -72,8 +73,9 @@ def test_sparks_launcher_is_asked_where_the_machine_says_something_about_spark(
     monkeypatch.setattr(driver, "launch_gateway", lambda: "by Spark's launcher")
     monkeypatch.setattr(driver, "driver_command", lambda *_: ["false"])
     arguments: Any = ("/java", {"spark.driver.memory": "1g"} | settings, {"PYSPARK_SUBMIT_ARGS": ""}, str(tmp_path))
-    if asked:
-        assert driver.start_driver(*arguments, python=sys.executable) == "by Spark's launcher"
-    else:
+    for python in ("", sys.executable):
+        if asked:
+            assert driver.start_driver(*arguments, python=python) == "by Spark's launcher"
+            continue
         with pytest.raises(driver.DriverNotStarted, match="code 1"):
-            driver.start_driver(*arguments, python=sys.executable)
+            driver.start_driver(*arguments, python=python)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from penstock.common.folders.owned_folder import OwnedFolder
@@ -63,3 +67,26 @@ class TestFolder:
         with pytest.raises(FileNotFoundError):
             self.start(tmp_path)
         assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def short_path() -> Iterator[str]:
+    """A folder for sockets, whose names may have some hundred characters only."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield folder
+
+
+def test_python_becomes_warm_while_the_jvm_starts(short_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of the JVM something that waits for it. It is the process itself, and takes what waits for it with it."""
+    looks = 'test -n "$PENSTOCK_WARM_DAEMON" || exit 1; while [ ! -S "$PENSTOCK_WARM_DAEMON" ]; do sleep 0.05; done; echo it is there'
+    command = ["sh", "-c", looks], dict(os.environ)
+    monkeypatch.setattr(executor_process, "executor_command", lambda *_, **__: command)
+    launch = msgspec.structs.replace(LAUNCH, python=sys.executable)
+    process, folder = start_executor(
+        launch, slots=1, host="", work_dir=short_path, heap_mb=1, credentials=cast(Credentials, None)
+    )
+    assert os.getpgid(process.pid) == process.pid
+    assert process.stdout is not None
+    assert process.stdout.read() == b"it is there\n"  # and then its end: nobody has it open any more
+    assert process.wait() == 0
+    folder.remove()

@@ -12,7 +12,8 @@ import pytest
 
 from penstock.jobmanager.cluster.credentials import Credentials
 from penstock.jobmanager.cluster.executor.executor_process import Launch, executor_command
-from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
+from penstock.jobmanager.cluster.spark_cluster import SparkCluster
+from penstock.jobmanager.cluster.spark_settings import ClusterConfig, spark_settings
 
 LaunchOf = Callable[..., Launch]
 
@@ -90,3 +91,20 @@ def test_who_sets_the_heap_as_for_spark_is_told_what_to_set(tmp_path: Path, capl
     assert caplog.messages == [
         "spark.executor.memory=4g has no effect: set penstock.executor.memory-mb for the heap of executors, in MiB"
     ]
+
+
+def test_jvms_of_their_own_keep_little_and_what_a_job_says_of_them_is_stronger(
+    launch_of: LaunchOf, tmp_path: Path
+) -> None:
+    """The driver that runs tasks itself has the rows of all slots, and is left as it is."""
+    (tmp_path / "x").mkdir()
+    secrets = Credentials.create("s" * 32, str(tmp_path / "x"))
+    launch = launch_of(spark_executor_extraJavaOptions="-Xmn99m")
+    command, _ = executor_command(
+        launch, slots=1, host="h", work_dir="/w", folder="/w/e", heap_mb=480, credentials=secrets
+    )
+    young = [option for option in command if option.startswith("-Xmn")]
+    assert young == ["-Xmn16m", "-Xmn99m"], "Java takes the last one"
+    options = "spark.driver.extraJavaOptions"
+    assert "-Xmn16m" in spark_settings(ClusterConfig(), secrets)[options]
+    assert "-Xmn" not in spark_settings(ClusterConfig(embedded=True), secrets)[options]

@@ -16,7 +16,7 @@ from penstock.jobmanager.cluster import local_cluster
 from penstock.jobmanager.cluster.executor import start_brake
 from penstock.jobmanager.cluster.executor.executor_process import Launch
 from penstock.jobmanager.cluster.local_cluster import LocalCluster
-from penstock.jobmanager.cluster.registry import Member, Registry
+from penstock.jobmanager.cluster.members.registry import Member, Registry
 from penstock.jobmanager.cluster.spark_cluster import SparkCluster
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from penstock.jobmanager.cluster.python_daemon import LONGEST_PATH, beside_a_warm_daemon
+from penstock.jobmanager.cluster.python_daemon import LONGEST_PATH, beside_a_warm_daemon, environment_for
 
 JVM = """
 import json, os, struct, subprocess, sys
@@ -77,9 +78,8 @@ def until(condition: Any) -> None:
 
 def test_the_first_that_is_asked_for_is_the_warm_one_and_the_next_is_not(jvm: Any) -> None:
     ask(jvm)
-    there = daemons(jvm)
-    assert (len(there["warm"]), len(there["cat"]), len(there["cold"])) == (1, 1, 0)
-    [warm] = there["warm"]
+    until(lambda: {kind: len(there) for kind, there in daemons(jvm).items()} == {"warm": 1, "cat": 1, "cold": 0})
+    [warm] = daemons(jvm)["warm"]
     assert warm.cwd() == "/"
     ask(jvm)  # ends the first one as Spark does: by closing its input
     until(lambda: not warm.is_running() or warm.status() == psutil.STATUS_ZOMBIE)
@@ -111,3 +111,35 @@ def test_without_a_place_for_its_socket_there_is_none(tmp_path: Path) -> None:
 def test_a_program_that_is_not_there_is_told_as_ever(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         beside_a_warm_daemon([str(tmp_path / "java")], dict(os.environ), "/tmp", sys.executable, subprocess.Popen)
+
+
+@pytest.mark.parametrize(
+    ("storage", "loaded"), [("s3://bucket/checkpoints", True), ("file:///checkpoints", False), ("", False)]
+)
+def test_workers_are_forked_with_what_their_storage_needs(storage: str, loaded: bool) -> None:
+    code = "import sys; from penstock.jobmanager.cluster import python_daemon; python_daemon._preload(); print('s3fs' in sys.modules)"
+    environment = {**os.environ, **environment_for(storage)}
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    assert said.stdout == f"{loaded}\n"
+
+
+def test_a_store_that_cannot_be_loaded_does_not_keep_the_daemon_from_its_work() -> None:
+    code = "from penstock.jobmanager.cluster import python_daemon; python_daemon._preload()"
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PENSTOCK_STORES": "nonsense,s3"})
+
+
+def test_archives_of_spark_are_not_looked_through_again(tmp_path: Path) -> None:
+    jar = tmp_path / "spark-core_2.13-4.3.0.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr("of_spark.py", "")
+    script = """
+import importlib, importlib.util, sys, zipimport
+from penstock.jobmanager.cluster.python_daemon import without_zips
+assert importlib.util.find_spec("of_spark") is not None
+without_zips()
+importlib.invalidate_caches()
+assert importlib.util.find_spec("of_spark") is None
+assert not [name for name in (*sys.path, *sys.path_importer_cache, *zipimport._zip_directory_cache) if name.endswith(".jar")]
+"""
+    path = os.pathsep.join([str(jar), *filter(None, sys.path)])
+    subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}, check=True)

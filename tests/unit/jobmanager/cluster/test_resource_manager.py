@@ -7,6 +7,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import msgspec
@@ -15,21 +16,24 @@ import pytest
 from penstock.common.errors import ClusterError
 from penstock.jobmanager.cluster import resource_manager
 from penstock.jobmanager.cluster.executor.executor_process import Launch
-from penstock.jobmanager.cluster.registration import (
+from penstock.jobmanager.cluster.members.registration import (
     PURPOSE,
+    AskReadings,
     Beat,
     Ended,
     Killed,
+    ReadingsAnswer,
     Register,
     Running,
     Start,
     ToTaskManager,
 )
-from penstock.jobmanager.cluster.registry import Member, Registry
+from penstock.jobmanager.cluster.members.registry import Member, Registry
 from penstock.jobmanager.cluster.resource_manager import ResourceManager
 from penstock.jobmanager.cluster.sealed_server import STRANGERS, Peer
 from penstock.jobmanager.cluster.spark_cluster import SparkCluster
 from penstock.jobmanager.failover.crash import MemoryKill
+from penstock.rest.errors import Unavailable
 from penstock.taskmanager.control.channel import ControlConnection, Hello
 from penstock.taskmanager.control.sealed_channel import CONTROL_CHANNEL, HELLO_BYTES
 
@@ -150,7 +154,7 @@ def test_what_the_system_has_killed_in_a_workers_container_is_known_for_a_moment
     visitor.say(Killed(2**28))
     wait_until(lambda: registry.killed_on("10.0.0.1") is not None)
     assert (registry.killed_on("10.0.0.1"), registry.killed_on("10.0.0.2")) == (MemoryKill(2**28), None)
-    monkeypatch.setattr("penstock.jobmanager.cluster.registry.RECENT_S", 0.0)
+    monkeypatch.setattr("penstock.jobmanager.cluster.members.registry.RECENT_S", 0.0)
     assert registry.killed_on("10.0.0.1") is None, "it has nothing to do with what ends later"
 
 
@@ -348,3 +352,23 @@ def test_a_worker_that_cannot_be_looked_after_ends_nothing(
     assert visitor.is_told_to_go()
     door.come("other").started()
     assert door.server.failure is None
+
+
+def test_a_worker_is_asked_what_its_jvm_reads_and_not_waited_for_long(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor = door.come()
+    visitor.started()
+    with ThreadPoolExecutor(1) as asking:
+        answer = asking.submit(door.server.readings, "tm")
+        asked = visitor.heard()
+        assert isinstance(asked, AskReadings)
+        visitor.say(ReadingsAnswer(asked.request, "Status.JVM.Threads.Count 34"))
+        assert answer.result(10) == "Status.JVM.Threads.Count 34"
+    monkeypatch.setattr(resource_manager, "READINGS_S", 0.2)
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match="has not answered"):
+        door.server.readings("tm")
+    assert time.monotonic() - began < 5
+    with pytest.raises(Unavailable, match="has gone"):
+        door.server.readings("another")

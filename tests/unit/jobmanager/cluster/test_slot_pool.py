@@ -45,6 +45,15 @@ def test_a_job_stays_where_it_is(count: int, slots: list[str], expected: list[st
     assert pool.available("b", slots) == [slot for slot in slots if slot not in expected]
 
 
+def test_what_was_lost_comes_back_to_its_machine_if_there_is_a_place() -> None:
+    pool = SlotPool()
+    machines = {"0.0": "a", "0.1": "a", "1.0": "b", "2.0": "c", "3.0": "a", "4.0": "b"}
+    assert pool.place("job", 3, ["0.0", "0.1", "1.0"], machines) == ["0.0", "0.1", "1.0"]
+    assert pool.place("job", 3, ["2.0", "4.0", "3.0"], machines) == ["3.0", "2.0", "4.0"]
+    pool.release("job")
+    assert pool.place("job", 1, ["2.0", "3.0"], machines) == ["2.0"]
+
+
 def test_released_slots_are_for_others() -> None:
     pool = SlotPool()
     pool.place("a", 4, SLOTS)

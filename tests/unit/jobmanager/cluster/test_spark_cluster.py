@@ -13,7 +13,8 @@ import pytest
 from pyspark import accumulators
 
 from penstock.jobmanager.cluster.embedded_cluster import EmbeddedCluster
-from penstock.jobmanager.cluster.spark_cluster import ClusterConfig, SparkCluster
+from penstock.jobmanager.cluster.spark_cluster import SparkCluster
+from penstock.jobmanager.cluster.spark_settings import ClusterConfig
 
 
 def test_the_end_does_not_wait_for_pysparks_accumulators(tmp_path: Path) -> None:

@@ -10,15 +10,19 @@ import pytest
 from penstock.common.errors import EpochFailed
 from penstock.datastream.functions import MapFunction
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.datastream.window import TumblingProcessingTimeWindows
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.failover import failures
 from penstock.jobmanager.failover.crash import DIED, MemoryKill, TaskEnd, crash_of
 from penstock.jobmanager.failover.failures import JobFailed, failure_of
 from penstock.taskmanager import level
+from penstock.taskmanager.operators.batch_mode.by_key import ByKey
 from penstock.taskmanager.operators.connectors.sink import SinkOperator
 from penstock.taskmanager.operators.connectors.source import SourceOperator
 from penstock.taskmanager.operators.simple import MapOperator
+from penstock.taskmanager.operators.window.grouped import GroupedWindows
+from penstock.taskmanager.operators.window.operator import WindowOperator
 from tests.hooks import endpoints
 from tests.hooks.act import Act
 
@@ -125,6 +129,23 @@ def test_of_chained_operators_with_the_same_function_it_is_the_innermost_called(
     crash = crash_of([ended(dump(*frames, (ENGINE, 210, "_timed")), 0, 0)], chained())
     assert isinstance(crash, JobFailed)
     assert crash.failure.name == name
+
+
+def larger(one: Any, other: Any) -> Any:
+    return max(one, other)
+
+
+def test_in_batch_mode_an_operator_is_found_behind_what_holds_its_input() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    windows = env.from_collection([1]).key_by(shared).window(TumblingProcessingTimeWindows.of(1000))
+    windows.reduce(larger).name("largest").map(Halves()).name("halves").print()
+    windows.reduce(lambda one, other: min(one, other)).name("least").print()
+    program = env.get_program()
+    graph = JobGraphBuilder(program.transformations, name="batch", parallelism=1, mode="BATCH").build()
+    calls = (larger, GroupedWindows.process, WindowOperator.process_batch, ByKey.work_off, ByKey.process_watermark)
+    crash = crash_of([ended(dump(*map(frame_in, calls), (ENGINE, 210, "_timed")), 0, 1)], graph)
+    assert isinstance(crash, JobFailed)
+    assert crash.failure.name == "largest"
 
 
 def test_operators_that_cannot_be_told_apart_are_all_named() -> None:

@@ -65,18 +65,18 @@ def running(folder: Path, scheduler: str) -> Iterator[tuple[JobMaster, Slots]]:
     verify(PLAN, f"file://{folder}/output")
 
 
-def a_wide_operator(max_parallelism: int) -> JobScheduler:
+def a_wide_operator(max_parallelism: int, backend: str = "hashmap") -> JobScheduler:
     """Everything with parallelism 2, but `wide` with 4; `narrow` must not have more than its maximum."""
     env = StreamExecutionEnvironment.get_execution_environment()
     stream = env.from_source(NumberSequenceSource(1, 10), None, "numbers")
     stream = stream.key_by(int).sum().name("narrow").set_max_parallelism(max_parallelism)
     stream.map(str).name("wide").set_parallelism(4).print()
     options = JobMasterOptions(parallelism=2, stabilization_s=0)
-    settings = JobSettings.from_configuration({"jobmanager.scheduler": "adaptive"})
+    settings = JobSettings.from_configuration({"jobmanager.scheduler": "adaptive", "state.backend.type": backend})
     return JobScheduler(env.get_program("wide"), settings, options)
 
 
-def five_operators() -> JobScheduler:
+def five_operators(settings: dict[str, str] | None = None) -> JobScheduler:
     """A to E: C and E with parallelism 2, the others 4."""
     env = StreamExecutionEnvironment.get_execution_environment()
     stream = env.from_source(NumberSequenceSource(1, 10), None, "A")
@@ -84,7 +84,7 @@ def five_operators() -> JobScheduler:
         stream = stream.map(lambda n: n).name(name).set_parallelism(parallelism)
     stream.print().name("E").set_parallelism(2)
     options = JobMasterOptions(parallelism=4, slot_timeout_s=0.2)
-    return JobScheduler(env.get_program("five operators"), JobSettings.from_configuration({}), options)
+    return JobScheduler(env.get_program("five operators"), JobSettings.from_configuration(settings or {}), options)
 
 
 def test_a_job_needs_as_many_slots_as_its_widest_operator() -> None:
@@ -100,6 +100,40 @@ def test_a_job_with_too_few_slots_waits_visibly_and_then_fails() -> None:
     with pytest.raises(NotEnoughSlots, match="'five operators' needs 4 slots, the cluster has 3"):
         five_operators().place(InProcessRunner(3), time.sleep, told.append)
     assert told == ["waiting for slots: 3 of 4"]
+
+
+class AwayFromHome(InProcessRunner):
+    """Slots enough, but not where the job was; asked so often, they are there."""
+
+    asked = 0
+
+    def expects_home(self) -> bool:
+        self.asked += 1
+        return self.asked <= 3
+
+
+@pytest.mark.parametrize(
+    ("backend", "from_local", "asked"), [("rocksdb", "true", 4), ("rocksdb", "false", 0), ("hashmap", "true", 0)]
+)
+def test_a_job_waits_a_moment_for_the_disk_that_has_its_state(backend: str, from_local: str, asked: int) -> None:
+    told: list[str] = []
+    runner = AwayFromHome(4)
+    settings = {"state.backend.type": backend, "execution.state-recovery.from-local": from_local}
+    assert five_operators(settings).place(runner, lambda _: None, told.append).slots == 4
+    assert runner.asked == asked
+    assert told == ["waiting for slots where its state is: 4 of 4"] * bool(asked)
+
+
+def test_adaptive_waits_for_that_disk_as_well() -> None:
+    told: list[str] = []
+    scheduler, runner = a_wide_operator(max_parallelism=4, backend="rocksdb"), AwayFromHome(4)
+    assert scheduler.place(runner, lambda _: None, told.append).slots == 4
+    assert (runner.asked, told) == (4, ["waiting for slots where its state is: 4 of 4"])
+
+
+def test_it_does_not_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AwayFromHome, "expects_home", lambda self: True)
+    assert five_operators({"state.backend.type": "rocksdb"}).place(AwayFromHome(4), time.sleep, print).slots == 4
 
 
 def test_adaptive_goes_on_with_the_slots_that_are_left_and_grows_again(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from penstock.common.errors import EpochFailed
 from penstock.jobmanager.failover.failures import JobFailed
 from penstock.jobmanager.job.start_steps import FIRST_EPOCH, SENDING, StartSteps
 from penstock.taskmanager.protocol import Whereabouts
-from penstock.taskmanager.watchdog import OPENING, PROCESSING
+from penstock.taskmanager.watching.watchdog import OPENING, PROCESSING
 
 LIMIT_S = 10.0
 

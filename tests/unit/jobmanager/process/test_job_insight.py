@@ -66,7 +66,17 @@ def test_states_are_named_with_their_operator_and_bytes(insight: JobInsights) ->
 
 
 @pytest.mark.parametrize(
-    ("asked", "keys"), [("a", ["a"]), ("7", [7, "7"]), ('"7"', ["7"]), ('["a", 1]', [["a", 1]]), ("nothing", [])]
+    ("asked", "keys"),
+    [
+        ("a", ["a"]),
+        ("7", [7, "7"]),
+        ('"7"', ["7"]),
+        ('["a", 1]', [["a", 1]]),
+        ("nothing", []),
+        ("NaN", []),
+        ('{"a": 1}', []),
+        ("[" * 5000, []),
+    ],
 )
 def test_a_key_is_found_as_json_or_as_text(insight: JobInsights, asked: str, keys: list[Any]) -> None:
     found = insight.state_entries("", "count", None, asked, 10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 
 from penstock.common.config import options
 from penstock.common.configuration import Configuration
-from penstock.jobmanager.cluster.registry import Registry
+from penstock.common.errors import ClusterError
+from penstock.common.program.import_path import import_path
+from penstock.jobmanager.cluster.members.registry import Registry
 from penstock.jobmanager.cluster.spark_cluster import free_port
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process import master_cluster
@@ -25,10 +28,12 @@ class Driver:
         self.config = config
         self.credentials = type("Credentials", (), {"secret": config.secret})()
         self.registry = Registry()
+        self.stopped = False
 
     def start(self) -> None: ...
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        self.stopped = True
 
     def wait_for_driver(self) -> int:
         time.sleep(60)
@@ -38,25 +43,29 @@ class Driver:
         return [], []
 
 
-def test_a_master_whose_resource_manager_has_ended_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.CRITICAL)
-    codes: list[int] = []
-    monkeypatch.setattr(master_cluster.os, "_exit", codes.append)
-    monkeypatch.setattr(master_cluster.logging, "shutdown", lambda: None)
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configuration:
     monkeypatch.setattr(master_cluster, "SparkCluster", Driver)
-    monkeypatch.setattr(master_cluster, "create_runner", lambda *_, **__: None)
+    monkeypatch.setattr(master_cluster, "create_runner", lambda cluster, **_: cluster)
     secret = tmp_path / "secret"
     secret.write_text("s" * 32)
     secret.chmod(0o600)
-    settings = Configuration(
+    return Configuration(
         {
             options.SPARK_SECRET_FILE.key: str(secret),
             options.JOBMANAGER_ADDRESS.key: "127.0.0.1",
             options.JOBMANAGER_PORT.key: str(free_port()),
         }
     )
+
+
+def test_a_master_whose_resource_manager_has_ended_ends(
+    settings: Configuration, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    codes: list[int] = []
+    monkeypatch.setattr(master_cluster.os, "_exit", codes.append)
+    monkeypatch.setattr(master_cluster.logging, "shutdown", lambda: None)
     provider = MasterClusterProvider(settings)
     provider.runner_for(1, 1, JobSettings.from_configuration(settings), dataframes=False)
 
@@ -71,3 +80,122 @@ def test_a_master_whose_resource_manager_has_ended_ends(
     provider.stop()
     assert codes == [70]
     assert "the resource manager has ended (no more); so does this process" in caplog.text
+
+
+class TestBegunAhead:
+    """The driver comes up while the program is loaded."""
+
+    ENTRY = "/opt/job/job.py"
+
+    def wanted(self, settings: Configuration, **more: str) -> JobSettings:
+        """As a session asks for it once the program has said what it wants."""
+        job = JobSettings.from_configuration({**settings.to_dict(), **more})
+        job.python_path.extend(dict.fromkeys(["/opt/job", *import_path()]))
+        return job
+
+    def test_the_job_gets_the_driver_that_is_there(self, settings: Configuration) -> None:
+        provider = MasterClusterProvider(settings)
+        provider.begin(self.ENTRY)
+        deadline = time.monotonic() + 10
+        while provider.cluster is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        ahead = provider.cluster
+        assert provider.runner_for(1, 1, self.wanted(settings), dataframes=False) is ahead  # type: ignore[comparison-overlap]
+        provider.stop()
+
+    def test_a_program_that_is_mounted_as_a_link_gets_the_driver_that_is_there(
+        self, settings: Configuration, tmp_path: Path
+    ) -> None:
+        """As Kubernetes puts a ConfigMap's files there. The program's own folder is then the one that the link leads to."""
+        (tmp_path / "..data").mkdir()
+        (tmp_path / "..data" / "job.py").touch()
+        entry = tmp_path / "job.py"
+        entry.symlink_to(tmp_path / "..data" / "job.py")
+        provider = MasterClusterProvider(settings)
+        provider.begin(str(entry))
+        assert provider._ahead is not None
+        provider._ahead.result()
+        ahead: Any = provider.cluster
+        wanted = JobSettings.from_configuration(settings.to_dict())
+        wanted.python_path.extend([str(tmp_path), str(tmp_path / "..data"), *import_path()])
+        assert provider.runner_for(1, 1, wanted, dataframes=False) is ahead
+        provider.stop()
+
+    def test_a_job_with_settings_of_its_own_gets_another_driver(self, settings: Configuration) -> None:
+        provider = MasterClusterProvider(settings)
+        provider.begin(self.ENTRY)
+        assert provider._ahead is not None
+        provider._ahead.result()
+        ahead: Any = provider.cluster
+        runner: Any = provider.runner_for(1, 1, self.wanted(settings, **{"spark.task.cpus": "1"}), dataframes=False)
+        assert runner is not ahead
+        assert ahead.stopped
+        assert runner.config.extra_conf == {"spark.task.cpus": "1"}
+        provider.stop()
+
+    def test_a_program_that_changes_where_modules_are_found_gets_another_driver(self, settings: Configuration) -> None:
+        provider = MasterClusterProvider(settings)
+        provider.begin(self.ENTRY)
+        wanted = self.wanted(settings)
+        wanted.python_path.insert(0, "/opt/more")
+        runner: Any = provider.runner_for(1, 1, wanted, dataframes=False)
+        assert runner.config.python_path[0] == "/opt/more"
+        provider.stop()
+
+    def test_what_keeps_it_from_starting_is_told_to_the_job(
+        self, settings: Configuration, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(self: Driver) -> None:
+            raise ClusterError("no Java", remedy="install one")
+
+        monkeypatch.setattr(Driver, "start", fail)
+        provider = MasterClusterProvider(settings)
+        provider.begin(self.ENTRY)
+        with pytest.raises(ClusterError, match="no Java"):
+            provider.runner_for(1, 1, self.wanted(settings), dataframes=False)
+        provider.stop()
+
+    def test_a_failure_ahead_is_nothing_to_a_job_with_settings_of_its_own(
+        self, settings: Configuration, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def start(self: Driver) -> None:
+            if not self.config.extra_conf:
+                raise ClusterError("no Java", remedy="install one")
+
+        monkeypatch.setattr(Driver, "start", start)
+        provider = MasterClusterProvider(settings)
+        provider.begin(self.ENTRY)
+        runner: Any = provider.runner_for(1, 1, self.wanted(settings, **{"spark.task.cpus": "1"}), dataframes=False)
+        assert runner.config.extra_conf == {"spark.task.cpus": "1"}
+        provider.stop()
+
+    def test_a_program_that_sets_what_drivers_read_gets_another_one(
+        self, settings: Configuration, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        provider = MasterClusterProvider(settings)
+        provider.begin(self.ENTRY)
+        assert provider._ahead is not None
+        provider._ahead.result()
+        ahead: Any = provider.cluster
+        monkeypatch.setenv("AWS_PROFILE", "lake")
+        assert provider.runner_for(1, 1, self.wanted(settings), dataframes=False) is not ahead
+        assert ahead.stopped
+        provider.stop()
+
+    def test_a_program_without_a_job_leaves_no_driver(
+        self, settings: Configuration, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made: list[Driver] = []
+        go_on = threading.Event()
+
+        def start(self: Driver) -> None:
+            made.append(self)
+            go_on.wait(10)
+
+        monkeypatch.setattr(Driver, "start", start)
+        provider = MasterClusterProvider(settings)
+        provider.begin(self.ENTRY)
+        threading.Timer(0.2, go_on.set).start()
+        provider.stop()
+        assert [driver.stopped for driver in made] == [True]

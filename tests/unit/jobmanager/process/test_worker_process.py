@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,14 +16,17 @@ import msgspec
 import pytest
 
 from penstock.jobmanager.cluster.executor.executor_process import Launch
+from penstock.jobmanager.cluster.executor.jvm_readings import SOCKET
 from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
-from penstock.jobmanager.cluster.registration import (
+from penstock.jobmanager.cluster.members.registration import (
     MOST_BYTES,
     PURPOSE,
+    AskReadings,
     Beat,
     Ended,
     FromTaskManager,
     Killed,
+    ReadingsAnswer,
     Register,
     Running,
     Start,
@@ -331,3 +335,34 @@ def test_a_loop_that_is_stuck_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> N
     now = time.monotonic()
     monkeypatch.setattr(worker_process.time, "monotonic", lambda: now + worker_process.STUCK_S + 1)
     assert not worker.is_alive
+
+
+def test_it_tells_what_its_executors_jvm_says_at_the_socket_in_its_folder(tmp_path: Path) -> None:
+    speaks = f"""cd {tmp_path}; exec {sys.executable} -c '
+import socket
+server = socket.socket(socket.AF_UNIX)
+server.bind("{SOCKET}")
+server.listen()
+open("listens", "w").close()
+while True:
+    asking, _ = server.accept()
+    asking.sendall(b"Status.JVM.Threads.Count 34")
+    asking.close()
+'"""
+    master = Master()
+    manager = TaskManager(master.port, speaks)
+    wait_until((tmp_path / "listens").exists)
+    master.post(master.peers[-1], msgspec.msgpack.encode(AskReadings(7)))
+    wait_until(lambda: ReadingsAnswer(7, "Status.JVM.Threads.Count 34") in master.said)
+    manager.end()
+    master.close()
+
+
+def test_an_executor_without_a_task_so_far_says_nothing() -> None:
+    master = Master()
+    manager = TaskManager(master.port)
+    wait_until(lambda: bool(manager.executors.children))
+    master.post(master.peers[-1], msgspec.msgpack.encode(AskReadings(8)))
+    wait_until(lambda: ReadingsAnswer(8) in master.said)
+    manager.end()
+    master.close()

@@ -9,7 +9,7 @@ import pytest
 from penstock.jobmanager.runners import spark_runner
 from penstock.jobmanager.runners.spark_runner import WHEREABOUTS_S, SparkRunner
 from penstock.taskmanager.protocol import Whereabouts
-from penstock.taskmanager.watchdog import OPENING, TELL_EVERY_S
+from penstock.taskmanager.watching.watchdog import OPENING, TELL_EVERY_S
 
 
 def test_a_task_that_says_nothing_any_more_stands_there_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:

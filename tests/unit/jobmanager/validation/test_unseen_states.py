@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.common.typeinfo import Types
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
@@ -130,3 +132,48 @@ def test_what_was_not_is_named_with_its_line(
 def test_what_does_not_fit_is_still_a_problem(check: Callable[[type[Counts]], Any]) -> None:
     report = check(Changed)
     assert [problem["code"] for problem in report["problems"]] == ["STATE_SCHEMA_INCOMPATIBLE"]
+
+
+def schema(*fields: dict[str, Any]) -> str:
+    return json.dumps({"type": "record", "name": "Seen", "fields": list(fields)})
+
+
+NUMBER = {"name": "n", "type": "int"}
+SEEN = schema(NUMBER)
+WIDER = schema({"name": "n", "type": "long"}, {"name": "more", "type": "string", "default": ""})
+OTHER = schema({"name": "n", "type": "int"}, {"name": "more", "type": "string"})
+
+
+class FillsAvro(KeyedProcessFunction):
+    def open(self, runtime_context: Any) -> None:
+        self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.AVRO(SEEN)))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        self.seen.update({"n": value})
+        yield value
+
+
+class ReadsWider(Counts):
+    def open(self, runtime_context: Any) -> None:
+        self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.AVRO(WIDER)))
+
+
+class NeedsMore(Counts):
+    def open(self, runtime_context: Any) -> None:
+        self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.AVRO(OTHER)))
+
+
+def test_an_avro_schema_that_cannot_read_the_stored_values_is_refused_by_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = started(build(environment(tmp_path), FillsAvro()))
+    until(lambda: master.checkpoints.coordinator.latest is not None, master)
+    operation = master.request(Operation("stop"))
+    assert operation.wait(60)
+    monkeypatch.setenv("CHECKED_FUNCTION", ReadsWider.__name__)
+    report = checked(str(operation.location))
+    assert (report["ok"], report["not_looked_at"]) == (True, [])
+    monkeypatch.setenv("CHECKED_FUNCTION", NeedsMore.__name__)
+    report = checked(str(operation.location))
+    assert not report["ok"]
+    assert "field 'more' of the value is new and has no default" in report["problems"][0]["message"]

@@ -109,6 +109,7 @@ status_keys = st.sampled_from([f.alias or name for name, f in FlinkJobStatus.mod
 def test_any_status_can_be_read(raw: Any) -> None:
     status = parse_status(raw)
     assert parse_status(status.to_manifest()) == status
+    assert unreadable(raw, status) == unreadable(raw)
 
 
 def test_a_status_with_one_bad_field_keeps_the_others() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.operator.world import World
-from tests.unit.operator.world.branches import each, some
+from tests.unit.operator.world.branches import at_calls, each, some
 from tests.unit.operator.world.scenario import begin, edit, go_on, gone, running, suspended
 from tests.unit.operator.world.scenarios import SCENARIOS
 from tests.unit.operator.world.world import NAME
@@ -94,19 +94,15 @@ def disturb(
     asyncio.run(begin(scenario, world))
     world.fault.mode, world.fault.meanwhile = mode, lambda: meanwhile(world)
 
-    async def played(how: Callable[[Scenario, World], Awaitable[None]]) -> None:
-        await how(scenario, world)
-
-    def with_fault(at: int) -> None:
-        world.fault.at = at
-        asyncio.run(played(then))
-
-    def without(at: int) -> int:
-        asyncio.run(played(go_on))
+    def undisturbed(_: int) -> int:
+        asyncio.run(go_on(scenario, world))
         return len(world.fault.calls)
 
-    [calls] = each([0], without)
-    each(range(1, calls + 1, stride) if stride > 1 else some(calls), with_fault)
+    async def disturbed() -> None:
+        await then(scenario, world)
+
+    [calls] = each([0], undisturbed)
+    at_calls(range(1, calls + 1, stride) if stride > 1 else some(calls), world.fault, disturbed)
 
 
 async def last_word(word: Word, scenario: Scenario, world: World) -> None:

@@ -48,6 +48,7 @@ CASES: dict[str, list[str]] = {
         "extraVolumeMounts[0].mountPath=/etc/ca",
         "probes.liveness.failureThreshold=9",
         "test.flinkJobSpec.image=job:1",
+        "operator.traces.endpoint=http://collector.monitoring:4318",
     ],
 }
 

@@ -145,6 +145,31 @@ def test_a_holder_that_nobody_answers_gives_up_in_time() -> None:
     asyncio.run(play())
 
 
+def test_one_request_without_an_answer_is_not_the_end() -> None:
+    """A connection may be dead without a word while the next one would be answered."""
+    kube, times = cluster(), LeaseTimes(timedelta(seconds=3), timedelta(seconds=1), timedelta(seconds=0.1))
+    one, real = Leadership("ns", "penstock-operator", "one", times), kube.get
+    asked = 0
+
+    async def first_hangs(*what: object) -> object:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            await asyncio.sleep(3600)
+        return await real(*what)  # type: ignore[arg-type]
+
+    async def play() -> None:
+        assert await one.attempt(kube)
+        kube.get = first_hangs  # type: ignore[assignment, method-assign]
+        keeping = asyncio.create_task(one.keep(kube))
+        await asyncio.sleep(2)
+        assert one.holds()
+        assert asked > 2
+        keeping.cancel()
+
+    asyncio.run(play())
+
+
 def test_time_in_which_the_machine_sleeps_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     asleep, real = 0.0, time.clock_gettime
     monkeypatch.setattr(time, "clock_gettime", lambda clock: real(clock) + asleep)

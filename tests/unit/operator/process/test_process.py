@@ -19,6 +19,7 @@ from penstock_operator.process import controller as controller_module
 from penstock_operator.process.config import Config, ConfigError, from_environment
 from penstock_operator.process.controller import Controller
 from penstock_operator.process.metrics import Histogram, Metric, Metrics
+from penstock_operator.process.traces import OperationTraces
 from penstock_operator.reconcile.job_loop import JobLoop
 from penstock_operator.reconcile.ownership import Shard
 from tests.unit.operator.world import World, flinkjob, flinksnapshot
@@ -28,6 +29,8 @@ from tests.unit.operator.world.watch import Hearing
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from penstock_operator.reconcile.job_loop import Transition
 
 
 def test_the_environment_is_read() -> None:
@@ -169,10 +172,10 @@ def test_metrics_follow_a_flinkjob_and_forget_it() -> None:
 class Control:
     """A controller on a world whose time is the test's."""
 
-    def __init__(self) -> None:
+    def __init__(self, traces: OperationTraces | None = None) -> None:
         self.world = World()
         self.metrics = Metrics()
-        self.controller = Controller(self.world.ports, self.metrics, ["default"])
+        self.controller = Controller(self.world.ports, self.metrics, ["default"], traces)
 
     async def settle(self, turns: int = 30) -> None:
         for _ in range(turns):
@@ -180,6 +183,31 @@ class Control:
             self.world.tick(0.5)
             for name in ("weather",):
                 self.controller.wake("FlinkJob", "default", name)
+
+
+class _BrokenTraces(OperationTraces):
+    def __init__(self) -> None:
+        super().__init__(lambda span: None)
+
+    def note(self, transition: Transition) -> None:
+        raise ZeroDivisionError
+
+
+def test_an_operation_that_cannot_be_traced_is_carried_out(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        control = Control(_BrokenTraces())
+        control.world.apply(flinkjob())
+        control.controller.wake("FlinkJob", "default", "weather")
+        for _ in range(20):
+            await control.settle(20)
+            if running(control.world):
+                break
+        assert running(control.world)
+        await control.controller.close()
+
+    asyncio.run(scenario())
+    assert not [record for record in caplog.records if "not traced" not in record.getMessage()]
+    assert "default/weather: an operation is not traced" in caplog.text
 
 
 def test_the_controller_runs_what_it_is_woken_for_and_forgets_what_is_gone() -> None:

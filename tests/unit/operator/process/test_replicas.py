@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -18,6 +19,7 @@ from penstock_operator.kube.lease import Leadership, LeaseTimes
 from penstock_operator.process import lifecycle
 from penstock_operator.process.config import Config
 from penstock_operator.process.lifecycle import Process
+from penstock_operator.process.otlp import NoTraces
 from penstock_operator.settings import Settings
 from tests.unit.operator.world import World, flinkjob
 from tests.unit.operator.world.api import FakeApi
@@ -115,6 +117,26 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
         asyncio.run(main())
 
     return run
+
+
+def test_what_is_left_of_traces_at_the_end_holds_up_nobody(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    closing_in: list[threading.Thread] = []
+
+    class Sink(NoTraces):
+        def close(self) -> None:
+            closing_in.append(threading.current_thread())
+
+    monkeypatch.setattr(lifecycle, "sink_of", lambda instance: Sink())
+
+    async def scenario(site: Site) -> None:
+        site.start("one")
+        await site.until(lambda: site.wrote("one") > 0, "it works")
+        site.replicas["one"].stop.set()
+        await site.until(lambda: bool(site.codes["one"]), "it ends")
+
+    play(scenario)
+    assert len(closing_in) == 1
+    assert closing_in[0] is not threading.main_thread()
 
 
 def test_a_second_replica_does_nothing(play: Play) -> None:

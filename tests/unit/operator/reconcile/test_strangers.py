@@ -36,7 +36,7 @@ def stranger(kind: str, name: str, **labels: str) -> Manifest:
 
 NAMES = [
     ("Service", "weather-rest"),
-    ("Service", "weather-master"),
+    ("Service", "weather-master-1"),
     ("ConfigMap", "weather-parallelism"),
     ("Secret", "weather-secrets"),
     ("ServiceAccount", "weather-worker"),

@@ -93,6 +93,150 @@ def test_deletion_ends_by_its_timeout(breakage: Breakage, monkeypatch: pytest.Mo
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("kind", ["Deployment", "Pod", "ControllerRevision", "FlinkSnapshot"])
+def test_a_right_to_look_at_a_job_that_is_missing_is_told_and_its_deletion_ends(kind: str) -> None:
+    async def scenario() -> None:
+        world = World()
+        world.has_defects = True
+        manifest = flinkjob()
+        manifest["spec"]["deletion"] = {"timeout": "2m"}
+        world.apply(manifest)
+        await world.until(lambda: running(world))
+        world.cluster.unreadable.add(kind)
+        world.edit(job={"parallelism": 3})
+        await world.run(30)
+        stalled = world.condition("Stalled")
+        assert (stalled["status"], stalled["reason"]) == ("True", "OperatorError")
+        assert "is forbidden" in stalled["message"]
+        assert "its Role lacks that right" in stalled["message"]
+        world.cluster.unreadable.clear()
+        await world.until(lambda: running(world, parallelism=3))
+        world.cluster.unreadable.add(kind)
+        world.delete()
+        await world.until(lambda: gone(world), within=150)
+        assert "DeletedUnseen" in [reason for reason, _ in world.events()]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("kind", ["Secret", "ServiceAccount", "ConfigMap", "Service", "PodDisruptionBudget"])
+def test_what_may_not_be_looked_at_around_the_pods_is_told_and_holds_nothing_up(kind: str) -> None:
+    async def scenario() -> None:
+        world = World()
+        manifest = flinkjob()
+        manifest["spec"]["deletion"] = {"savepoint": True, "timeout": "2m"}
+        world.apply(manifest)
+        await world.until(lambda: running(world))
+        world.cluster.unreadable.add(kind)
+        world.edit(job={"savepointTriggerNonce": 1})
+        await world.until(lambda: world.condition("Stalled").get("reason") == "Denied")
+        assert "is forbidden" in world.condition("Stalled")["message"]
+        await world.until(lambda: len(world.snapshots(trigger="nonce")) == 1)
+        assert not {"Applied", "Repaired"} & {reason for reason, _ in world.events()}
+        world.cluster.unreadable.clear()
+        await world.until(lambda: running(world) and not world.stalled())
+        made = len(world.savepoints)
+        world.cluster.unreadable.add(kind)
+        world.delete()
+        await world.until(lambda: gone(world), within=150)
+        assert len(world.savepoints) == made + 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Pod", "ControllerRevision", "FlinkSnapshot"])
+def test_a_server_that_fails_over_one_kind_for_good_is_told_and_deletion_ends(kind: str) -> None:
+    async def scenario() -> None:
+        world = World()
+        world.has_defects = True
+        manifest = flinkjob()
+        manifest["spec"]["deletion"] = {"timeout": "2m"}
+        world.apply(manifest)
+        await world.until(lambda: running(world))
+        world.cluster.broken.add(kind)
+        world.edit(job={"parallelism": 3})
+        await world.run(30)
+        assert not world.stalled()
+        await world.run(60)
+        stalled = world.condition("Stalled")
+        assert (stalled["status"], stalled["reason"]) == ("True", "OperatorError")
+        assert "unable to transform key; the API server answers for the FlinkJob itself" in stalled["message"]
+        world.cluster.broken.clear()
+        await world.until(lambda: running(world, parallelism=3) and not world.stalled())
+        world.cluster.broken.add(kind)
+        await world.run(30)
+        assert not world.stalled()
+        world.delete()
+        await world.until(lambda: gone(world), within=200)
+        assert "DeletedUnseen" in [reason for reason, _ in world.events()]
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_was_away_wholly_is_given_its_minute_anew() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        for kinds, seconds in (({"Pod"}, 30), ({"Pod", "FlinkJob"}, 120), ({"Pod"}, 30)):
+            world.cluster.broken = kinds
+            world.edit(job={"parallelism": len(kinds) + 2})
+            await world.run(seconds)
+            assert world.condition("Stalled")["status"] == "False"
+
+    asyncio.run(scenario())
+
+
+def test_a_secret_that_the_server_cannot_read_any_more_is_told_and_holds_nothing_up() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.has_defects = True
+        manifest = flinkjob()
+        manifest["spec"]["deletion"] = {"savepoint": True, "timeout": "2m"}
+        world.apply(manifest)
+        await world.until(lambda: running(world))
+        world.cluster.broken.add("Secret")
+        world.edit(job={"savepointTriggerNonce": 1})
+        await world.until(world.stalled, within=200)
+        assert world.condition("Stalled")["reason"] == "Unreadable"
+        assert "unable to transform key" in world.condition("Stalled")["message"]
+        await world.until(lambda: len(world.snapshots(trigger="nonce")) == 1)
+        world.cluster.broken.clear()
+        await world.until(lambda: running(world) and not world.stalled(), within=400)
+        made = len(world.savepoints)
+        world.cluster.broken.add("Secret")
+        world.delete()
+        await world.until(lambda: gone(world), within=150)
+        assert len(world.savepoints) == made + 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("trouble", "seconds", "says"), [("unreadable", 5, "is forbidden"), ("broken", 90, "unable to transform key")]
+)
+def test_what_a_flinksnapshot_needs_and_cannot_read_is_told_and_its_deletion_ends(
+    trouble: str, seconds: float, says: str
+) -> None:
+    async def scenario() -> None:
+        world = World()
+        world.has_defects = True
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        world.apply(flinksnapshot("one"))
+        await world.until(lambda: world.snapshots()["one"].get("state") == "Completed")
+        getattr(world.cluster, trouble).add("ControllerRevision")
+        world.cluster.remove("FlinkSnapshot", "default", "one")
+        await world.run(seconds)
+        stalled = next(c for c in world.snapshots()["one"]["conditions"] if c["type"] == "Stalled")
+        assert (stalled["status"], stalled["reason"]) == ("True", "OperatorError")
+        assert says in stalled["message"]
+        await world.until(lambda: "one" not in world.snapshots(), within=4000)
+        assert "FilesKept" in [reason for reason, _ in world.events()]
+
+    asyncio.run(scenario())
+
+
 def test_an_action_that_fails_unforeseen_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         world = World()

@@ -74,6 +74,7 @@ def made_by_the_version_before(world: World) -> None:
                 manifest["x-template"] = text
 
             world.cluster.edit("Pod", "default", pod["metadata"]["name"], same)
+    world.deployments.forget()
     meta = {**own["metadata"], "name": FORMER}
     meta["labels"] = {k: v for k, v in meta["labels"].items() if not k.endswith(("role", "component"))}
     for field in ("uid", "resourceVersion", "creationTimestamp"):

@@ -19,7 +19,7 @@ from penstock_operator.reconcile.decide.decision import Event
 from penstock_operator.reconcile.observe.difference import difference
 from penstock_operator.reconcile.observe.manifests import drift
 from penstock_operator.reconcile.report.events import kube_event
-from penstock_operator.resources.children import Monitors, OperatorIdentity, children, secret
+from penstock_operator.resources.children import Monitors, OperatorIdentity, children, secret, services
 from penstock_operator.resources.configuration import config_map, configuration, parallelism_map
 from penstock_operator.resources.deployments import (
     check_pod,
@@ -361,7 +361,7 @@ def test_a_pod_monitor_has_the_token_of_its_job() -> None:
 
 def test_pods_that_stand_by_are_those_that_run_afterwards_and_replace_none_until_then() -> None:
     spec = make_spec()
-    warm = replace(incarnation(spec), warm=True, door="-b")
+    warm = replace(incarnation(spec), warm=True, door="-2")
     for build in (lambda i: master_deployment(OWNER, i, LOST), lambda i: worker_deployment(OWNER, i, 2, LOST)):
         ordinary = build(warm)
         beside = standing_by(ordinary, "a" * 32)
@@ -375,19 +375,26 @@ def test_pods_that_stand_by_are_those_that_run_afterwards_and_replace_none_until
 
 def test_two_incarnations_at_a_time_do_not_find_each_others_master() -> None:
     spec = make_spec()
-    before = incarnation(spec)
-    after = replace(before, job_id="d" * 32, warm=True, door="-b")
+    before = replace(incarnation(spec), door="-1")
+    after = replace(before, job_id="d" * 32, warm=True, door="-2")
     for one in (before, after):
         master, worker = master_deployment(OWNER, one, LOST), worker_deployment(OWNER, one, 2, LOST)
-        door = next(
-            m for m in children(OWNER, spec, OperatorIdentity(), one) if m.get("spec", {}).get("clusterIP") == "None"
-        )
+        made = children(OWNER, spec, OperatorIdentity(), one)
+        door = next(m for m in made if m["metadata"]["name"] == OWNER.door(one.door))
         args = main_container(worker["spec"]["template"])["args"]
         assert args[args.index("--master") + 1] == f"{door['metadata']['name']}.default.svc:7077"
         for other in (before, after):
             labels = master_deployment(OWNER, other, LOST)["spec"]["template"]["metadata"]["labels"]
             assert (door["spec"]["selector"].items() <= labels.items()) == (other is one)
         assert ("--when-released" in main_container(master["spec"]["template"])["args"]) == one.warm
+
+
+@pytest.mark.parametrize(("door", "address"), [("-1", None), ("-2", None), ("", "None"), ("-b", "None")])
+def test_the_masters_name_is_known_before_the_master_is_there(door: str, address: str | None) -> None:
+    """With an address of its own. What former operators have made stays as it is: it cannot get one."""
+    made = services(OWNER, replace(incarnation(make_spec()), door=door))[0]
+    assert made["spec"].get("clusterIP") == address
+    assert made["spec"]["publishNotReadyAddresses"]
 
 
 CLAIM = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "50Gi"}}}}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
+from bisect import insort
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from penstock_operator.api.pod_template import MAIN_CONTAINER
-from penstock_operator.errors import AlreadyExists, Conflict, Denied, Invalid
+from penstock_operator.errors import AlreadyExists, Conflict, Denied, Invalid, Unavailable
 from penstock_operator.kube.cluster import KINDS, Kind, Manifest
 from penstock_operator.kube.selector import parse_selector
 from tests.unit.operator.world.garbage_collector import FOREGROUND, GarbageCollector
@@ -27,9 +30,18 @@ class FakeCluster:
     def __init__(self, fault: Fault, now: Callable[[], str]) -> None:
         self.fault, self._now = fault, now
         self.objects: dict[Key, Manifest] = {}
+        """What is there. An object is never changed in place: what changes it puts another one there."""
+        self._kinds: dict[str, list[Key]] = defaultdict(list)
+        """Kind → keys of its objects, in their order."""
+        self._frozen: dict[Key, bytes] = {}
+        """Objects as they are copied for those who read them."""
         self.logs: dict[str, str] = {}
         self.denied: dict[str, str] = {}
         """Kind → why creating or applying one is forbidden."""
+        self.unreadable: set[str] = set()
+        """Kinds that the operator has no right to read."""
+        self.broken: set[str] = set()
+        """Kinds that the API server cannot read."""
         self.undeletable: set[str] = set()
         """Kinds that the operator has no right to delete."""
         self.invalid: Callable[[str, Manifest], str | None] = lambda verb, manifest: None
@@ -50,26 +62,34 @@ class FakeCluster:
     # --- Cluster -----------------------------------------------------------------------------------------------------
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
-        self.reads += 1
+        self._read(kind)
         await asyncio.sleep(0)
-        return clone(self.objects.get((kind.name, namespace, name)))
+        return self._copy((kind.name, namespace, name))
 
     async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | str = "") -> list[Manifest]:
-        self.reads += 1
+        self._read(kind)
         await asyncio.sleep(0)
         found = self.select(kind.name, namespace, {} if isinstance(labels, str) else labels)
         selector = parse_selector(labels if isinstance(labels, str) else "")
-        return [clone(m) for m in found if selector.matches(m["metadata"].get("labels") or {})]
+        return [self._copy(self._key(m)) for m in found if selector.matches(m["metadata"].get("labels") or {})]
+
+    def _read(self, kind: Kind) -> None:
+        self.reads += 1
+        if kind.name in self.unreadable:
+            raise Denied(f"{kind.plural} is forbidden: the operator cannot read resource {kind.plural}", status=403)
+        if kind.name in self.broken:
+            raise Unavailable(f"{kind.plural}: Internal error occurred: unable to transform key", status=500)
 
     async def create(self, manifest: Manifest) -> Manifest:
         call = self._before("create", manifest)
         key = self._key(manifest)
         if key in self.objects:
             raise AlreadyExists(f"{key} exists", status=409)
-        stored = self.put(self._admitted(manifest))
+        self.put(self._admitted(manifest))
+        answer = self._copy(key)
         self.fault.after(call)
         await asyncio.sleep(0)
-        return clone(stored)
+        return answer
 
     async def apply(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
         call = self._before("dry-run" if dry_run else "apply", manifest)
@@ -80,13 +100,14 @@ class FakeCluster:
         key = self._key(manifest)
         live = self.objects.get(key)
         if live is None:
-            stored = self.put(self._admitted(manifest))
+            self.put(self._admitted(manifest))
         else:
-            stored = self._store(key, self._admitted(applied(live, self._applied.get(key, {}), manifest)))
+            self._store(key, self._admitted(applied(live, self._applied.get(key, {}), manifest)))
         self._applied[key] = clone(manifest)
+        answer = self._copy(key)
         self.fault.after(call)
         await asyncio.sleep(0)
-        return clone(stored)
+        return answer
 
     async def replace(self, manifest: Manifest, *, subresource: str = "") -> Manifest:
         call = self._before(f"replace {subresource}".strip(), manifest)
@@ -94,11 +115,12 @@ class FakeCluster:
         live = self.objects.get(key)
         if live is None or live["metadata"]["resourceVersion"] != manifest["metadata"]["resourceVersion"]:
             raise Conflict(f"{key} has changed", status=409)
-        merged = {**clone(live), "status": clone(manifest["status"])} if subresource else clone(manifest)
-        stored = self._store(key, merged)
+        merged = {**self._copy(key), "status": clone(manifest["status"])} if subresource else clone(manifest)
+        self._store(key, merged)
+        answer = self._copy(key)
         self.fault.after(call)
         await asyncio.sleep(0)
-        return clone(stored)
+        return answer
 
     async def merge(self, kind: Kind, namespace: str, name: str, patch: Manifest) -> Manifest | None:
         key = (kind.name, namespace, name)
@@ -111,11 +133,11 @@ class FakeCluster:
         version = patch.get("metadata", {}).get("resourceVersion")
         if version is not None and version != live["metadata"]["resourceVersion"]:
             raise Conflict(f"{key} has changed", status=409)
-        self._store(key, _merge(live, patch))
+        self._store(key, _merge(self._copy(key), patch))
         self._finish_deletion(key)
         self.fault.after(call)
         await asyncio.sleep(0)
-        return clone(self.objects.get(key))
+        return self._copy(key)
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, *, force: bool = False, seen: Manifest | None = None
@@ -142,6 +164,11 @@ class FakeCluster:
 
     # --- for tests and for the simulated controllers -----------------------------------------------------------------
 
+    @property
+    def next_number(self) -> int:
+        """Of the next object that is made."""
+        return self._uids + 1
+
     def put(self, manifest: Manifest) -> Manifest:
         """Create without faults."""
         stored = clone(manifest)
@@ -155,14 +182,14 @@ class FakeCluster:
         key = self._key(stored)
         self.version += 1
         meta["resourceVersion"] = str(self.version)
-        self.objects[key] = stored
+        self._keep(key, stored)
         self.watcher(stored, False)
         return stored
 
     def edit(self, kind: str, namespace: str, name: str, change: Callable[[Manifest], Any]) -> None:
         """Change an object in place, as a user or a controller would."""
         key = (kind, namespace, name)
-        changed = clone(self.objects[key])
+        changed = self._copy(key)
         change(changed)
         self._store(key, changed)
 
@@ -177,7 +204,7 @@ class FakeCluster:
         live = self.objects.get(key)
         if live is None or "deletionTimestamp" in live["metadata"]:
             return
-        changed = clone(live)
+        changed = self._copy(key)
         changed["metadata"]["deletionTimestamp"] = self._now()
         if foreground and kind not in _GRACEFUL:
             changed["metadata"]["finalizers"] = [*(changed["metadata"].get("finalizers") or ()), FOREGROUND]
@@ -187,20 +214,19 @@ class FakeCluster:
 
     def drop(self, kind: str, namespace: str, name: str) -> None:
         """Remove for good; what it owns is the garbage collector's."""
-        gone = self.objects.pop((kind, namespace, name), None)
+        key = (kind, namespace, name)
+        gone = self.objects.pop(key, None)
         if gone is not None:
-            self._applied.pop((kind, namespace, name), None)
+            self._kinds[kind].remove(key)
+            self._frozen.pop(key, None)
+            self._applied.pop(key, None)
             self.version += 1
             self.watcher(gone, True)
 
     def select(self, kind: str, namespace: str | None, labels: Mapping[str, str]) -> list[Manifest]:
-        return [
-            m
-            for (k, ns, _), m in sorted(self.objects.items())
-            if k == kind
-            and namespace in (None, ns)
-            and all((m["metadata"].get("labels") or {}).get(a) == b for a, b in labels.items())
-        ]
+        found = [self.objects[key] for key in self._kinds[kind] if namespace in (None, key[1])]
+        wanted = labels.items()
+        return [m for m in found if wanted <= (m["metadata"].get("labels") or {}).items()] if labels else found
 
     def one(self, kind: str, name: str, namespace: str = "default") -> Manifest | None:
         return self.objects.get((kind, namespace, name))
@@ -243,9 +269,25 @@ class FakeCluster:
             manifest["metadata"]["generation"] = live["metadata"].get("generation", 1) + 1
         self.version += 1
         manifest["metadata"]["resourceVersion"] = str(self.version)
-        self.objects[key] = manifest
+        self._keep(key, manifest)
         self.watcher(manifest, False)
         return manifest
+
+    def _keep(self, key: Key, manifest: Manifest) -> None:
+        if key not in self.objects:
+            insort(self._kinds[key[0]], key)
+        self.objects[key] = manifest
+        self._frozen.pop(key, None)
+
+    def _copy(self, key: Key) -> Any:
+        """What somebody may change who has read it; None if there is none."""
+        live = self.objects.get(key)
+        if live is None:
+            return None
+        frozen = self._frozen.get(key)
+        if frozen is None:
+            frozen = self._frozen[key] = pickle.dumps(live, pickle.HIGHEST_PROTOCOL)
+        return pickle.loads(frozen)
 
     def _finish_deletion(self, key: Key) -> None:
         live = self.objects.get(key)
@@ -256,12 +298,10 @@ class FakeCluster:
 def _merge(live: Any, patch: Any) -> Any:
     if not isinstance(patch, dict):
         return clone(patch)
-    out = clone(live) if isinstance(live, dict) else {}
+    out = live if isinstance(live, dict) else {}
     for key, value in patch.items():
         if value is None:
             out.pop(key, None)
-        elif key == "resourceVersion":
-            continue
-        else:
+        elif key != "resourceVersion":
             out[key] = _merge(out.get(key), value)
     return out

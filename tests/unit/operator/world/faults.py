@@ -26,11 +26,19 @@ class Fault:
     mode: Mode = "die-after"
     meanwhile: Callable[[], None] = lambda: None
     """What somebody else does just then."""
+    branches: Callable[[int], bool] = lambda number: False
+    """Asked at every call: it goes wrong at this one, in this process (`world.branches`)."""
     calls: list[str] = field(default_factory=list)
     struck: str = ""
 
+    def is_over(self) -> None:
+        """Nothing goes wrong any more."""
+        self.at, self.branches = 0, lambda number: False
+
     def before(self, call: str) -> None:
         self.calls.append(call)
+        if self.branches(len(self.calls)):
+            self.at = len(self.calls)
         if len(self.calls) == self.at and self.mode.endswith("before"):
             self._strike(call)
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock_operator.kube.cluster import Manifest
     from tests.unit.operator.world.cluster import FakeCluster, Key
 
@@ -29,8 +31,11 @@ class GarbageCollector:
         """Until there is nothing left to do."""
         while self._done != self._cluster.version:
             self._done = self._cluster.version
-            for key in list(self._cluster.objects):
-                self._attempt(key)
+            there = list(self._cluster.objects.items())
+            uids = {found["metadata"]["uid"]: found for _, found in there}
+            for key, found in there:
+                if _may_be_due(found, uids):
+                    self._attempt(key)
 
     def _attempt(self, key: Key) -> None:
         found = self._cluster.objects.get(key)
@@ -65,6 +70,15 @@ class GarbageCollector:
             for r in m["metadata"].get("ownerReferences") or ()
             if r["uid"] == uid and (r.get("blockOwnerDeletion") or not blocking)
         ]
+
+
+def _may_be_due(found: Manifest, uids: Mapping[str, Manifest]) -> bool:
+    """It waits itself, or an owner of it does or is gone: of all others nothing is to be done, and they are most."""
+    meta = found["metadata"]
+    if "deletionTimestamp" in meta:
+        return _waits(found)
+    owners = (uids.get(reference["uid"]) for reference in meta.get("ownerReferences") or ())
+    return any(owner is None or _waits(owner) for owner in owners)
 
 
 def _waits(owner: Manifest) -> bool:

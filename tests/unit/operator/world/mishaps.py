@@ -28,6 +28,7 @@ class Mishaps:
     cluster: FakeCluster
     jobs: dict[str, FakeJob]
     """By uid of the master's pod."""
+    standing_by: dict[str, int]
     time: datetime
     crashes: int
 
@@ -36,6 +37,7 @@ class Mishaps:
         self.crashes += 1
         for pod in self.cluster.select("Pod", None, {JOB: name, ROLE: "master"}):
             self.jobs.pop(pod["metadata"]["uid"], None)
+            self.standing_by.pop(pod["metadata"]["uid"], None)
 
     def lose_node(self, role: str = "master", name: str = NAME) -> None:
         """The node of a pod does not answer any more; what runs on it goes on, unseen."""

@@ -188,7 +188,7 @@ async def go_on(scenario: Scenario, world: World) -> None:
         await world.until(lambda when=when: when(world))  # type: ignore[misc]
         act(world)
     await world.until(lambda: scenario.ended(world))
-    world.fault.at = 0
+    world.fault.is_over()
     await world.run(40)
     assert scenario.ended(world), f"it did not stay so\n{world.describe()}"
     judge(scenario, world)
@@ -206,7 +206,17 @@ def judge(scenario: Scenario, world: World) -> None:
     if not gone(world) and world.settled() and world.status()["phase"] == "Running":
         folders = {p.split("/")[4] for p in world.storage.found if p.startswith(f"{world.storage.root}/")}
         assert folders <= {world.status()["jobId"]}, f"checkpoints of former incarnations are left: {folders}\n{story}"
+        runs = world.leading(NAME)
+        assert runs is not None, story
+        assert runs.parallelism == world.status()["parallelism"], story
     if gone(world):
         left = [key for key in world.cluster.objects if key[0] not in ("Event", "FlinkSnapshot", "Lease")]
         assert not left, f"{left}\n{story}"
     scenario.check(world)
+
+
+def pods_fit(world: World) -> None:
+    """As many workers as the parallelism asks for."""
+    workers = world.cluster.select("Pod", None, {"penstock.dev/role": "worker"})
+    wanted = world.status()["parallelism"]
+    assert len(workers) == wanted, f"{len(workers)} workers for parallelism {wanted}"

@@ -6,8 +6,6 @@ dying or the call failing just there (`test_crashes`).
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.unit.operator.world.images import Image
 from tests.unit.operator.world.scenario import (
     FOREIGN,
@@ -17,6 +15,7 @@ from tests.unit.operator.world.scenario import (
     edit,
     equal,
     gone,
+    pods_fit,
     rejected,
     remove,
     running,
@@ -25,13 +24,8 @@ from tests.unit.operator.world.scenario import (
     suspended,
     with_foreign_savepoint,
 )
+from tests.unit.operator.world.warm_scenarios import WARM_SCENARIOS
 from tests.unit.operator.world.world import NAME, World, flinkjob
-
-
-def _pods_fit(world: World) -> None:
-    workers = world.cluster.select("Pod", None, {"penstock.dev/role": "worker"})
-    wanted = world.status()["parallelism"]
-    assert len(workers) == wanted, f"{len(workers)} workers for parallelism {wanted}"
 
 
 def _checkpoints(world: World) -> list[str]:
@@ -77,14 +71,14 @@ SCENARIOS = [
         savepoints=2,
     ),
     Scenario("restart-nonce", edit(job={"restartNonce": 1}), lambda w: running(w, generation=2), savepoints=1),
-    Scenario("rescale-up", edit(job={"parallelism": 4}), lambda w: running(w, parallelism=4), check=_pods_fit),
-    Scenario("rescale-down", edit(job={"parallelism": 1}), lambda w: running(w, parallelism=1), check=_pods_fit),
+    Scenario("rescale-up", edit(job={"parallelism": 4}), lambda w: running(w, parallelism=4), check=pods_fit),
+    Scenario("rescale-down", edit(job={"parallelism": 1}), lambda w: running(w, parallelism=1), check=pods_fit),
     Scenario(
         "rescale-and-upgrade",
         edit(image="job:2", job={"parallelism": 4}),
         lambda w: running(w, image="job:2", parallelism=4),
         savepoints=1,
-        check=_pods_fit,
+        check=pods_fit,
     ),
     Scenario("suspend", edit(job={"state": "suspended"}), suspended, savepoints=1),
     Scenario(
@@ -187,21 +181,21 @@ SCENARIOS = [
         edit(job={"parallelism": 4}),
         lambda w: running(w, parallelism=3),
         then=((at("Rescale"), edit(job={"parallelism": 3})),),
-        check=_pods_fit,
+        check=pods_fit,
     ),
     Scenario(
         "rescale-reverted-in-the-middle",
         edit(job={"parallelism": 4}),
         lambda w: running(w, parallelism=2),
         then=((at("AddWorkers"), edit(job={"parallelism": 2})),),
-        check=_pods_fit,
+        check=pods_fit,
     ),
     Scenario(
         "rescale-reverted-while-the-engine-is-at-it",
         edit(job={"parallelism": 4}),
         lambda w: running(w, parallelism=2),
         then=((at("Rescale", triggerId=True), edit(job={"parallelism": 2})),),
-        check=_pods_fit,
+        check=pods_fit,
     ),
     Scenario(
         "suspend-while-rescaling",
@@ -222,7 +216,7 @@ SCENARIOS = [
         lambda w: running(w, parallelism=4, image="job:2"),
         then=((at("Rescale", triggerId=True), edit(image="job:2")),),
         savepoints=1,
-        check=_pods_fit,
+        check=pods_fit,
     ),
     Scenario(
         "rollback",
@@ -421,184 +415,5 @@ SCENARIOS = [
         lambda w: w.settled() and w.status()["phase"] == "Finished",
         images={"job:1": Image(ends_at=400)},
     ),
-]
-
-
-def _warm(world: World) -> None:
-    """What runs has stood by before, unless a crash or a failure came between, and nothing of what ran is left."""
-    disturbed = world.crashes > 0 or (world.fault.struck and world.fault.mode.startswith("fail"))
-    equal(bool(world.status()["running"].get("warm", False) or disturbed), True)
-    equal({p["metadata"]["labels"]["penstock.dev/incarnation"] for p in _pods(world)}, {world.status()["jobId"]})
-
-
-def _nothing_stands_by(world: World) -> None:
-    equal(world.status()["running"].get("warm", False), False)
-    equal(world.storage.released, {})
-    equal({p["metadata"]["labels"]["penstock.dev/incarnation"] for p in _pods(world)}, {world.status()["jobId"]})
-
-
-def _pods(world: World) -> list[dict[str, Any]]:
-    return [p for role in ("master", "worker") for p in world.cluster.select("Pod", None, {"penstock.dev/role": role})]
-
-
-def _no_room(world: World) -> None:
-    world.quota = 2
-
-
-WARM = {"warmStart": True}
-PREPARING = at("Prepare", standby=True)
-
-SCENARIOS += [
-    Scenario(
-        "warm-upgrade",
-        edit(image="job:2"),
-        lambda w: running(w, image="job:2"),
-        manifest=spec(upgrade=WARM),
-        savepoints=1,
-        check=_warm,
-    ),
-    Scenario(
-        "warm-upgrade-twice",
-        edit(image="job:2"),
-        lambda w: running(w, image="job:3"),
-        manifest=spec(upgrade=WARM),
-        then=((lambda w: running(w, image="job:2"), edit(image="job:3")),),
-        savepoints=2,
-        check=_warm,
-    ),
-    Scenario(
-        "warm-upgrade-without-room",
-        edit(image="job:2"),
-        lambda w: running(w, image="job:2"),
-        manifest=spec(upgrade=WARM),
-        prepare=_no_room,
-        savepoints=1,
-        check=_nothing_stands_by,
-    ),
-    Scenario(
-        "warm-upgrade-to-an-image-that-cannot-stand-by",
-        edit(image="job:2"),
-        lambda w: running(w, image="job:2"),
-        manifest=spec(upgrade=WARM),
-        images={"job:2": Image(stands_by=False)},
-        savepoints=1,
-        check=_nothing_stands_by,
-    ),
-    Scenario(
-        "warm-upgrade-of-last-state",
-        edit(image="job:2"),
-        lambda w: running(w, image="job:2"),
-        manifest=spec(upgrade=WARM, job={"upgradeMode": "last-state"}),
-        check=_nothing_stands_by,
-    ),
-    Scenario(
-        "warm-upgrade-and-rescale",
-        edit(image="job:2", job={"parallelism": 4}),
-        lambda w: running(w, image="job:2", parallelism=4),
-        manifest=spec(upgrade=WARM),
-        savepoints=1,
-        check=_nothing_stands_by,
-    ),
-    Scenario(
-        "warm-upgrade-whose-savepoint-fails",
-        edit(image="job:2"),
-        lambda w: running(w, image="job:1") and "operation" not in w.status(),
-        manifest=spec(upgrade=WARM),
-        images={"job:1": Image(savepoints=False)},
-        then=((lambda w: (w.status().get("operation") or {}).get("attempt", 0) > 1, edit(image="job:1")),),
-        check=_nothing_stands_by,
-    ),
-    Scenario(
-        "warm-second-edit-while-preparing",
-        edit(image="job:2"),
-        lambda w: running(w, image="job:3"),
-        manifest=spec(upgrade=WARM),
-        then=((PREPARING, edit(image="job:3")),),
-        savepoints=2,
-        check=_warm,
-    ),
-    Scenario(
-        "warm-revert-while-preparing",
-        edit(image="job:2"),
-        lambda w: running(w, image="job:1"),
-        manifest=spec(upgrade=WARM),
-        then=((PREPARING, edit(image="job:1")),),
-        savepoints=2,
-    ),
-    Scenario(
-        "warm-suspend-while-preparing",
-        edit(image="job:2"),
-        suspended,
-        manifest=spec(upgrade=WARM),
-        then=((PREPARING, edit(job={"state": "suspended"})),),
-        savepoints=2,
-        check=lambda w: equal(_pods(w), []),
-    ),
-    Scenario(
-        "warm-rescale-while-preparing",
-        edit(image="job:2"),
-        lambda w: running(w, image="job:2", parallelism=4),
-        manifest=spec(upgrade=WARM),
-        then=((PREPARING, edit(job={"parallelism": 4})),),
-        savepoints=1,
-        check=_pods_fit,
-    ),
-    Scenario(
-        "warm-delete-while-preparing",
-        edit(image="job:2"),
-        gone,
-        manifest=spec(upgrade=WARM),
-        then=((PREPARING, lambda w: w.delete()),),
-        savepoints=1,
-    ),
-    Scenario(
-        "warm-second-edit-while-stopping",
-        edit(image="job:2"),
-        lambda w: running(w, image="job:3"),
-        manifest=spec(upgrade=WARM),
-        then=((at("Stop", triggerId=True), edit(image="job:3")),),
-        savepoints=2,
-    ),
-    Scenario(
-        "warm-revert-while-stopping",
-        edit(image="job:2"),
-        lambda w: running(w, image="job:1"),
-        manifest=spec(upgrade=WARM),
-        then=((at("Stop", triggerId=True), edit(image="job:1")),),
-        savepoints=2,
-    ),
-    Scenario(
-        "warm-suspend-while-stopping",
-        edit(image="job:2"),
-        suspended,
-        manifest=spec(upgrade=WARM),
-        then=((at("Stop", triggerId=True), edit(job={"state": "suspended"})),),
-        savepoints=2,
-        check=lambda w: equal(_pods(w), []),
-    ),
-    Scenario(
-        "warm-second-edit-while-watching",
-        edit(image="job:2"),
-        lambda w: running(w, image="job:3"),
-        manifest=spec(upgrade=WARM),
-        then=((at("Watch"), edit(image="job:3")),),
-        savepoints=2,
-    ),
-    Scenario(
-        "warm-delete-while-handing-over",
-        edit(image="job:2"),
-        gone,
-        manifest=spec(upgrade=WARM),
-        then=((at("Start"), lambda w: w.delete()),),
-        savepoints=1,
-    ),
-    Scenario(
-        "warm-rollback",
-        edit(image="job:bad"),
-        lambda w: rejected(w) and w.status()["phase"] == "Running" and w.status()["running"]["image"] == "job:1",
-        manifest=spec(upgrade=WARM, rollback={"after": "40s"}),
-        images={"job:bad": Image(checkpoints=False)},
-        savepoints=1,
-        check=lambda w: equal(w.status()["running"].get("warm", False), False),
-    ),
+    *WARM_SCENARIOS,
 ]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from penstock_operator.kube.cluster import KINDS
 from penstock_operator.kube.watched import WATCHED
 from penstock_operator.process.controller import Controller
-from tests.unit.operator.world.managed_fields import clone
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     from penstock_operator.kube.cluster import Manifest
     from penstock_operator.process.controller import ObjectKind
     from tests.unit.operator.world.world import World
+
+_WATCHED = {kind.name for kind in WATCHED}
 
 
 class Watch:
@@ -38,8 +39,8 @@ class Watch:
     def note(self, manifest: Manifest, gone: bool) -> None:
         if self.broken:
             return
-        if manifest["kind"] in {kind.name for kind in WATCHED}:
-            self._waiting.append((self.world.time, clone(manifest), gone))
+        if manifest["kind"] in _WATCHED:
+            self._waiting.append((self.world.time, manifest, gone))
         else:
             self.heard += 1
         self.deliver()

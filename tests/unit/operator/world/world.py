@@ -13,6 +13,7 @@ import yaml
 from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.api.pod_template import MAIN_CONTAINER
 from penstock_operator.api.types import format_time
+from penstock_operator.errors import Unavailable
 from penstock_operator.process.metrics import Metrics
 from penstock_operator.reconcile.job_loop import JobLoop
 from penstock_operator.reconcile.observe.manifests import labels_of, parse_time
@@ -21,11 +22,12 @@ from penstock_operator.resources.names import INCARNATION, JOB, ROLE
 from penstock_operator.settings import Settings
 from penstock_operator.snapshot.loop import SnapshotLoop
 from tests.unit.operator.world.cluster import FakeCluster
+from tests.unit.operator.world.deployments import Deployments
 from tests.unit.operator.world.engine import FakeEngineClient, FakeJob
 from tests.unit.operator.world.faults import Fault, Killed
 from tests.unit.operator.world.images import Image
 from tests.unit.operator.world.mishaps import NAME, Mishaps
-from tests.unit.operator.world.pods import drops, is_rolling, is_up, role_of, running_status, waiting_status
+from tests.unit.operator.world.pods import drops, is_up, running_status, waiting_status
 from tests.unit.operator.world.sink import Sink
 from tests.unit.operator.world.storage import FakeStorage
 from tests.unit.operator.world.watch import Hearing, Watch
@@ -78,10 +80,13 @@ class World(Mishaps):
         self.time = START
         self.images: dict[str, Image] = {}
         self.cluster = FakeCluster(self.fault, lambda: format_time(self.time))
+        self.deployments = Deployments(self.cluster)
         self.storage = FakeStorage(self.fault)
         self.sink = Sink()
         self.jobs: dict[str, FakeJob] = {}
         """By uid of the master's pod."""
+        self.standing_by: dict[str, int] = {}
+        """By uid of the master's pod: what its command line says of the parallelism since its container was started."""
         self.savepoints: list[str] = []
         self.rescales: list[int] = []
         self.rest_down = False
@@ -90,8 +95,6 @@ class World(Mishaps):
         self.polls = 0
         """How often a master was asked how its job is."""
         self.node_capacity = 100
-        self.quota: int | None = None
-        """How many pods of Deployments there may be in all; None: any number."""
         self.deaths = 0
         self.defects: list[Exception] = []
         """What was raised in passes that nobody foresaw; a test fails by it unless it `has_defects`."""
@@ -202,8 +205,9 @@ class World(Mishaps):
             self.deaths += 1
             self.loops.clear()
             self.due.clear()
-        except Exception:
-            if not self.fault.struck or not self.fault.mode.startswith("fail"):
+        except Exception as error:
+            foreseen = isinstance(error, Unavailable) and self.cluster.broken
+            if not foreseen and (not self.fault.struck or not self.fault.mode.startswith("fail")):
                 raise
         if self.defects and not self.has_defects:
             raise self.defects[0]
@@ -267,7 +271,7 @@ class World(Mishaps):
         self.time += timedelta(seconds=seconds)
         self.cluster.garbage.collect()
         for deployment in self.cluster.select("Deployment", None, {}):
-            self._deployment(deployment)
+            self.deployments.control(deployment)
         for pod in self.cluster.select("Pod", None, {}):
             self._pod(pod)
         for uid, job in self.jobs.items():
@@ -275,51 +279,7 @@ class World(Mishaps):
                 job.advance(seconds, self.slots(job.name, job.job_id))
         self._watch_masters()
 
-    # --- Deployments and pods ----------------------------------------------------------------------------------------
-
-    def _deployment(self, deployment: Manifest) -> None:
-        meta, spec = deployment["metadata"], deployment["spec"]
-        if "deletionTimestamp" in meta:
-            return
-        selected = self.cluster.select("Pod", meta["namespace"], spec["selector"]["matchLabels"])
-        pods = [p for p in selected if p["status"].get("phase") != "Failed"]
-        template = json.dumps(spec["template"], sort_keys=True)
-        if is_rolling(deployment) and spec["replicas"]:
-            # Those that come are not available before a day is over, so none of those that are there goes.
-            pods = [p for p in pods if p["x-template"] == template]
-        live = [p for p in pods if "deletionTimestamp" not in p["metadata"]]
-        outdated = [p for p in live if p["x-template"] != template]
-        for pod in outdated:
-            self.cluster.remove("Pod", "default", pod["metadata"]["name"])
-        if outdated or any(p["x-template"] != template for p in pods):
-            return
-        for pod in live[spec["replicas"] :]:
-            self.cluster.remove("Pod", "default", pod["metadata"]["name"])
-        for _ in range(spec["replicas"] - len(live)):
-            if (
-                self.quota is not None
-                and len(self.cluster.select("Pod", None, {ROLE: role_of(deployment)})) >= self.quota
-            ):
-                text = f'pods "{meta["name"]}-x" is forbidden: exceeded quota: small, limited: pods={self.quota}'
-                refused = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": text}
-                self._set_deployment(deployment, {"conditions": [refused]})
-                return
-            self._create_pod(meta, spec["template"], template)
-        self._set_deployment(deployment, {})
-
-    def _set_deployment(self, deployment: Manifest, status: dict[str, Any]) -> None:
-        if deployment.get("status", {}) != status:
-            name = deployment["metadata"]["name"]
-            self.cluster.edit("Deployment", "default", name, lambda m: m.update(status=status))
-
-    def _create_pod(self, owner: dict[str, Any], template: dict[str, Any], digest: str) -> None:
-        number = self.cluster._uids + 1
-        pod = deepcopy(template)
-        pod["metadata"] |= {"name": f"{owner['name']}-{number}", "namespace": owner["namespace"]}
-        pod["metadata"]["ownerReferences"] = [{"uid": owner["uid"], "controller": True, "blockOwnerDeletion": True}]
-        self.cluster.put(
-            {"apiVersion": "v1", "kind": "Pod", "x-template": digest, **pod, "status": {"phase": "Pending"}}
-        )
+    # --- pods --------------------------------------------------------------------------------------------------------
 
     def _pod(self, pod: Manifest) -> None:
         meta = pod["metadata"]
@@ -356,19 +316,22 @@ class World(Mishaps):
 
     def _overdue(self, pod: Manifest) -> bool:
         seconds = pod["spec"].get("activeDeadlineSeconds")
+        if seconds is None:
+            return False
         born = parse_time(pod["metadata"]["creationTimestamp"])
-        return seconds is not None and born is not None and self.time - born >= timedelta(seconds=seconds)
+        return born is not None and self.time - born >= timedelta(seconds=seconds)
 
     def _worker(self, pod: Manifest) -> None:
-        others = [
-            p for p in self.cluster.select("Pod", None, {ROLE: "worker"}) if p["status"].get("phase") == "Running"
-        ]
         running = pod["status"].get("phase") == "Running"
-        if not running and len(others) >= self.node_capacity:
+        if not running and self._running_workers() >= self.node_capacity:
             unschedulable = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes: Insufficient cpu"}
             self._set(pod, {"phase": "Pending", "conditions": [unschedulable]})
         elif not running or (not is_up(pod) and self.time >= datetime.fromisoformat(pod["status"]["x-up-at"])):
             self._set(pod, running_status(pod, ready=True))
+
+    def _running_workers(self) -> int:
+        workers = self.cluster.select("Pod", None, {ROLE: "worker"})
+        return sum(p["status"].get("phase") == "Running" for p in workers)
 
     def _check(self, pod: Manifest, image: Image) -> None:
         if pod["status"].get("phase") == "Pending":
@@ -403,6 +366,7 @@ class World(Mishaps):
             and image.stands_by
             and args[args.index("--job-id") + 1] not in self.storage.released
         ):
+            self.standing_by.setdefault(uid, self._parallelism(pod))
             self._set(pod, running_status(pod, ready=False))
             return
         job = self._start_job(pod, image)
@@ -455,7 +419,7 @@ class World(Mishaps):
             job_id=args[args.index("--job-id") + 1],
             image=image,
             restore=restore or args[args.index("--restore") + 1],
-            wanted=self._parallelism(pod),
+            wanted=self.standing_by.pop(pod["metadata"]["uid"], None) or self._parallelism(pod),
         )
 
     def _parallelism(self, pod: Manifest) -> int:

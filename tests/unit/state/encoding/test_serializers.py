@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections import Counter, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
@@ -71,7 +71,8 @@ UNTYPED = [
     frozenset({"a"}), dt.datetime(2026, 1, 1, 1, 2, 3, 4), dt.datetime(1, 1, 1), dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
     dt.datetime(2026, 1, 1, tzinfo=PLUS_TWO), dt.date(9999, 12, 31), dt.time(1, 2, 3, 4), dt.time(1, tzinfo=PLUS_TWO),
     dt.timedelta(-5, 3, 7), Decimal("1.50"), Decimal("NaN"), uuid.UUID(int=5), bytearray(b"a"), deque([1, (2,)], 5),
-    Counter("aab"), Row(a=1, b=(2,)), Row.of_kind(RowKind.DELETE, 1), [[[]]], {"deep": [{"er": ({1},)}]},
+    Counter("aab"), defaultdict(int, {"a": 1}), defaultdict(list, {(1, 2): [3]}), defaultdict(None, {"a": defaultdict(set)}),
+    OrderedDict([("b", 1), ("a", (2,))]), Row(a=1, b=(2,)), Row.of_kind(RowKind.DELETE, 1), [[[]]], {"deep": [{"er": ({1},)}]},
 ]  # fmt: skip
 
 TYPED = [
@@ -104,6 +105,19 @@ def round_trips(type_info: Any, value: Any) -> list[Any]:
 @pytest.mark.parametrize("value", UNTYPED, ids=repr)
 def test_builtin_values_come_back_with_their_types(value: Any) -> None:
     assert {repr(v) for v in round_trips(None, value)} == {repr(value)}
+
+
+def test_what_makes_the_values_of_a_defaultdict_is_no_code() -> None:
+    with pytest.raises(StateTypeError, match="its default_factory is code: take a builtin type"):
+        codec_for(None, state="s").encode(defaultdict(lambda: 1))
+
+
+def test_a_time_of_pandas_says_what_to_store() -> None:
+    class Timestamp(dt.datetime):
+        def to_pydatetime(self) -> dt.datetime: ...
+
+    with pytest.raises(StateTypeError, match="to_pydatetime"):
+        codec_for(None, state="s").encode(Timestamp(2026, 1, 1))
 
 
 @pytest.mark.parametrize(("type_info", "value"), TYPED, ids=repr)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from penstock.common.errors import StateTypeError, UserFunctionError
+from penstock.common.errors import RecordFormatError, StateTypeError, UserFunctionError
 from penstock.common.type_info.type_inference import to_type_info
 from penstock.datastream.functions import AsyncFunction, AsyncRetryStrategy, CheckpointedFunction
-from penstock.functions.async_functions import AsyncFunctionDescriptor
+from penstock.functions.async_io.async_functions import AsyncFunctionDescriptor
 from penstock.records.batch import MAX_TIMESTAMP
 from penstock.taskmanager.operators.async_io.answers import Answers, Mark, OrderedAnswers, Request, UnorderedAnswers
 from penstock.taskmanager.operators.async_io.async_wait import AsyncWaitOperator
@@ -175,6 +175,21 @@ def test_what_fails_just_behind_a_look_is_not_taken_for_no_results(monkeypatch: 
         run.operator.finish()
 
 
+class Plain(AsyncFunction):
+    def async_invoke(self, value: Any) -> Any:
+        return [value]
+
+
+@pytest.mark.parametrize("strategy", [AsyncRetryStrategy.no_restart(), AsyncRetryStrategy.fixed_delay(2, 1)])
+def test_a_function_that_is_not_async_is_told_to_be(strategy: Any) -> None:
+    descriptor = AsyncFunctionDescriptor(Plain(), 60_000, 1, strategy, ORDERED)
+    run = OperatorRun(AsyncWaitOperator(descriptor, None, to_type_info(int)))
+    with pytest.raises(
+        RecordFormatError, match=r"async_invoke returned \[1\], which cannot be awaited(.|\n)*async def"
+    ):
+        run.push(1).operator.finish()  # it may have been asked by the end of the batch
+
+
 def test_leaving_the_interpreter_in_a_request_is_an_error_of_the_function() -> None:
     async def leave(value: int) -> list[int]:
         raise SystemExit(3)
@@ -209,6 +224,84 @@ def test_an_answer_that_comes_during_a_look_keeps_no_later_one_from_being_told()
     loop._answered.meddle = lambda: None
     answer(2)
     assert loop._answered.wait(20)
+    loop.close(lambda: None)
+
+
+class Slow(AsyncFunction):
+    """Even values take a minute, odd ones are answered at once; who takes a minute is given up after so long."""
+
+    def __init__(self) -> None:
+        self.given_up: list[int] = []
+
+    async def async_invoke(self, value: int) -> list[int]:
+        if value % 2 == 0:
+            await asyncio.sleep(60)
+        return [value]
+
+    def timeout(self, value: int) -> list[int]:
+        self.given_up.append(value)
+        return [-value]
+
+
+def slow_loop(function: Slow, capacity: int, timeout_ms: int) -> RequestLoop:
+    strategy = AsyncRetryStrategy.no_restart()
+    descriptor = AsyncFunctionDescriptor(function, timeout_ms, capacity, strategy, UNORDERED)
+    loop = RequestLoop(descriptor, None, lambda: None)
+    loop.start(lambda: None)
+    return loop
+
+
+def answers_of(loop: RequestLoop, count: int) -> list[Request]:
+    found: list[Request] = []
+
+    def have_come() -> bool:
+        found.extend(loop.take_done())
+        return len(found) >= count
+
+    until(have_come)
+    return found
+
+
+def test_each_request_has_its_own_time_whatever_was_answered_before_it() -> None:
+    function = Slow()
+    loop = slow_loop(function, 100, 150)
+    began = time.monotonic()
+    loop.ask([Request(value, None) for value in range(1, 6)])
+    time.sleep(0.1)
+    loop.ask([Request(6, None)])
+    found = {request.value: request.results for request in answers_of(loop, 5)}
+    assert found == {1: [1], 3: [3], 5: [5], 2: [-2], 4: [-4]}
+    [late] = answers_of(loop, 1)
+    assert late.results == [-6]
+    assert time.monotonic() - began >= 0.25
+    loop.ask([Request(8, None)])  # nothing was under way meanwhile
+    [late] = answers_of(loop, 1)
+    assert (late.results, function.given_up) == ([-8], [2, 4, 6, 8])
+    loop.close(lambda: None)
+
+
+def test_a_request_whose_time_is_over_before_its_first_step_is_late_and_not_cancelled() -> None:
+    function = Slow()
+    loop = slow_loop(function, 10, 100)
+
+    def one_round_of_a_loop_that_was_held_up() -> None:
+        loop._accept([Request(2, None), Request(4, None)])
+        time.sleep(0.15)
+        loop._on_deadline()
+
+    loop.call(one_round_of_a_loop_that_was_held_up)
+    assert [(late.results, late.error) for late in answers_of(loop, 2)] == [([-2], None), ([-4], None)]
+    assert function.given_up == [2, 4]
+    loop.close(lambda: None)
+
+
+def test_a_slow_request_keeps_no_answered_ones_in_memory() -> None:
+    loop = slow_loop(Slow(), 10, 60_000)
+    loop.ask([Request(2, None)])
+    for _ in range(50):
+        loop.ask([Request(1, None)] * 10)
+        answers_of(loop, 10)
+    assert len(loop._deadlines) <= 50
     loop.close(lambda: None)
 
 

@@ -14,8 +14,8 @@ from penstock.connectors.print import PrintSink
 from penstock.datastream import AsyncFunction, BroadcastProcessFunction, CoFlatMapFunction, CoMapFunction
 from penstock.datastream.columns import col
 from penstock.datastream.functions import CoProcessFunction
-from penstock.functions.async_functions import AsyncFunctionDescriptor
-from penstock.functions.async_retry_strategies import AsyncRetryStrategy
+from penstock.functions.async_io.async_functions import AsyncFunctionDescriptor
+from penstock.functions.async_io.async_retry_strategies import AsyncRetryStrategy
 from penstock.graph import operations
 from penstock.graph.operations import Operation
 from penstock.state.descriptors import MapStateDescriptor
@@ -62,6 +62,7 @@ OPERATIONS: list[Operation] = [
         retry_strategy=AsyncRetryStrategy.no_restart(),
         output_mode=AsyncFunctionDescriptor.OutputMode.ORDERED,
     ),
+    operations.Gather(2, 1000),
     operations.Project((0, 2)),
     operations.Select((("twice", col("n") * 2),), keeps=True),
     operations.TimestampsAndWatermarks(WatermarkStrategy.for_monotonous_timestamps()),
@@ -77,6 +78,9 @@ OPERATIONS: list[Operation] = [
     operations.IntervalJoin(max, (KEY, KEY), lower_ms=-5, upper_ms=5),
     operations.BroadcastProcess(Both(), None, (MapStateDescriptor("rules"),)),
     operations.BroadcastProcess(Both(), KEY, (MapStateDescriptor("rules"),)),
+    operations.InBatchMode(operations.BroadcastProcess(Both(), None, (MapStateDescriptor("rules"),))),
+    operations.InBatchMode(operations.BroadcastProcess(Both(), KEY, (MapStateDescriptor("rules"),))),
+    operations.InBatchMode(operations.RollingFields(KEY, FieldAggregate.count())),
 ]
 
 

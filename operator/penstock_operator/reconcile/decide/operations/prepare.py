@@ -13,8 +13,13 @@ the record `release` in its folder says where its state comes from.
 
 Whenever something is not as it should be (no room, an image that does not know how to stand by, a stop without a savepoint, a
 fence that cannot be had, an edit taken back), the operation forgets its standby and goes the ordinary way: all pods away, then new
-ones. What stands by was never released, so it has done nothing. An operation that is given up leaves its standby behind: the
-Deployments are applied again as those of what runs, which removes it (`put_back`).
+ones. What stands by was never released, so it has done nothing. While the job runs on, what nobody waits for any more is removed:
+the Deployments are applied again as those of what runs (`put_back` where the operation is given up, `let_nothing_stand` where it goes on).
+
+**The numbers of pods stay what they are from Prepare to Start.** To Kubernetes a changed number is an event of its own, which comes
+before any rollout: a Deployment with pods of one template gives it to these, so that pods of what runs would go; one that
+recreates and has pods of two does nothing at all any more. So nothing stands by if the new revision takes another number of
+pods, and an edit that comes meanwhile is a live rescale afterwards.
 """
 
 from __future__ import annotations
@@ -25,30 +30,31 @@ from typing import TYPE_CHECKING
 from penstock_operator.api.status import Restore
 from penstock_operator.reconcile.decide.actions import ApplyPods, FenceIncarnation, ReleaseIncarnation, StandBy
 from penstock_operator.reconcile.decide.refusals import explain
-from penstock_operator.resources.incarnation import Incarnation, worker_count
+from penstock_operator.resources.incarnation import Incarnation, other_door, worker_count
 
 if TYPE_CHECKING:
+    from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.decide.decision import Decision
 
 PATIENCE = timedelta(minutes=3)
-"""How long pods may take to come up beside those that run, which goes on meanwhile: images may have to be pulled."""
+"""How long pods may take to come up beside those that run, which goes on meanwhile: images may have to be pulled. And how long they stand
+by for a job that nobody can ask to stop."""
 END_PATIENCE = timedelta(seconds=20)
 """How long a job whose savepoint is complete may take to come to its end: it commits, and closes its functions."""
-OTHER_DOOR = "-b"
 
 
 def prepare(ctx: Context) -> Decision:
     """Wait until what stands by is up; not for long, and not if it is in trouble."""
     op, running = ctx.op, ctx.status.running
     spec = ctx.revision_spec(op.target_revision)
-    if running is None or spec is None or not (op.standby or _is_of_use(ctx)):
+    if running is None or spec is None or not (op.standby or _is_of_use(ctx, spec)):
         return ctx.advance(standby=None)
     if op.standby is None:
         ctx = ctx.with_op(standby=ctx.new_job_id(op.id), deadline=ctx.now + PATIENCE)
     beside, desired = _incarnation(ctx), ctx.spec or spec
     before = ctx.running_incarnation
-    workers = worker_count(spec, desired, running.parallelism)
+    workers = pods_there(ctx) or worker_count(spec, desired, running.parallelism)
     if before is None or beside is None:
         return ctx.advance(standby=None)
     why = _why_not(ctx)
@@ -63,7 +69,7 @@ def prepare(ctx: Context) -> Decision:
     return ctx.wait("waiting for the new pods to come up beside those that run")
 
 
-def _is_of_use(ctx: Context) -> bool:
+def _is_of_use(ctx: Context, target: FlinkJobSpec) -> bool:
     """The job will be stopped with a savepoint, and its Deployments can be put back as they are."""
     spec, running, seen = ctx.spec, ctx.status.running, ctx.seen
     if spec is None or running is None or not spec.upgrade.warm_start or spec.job.upgrade_mode != "savepoint":
@@ -71,6 +77,7 @@ def _is_of_use(ctx: Context) -> bool:
     pair = (seen.master, seen.worker)
     can_be_put_back = all(d is not None and d.same_made and not d.deleting and d.replicas > 0 for d in pair)
     same_size = running.parallelism == min(spec.job.parallelism, spec.job.max_parallelism)
+    same_size = same_size and pods_there(ctx) == worker_count(target, spec, running.parallelism)
     return can_be_put_back and same_size and seen.engine.running and seen.engine.job_id == running.job_id
 
 
@@ -110,15 +117,6 @@ def _incarnation(ctx: Context) -> Incarnation | None:
         warm=True,
         door=other_door(running.door),
     )
-
-
-def other_door(door: str) -> str:
-    """Two incarnations are never there with the same one.
-
-    >>> other_door(""), other_door("-b")
-    ('-b', '')
-    """
-    return "" if door else OTHER_DOOR
 
 
 def may_take_over(ctx: Context) -> bool:
@@ -166,12 +164,44 @@ def let_go(ctx: Context) -> Decision | None:
 
 def put_back(ctx: Context) -> Decision | None:
     """Remove what an operation has left standing by that was given up. None: nothing of the kind is there."""
-    running, seen = ctx.status.running, ctx.seen
-    pair = (seen.master, seen.worker)
-    left = [d for d in pair if d is not None and d.standby and not d.deleting]
-    incarnation, desired = ctx.running_incarnation, ctx.spec or ctx.effective_spec
-    if not left or running is None or incarnation is None or desired is None:
+    removal = _removal(ctx)
+    if removal is None:
         return None
     if ctx.failed_action("ApplyPods") is not None:
         return ctx.done(after=ctx.settings.backoff_first)
-    return ctx.done(ApplyPods(incarnation, desired, ctx.running_workers(incarnation.parallelism)))
+    return ctx.done(removal)
+
+
+def let_nothing_stand(ctx: Context) -> Decision | None:
+    """Before the job is asked to stop: what it will not be replaced by is removed, and what stands by is not kept for a
+    savepoint that fails again and again, or a job that is not RUNNING. None: go on.
+
+    A removal that is refused keeps nobody from stopping the job, which takes all pods away.
+    """
+    op = ctx.op
+    if op.kind != "Upgrade":
+        return None
+    overdue = ctx.now - op.step_since >= PATIENCE
+    if op.standby is not None and (ctx.lasting or overdue):
+        why = "the savepoint has failed again" if ctx.lasting else f"the job could not be stopped within {PATIENCE}"
+        ctx = ctx.tell("StandbyGivenUp", f"{why}. The upgrade goes on without pods that stand by")
+        return ctx.with_op(standby=None).done()
+    removal = _removal(ctx) if op.standby is None else None
+    if removal is None or ctx.failed_action("ApplyPods") is not None:
+        return None
+    return ctx.act(removal, "removing the pods that stood by")
+
+
+def _removal(ctx: Context) -> ApplyPods | None:
+    pair = (ctx.seen.master, ctx.seen.worker)
+    left = [d for d in pair if d is not None and d.standby and not d.deleting]
+    incarnation, desired = ctx.running_incarnation, ctx.spec or ctx.effective_spec
+    if not left or incarnation is None or desired is None:
+        return None
+    return ApplyPods(incarnation, desired, pods_there(ctx) or ctx.running_workers(incarnation.parallelism))
+
+
+def pods_there(ctx: Context) -> int:
+    """How many worker pods the Deployment asks for."""
+    worker = ctx.seen.worker
+    return worker.replicas if worker is not None and not worker.deleting else 0

@@ -11,7 +11,7 @@ from penstock_operator.reconcile.decide.decision import Decision
 from penstock_operator.reconcile.decide.operations.look_back import look_back
 from penstock_operator.reconcile.decide.refusals import REFUSALS, explain
 from penstock_operator.reconcile.decide.restore.predecessor import LATEST
-from penstock_operator.resources.incarnation import Incarnation, worker_count
+from penstock_operator.resources.incarnation import DOORS, Incarnation, worker_count
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
@@ -112,7 +112,7 @@ def _try_objects(ctx: Context, spec: FlinkJobSpec) -> Decision:
         desired = ctx.spec or spec
         job_id = op.job_id or ctx.new_job_id(op.id)
         incarnation = Incarnation(
-            op.target_revision or "", spec, job_id, op.restore or _ANY_STATE, spec.job.parallelism
+            op.target_revision or "", spec, job_id, op.restore or _ANY_STATE, spec.job.parallelism, door=DOORS[0]
         )
         workers = worker_count(spec, desired, spec.job.parallelism)
         return ctx.act(TryObjects(incarnation, desired, workers), "asking the API server whether it takes the objects")
@@ -152,7 +152,7 @@ def _make_way(ctx: Context, former: LeavingCheck) -> Decision:
     It is taken out of the API by force, although it may run on where nobody sees it. That is safe for a check pod, and
     only for that: it reads, writes no state, commits nothing, and its verdict is no longer asked for. A master on a lost
     node may complete a checkpoint and commit at any time; so it is removed by force only after it was fenced off
-    (`steps.stop`), and where that cannot be done it is waited for.
+    (`operations.stop`), and where that cannot be done it is waited for.
     """
     op = ctx.op
     if ctx.now - former.since < CHECK_GONE_AFTER:

@@ -15,11 +15,11 @@ from penstock_operator.api.status import Running, Superseded
 from penstock_operator.reconcile.decide.actions import ApplyPods, RecordRevision, ScaleDown, TriggerCheckpoint
 from penstock_operator.reconcile.decide.health.causes import cause
 from penstock_operator.reconcile.decide.operations.look_back import look_again, told_of_silence
-from penstock_operator.reconcile.decide.operations.prepare import let_go, other_door
+from penstock_operator.reconcile.decide.operations.prepare import let_go, pods_there
 from penstock_operator.reconcile.decide.refusals import REFUSALS, explain
 from penstock_operator.reconcile.decide.restore.stopping import restart_master, stopped_unasked, suspended_overdue
 from penstock_operator.reconcile.decide.spec_diff import args_hash
-from penstock_operator.resources.incarnation import Incarnation, worker_count
+from penstock_operator.resources.incarnation import DOORS, Incarnation, other_door, worker_count
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
@@ -67,7 +67,7 @@ def start(ctx: Context) -> Decision:
 def _start_warm(ctx: Context, incarnation: Incarnation) -> Decision:
     """The pods are there; the Deployments are applied as ever, and those of the former incarnation go.
 
-    They are fenced off, so they are not waited for.
+    They are fenced off, so they are not waited for. As many pods as stand by: see `prepare`.
     """
     if _deployed(ctx):
         return _started(ctx, incarnation)
@@ -75,7 +75,7 @@ def _start_warm(ctx: Context, incarnation: Incarnation) -> Decision:
     if failure is not None:
         return _refused(ctx, failure)
     desired = ctx.spec or incarnation.spec
-    workers = worker_count(incarnation.spec, desired, incarnation.parallelism)
+    workers = pods_there(ctx) or worker_count(incarnation.spec, desired, incarnation.parallelism)
     return ctx.act(ApplyPods(incarnation, desired, workers), "handing over to the pods that stand by")
 
 
@@ -141,13 +141,14 @@ def _incarnation(ctx: Context, spec: FlinkJobSpec) -> Incarnation:
     op = ctx.op
     current = ctx.spec or spec
     wished = op.target_parallelism if op.kind == "Rollback" and op.target_parallelism else current.job.parallelism
-    parallelism = min(wished, spec.job.max_parallelism)
+    warm, before = op.standby == op.job_id, ctx.status.running
+    takes_over = warm and before is not None and before.job_id != op.job_id
+    parallelism = before.parallelism if takes_over and before else min(wished, spec.job.max_parallelism)
     if op.job_id is None or op.restore is None or op.target_revision is None:
         msg = "an incarnation needs job id, restore point and revision"
         raise AssertionError(msg)
     allowed = current.job.allow_non_restored_state
-    warm, before = op.standby == op.job_id, ctx.status.running
-    door = other_door(before.door) if warm and before is not None and before.job_id != op.job_id else ""
+    door = other_door(before.door) if takes_over and before else DOORS[0]
     return Incarnation(op.target_revision, spec, op.job_id, op.restore, parallelism, allowed, warm=warm, door=door)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.api.status import Checkpoint, Restore
 from penstock_operator.reconcile.decide.actions import FenceIncarnation, ForceDelete, ScaleDown, StopWithSavepoint
-from penstock_operator.reconcile.decide.operations.prepare import fence_off, may_take_over
+from penstock_operator.reconcile.decide.operations.prepare import fence_off, let_nothing_stand, may_take_over
 from penstock_operator.reconcile.decide.refusals import explain
 from penstock_operator.reconcile.decide.restore.committed_end import (
     Lost,
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 PROMPT_FOR = timedelta(seconds=20)
 """How long a savepoint is looked for at short intervals; one that takes longer takes so much longer, too."""
+HANDOVER_PATIENCE = timedelta(seconds=20)
+"""How long Kubernetes' controllers may take to see that a Deployment has changed."""
 
 
 def stop(ctx: Context) -> Decision:
@@ -53,6 +55,9 @@ def stop(ctx: Context) -> Decision:
         return ctx.wait(f"revision {running.revision} cannot be read")
     if op.trigger_id is not None:
         return _await_savepoint(ctx)
+    removal = let_nothing_stand(ctx)
+    if removal is not None:
+        return removal
     if op.retry_at is not None and ctx.now < op.retry_at:
         return ctx.wait(op.message, blocked=op.blocked, after=op.retry_at - ctx.now)
     waited, patience = ctx.now - op.step_since, ctx.settings.not_running_grace
@@ -215,6 +220,8 @@ def teardown(ctx: Context) -> Decision:
             return fenced
     ctx = ctx.with_op(standby=None)
     seen, op = ctx.seen, ctx.op
+    if seen.replicas > 0 and _is_handing_over(ctx):
+        return ctx.wait("waiting for Kubernetes to see which of two incarnations is to go", after=ctx.settings.prompt)
     if seen.replicas > 0:
         failure = ctx.failed_action("ScaleDown")
         if failure is not None:
@@ -230,6 +237,16 @@ def teardown(ctx: Context) -> Decision:
     if seen.left:
         return ctx.act(ForceDelete(tuple(p.name for p in seen.left)), "removing pods of a node that does not answer")
     return _settle(ctx)
+
+
+def _is_handing_over(ctx: Context) -> bool:
+    """Deployments were applied as those of one of two incarnations, and the pods of the other are not told to go yet: with another
+    number of pods now, neither would ever go (see `prepare`)."""
+    seen = ctx.seen
+    if any(d is not None and d.standby for d in (seen.master, seen.worker)):
+        return False
+    there = {p.job_id for p in seen.left if not (p.terminating or p.node_lost)}
+    return len(there) > 1 and ctx.now - ctx.op.step_since < HANDOVER_PATIENCE
 
 
 def _fence(ctx: Context, job_id: str) -> Decision:

@@ -26,7 +26,7 @@ checkpoint is lost" are different facts, and "storage does not answer" is a thir
                                      none, and none was ever seen                   what is pinned, or what it started from
 
 It is asked when nothing can write any more: the pods are gone and the incarnation is fenced off. A rollback that has to go on
-from a checkpoint of the revision that failed proves first that the old graph takes it (`steps.prove`). The checkpoints
+from a checkpoint of the revision that failed proves first that the old graph takes it (`operations.prove`). The checkpoints
 are read from storage, never asked of the engine: a job that is failing or gone is no obstacle.
 """
 

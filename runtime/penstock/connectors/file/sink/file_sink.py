@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock.common.errors import InvalidJob, SinkError
 from penstock.common.serialization import BulkWriterFactory, Encoder
 from penstock.common.time import TimeLike, as_millis
-from penstock.connectors.file.sink.bucket import BasePathBucketAssigner, BucketAssigner, FunctionBucketAssigner
+from penstock.connectors.file.sink.bucket import BucketAssigner, FunctionBucketAssigner
 from penstock.connectors.file.sink.committer import FileCommitter, committer_of
 from penstock.connectors.file.sink.compact import Compaction, FileCompactor, FileCompactStrategy
 from penstock.connectors.file.sink.local_store import LocalStore
@@ -187,7 +187,7 @@ class BaseBuilder(ABC):
 
     def __init__(self, base_path: str) -> None:
         self._base_path = base_path
-        self._assigner: BucketAssigner = BasePathBucketAssigner()
+        self._assigner: BucketAssigner = BucketAssigner.date_time_bucket_assigner()
         self._config = OutputFileConfig()
         self._check_interval_ms = 1000
         self._storage_options: StorageOptions | None = None
@@ -206,7 +206,7 @@ class BaseBuilder(ABC):
         return self
 
     def with_bucket_assigner(self, bucket_assigner: BucketAssigner | Callable[[Any], str]) -> Any:
-        """Directories by an assigner, or by a function from a record to a relative path; the base path unless given."""
+        """Directories by an assigner, or by a function from a record to a relative path; one for each hour unless given, as in Flink."""
         if isinstance(bucket_assigner, BucketAssigner):
             self._assigner = bucket_assigner
         else:

@@ -16,6 +16,7 @@ from penstock.common.errors import InvalidJob, SourceError
 from penstock.common.time import TimeLike, as_millis
 from penstock.connectors.file.source.byte_source import bytes_of, check_unchanged, codec_of
 from penstock.connectors.file.source.enumerator import FileEnumerator, FileRange
+from penstock.connectors.file.source.lazy_reader import LazyReader
 from penstock.connectors.file.source.line_reader import LineSplitReader
 from penstock.connectors.file.source.open_files import OpenFiles
 from penstock.connectors.file.storage import Storage, StorageOptions, explained, is_local, local_path, merge_options
@@ -119,7 +120,7 @@ class FileSourceReader(SourceReader):
                 f"{part.path!r} is compressed as a whole, which {type(self._format).__name__} cannot read",
                 remedy="decompress it; Parquet compresses inside the file",
             )
-        return LazyReader(self._format, part, storage, self._files, position)
+        return BulkFileReader(self._format, part, storage, self._files, position)
 
     def lag_of(self, split: Split, position: Any) -> int | None:
         part = FileRange.of(split)
@@ -128,60 +129,21 @@ class FileSourceReader(SourceReader):
         return max(0, part.size - (part.start if position is None else int(position[0])))
 
 
-class LazyReader(SplitReader):
-    """Opens a file of a bulk format when it is read first: a subtask may hold many splits."""
+class BulkFileReader(LazyReader):
+    """Reads a range of a file of a bulk format."""
 
     def __init__(self, format: BulkFormat, part: FileRange, storage: Storage, files: OpenFiles, position: Any) -> None:
+        super().__init__(files, position)
         self._format = format
         self._part = part
         self._storage = storage
-        self._files = files
-        self._position = position
-        self._file: Any = None
-        self._reader: SplitReader | None = None
-        self._closed = False
 
-    def read(self, bounds: Any) -> Any:
-        if self._closed:
-            return None
-        self._files.use(self)
-        reader = self._reader or self._open()
-        batch = reader.read(bounds)
-        self._position = reader.position
-        if reader.finished:
-            self.close()
-        return batch
-
-    def _open(self) -> SplitReader:
+    def _opened(self) -> SplitReader:
         part = self._part
         check_unchanged(part, self._storage)
         self._file = self._storage.open(part.path)
         with explained(part.path, "read"):
-            self._reader = self._format.open(part.path, self._file, part.start, part.end, self._position)
-        return self._reader
-
-    @property
-    def position(self) -> Any:
-        return self._position
-
-    @property
-    def finished(self) -> bool:
-        return self._closed
-
-    def lag(self) -> int | None:
-        return self._reader.lag() if self._reader is not None else None
-
-    def close(self) -> None:
-        self._closed = True
-        self._files.close(self)
-
-    def release(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+            return self._format.open(part.path, self._file, part.start, part.end, self._position)
 
 
 class FileSourceBuilder:

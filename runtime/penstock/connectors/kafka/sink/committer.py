@@ -2,23 +2,28 @@
 
 A transaction that is left open holds up every `read_committed` reader of its partitions until the broker gives up on it. So
 before an attempt reads anything, everything of this sink's earlier attempts that no snapshot names is aborted, however many
-subtasks they had: the cluster is asked which ids of this sink's there are.
+subtasks they had: the cluster is asked which ids of this sink's there are. A task that was cut off from its JobManager may
+take a new id after that, and leave a transaction open under it; so it is asked again now and then.
 """
 
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from penstock.common.errors import SinkError
 from penstock.connectors.kafka.client import Properties, explained, package
 from penstock.connectors.kafka.sink.coordinator_client import CoordinatorClient
-from penstock.connectors.kafka.sink.transaction import Owner, Transaction, outcome
+from penstock.connectors.kafka.sink.transaction import Description, Owner, Transaction, outcome
 from penstock.connectors.sink import Committer
 
 logger = logging.getLogger(__name__)
 
+SWEEP_S = 30.0
+"""How often transactions of earlier attempts are looked for; they hold up readers until then."""
 _PATIENCE_S = 60.0
 """How long a coordinator may be away before a commit fails the job over, which commits once more."""
 
@@ -36,6 +41,10 @@ class KafkaCommitter(Committer):
         self._takes_over = takes_over
         self._accepts_unknown = accepts_unknown
         self._client = CoordinatorClient(properties, _PATIENCE_S, self.check_wanted)
+        self._kept: dict[str, list[Transaction]] = {}
+        """By transactional id: what snapshots name."""
+        self._below_attempt: int | None = None
+        self._swept = time.monotonic()
 
     def commit(self, committables: list[Any]) -> None:
         """
@@ -52,6 +61,8 @@ class KafkaCommitter(Committer):
         ]
         if lost:
             raise lost[0]
+        if self._below_attempt is not None and time.monotonic() >= self._swept + SWEEP_S:
+            self._sweep()
 
     def _problem(self, transaction: Transaction, code: int) -> SinkError | None:
         """What is wrong with a transaction whose commit was refused; None: it was committed before."""
@@ -103,26 +114,55 @@ class KafkaCommitter(Committer):
         Raises:
             SinkError: another job's transactions are open under the same prefix.
         """
-        kept = {Transaction.of(committable).key for committable in keep}
+        self._kept = {}
+        for transaction in map(Transaction.of, keep):
+            self._kept.setdefault(transaction.id, []).append(transaction)
+        self._below_attempt = below_attempt
         states = self._client.find(f"{self._owner.prefix}-")
-        attempts = {id: attempt for id in states if (attempt := self._owner.attempt_of(id)) is not None}
-        earlier = {id: attempt for id, attempt in attempts.items() if below_attempt is None or attempt < below_attempt}
+        others = [id for id, state in states.items() if self._owner.is_of_another_job(id) and _may_be_open(state)]
+        strangers = {found.id: found for found in self._unnamed(others) if found.is_open}
+        if strangers and not self._takes_over:
+            name, about = next(iter(strangers.items()))
+            raise SinkError(
+                f"{len(strangers)} transactions of another job are open under the prefix {self._owner.prefix!r}: {name!r}, …",
+                remedy="give every job a transactional_id_prefix of its own. If that job is dead and this one follows it, wait for its "
+                f"transaction.timeout.ms ({about.timeout_ms} ms), or set KafkaSinkBuilder.set_takes_over(True)",
+            )
+        earlier = self._earlier(states)
         newest = max(earlier.values(), default=0)
         suspects = [id for id, attempt in earlier.items() if attempt == newest or _may_be_open(states[id])]
-        others = [id for id in states if self._owner.is_of_another_job(id) and _may_be_open(states[id])]
-        known = {found.id: found for found in self._client.describe_all([*suspects, *others])}
-        named = {id for id, found in known.items() if (id, found.producer_id, found.epoch) in kept}
-        strangers = [id for id in others if id in known and known[id].is_open and id not in named]
-        if strangers and not self._takes_over:
-            raise SinkError(
-                f"{len(strangers)} transactions of another job are open under the prefix {self._owner.prefix!r}: {strangers[0]!r}, …",
-                remedy="give every job a transactional_id_prefix of its own. If that job is dead and this one follows it, wait for its "
-                f"transaction.timeout.ms ({known[strangers[0]].timeout_ms} ms), or set KafkaSinkBuilder.set_takes_over(True)",
-            )
-        doomed = [id for id in [*suspects, *strangers] if id in known and id not in named]
-        if doomed:
-            self._client.fence(doomed)
-            logger.info("%d transactional ids of earlier attempts are fenced", len(doomed))
+        self._fence([*(found.id for found in self._unnamed(suspects)), *strangers])
+        self._swept = time.monotonic()
+
+    def _sweep(self) -> None:
+        """Abort what a task of an earlier attempt has begun since. What fails here is tried again; the commit stands."""
+        self._swept = time.monotonic()
+        try:
+            states = self._client.find(self._owner.names)
+            suspects = [id for id in self._earlier(states) if _may_be_open(states[id])]
+            self._fence([found.id for found in self._unnamed(suspects) if found.is_open])
+        except SinkError as error:
+            logger.warning("transactions of earlier attempts are looked for later: %s", error.message)
+
+    def _earlier(self, ids: Iterable[str]) -> dict[str, int]:
+        """Those of this sink's attempts before this one, with the attempt of each."""
+        attempts = {id: attempt for id in ids if (attempt := self._owner.attempt_of(id)) is not None}
+        below = self._below_attempt
+        return {id: attempt for id, attempt in attempts.items() if below is None or attempt < below}
+
+    def _unnamed(self, ids: list[str]) -> list[Description]:
+        """Those that the cluster knows, but for ids whose last transaction is one that a snapshot names: it may be committed yet,
+        or it is lost, which nobody could tell any more once the id had another epoch."""
+        return [
+            found
+            for found in self._client.describe_all(ids)
+            if not any(_is_last(transaction, found) for transaction in self._kept.get(found.id, ()))
+        ]
+
+    def _fence(self, ids: list[str]) -> None:
+        if ids:
+            self._client.fence(ids)
+            logger.info("%d transactional ids of earlier attempts are fenced", len(ids))
 
     def close(self) -> None:
         self._client.close()
@@ -130,3 +170,7 @@ class KafkaCommitter(Committer):
 
 def _may_be_open(state: str) -> bool:
     return state not in ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
+
+
+def _is_last(transaction: Transaction, now: Description) -> bool:
+    return transaction.key == (now.id, now.producer_id, now.epoch) or outcome(transaction, now) == "timed out"

@@ -13,7 +13,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from functools import partial
 from typing import Any, TypeVar
 
 from penstock.common.errors import SinkError
@@ -103,12 +102,21 @@ class CoordinatorClient:
     # --- how they are asked -----------------------------------------------------------------------------------
 
     async def _listed(self, make: Any, prefix: str) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for broker in (await self._connected()).cluster.brokers():
-            node = broker.nodeId
-            what = f"transactions of broker {node} cannot be listed"
-            answer = await self._until(partial(self._send, node, make()), what)
-            found |= {id: state for id, _, state, _ in answer.transactions if id.startswith(prefix)}
+        """Of all brokers that the cluster has now. One that cannot be asked has its coordinators elsewhere soon, perhaps with a
+        broker that has answered already; so then all are asked again."""
+
+        async def ask() -> Any:
+            found: dict[str, str] = {}
+            for broker in (await self._connected()).cluster.brokers():
+                answer = await self._send(broker.nodeId, make())
+                if _passing_code(answer):
+                    return answer
+                if answer.error_code:
+                    raise self._refused("transactions cannot be listed", answer.error_code)
+                found |= {id: state for id, _, state, _ in answer.transactions if id.startswith(prefix)}
+            return found
+
+        found: dict[str, str] = await self._until(ask, "transactions cannot be listed")
         return found
 
     async def _asked(self, id: str, request: Any, what: str) -> Any:

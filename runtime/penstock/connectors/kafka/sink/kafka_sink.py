@@ -9,7 +9,6 @@ KafkaSink.builder().set_bootstrap_servers("kafka:9092").set_transactional_id_pre
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from penstock.common.errors import InvalidJob, SinkError
@@ -19,11 +18,11 @@ from penstock.connectors.kafka.client import (
     Complaints,
     Properties,
     administrating,
-    checked,
     explained,
     librdkafka,
     package,
 )
+from penstock.connectors.kafka.client_builder import ClientBuilder
 from penstock.connectors.kafka.offsets import made
 from penstock.connectors.kafka.sink.committer import KafkaCommitter
 from penstock.connectors.kafka.sink.serializer import KafkaRecordSerializationSchema
@@ -148,20 +147,16 @@ class KafkaSink(Sink):
             )
 
 
-class KafkaSinkBuilder:
+class KafkaSinkBuilder(ClientBuilder):
     """PyFlink's builder of a KafkaSink, with what Penstock adds."""
 
     def __init__(self) -> None:
-        self._properties: dict[str, str] = {}
+        super().__init__()
         self._schema: KafkaRecordSerializationSchema | None = None
         self._guarantee = DeliveryGuarantee.NONE
         self._prefix = ""
         self._takes_over = False
         self._accepts_unknown = False
-
-    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
-        """`host:port` of some brokers, with commas between them."""
-        return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
         """NONE unless said, as in Flink."""
@@ -175,15 +170,6 @@ class KafkaSinkBuilder:
 
     def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> KafkaSinkBuilder:
         self._schema = record_serializer
-        return self
-
-    def set_property(self, key: str, value: Any) -> KafkaSinkBuilder:
-        """A property of the client (librdkafka's names)."""
-        self._properties |= checked({key: value})
-        return self
-
-    def set_properties(self, props: Mapping[str, Any]) -> KafkaSinkBuilder:
-        self._properties |= checked(props)
         return self
 
     def set_takes_over(self, takes_over: bool) -> KafkaSinkBuilder:
@@ -205,8 +191,7 @@ class KafkaSinkBuilder:
         """
         package("confluent_kafka")
         package("aiokafka")
-        if "bootstrap.servers" not in self._properties:
-            raise InvalidJob("a Kafka sink without brokers", remedy="set_bootstrap_servers('host:9092')")
+        self._check_servers("a Kafka sink")
         if self._schema is None:
             raise InvalidJob("a Kafka sink without a record serializer", remedy="set_record_serializer(…)")
         if "transactional.id" in self._properties:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import repeat
+from operator import length_hint
 from typing import Any
 
 from penstock.common.errors import SinkError
@@ -25,11 +27,13 @@ _STATISTICS_MS = 100
 _DEFAULTS = {
     "acks": "all",
     "enable.idempotence": "true",
+    "partitioner": "murmur2_random",
     "linger.ms": "5",
     "compression.type": "lz4",
     "queue.buffering.max.kbytes": "65536",
     "queue.buffering.max.messages": "100000",
 }
+"""A key goes to the partition that Kafka's Java client would choose, so that topics of both can be joined."""
 
 
 class KafkaProducer:
@@ -108,16 +112,21 @@ class KafkaProducer:
             SinkError: one was refused.
         """
         self._note(len(values))
-        produce = self._producer.produce
-        for value, key, timestamp in zip(values, keys or repeat(None), timestamps or repeat(0), strict=False):
-            while True:
-                try:
-                    produce(topic, value, key, -1, None, None, timestamp)
-                    break
-                except BufferError:
-                    self._look(_POLL_S)
-                except self._kafka.KafkaException as error:
-                    raise self._not_written(error.args[0], topic, len(value or b"")) from error
+        done = 0
+        while True:
+            rest = iter(values[done:] if done else values)
+            more: tuple[Iterable[Any], ...] = () if keys is None else (keys[done:],)
+            if timestamps is not None:
+                more = (*(more or (repeat(None),)), repeat(-1), repeat(None), repeat(None), timestamps[done:])
+            try:
+                deque(map(self._producer.produce, repeat(topic), rest, *more), maxlen=0)
+                break
+            except BufferError:
+                done = len(values) - length_hint(rest) - 1
+                self._look(_POLL_S)
+            except self._kafka.KafkaException as error:
+                refused = values[len(values) - length_hint(rest) - 1]
+                raise self._not_written(error.args[0], topic, len(refused or b"")) from error
         self._look(0.0)
 
     def send(self, topic: str, **message: Any) -> None:

@@ -26,6 +26,8 @@ Outcome = Literal["open", "committed", "aborted", "timed out", "unknown"]
 _ABORTED = ("PrepareAbort", "CompleteAbort", "PrepareEpochFence")
 _COMMITTED = ("PrepareCommit", "CompleteCommit")
 _NUMBERS = re.compile(r"(\d+)-(\d+)-(\d+)")
+_OF_A_JOB = re.compile(r"([0-9a-f]{32})-.+-\d+-\d+-\d+")
+"""What follows the prefix: a job's id, a sink's uid, three numbers."""
 
 
 class Owner(NamedTuple):
@@ -59,18 +61,17 @@ class Owner(NamedTuple):
         return None if numbers is None else int(numbers[1])
 
     def is_of_another_job(self, transactional_id: str) -> bool:
-        """Whether another job uses the prefix, by the look of the id.
+        """Whether another job uses the prefix. One with a longer prefix, `pay-eu` beside `pay`, does not.
 
-        >>> owner = Owner("pay", "j1", "out")
-        >>> owner.is_of_another_job("pay-j2-out-3-0-1"), owner.is_of_another_job("pay-j1-other-3-0-1")
-        (True, False)
+        >>> owner, other = Owner("pay", "0" * 32, "out"), "f" * 32
+        >>> [owner.is_of_another_job(f"pay-{rest}-3-0-1") for rest in (f"{other}-out", f"{owner.job_id}-out", f"eu-{other}-out")]
+        [True, False, False]
         """
         start = f"{self.prefix}-"
-        return (
-            transactional_id.startswith(start)
-            and not transactional_id.startswith(f"{start}{self.job_id}-")
-            and re.search(r"-\d+-\d+-\d+$", transactional_id) is not None
-        )
+        if not transactional_id.startswith(start):
+            return False
+        found = _OF_A_JOB.fullmatch(transactional_id[len(start) :])
+        return found is not None and found[1] != self.job_id
 
 
 class Transaction(NamedTuple):

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from penstock.common.errors import InvalidJob, RecordFormatError
+from penstock.common.errors import InvalidJob, PlatformError, RecordFormatError
 from penstock.common.serialization import DeserializationSchema, SimpleStringSchema
+from penstock.connectors.formats.changelog.formats import ChangelogFormat
 from penstock.connectors.formats.record_format import MALFORMED_RECORDS, MalformedBlock, StreamFormat
 from penstock.records.batch import ColumnBatch, RowBatch
 
@@ -103,36 +104,75 @@ class MessageDecoder:
     def __init__(self, deserializer: Deserializer, *, rejects: bool, timestamps: bool) -> None:
         self._rejects = rejects
         self._timestamps = timestamps
-        self._decode = _decoder(deserializer)
+        self._rows_of: Callable[[bytes | None], list[Any]] | None = None
+        if isinstance(deserializer, ChangelogFormat):
+            self._rows_of = deserializer.message_decoder()
+        else:
+            self._decode = _decoder(deserializer)
 
-    def decode(self, messages: Sequence[Any]) -> tuple[Batch | None, list[RejectedMessage]]:
+    def decode(self, messages: Sequence[Any]) -> tuple[Batch | None, list[Any]]:
         """
         Raises:
             RecordFormatError: a message is malformed, and they are not rejected.
         """
+        if self._rows_of is not None:
+            return self._changes(self._rows_of, messages)
         try:
             batch = self._decode(messages)
+        except PlatformError:  # a schema registry that is away: the message is as good as any
+            raise
         except Exception:  # a user's schema may raise anything
             batch = None
         if batch is not None and len(batch) == len(messages):
             return self._timed(batch, messages), []
         return self._one_by_one(messages)
 
-    def _one_by_one(self, messages: Sequence[Any]) -> tuple[Batch | None, list[RejectedMessage]]:
+    def _changes(
+        self, rows_of: Callable[[bytes | None], list[Any]], messages: Sequence[Any]
+    ) -> tuple[Batch | None, list[Any]]:
+        """A message has none, one or several records; a tombstone has none."""
+        good, values, rejected = [], [], []
+        for message in messages:
+            try:
+                rows = rows_of(message.value())
+            except MalformedBlock as error:
+                if not self._rejects:
+                    raise self._malformed(message, reason_of(error)) from error
+                rejected.append(self._rejected(message, reason_of(error)))
+                continue
+            values += rows
+            good += [message] * len(rows)
+        return (self._timed(RowBatch(values), good) if values else None), rejected
+
+    def _one_by_one(self, messages: Sequence[Any]) -> tuple[Batch | None, list[Any]]:
         good, values, rejected = [], [], []
         for message in messages:
             try:
                 rows = self._decode([message]).rows().values
+            except PlatformError:
+                raise
             except Exception as error:
                 if not self._rejects:
-                    raise _malformed(message, error) from error
-                rejected.append(_rejected(message, _reason(error)))
+                    raise self._malformed(message, reason_of(error)) from error
+                rejected.append(self._rejected(message, reason_of(error)))
                 continue
             values += rows
             good += [message] * len(rows)
         if not values:
             return None, rejected
         return self._timed(RowBatch(values), good), rejected
+
+    def _rejected(self, message: Any, reason: str) -> Any:
+        whole = record_of(message)
+        return RejectedMessage(
+            whole.topic, whole.partition, whole.offset, whole.timestamp, whole.key, whole.value, reason
+        )
+
+    def _malformed(self, message: Any, reason: str) -> RecordFormatError:
+        return RecordFormatError(
+            f"malformed message in {message.topic()}-{message.partition()} at offset {message.offset()}: {reason}{shown(message.value())}",
+            remedy="correct the producer, or let such messages go to a side output: builder.set_on_error('side-output')",
+        )
 
     def _timed(self, batch: Batch, messages: Sequence[Any]) -> Batch:
         if not self._timestamps:
@@ -216,24 +256,16 @@ def record_of(message: Any) -> ConsumerRecord:
     )
 
 
-def _rejected(message: Any, reason: str) -> RejectedMessage:
-    whole = record_of(message)
-    return RejectedMessage(whole.topic, whole.partition, whole.offset, whole.timestamp, whole.key, whole.value, reason)
-
-
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Why a message could not be read."""
     if isinstance(error, RecordFormatError):
         return error.message
     return str(error) if isinstance(error, MalformedBlock) else f"{type(error).__name__}: {error}"
 
 
-def _malformed(message: Any, error: Exception) -> RecordFormatError:
-    value = message.value()
-    shown = "" if value is None else f": {value[:_SHOWN]!r}{'…' if len(value) > _SHOWN else ''}"
-    return RecordFormatError(
-        f"malformed message in {message.topic()}-{message.partition()} at offset {message.offset()}: {_reason(error)}{shown}",
-        remedy="correct the producer, or let such messages go to a side output: builder.set_on_error('side-output')",
-    )
+def shown(value: bytes | None) -> str:
+    """The beginning of a message, behind a colon."""
+    return "" if value is None else f": {value[:_SHOWN]!r}{'…' if len(value) > _SHOWN else ''}"
 
 
 __all__ = [
@@ -242,4 +274,6 @@ __all__ = [
     "KafkaRecordDeserializationSchema",
     "MessageDecoder",
     "RejectedMessage",
+    "reason_of",
+    "shown",
 ]

@@ -7,6 +7,8 @@ one fits the pattern, is read from its beginning: all of it was written after th
 A topic has an id besides its name. One that was deleted and made anew has the same name and other records under the offsets
 that a checkpoint holds; going on there would lose some and repeat others. So it is an error, unless the source was told to
 start anew (`KafkaSourceBuilder.set_recreated_topics`).
+
+Brokers that are away when an attempt has begun are no reason to end it: its readers wait for them, and so does the next look.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.common.errors import SourceError
-from penstock.connectors.kafka.client import Properties
-from penstock.connectors.kafka.offsets import ClusterView, KafkaOffsetsInitializer, KafkaTopicPartition
+from penstock.connectors.kafka.client import LOGGER, Properties
+from penstock.connectors.kafka.offsets import ClusterAway, ClusterView, KafkaOffsetsInitializer, KafkaTopicPartition
 from penstock.connectors.source import Split, SplitEnumerator
 
 
@@ -67,8 +69,20 @@ class KafkaEnumerator(SplitEnumerator):
         """Name -> id of those that are read."""
         self._known: set[KafkaTopicPartition] = set()
         self._has_looked = False
+        self._has_begun = False
 
     def discover(self) -> list[Split]:
+        try:
+            found = self._look()
+        except ClusterAway as error:
+            if not self._has_begun:
+                raise
+            LOGGER.warning("partitions are looked for later: %s", error.message)
+            return []
+        self._has_begun = True
+        return found
+
+    def _look(self) -> list[Split]:
         present = self.find()
         self._check_topics({partition.topic: topic_id for partition, topic_id in present.items()})
         new = [partition for partition in present if partition not in self._known]

@@ -7,14 +7,15 @@ KafkaSource.builder().set_bootstrap_servers("kafka:9092").set_topics("readings")
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from penstock.common.errors import InvalidJob
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.time import TimeLike, as_millis
 from penstock.connectors.formats.record_format import MALFORMED_RECORDS, StreamFormat
-from penstock.connectors.kafka.client import Properties, checked, package
+from penstock.connectors.kafka.client import Properties, package
+from penstock.connectors.kafka.client_builder import ClientBuilder
 from penstock.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition
 from penstock.connectors.kafka.source.deserializer import (
     Deserializer,
@@ -107,11 +108,11 @@ class KafkaSource(Source):
             enumerator.close()
 
 
-class KafkaSourceBuilder:
+class KafkaSourceBuilder(ClientBuilder):
     """PyFlink's builder of a KafkaSource, with what Penstock adds."""
 
     def __init__(self) -> None:
-        self._properties: dict[str, str] = {}
+        super().__init__()
         self._subscriptions: list[Subscription] = []
         self._starting = KafkaOffsetsInitializer.earliest()
         self._stopping: KafkaOffsetsInitializer | None = None
@@ -120,10 +121,6 @@ class KafkaSourceBuilder:
         self._error_tag: str | None = None
         self._timestamps = True
         self._starts_anew = False
-
-    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
-        """`host:port` of some brokers, with commas between them."""
-        return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
         """The group whose offsets are committed at complete checkpoints, for whoever watches it; none is without one."""
@@ -177,16 +174,6 @@ class KafkaSourceBuilder:
     def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
         return self.set_property("client.id", prefix)
 
-    def set_property(self, key: str, value: Any) -> KafkaSourceBuilder:
-        """A property of the client (librdkafka's names); also `partition.discovery.interval.ms` and
-        `commit.offsets.on.checkpoint`, as in Flink."""
-        self._properties |= checked({key: value})
-        return self
-
-    def set_properties(self, props: Mapping[str, Any]) -> KafkaSourceBuilder:
-        self._properties |= checked(props)
-        return self
-
     def set_discovery_interval(self, interval: TimeLike) -> KafkaSourceBuilder:
         """How often topics and partitions are looked for; every five minutes unless said."""
         return self.set_property(_DISCOVERY, as_millis(interval, "interval"))
@@ -216,8 +203,7 @@ class KafkaSourceBuilder:
             InvalidJob: something is missing, contradicts itself, or the extra is not installed.
         """
         package("confluent_kafka")
-        if "bootstrap.servers" not in self._properties:
-            raise InvalidJob("a Kafka source without brokers", remedy="set_bootstrap_servers('host:9092')")
+        self._check_servers("a Kafka source")
         if len(self._subscriptions) != 1:
             given = " and ".join(map(str, self._subscriptions)) or "none"
             raise InvalidJob(

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from penstock.records.batch import Batch
 
 MOST_WAITING = 50_000
-"""Messages that wait for a reader before its partition is paused; again below half of it."""
+MOST_BYTES = 16 << 20
+"""Messages that wait for a reader, and bytes of their values, before its partition is paused; again below half of either."""
 _CONSUMED = 10_000
 _DEFAULTS = {
     "enable.auto.commit": "false",
@@ -38,24 +39,38 @@ _DEFAULTS = {
 class _Inbox:
     """Messages of one partition that wait for its reader."""
 
-    __slots__ = ("ended_at", "is_paused", "messages", "waiting")
+    __slots__ = ("_runs", "ended_at", "is_paused", "waiting", "waiting_bytes")
 
     def __init__(self) -> None:
-        self.messages: deque[list[Any]] = deque()
+        self._runs: deque[tuple[list[Any], int]] = deque()
         self.waiting = 0
+        self.waiting_bytes = 0
         self.ended_at = -1
         """Where the end of the partition was seen last; -1: not yet."""
         self.is_paused = False
 
+    def put(self, run: list[Any]) -> None:
+        """The bytes of the only run are not counted: the client's own queue bounds them, and most runs are read at once."""
+        size = sum(map(len, run)) if self._runs else 0
+        self._runs.append((run, size))
+        self.waiting += len(run)
+        self.waiting_bytes += size
+
     def take(self, most: int) -> list[Any]:
-        if not self.messages:
+        if not self._runs:
             return []
-        run = self.messages.popleft()
+        run, size = self._runs.popleft()
         if len(run) > most:
-            self.messages.appendleft(run[most:])
-            run = run[:most]
+            rest = size * (len(run) - most) // len(run)
+            self._runs.appendleft((run[most:], rest))
+            run, size = run[:most], size - rest
         self.waiting -= len(run)
+        self.waiting_bytes -= size
         return run
+
+    def holds(self, share: float) -> bool:
+        """Whether as much waits as that share of what may."""
+        return self.waiting > share * MOST_WAITING or self.waiting_bytes > share * MOST_BYTES
 
 
 class SharedConsumer:
@@ -101,9 +116,8 @@ class SharedConsumer:
             run = list(group)
             inbox = self._inboxes.get((run[0].topic(), run[0].partition()))
             if inbox is not None:
-                inbox.messages.append(run)
-                inbox.waiting += len(run)
-                if inbox.waiting > MOST_WAITING and not inbox.is_paused:
+                inbox.put(run)
+                if not inbox.is_paused and inbox.holds(1.0):
                     self._pause(run[0].topic(), run[0].partition(), inbox)
         for message in errors:
             self._on_error(message)
@@ -147,6 +161,7 @@ class SharedConsumer:
         return (
             kind._TRANSPORT,
             kind._ALL_BROKERS_DOWN,
+            kind._DESTROY_BROKER,
             kind._TIMED_OUT,
             kind.LEADER_NOT_AVAILABLE,
             kind.NOT_LEADER_FOR_PARTITION,
@@ -265,13 +280,13 @@ class PartitionReader(SplitReader):
 
     def read(self, bounds: ReadBounds) -> Batch | None:
         inbox = self._inbox
-        if not inbox.messages and not self._finished:
+        if not inbox.waiting and not self._finished:
             self._consumer.fill()
         messages = inbox.take(bounds.max_records)
-        if inbox.is_paused and inbox.waiting < MOST_WAITING // 2:
+        if inbox.is_paused and not inbox.holds(0.5):
             self._consumer.resume(self._topic, self._partition, inbox)
         if not messages:
-            if self._stop is not None and inbox.ended_at >= self._stop and not inbox.messages:
+            if self._stop is not None and inbox.ended_at >= self._stop and not inbox.waiting:
                 self._offset, self._finished = max(self._offset, inbox.ended_at), True
             return None
         stop, last = self._stop, messages[-1].offset()

@@ -17,7 +17,7 @@ from penstock.common.logs.log_file import LogFile
 from penstock.common.logs.log_format import MARK
 from penstock.common.logs.log_settings import LogSettings
 from penstock.common.logs.redaction import Redaction
-from penstock.jobmanager.cluster.log_files import LogFiles
+from penstock.jobmanager.cluster.logs.files import LogFiles
 
 _CHUNK = 1 << 16
 _LONGEST = 64 * 1024
@@ -54,7 +54,7 @@ def to_stdout(lines: bytes) -> None:
 class ExecutorOutput:
     """The log and the stdout of a TaskManager, over all executors that it has one after the other.
 
-    A line of the log has a mark in front (`taskmanager.task_log`), or begins as those of the JVM do; all else was printed.
+    A line of the log has a mark in front (`taskmanager.watching.task_log`), or begins as those of the JVM do; all else was printed.
     """
 
     def __init__(self, folder: str, name: str, settings: LogSettings, redaction: Redaction) -> None:

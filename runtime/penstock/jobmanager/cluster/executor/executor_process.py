@@ -7,21 +7,23 @@ reads, is found here.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.jobmanager.cluster.credentials import Credentials
 from penstock.jobmanager.cluster.jvm import class_archive
+from penstock.jobmanager.cluster.jvm.installation import spark_home
 from penstock.jobmanager.cluster.jvm.java import find_java
+from penstock.jobmanager.cluster.python_daemon import beside_a_warm_daemon
 from penstock.jobmanager.cluster.slots import MAX_PIPELINED_LEVELS
-from penstock.taskmanager.local_folders import LOCAL_DIR
+from penstock.taskmanager.local_state.folders import LOCAL_DIR, STATE_DIR
 
 _ONLY_WARNINGS = "-Dlog4j2.level=WARN"
 """Else it writes half a dozen lines for each task."""
@@ -41,6 +43,8 @@ class Launch(msgspec.Struct, frozen=True):
     """Settings that it needs before it can ask the driver for the others."""
     environment: dict[str, str]
     """Of the executor and its Python workers."""
+    python: str = ""
+    """Of its Python workers, which is made warm while the JVM starts; empty: they start when the first task needs one."""
     library_path: str = ""
     """What goes before the machine's `LD_LIBRARY_PATH`."""
 
@@ -59,7 +63,15 @@ def state_folder(work_dir: str) -> str:
 
 
 def executor_command(
-    launch: Launch, *, slots: int, host: str, work_dir: str, folder: str, heap_mb: int, credentials: Credentials
+    launch: Launch,
+    *,
+    slots: int,
+    host: str,
+    work_dir: str,
+    folder: str,
+    heap_mb: int,
+    credentials: Credentials,
+    state_dir: str = "",
 ) -> tuple[list[str], dict[str, str]]:
     """Command line and environment of an executor with that many slots.
 
@@ -67,16 +79,18 @@ def executor_command(
         host: by which others reach it.
         work_dir: of its TaskManager.
         folder: where it works itself.
+        state_dir: where slots keep files of their state; its TaskManager's, unless several share one.
     """
     java_home = find_java()
     environment = dict(os.environ)
     environment |= launch.environment
     environment |= {
         "JAVA_HOME": java_home,
-        "SPARK_HOME": _spark_home(),
+        "SPARK_HOME": str(spark_home()),
         "SPARK_SCALA_VERSION": "2.13",
         "SPARK_LOCAL_DIRS": folder,
         LOCAL_DIR: state_folder(work_dir),
+        STATE_DIR: state_dir,
         "SPARK_LOCAL_HOSTNAME": host,
         **credentials.environment(),
     }
@@ -87,6 +101,7 @@ def executor_command(
         os.path.join(java_home, "bin", "java"),
         f"-Xmx{heap_mb}m",
         *class_archive.jvm_options(java_home),
+        *class_archive.SMALL,
         _ONLY_WARNINGS,
         *launch.own_java_options(),
         *(f"-D{key}={value}" for key, value in properties.items()),
@@ -105,7 +120,14 @@ def executor_command(
 
 
 def start_executor(
-    launch: Launch, *, slots: int, host: str, work_dir: str, heap_mb: int, credentials: Credentials
+    launch: Launch,
+    *,
+    slots: int,
+    host: str,
+    work_dir: str,
+    heap_mb: int,
+    credentials: Credentials,
+    state_dir: str = "",
 ) -> tuple[subprocess.Popen[bytes], OwnedFolder]:
     """Start it in a session of its own; what it and its Python workers write is in the process's `stdout`.
 
@@ -126,8 +148,10 @@ def start_executor(
                 folder=folder.path,
                 heap_mb=heap_mb,
                 credentials=credentials,
+                state_dir=state_dir,
             ),
             folder.path,
+            launch.python,
         )
     except BaseException:
         folder.remove()
@@ -135,26 +159,25 @@ def start_executor(
     return process, folder
 
 
-def _spark_home() -> str:
-    """Found without importing it, which would take 10 MB in every worker's process."""
-    found = importlib.util.find_spec("pyspark")
-    assert found is not None
-    assert found.origin is not None
-    return str(Path(found.origin).parent)
-
-
-def _start(command: list[str], environment: dict[str, str], folder: str) -> subprocess.Popen[bytes]:
+def _start(command: list[str], environment: dict[str, str], folder: str, python: str) -> subprocess.Popen[bytes]:
     setpriv = shutil.which("setpriv")
     die_with_parent = [setpriv, "--pdeathsig", "KILL"] if setpriv else []
-    return subprocess.Popen(
-        [*die_with_parent, *command],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+
+    def start(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*die_with_parent, *command],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            **more,
+        )
+
+    if not python:
+        return start(command, env=environment)
+    process: subprocess.Popen[bytes] = beside_a_warm_daemon(command, environment, folder, python, start)
+    return process
 
 
 def kill_session(session: int) -> None:

@@ -28,7 +28,7 @@ import scala.collection.Iterator;
  * from a sender whose share of the reader's memory is used up, so the sender's buffers fill, and the sender waits. What an
  * alignment holds is bounded by that share, however long it takes.
  */
-public class AlignedRows extends AbstractIterator implements TaskCompletionListener {
+public class AlignedRows extends AbstractIterator implements TaskCompletionListener, Readings.End {
   private static final byte MARKER = 3;
   private static final byte SEGMENT = 5;
   /** Flags of the last segment of a marker. */
@@ -44,6 +44,7 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
   private final int shuffle;
   private final int slot;
   private final LocalChannel[] local;
+  private final String name;
   private final boolean[] aligned;
   private final boolean[] ended;
   /** What has come from a sender behind its marker, in order: messages, and the rest of the one with the marker. */
@@ -53,10 +54,13 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
   private Rows rows = null;
   private byte[] next = null;
   private volatile boolean finished = false;
+  /** Of messages that are held, or ready again. Counted by the reader's thread alone. */
+  private volatile long heldBytes = 0L;
+  private volatile int heldRows = 0;
 
   public AlignedRows(
       StreamingShuffleReader reader, SerializerInstance serializer, boolean checked, int shuffle, int slot, int senders,
-      long bytes) {
+      long bytes, String name) {
     this.reader = reader;
     this.serializer = serializer;
     this.checked = checked;
@@ -69,8 +73,10 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
     }
     this.shuffle = shuffle;
     this.slot = slot;
+    this.name = name;
     this.local = LocalChannel.open(shuffle, slot, this.queue, senders, bytes);
     reader.context().addTaskCompletionListener((TaskCompletionListener) this);
+    Readings.begins(this);
   }
 
   public boolean hasNext() {
@@ -95,6 +101,7 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
         this.rows = null;
       } else if (endsEpoch(this.next)) {
         this.held[this.rows.sender].addFirst(this.rows);
+        this.countHeld(this.rows, 1);
         int sender = this.rows.sender;
         this.rows = null;
         this.align(sender);
@@ -128,6 +135,8 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
     Object item = this.ready.pollFirst();
     if (item == null) {
       item = this.poll();
+    } else {
+      this.countHeld(item, -1);
     }
     if (item == null) {
       return;
@@ -135,6 +144,7 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
     int sender = senderOf(item);
     if (this.aligned[sender]) {
       this.held[sender].addLast(item);
+      this.countHeld(item, 1);
     } else if (item instanceof LocalChannel.Row) {
       this.next = ((LocalChannel.Row) item).take();
       if (endsEpoch(this.next)) {
@@ -151,6 +161,33 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
         this.finished = true;
       }
     }
+  }
+
+  private void countHeld(Object item, int sign) {
+    this.heldRows += sign;
+    this.heldBytes += sign * sizeOf(item);
+  }
+
+  /** Of what came over the network; rows of this process are counted where they come in. */
+  private static long sizeOf(Object item) {
+    return item instanceof DataMessage ? ((DataMessage) item).data.readableBytes() : 0L;
+  }
+
+  /** From another thread: what is in the queue changes meanwhile. */
+  public String reading() {
+    long bytes = this.heldBytes;
+    int rows = this.heldRows;
+    java.util.Iterator waiting = this.queue.iterator();
+    while (waiting.hasNext()) {
+      bytes += sizeOf(waiting.next());
+      rows++;
+    }
+    long most = 0L;
+    for (int i = 0; i < this.local.length; i++) {
+      bytes += this.local[i].waiting();
+      most += this.local[i].share();
+    }
+    return "in " + this.name + " " + rows + " " + bytes + " " + most;
   }
 
   private Object poll() {
@@ -207,6 +244,7 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
   /** From the task's thread; rows are read by the one that feeds the Python worker. */
   public synchronized void onTaskCompletion(TaskContext context) {
     this.finished = true;
+    Readings.ends(this);
     LocalChannel.close(this.shuffle, this.slot, this.local, this.queue);
     for (int i = 0; i < this.held.length; i++) {
       release(this.held[i]);

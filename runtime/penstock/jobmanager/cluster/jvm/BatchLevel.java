@@ -31,6 +31,7 @@ public class BatchLevel extends PythonRDD {
   public Iterator compute(Partition split, TaskContext context) {
     String slot = this.slots[split.index()];
     this.function.envVars().put(SLOT, slot);
+    Readings.listen();
     HeldWorkers.hold(this.jobId, slot);
     return super.compute(split, context);
   }

@@ -2,7 +2,6 @@ package penstock;
 
 import java.nio.ByteBuffer;
 import org.apache.spark.ContextCleaner;
-import org.apache.spark.Partitioner;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.python.PairwiseRDD;
 import org.apache.spark.api.python.PythonFunction;
@@ -29,11 +28,11 @@ public class Epoch {
       Object preferred = locations[i].length() == 0 ? Lists.empty() : Lists.of(locations[i]);
       placed = new $colon$colon(new Tuple2(items[i], preferred), placed);
     }
-    Partitioner partitioner = new SlotPartitioner(locations);
     SlotExchange[] exchanges = new SlotExchange[levels.length - 1];
     context.setJobGroup(group, group, false);
     RDD rows = level(context.makeRDD(placed, ClassTag$.MODULE$.apply(byte[].class)), levels[0], jobId, slots, pipelined);
     for (int i = 1; i < levels.length; i++) {
+      SlotPartitioner partitioner = new SlotPartitioner(locations, jobId, i);
       exchanges[i - 1] = new SlotExchange(new PairwiseRDD(rows), partitioner, locations, pipelined);
       rows = level(exchanges[i - 1], levels[i], jobId, slots, pipelined);
     }

@@ -26,6 +26,7 @@ public class LocalChannel {
   private static final long LOOK_MS = 250L;
   /** For the task of the other slot to begin; after that it runs elsewhere, against what was planned. */
   private static final long PATIENCE_NS = TimeUnit.SECONDS.toNanos(60L);
+  private static final long GRACE_NS = TimeUnit.SECONDS.toNanos(2L);
 
   private final LinkedBlockingQueue queue;
   private final int sender;
@@ -99,6 +100,12 @@ public class LocalChannel {
       this.wait(LOOK_MS);
     }
     if (this.closed) {
+      // What that one ended of is to be told first: a task that is killed because another has failed tells nothing of its own.
+      long deadline = System.nanoTime() + GRACE_NS;
+      while (System.nanoTime() < deadline) {
+        check(context);
+        this.wait(LOOK_MS);
+      }
       throw new IllegalStateException("the task of the receiving slot has ended");
     }
     this.waiting += row.length;
@@ -110,6 +117,16 @@ public class LocalChannel {
     if (context.getTaskFailure().isDefined()) {
       throw new RuntimeException("the task has failed", (Throwable) context.getTaskFailure().get());
     }
+  }
+
+  /** Bytes of rows that have not been taken. */
+  synchronized long waiting() {
+    return this.waiting;
+  }
+
+  /** The most that may wait. */
+  long share() {
+    return this.share;
   }
 
   synchronized void taken(int bytes) {

@@ -1,5 +1,6 @@
 package penstock;
 
+import java.util.concurrent.Semaphore;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
 import org.apache.spark.shuffle.ShuffleWriter;
@@ -19,19 +20,35 @@ import scala.collection.Iterator;
  * nothing to do more than all else. So the thread sleeps (spark.shuffle.streaming.networkBufferMaxWaitTimeMs), and a row goes
  * when it is written: when the next one is asked for.
  */
-public class PromptWriter extends ShuffleWriter {
+public class PromptWriter extends ShuffleWriter implements Readings.End {
   private final StreamingShuffleHandle handle;
   private final TaskContext context;
   private final StreamingShuffleWriter writer;
+  /** Spark's count of what may still be written. */
+  private final Semaphore room;
+  private final int most;
 
   public PromptWriter(StreamingShuffleHandle handle, TaskContext context, StreamingShuffleWriter writer) {
     this.handle = handle;
     this.context = context;
     this.writer = writer;
+    this.room = writer.org$apache$spark$shuffle$streaming$StreamingShuffleWriter$$allocatedBufferBytesSemaphore();
+    this.most = this.room.availablePermits();
   }
 
   public void write(Iterator rows) {
-    this.writer.write(new Remote(rows));
+    Readings.begins(this);
+    try {
+      this.writer.write(new Remote(rows));
+    } finally {
+      Readings.ends(this);
+    }
+  }
+
+  public String reading() {
+    SlotPartitioner slots = (SlotPartitioner) this.handle.dependency().partitioner();
+    String name = slots.writer(this.context.partitionId());
+    return "out " + name + " " + (this.most - this.room.availablePermits()) + " " + this.most;
   }
 
   public Option stop(boolean success) {

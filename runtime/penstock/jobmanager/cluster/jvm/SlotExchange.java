@@ -74,11 +74,12 @@ public class SlotExchange extends RDD {
         shuffle.shuffleHandle(), split.index(), split.index() + 1, context,
         (ShuffleReadMetricsReporter) context.taskMetrics().createTempShuffleReadMetrics());
     if (this.pipelined) {
+      Readings.listen();
       boolean checked = SparkEnv.get().conf().getBoolean("spark.shuffle.streaming.checksum.enabled", true);
       long bytes = SparkEnv.get().conf().getSizeAsBytes("spark.shuffle.streaming.readerMaxMemory");
       return new AlignedRows(
           (StreamingShuffleReader) reader, shuffle.serializer().newInstance(), checked, shuffle.shuffleId(),
-          split.index(), this.locations.length, bytes);
+          split.index(), this.locations.length, bytes, ((SlotPartitioner) this.partitioner).reader(split.index()));
     }
     return new Values(reader.read());
   }

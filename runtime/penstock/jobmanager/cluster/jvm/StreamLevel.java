@@ -18,6 +18,7 @@ public class StreamLevel extends PythonRDD {
   }
 
   public Iterator compute(Partition split, TaskContext context) {
+    Readings.listen();
     Iterator rows = this.firstParent(ClassTag$.MODULE$.apply(byte[].class)).iterator(split, context);
     return new StreamRunner(this.function).compute(rows, split.index(), context);
   }

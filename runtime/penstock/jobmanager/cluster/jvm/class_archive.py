@@ -25,25 +25,35 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-import pyspark
-
 from penstock.common.errors import ClusterError
 from penstock.jobmanager.cluster.jvm.classes import cache_folder
+from penstock.jobmanager.cluster.jvm.installation import spark_home, spark_version
 from penstock.jobmanager.cluster.jvm.java import find_java
 
-BASE_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms128m")
-"""Of every JVM: they hardly compute, so compiling little and collecting in one thread costs least.
+BASE_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms128m", "-XX:-UsePerfData")
+"""Of every JVM: they hardly compute, so compiling little and collecting in one thread costs least. What `jstat` would read is
+made by a thread that wakes up twenty times a second.
 
 Some 30 MB of a heap are in use. The size that Java would choose by the machine's memory fills with 100 MB of garbage before
 the first collection; with 64 MB they collect so often that W2 cost a fifth more CPU time, with 128 MB it cost none.
+"""
+SMALL = (
+    "-Xmn16m",
+    "-XX:SurvivorRatio=2",
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "-XX:TrimNativeHeapInterval=60000",
+)
+"""Of JVMs in processes of their own, whose records are Python's: what they make anew lives as long as a row is on its way. Eden is written to
+as a whole before it is collected the first time, a quarter of the heap if nothing is said, 34 MB; survivors, as large as ever, hold
+the rows that are on their way. What Java has freed of C's heap goes back to the system once a minute.
 """
 CLASS_LIST = Path(__file__).parent / "classes.txt"
 _QUIET = "-Xlog:cds=off"
 _IN_PLACE = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
 """Java maps an archive somewhere else each time unless told otherwise, and then writes to all of it: 77 MB that each JVM has for
 itself, where those of a machine could share them."""
-_MODULES = "--add-modules=jdk.incubator.vector"
-"""Spark's launcher gives it to drivers and executors."""
+INCUBATING = "--add-modules=jdk.incubator.vector"
+"""Spark would have it given to drivers and executors, and Java warns for it in the program's output. Only MLlib's linear algebra has a use for it."""
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 _EARLIEST_S = 315_532_800
 """The path jar's date: Java compares it with that of the time when the archive was made."""
@@ -68,7 +78,7 @@ def class_path(java_home: str) -> str:
 
 def spark_class_path() -> str:
     """What is Spark's own of it."""
-    home = Path(pyspark.__file__).parent
+    home = spark_home()
     return os.pathsep.join([f"{home}/conf", *map(str, _logging_jars()), f"{home}/jars/*"])
 
 
@@ -84,7 +94,9 @@ def _name(java_home: str) -> str:
     release = Path(java_home, "release")
     java = release.read_text() if release.exists() else java_home
     classes = hashlib.sha256(CLASS_LIST.read_bytes()).hexdigest()
-    digest = hashlib.sha256(repr((java, pyspark.__version__, pyspark.__file__, classes)).encode()).hexdigest()
+    digest = hashlib.sha256(
+        repr((java, spark_version(), str(spark_home() / "__init__.py"), classes, BASE_OPTIONS)).encode()
+    ).hexdigest()
     return f"spark-{digest[:16]}.jsa"
 
 
@@ -103,7 +115,7 @@ def make_archive(folder: Path | None = None) -> Path:
     with tempfile.TemporaryDirectory(prefix="penstock-classes-", dir=target.parent) as work:
         write_path_jar(path_jar, [*_logging_jars(), *_other_jars()], Path(work))
         archive = Path(work, "archive")
-        command = [f"{java_home}/bin/java", "-Xshare:dump", *BASE_OPTIONS, _MODULES, "-Xlog:disable", "-Xlog:all=error"]
+        command = [f"{java_home}/bin/java", "-Xshare:dump", *BASE_OPTIONS, "-Xlog:disable", "-Xlog:all=error"]
         command += [f"-XX:SharedClassListFile={CLASS_LIST}", f"-XX:SharedArchiveFile={archive}", "-cp", str(path_jar)]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode:
@@ -138,7 +150,7 @@ def _manifest_lines(attribute: str) -> list[str]:
 
 
 def _jars() -> list[Path]:
-    return sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
+    return sorted((spark_home() / "jars").glob("*.jar"))
 
 
 def _logging_jars() -> list[Path]:

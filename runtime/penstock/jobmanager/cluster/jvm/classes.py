@@ -20,10 +20,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import pyspark
-
 from penstock.common.errors import ClusterError
-from penstock.common.folders.private_folder import private_folder, temporary_folder
+from penstock.common.folders import private_folder
+from penstock.jobmanager.cluster.jvm.installation import spark_home, spark_version
 
 _SHUFFLE = "org/apache/spark/shuffle/streaming/"
 _RELOCATED = ("StreamingShuffleWriter", "StreamingShuffleReader")
@@ -44,17 +43,13 @@ def cache_folder() -> Path:
     Raises:
         ClusterError: it is somebody else's.
     """
-    root = os.environ.get("PENSTOCK_CACHE") or os.path.join(os.path.expanduser("~"), ".cache", "penstock")
-    try:
-        return private_folder(Path(root) / "jvm")
-    except OSError:
-        return private_folder(temporary_folder() / "jvm")
+    return private_folder.cache_folder("jvm")
 
 
 def build_jar(gateway: Any) -> Path:
     """The jar with the engine's classes; compiled in the gateway's JVM if it is not in the cache."""
     sources = _sources()
-    made_of = (sorted(sources.items()), Path(__file__).read_text(), pyspark.__version__)
+    made_of = (sorted(sources.items()), Path(__file__).read_text(), spark_version())
     digest = hashlib.sha256(repr(made_of).encode()).hexdigest()[:16]
     packaged = Path(__file__).parent / f"penstock-{digest}.jar"
     if packaged.exists():
@@ -84,7 +79,9 @@ def _compile(gateway: Any, sources: dict[str, str]) -> dict[str, bytes]:
     compiler.setSourceVersion(8)
     compiler.setTargetVersion(8)
     compiler.compile(units)
-    return {name: bytes(classes.get(name)) for name in list(classes.keySet())}
+    # Iterators of py4j end by an exception of Java's, which PySpark translates, and fails at without a SparkContext.
+    names = classes.keySet().toArray()
+    return {name: bytes(classes.get(name)) for name in (names[index] for index in range(len(names)))}
 
 
 def _relocate(gateway: Any, own: dict[str, bytes]) -> dict[str, bytes]:
@@ -93,14 +90,14 @@ def _relocate(gateway: Any, own: dict[str, bytes]) -> dict[str, bytes]:
     By the library for it that is among Spark's jars.
     """
     classes: dict[str, bytes] = {}
-    for jar in sorted((Path(pyspark.__file__).parent / "jars").glob("spark-core_*.jar")):
+    for jar in sorted((spark_home() / "jars").glob("spark-core_*.jar")):
         with zipfile.ZipFile(jar) as archive:
             for name in archive.namelist():
                 if name.startswith(tuple(_SHUFFLE + of for of in _RELOCATED)):
                     classes[name.removesuffix(".class")] = archive.read(name)
     if not classes:
         raise ClusterError(
-            f"Spark {pyspark.__version__} has no {_SHUFFLE}{_RELOCATED[0]}", remedy="install the version that is locked"
+            f"Spark {spark_version()} has no {_SHUFFLE}{_RELOCATED[0]}", remedy="install the version that is locked"
         )
     asm = gateway.jvm.org.apache.xbean.asm9
     names = gateway.jvm.java.util.HashMap()

@@ -1,8 +1,7 @@
 """The driver's JVM: how it is started, and the gateway to it.
 
 Spark's own way is a script that starts a JVM that says how to start the JVM; the first of the two is a third of the time. What it
-would say is known here, unless somebody has told Spark something about this machine (`_is_as_installed`): then it is asked. So it is for drivers
-without tasks, which are started once in the life of a cluster.
+would say is known here, unless somebody has told Spark something about this machine (`_is_as_installed`): then it is asked.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from penstock.jobmanager.cluster.python_daemon import beside_a_warm_daemon
 
 MODULE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
-    "--add-modules=jdk.incubator.vector",
     *(
         f"--add-opens=java.base/{package}=ALL-UNNAMED"
         for package in (
@@ -55,7 +53,7 @@ MODULE_OPTIONS = (
     "--enable-native-access=ALL-UNNAMED",
     "-Dderby.connection.requireAuthentication=false",
 )
-"""What Spark's launcher gives to a driver (`org.apache.spark.launcher.JavaModuleOptions`)."""
+"""What Spark's launcher gives to a driver (`org.apache.spark.launcher.JavaModuleOptions`), but for `class_archive.INCUBATING`."""
 _OTHERS_SAY = (
     "SPARK_CONF_DIR",
     "SPARK_SUBMIT_OPTS",
@@ -97,7 +95,7 @@ def start_driver(
     Raises:
         DriverNotStarted: see there.
     """
-    if not python or not _is_as_installed(settings):
+    if not _is_as_installed(settings):
         with _variables(environment):
             return launch_gateway()
     with tempfile.TemporaryDirectory(prefix="gateway-", dir=folder) as place:

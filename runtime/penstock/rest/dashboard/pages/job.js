@@ -1,4 +1,5 @@
 // The job graph, and what is behind the vertex that was picked.
+import { flame } from "../flame.js";
 import { ask, every } from "../api.js";
 import { bytes, clock, dur, h, num, panel, percent, pretty, put, table, text } from "../dom.js";
 import { jobGraph } from "../graph.js";
@@ -75,7 +76,7 @@ function vertexDetail(below, job, vertex) {
   }
   put(below, h("h2", null, pretty(vertex.name)), h("div.cols", null, drawn.elements),
     panel(h("div.bar", { style: { flex: "1" } }, h("h2", null, `Subtasks (${vertex.parallelism})`), h("span.grow"), choose), h("div.in", null, canvas, about), list),
-    h("div.cols", null, panel("State in the newest checkpoint", states), panel("Operators and their uids", operators)));
+    h("div.cols", null, panel("State in the newest checkpoint", states), panel("Operators and their uids", operators)), lookInto(job, vertex));
   const stops = [
     every(2000, async () => {
       const found = await ask(`jobs/${job}/vertices/${vertex.id}/load`);
@@ -91,4 +92,20 @@ function vertexDetail(below, job, vertex) {
       ["Name", (r) => h("a", { href: `#/jobs/${job}/state/${encodeURIComponent(r.uid)}/${encodeURIComponent(r.name)}` }, r.name)], ["Kind", (r) => r.kind], ["Operator", (r) => r.operator], ["Bytes of the operator", (r) => (r.operatorBytes ? bytes(r.operatorBytes) : "–"), { num: true }]] }));
   }, (error) => put(states, h("div.empty", null, error.message)));
   return { close() { stops.forEach((stop) => stop()); drawn.close(); } };
+}
+
+/** A flame graph on demand: looking costs the subtasks some of their time. */
+function lookInto(job, vertex) {
+  const out = h("div", null, h("div.empty", null, "Looks at what its threads do for three seconds, fifty times a second."));
+  const choose = (label, options) => h("select", { "aria-label": label }, options.map(([value, name]) => h("option", { value }, name)));
+  const subtask = choose("Subtask", [["", "All subtasks"], ...Array.from({ length: vertex.parallelism }, (_, i) => [String(i), `Subtask #${i}`])]);
+  const kind = choose("What", [["full", "All that they do"], ["on_cpu", "What runs"], ["off_cpu", "What waits"]]);
+  const go = h("button", { type: "button", onclick: async () => {
+    go.disabled = true; put(out, h("div.empty", null, "Looking …"));
+    try {
+      const found = await ask(`jobs/${job}/vertices/${vertex.id}/flamegraph?type=${kind.value}${subtask.value ? `&subtaskindex=${subtask.value}` : ""}`);
+      put(out, flame(found.root));
+    } catch (error) { put(out, h("div.error", { role: "alert" }, error.message)); } finally { go.disabled = false; }
+  } }, "Look");
+  return panel(h("div.bar", { style: { flex: "1" } }, h("h2", null, "Flame graph"), h("span.grow"), subtask, kind, go), out);
 }

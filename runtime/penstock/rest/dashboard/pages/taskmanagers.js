@@ -35,12 +35,12 @@ async function machine({ main }, id) {
     const [env, metrics] = await Promise.all([ask("jobmanager/environment"), ask("jobmanager/metrics?get=Status.Process.CPU.Time,Status.Process.Memory.Max,Status.Process.Threads.Count")]);
     const value = Object.fromEntries(metrics.map((one) => [one.id, Number(one.value)]));
     put(facts, h("dl.kv", null, row("Process", env.jvm.version), row("CPU time", dur(1000 * (value["Status.Process.CPU.Time"] || 0))), row("Most memory", bytes(value["Status.Process.Memory.Max"])), row("Threads", num(value["Status.Process.Threads.Count"]))));
-    const stacks = h("div", null, h("div.in", null, h("button", { type: "button", onclick: async () => {
-      const { threadInfos } = await ask("jobmanager/thread-dump");
-      put(stacks, h("div.in", null, threadInfos.map((one) => h("details", null, h("summary", null, one.threadName), h("pre.mono", null, one.stringifiedThreadInfo)))));
-    } }, "Look at the stacks of all threads")));
-    main.append(panel("Threads", stacks));
   }
+  const stacks = h("div", null, h("div.in", null, h("button", { type: "button", onclick: async () => {
+    const { threadInfos } = await ask(`${base}/thread-dump`);
+    put(stacks, threadInfos.length ? h("div.in", null, threadInfos.map((one) => h("details", null, h("summary", null, one.stringifiedThreadInfo.split("\n")[0]), h("pre.mono", null, one.stringifiedThreadInfo)))) : h("div.empty", null, "It has no Python workers now."));
+  } }, id ? "Look at the stacks of its Python workers" : "Look at the stacks of all threads")));
+  main.append(panel("Threads", stacks));
   main.append(logs(base, stops));
   return { close: () => stops.forEach((stop) => stop()) };
 }

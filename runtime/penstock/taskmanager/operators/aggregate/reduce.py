@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.common.errors import StateTypeError
 from penstock.functions.field_reduce import FieldReduce
 from penstock.records.batch import Batch, RowBatch
+from penstock.records.fields import shortened
 from penstock.state.descriptors import ValueStateDescriptor
+from penstock.state.encoding.serializers import codec_for
 from penstock.taskmanager.operators.tables import Table, borrow
 from penstock.taskmanager.operators.user_code import FunctionOperator, select_keys
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.functions.field_reduce import AggregateKind
     from penstock.functions.operator_context import OperatorContext
     from penstock.records.fields import Field
+    from penstock.state.encoding.codec import Codec
 
 
 class ReduceOperator(FunctionOperator):
@@ -39,6 +43,7 @@ class ReduceOperator(FunctionOperator):
         super().open()
         assert self.context.keyed_state is not None
         self._table = Table(self.context.keyed_state, self._descriptor())
+        self._unchecked = None if self._element_type is None else codec_for(self._element_type, state="reduced")
 
     def declare_states(self, context: OperatorContext) -> None:
         assert context.keyed_state is not None
@@ -69,8 +74,29 @@ class ReduceOperator(FunctionOperator):
         except Exception as error:
             self.fail(error, values, iterator)
         with self.context.named_in_errors():
+            if self._unchecked is not None and values:
+                self._check(self._unchecked, values, out)
+                self._unchecked = None
             self._table.give_back(table, keys)
         self.output.emit(RowBatch(out, rows.timestamps))
+
+    def _check(self, codec: Codec, values: list[Any], out: list[Any]) -> None:
+        """Of a first batch. A checkpoint would say it of the state, long after whoever gave the records.
+
+        Raises:
+            StateTypeError: the first record or the first result is not of the records' declared type.
+        """
+        try:
+            codec.encode(values[0])
+        except StateTypeError as error:
+            raise StateTypeError(
+                f"the record {shortened(values[0])} is not what the function before this operator declares: {error.message}",
+                remedy="let that function return what its output_type says, or declare what it returns",
+            ) from None
+        results = zip(out, values, strict=True)
+        combined = next((result for result, record in results if result is not record), None)
+        if combined is not None:
+            codec.encode(combined)
 
 
 class RollingAggregateOperator(ReduceOperator):

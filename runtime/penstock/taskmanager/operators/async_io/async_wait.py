@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.functions.async_functions import AsyncFunctionDescriptor
+from penstock.functions.async_io.async_functions import AsyncFunctionDescriptor
 from penstock.graph.operator import OperatorSnapshot
 from penstock.records.batch import RowBatch
 from penstock.records.fields import shortened

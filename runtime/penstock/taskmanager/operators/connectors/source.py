@@ -85,6 +85,10 @@ class SourceOperator(Operator):
         self._number = 0
         self._unread_lag: int | None = None
         self._finished: list[str] = []
+        self._told: dict[str, Any] = {}
+        """Positions of splits that move without records, as the last ack that had them told."""
+        self._last_positions: dict[str, Any] = {}
+        """Of those that have ended since the last ack, where the source wants them told."""
         self._reader: SourceReader | None = None
         self._no_more_splits = False
         self._drained = False
@@ -171,7 +175,10 @@ class SourceOperator(Operator):
         return self.has_used_up or (bool(self._finished) and not self._splits)
 
     def read(self, deadline_ms: int) -> Iterator[int]:
-        """Read until the deadline, the epoch's bound, or nothing is there; yields the records read after every batch."""
+        """Read until the deadline, the epoch's bound, or nothing is there.
+
+        Yields after every batch: its records, or 0 if readers have said that nothing else is due now.
+        """
         self._update_watermark()
         self._order.retry()
         clock = self.context.clock
@@ -183,7 +190,8 @@ class SourceOperator(Operator):
             started = time.perf_counter()
             reader = split.reader or self._open_split(split)
             with self.context.named_in_errors():
-                batch = reader.read(ReadBounds(min(self._pace.records, self._records_left), READ_BYTES))
+                most = min(self._pace.records, self._records_left)
+                batch = reader.read(ReadBounds(most, READ_BYTES))
             self._emit_rejected(split, reader)
             count = 0 if batch is None else len(batch)
             split.is_quiet = not count
@@ -205,14 +213,20 @@ class SourceOperator(Operator):
             self._take_own_watermark(split, reader)
             if reader.finished:
                 self._close_split(split, reader)
-            elif count:
+            elif count and not (count < most and self._is_ahead(reader)):
                 self._order.add(split)
             else:
+                split.is_quiet = True
                 self._order.set_aside(split)
             self._update_watermark()
             if count:
                 self._pace.took(count, time.perf_counter() - started, size)
-                yield count
+                yield count if self._order.has_ready else 0
+
+    def _is_ahead(self, reader: SplitReader) -> bool:
+        """Its next record is not due yet. To read it again just to be told so is a third of what a few records cost."""
+        at = reader.next_record_at()
+        return at is not None and at > self.context.clock.now_ms()
 
     def _emit(self, split: _OwnedSplit, batch: Batch) -> None:
         if split.generator is None:
@@ -258,6 +272,8 @@ class SourceOperator(Operator):
                 self.output.emit_side(tag, RowBatch(list(rejected)))
 
     def _close_split(self, split: _OwnedSplit, reader: SplitReader) -> None:
+        if self.source.tells_last_positions:
+            self._last_positions[split.id] = reader.position
         reader.close()
         split.is_closed = True
         self._clocked -= split.watermark is not None
@@ -327,9 +343,13 @@ class SourceOperator(Operator):
             if split.generator is not None:
                 progress.generators[split.id] = split.generator.snapshot()
         self._touched = {}
+        progress.positions |= self._last_positions
+        self._last_positions = {}
         due: int | None = None
         for split in self._open.values():
             assert split.reader is not None
+            if split.reader.moves_without_records and split.reader.position != self._told.get(split.id):
+                progress.positions[split.id] = self._told[split.id] = split.reader.position
             lag = split.reader.lag()
             if lag is not None:
                 progress.lag = (progress.lag or 0) + lag

@@ -43,6 +43,10 @@ class ReadOrder:
         self._turn += 1
         heappush(self._ready, (_watermark(split), self._turn if self._in_turns else split.number, split))
 
+    @property
+    def has_ready(self) -> bool:
+        return bool(self._ready)
+
     def set_aside(self, split: Clocked) -> None:
         """A split that had nothing is not asked again before `retry`."""
         self._dry.append(split)

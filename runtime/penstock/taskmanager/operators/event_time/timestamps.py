@@ -6,6 +6,8 @@ import inspect
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from penstock.common.errors import PenstockError, RecordFormatError, UserFunctionError
 from penstock.common.time import Instant
 from penstock.common.watermark_strategy import Assigner, TimestampAssigner
@@ -17,14 +19,13 @@ from penstock.taskmanager.operators.user_code import position
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     import numpy.typing as npt
 
 _INT = {int}
 
 
 def epoch_ms(time: Any) -> int:
-    """A point of time in ms since the epoch, from int, datetime (naive: UTC) or Instant.
+    """A point of time in ms since the epoch, from int, datetime (naive: UTC), numpy's datetime64 or Instant.
 
     Raises:
         TypeError: something else, for example None.
@@ -45,6 +46,8 @@ def _whole_ms(time: Any) -> Any:
         return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // _MILLISECOND
     if isinstance(time, Instant):
         return time.to_epoch_milli()
+    if isinstance(time, np.datetime64):
+        return None if np.isnat(time) else int(time.astype("datetime64[ms]").astype(np.int64))
     return int(time.__index__()) if hasattr(time, "__index__") and not isinstance(time, bool) else None
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.records.batch import MIN_TIMESTAMP
+from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP
 from penstock.taskmanager.operators.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Buffers:
             self._at.namespace = None
             if not states.contains(time):
                 continue
-            if time + kept < self._timers.current_watermark:
+            if time + kept < self._timers.current_watermark or timestamp == MAX_TIMESTAMP:  # there is no later timer
                 states.remove(time)
                 if buffer is not None:
                     buffer.sides[side].stored.pop(time, None)

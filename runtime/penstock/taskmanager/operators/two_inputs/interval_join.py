@@ -192,6 +192,10 @@ class IntervalJoinOperator(FunctionOperator):
         self._buffers.advance(timestamp)
         super().process_watermark(timestamp)
 
+    def rewind(self) -> None:
+        super().rewind()
+        self.watermark = MIN_TIMESTAMP
+
     def current_watermark(self) -> int:
         return self.watermark
 

@@ -184,5 +184,9 @@ class WindowOperator(Operator):
     def next_processing_time(self) -> int | None:
         return self._windows.next_processing_time()
 
+    def rewind(self) -> None:
+        super().rewind()
+        self.watermark = MIN_TIMESTAMP
+
     def current_watermark(self) -> int:
         return self.watermark

@@ -298,37 +298,40 @@ class SessionWindows:
         at, ctx, results, latest = self._at, self._window_ctx, self._operator.results, self._latest
         result_of, invoke, clear = self._fold.result, self._invoke, self._clear
         append, stamp = results.values.append, results.timestamps.append
+        stored = self._stored
         at.namespace = None
         for session in due:
             if session.is_over:
                 continue
             session.is_over = True
-            key, end = session.key, session.end
-            ctx.current = window = TimeWindow(session.start, end)
-            at.key = key
+            at.key = key = session.key
+            last = session.end - 1
+            ctx.current = window = TimeWindow(session.start, session.end)
             try:
                 if session.accumulator is not None:
                     element = result_of(session.accumulator)
                     if invoke is None:
                         append(element)
-                        stamp(end - 1)
-                    for result in () if invoke is None else invoke(key, ctx, [element]) or ():
-                        if result.__class__ is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
-                            results.side(result[0], result[1], end - 1)
-                        else:
-                            append(result)
-                            stamp(end - 1)
+                        stamp(last)
+                    else:
+                        for result in invoke(key, ctx, [element]) or ():
+                            if result.__class__ is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
+                                results.side(result[0], result[1], last)
+                            else:
+                                append(result)
+                                stamp(last)
                 if clear is not None:
                     clear(ctx)
             except Exception as error:
                 raise_user_error(self._operator.context, error, f"{window!r} of the key {key!r}")
-            session.earlier = None
+            if session.earlier is not None:
+                session.earlier = None
             if session.state is not None:
                 self._contents.remove(key, session.state)
             if latest[key] is session:
                 del latest[key]
-                if key in self._stored:
-                    self._stored.discard(key)
+                if stored and key in stored:
+                    stored.discard(key)
                     self._windows.remove(key)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.operator.flows.test_meanwhile import by_name
 from tests.unit.operator.world import World, flinkjob, flinksnapshot
-from tests.unit.operator.world.branches import each
+from tests.unit.operator.world.branches import at_calls, each
 from tests.unit.operator.world.scenario import at, begin, exactly_once, gone, running
 from tests.unit.operator.world.world import NAME
 
@@ -62,6 +62,29 @@ def test_a_running_job_without_a_status_is_adopted_as_it_is(nonce: int | None) -
         assert "Adopted" in [reason for reason, _ in world.events()]
         world.edit(image="job:2")
         await world.until(lambda: running(world, image="job:2"))
+        exactly_once(world)
+
+    asyncio.run(scenario())
+
+
+def test_an_adopted_job_whose_pods_have_stood_by_keeps_its_door() -> None:
+    async def scenario() -> None:
+        world = World()
+        manifest = flinkjob()
+        manifest["spec"]["upgrade"] = {"warmStart": True}
+        world.apply(manifest)
+        await world.until(lambda: running(world))
+        await world.run(25)
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, image="job:2", warm=True, door="-2"))
+        wipe(world)
+        await world.until(lambda: running(world, image="job:2"))
+        assert (world.status()["running"]["warm"], world.status()["running"]["door"]) == (True, "-2")
+        await world.run(25)
+        world.cluster.remove("Service", "default", f"{NAME}-master-2")
+        await world.until(lambda: world.cluster.one("Service", f"{NAME}-master-2") is not None)
+        world.edit(image="job:3")
+        await world.until(lambda: running(world, image="job:3", warm=True, door="-1"))
         exactly_once(world)
 
     asyncio.run(scenario())
@@ -200,9 +223,9 @@ def test_it_may_be_lost_at_any_call_of_any_flow(flow: str) -> None:
     world = World()
     asyncio.run(begin(scenario, world))
 
-    async def go_on(number: int) -> int:
-        world.fault.at, world.fault.mode = number, "meanwhile-after"
-        world.fault.meanwhile = lambda: wipe(world)
+    world.fault.mode, world.fault.meanwhile = "meanwhile-after", lambda: wipe(world)
+
+    async def go_on() -> int:
         scenario.act(world)
         for when, act in scenario.then:
             await world.until(lambda when=when: when(world) or lost(world))  # type: ignore[misc]
@@ -216,11 +239,8 @@ def test_it_may_be_lost_at_any_call_of_any_flow(flow: str) -> None:
         assert world.settled() or world.stalled(), story
         return len(world.fault.calls)
 
-    def with_loss(number: int) -> int:
-        return asyncio.run(go_on(number))
-
-    [calls] = each([0], with_loss)
-    each(range(1, calls + 1, max(1, calls // 8)), with_loss)
+    [calls] = each([0], lambda _: asyncio.run(go_on()))
+    at_calls(range(1, calls + 1, max(1, calls // 8)), world.fault, go_on)
 
 
 def test_a_snapshot_in_a_state_of_a_later_version_is_left_alone() -> None:

@@ -52,20 +52,24 @@ def preparing(seen: Observation, spec: Any = WARM, **op: Any) -> Any:
     return decide(in_step("Upgrade", "Prepare", seen, spec=spec, **op))
 
 
-def test_both_incarnations_have_doors_of_their_own() -> None:
+def test_a_job_of_a_former_operator_keeps_its_door_until_its_next_start() -> None:
     decision = preparing(running_seen())
     assert isinstance(decision.action, actions.StandBy)
     new, old = decision.action.incarnation, decision.action.running
     assert (old.job_id, old.door, old.warm) == (make_running().job_id, "", False)
-    assert (new.door, new.warm, new.parallelism) == ("-b", True, old.parallelism)
+    assert (new.door, new.warm, new.parallelism) == ("-1", True, old.parallelism)
     assert new.job_id != old.job_id
     assert decision.status.operation is not None
     assert decision.status.operation.standby == new.job_id, "it is written before anything is made"
+
+
+@pytest.mark.parametrize(("door", "other"), [("-1", "-2"), ("-2", "-1"), ("-b", "-1")])
+def test_both_incarnations_have_doors_of_their_own(door: str, other: str) -> None:
     again = decide(
-        in_step("Upgrade", "Prepare", running_seen(), spec=WARM, status={"running": make_running(door="-b")})
+        in_step("Upgrade", "Prepare", running_seen(), spec=WARM, status={"running": make_running(door=door)})
     )
     assert isinstance(again.action, actions.StandBy)
-    assert (again.action.running.door, again.action.incarnation.door) == ("-b", "")
+    assert (again.action.running.door, again.action.incarnation.door) == (door, other)
 
 
 @pytest.mark.parametrize(
@@ -75,11 +79,23 @@ def test_both_incarnations_have_doors_of_their_own() -> None:
         (make_spec(image="job:2", upgrade={"warmStart": True}, job={"upgradeMode": "last-state"}), running_seen()),
         (make_spec(image="job:2", upgrade={"warmStart": True}, job={"upgradeMode": "stateless"}), running_seen()),
         (make_spec(image="job:2", upgrade={"warmStart": True}, job={"parallelism": 4}), running_seen()),
+        (make_spec(image="job:2", upgrade={"warmStart": True}, worker={"slots": 2}), running_seen()),
+        (make_spec(image="job:2", upgrade={"warmStart": True}, worker={"replicas": 3}), running_seen()),
         (WARM, running_seen(engine=engine("RESTARTING"))),
         (WARM, running_seen(engine=engine(None))),
         (WARM, up()),
     ],
-    ids=["not-asked", "last-state", "stateless", "rescaled", "restarting", "silent", "made-by-another-version"],
+    ids=[
+        "not-asked",
+        "last-state",
+        "stateless",
+        "rescaled",
+        "fewer-pods",
+        "more-pods",
+        "restarting",
+        "silent",
+        "made-by-another-version",
+    ],
 )
 def test_where_nothing_stands_by_the_upgrade_goes_the_ordinary_way(spec: Any, seen: Observation) -> None:
     decision = preparing(seen, spec)
@@ -113,6 +129,59 @@ def test_what_does_not_come_up_is_told_and_not_waited_for(seen: Observation, wor
     assert words in decision.events[0].message
     assert decision.status.operation is not None
     assert decision.status.operation.standby is None
+
+
+def stopping(seen: Observation, **op: Any) -> Any:
+    return decide(in_step("Upgrade", "Stop", seen, spec=WARM, **op))
+
+
+def test_what_was_given_up_is_removed_before_the_job_is_asked_to_stop() -> None:
+    decision = stopping(up(**MADE, standby=WAITING))
+    assert isinstance(decision.action, actions.ApplyPods)
+    assert decision.action.incarnation.job_id == make_running().job_id
+    assert (step(decision), decision.action.workers) == ("Upgrade/Stop", 2)
+    assert action(stopping(up())) == "StopWithSavepoint"
+    refused = ActionResult("ApplyPods", ok=False, code="Denied", message="by policy")
+    assert action(stopping(up(**MADE, last=refused))) == "StopWithSavepoint", "the stop takes all pods away"
+    assert action(stopping(up(**MADE, standby=WAITING), standby=STANDBY)) == "StopWithSavepoint"
+
+
+def test_nothing_stands_by_for_a_savepoint_that_fails_again_and_again() -> None:
+    waiting = {"standby": STANDBY, "attempt": 1, "retry_at": ago(-10)}
+    once = stopping(up(**MADE, standby=WAITING), **waiting)
+    assert once.status.operation.standby == STANDBY
+    told = stopping(up(**MADE, standby=WAITING), **waiting, blocked="SavepointFailed")
+    assert reasons(told) == ["StandbyGivenUp"]
+    assert (told.status.operation.standby, told.status.operation.blocked) == (None, "SavepointFailed")
+    removed = stopping(up(**MADE), **{**waiting, "standby": None}, blocked="SavepointFailed")
+    assert isinstance(removed.action, actions.ApplyPods)
+    assert removed.status.operation.blocked == "SavepointFailed", "a person is told of it all the same"
+
+
+def test_nothing_stands_by_for_a_job_that_cannot_be_asked_to_stop() -> None:
+    patient = make_spec(image="job:2", upgrade={"warmStart": True, "checkpointFallback": False})
+    seen = up(**MADE, standby=WAITING, engine=engine("RESTARTING"))
+
+    def after(seconds: float, **op: Any) -> Any:
+        return decide(in_step("Upgrade", "Stop", seen, spec=patient, standby=STANDBY, step_since=ago(seconds), **op))
+
+    assert after(60).status.operation.standby == STANDBY
+    assert (reasons(after(181)), after(181).status.operation.standby) == (["StandbyGivenUp"], None)
+    assert after(181, trigger_id="t").status.operation.standby == STANDBY, "the savepoint is being made"
+
+
+def test_the_number_of_pods_does_not_change_while_two_incarnations_are_there() -> None:
+    more = make_spec(image="job:2", upgrade={"warmStart": True}, job={"parallelism": 4}, worker={"replicas": 6})
+    given = {**STOPPED, "fenced": True, "job_id": STANDBY, "target_revision": revision(WARM)}
+    applied = decide(in_step("Upgrade", "Start", ended(), spec=more, **given))
+    assert isinstance(applied.action, actions.ApplyPods)
+    assert (applied.action.incarnation.parallelism, applied.action.workers) == (2, 2)
+    beside = preparing(running_seen(), more, standby=STANDBY, deadline=ago(-30))
+    assert isinstance(beside.action, actions.StandBy)
+    assert beside.action.workers == 2
+    left = decide(in_step("Upgrade", "Prepare", up(**MADE), spec=more).with_status(operation=None))
+    assert isinstance(left.action, actions.ApplyPods)
+    assert left.action.workers == 2
 
 
 def handing_over(seen: Observation, spec: Any = WARM, **op: Any) -> Any:
@@ -176,7 +245,7 @@ def test_it_is_the_one_that_runs_before_it_is_released() -> None:
     assert (step(started), action(started)) == ("Upgrade/Watch", "")
     running = started.status.running
     assert running is not None
-    assert (running.job_id, running.warm, running.door, running.restored_from) == (STANDBY, True, "-b", OWN)
+    assert (running.job_id, running.warm, running.door, running.restored_from) == (STANDBY, True, "-1", OWN)
 
     def watching(spec: Any = WARM, **op: Any) -> Any:
         seen = up(**plain, engine=engine(None), storage=stored(None), last=op.pop("last", None))
@@ -194,6 +263,21 @@ def test_it_is_the_one_that_runs_before_it_is_released() -> None:
     assert failed.status.operation is not None
     assert not failed.status.operation.released
     assert action(watching(released=True)) == ""
+
+
+def test_pods_are_not_counted_down_before_kubernetes_has_seen_which_of_two_incarnations_is_to_go() -> None:
+    """A deletion just after the Deployments were applied: with two ReplicaSets and another number, neither would ever go."""
+    plain = {role: replace(found, standby=False) for role, found in MADE.items()}
+    both = up(**plain, pods=(pod(), pod("worker"), *WAITING))
+
+    def torn_down(seen: Observation, seconds: float = 5) -> Any:
+        return decide(in_step("Delete", "Teardown", seen, spec=WARM, step_since=ago(seconds)))
+
+    assert action(torn_down(both)) == ""
+    assert action(torn_down(both, 30)) == "ScaleDown"
+    going = tuple(replace(p, terminating=True) for p in (pod(), pod("worker")))
+    assert action(torn_down(replace(both, pods=(*going, *WAITING)))) == "ScaleDown"
+    assert action(torn_down(up(**MADE, pods=both.pods))) == "ScaleDown", "a rollout takes any number"
 
 
 def test_what_was_given_up_is_put_back_before_anything_else_is_begun() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.common.errors import UserFunctionError
+from penstock.common.errors import RecordFormatError, StateTypeError, UserFunctionError
+from penstock.common.typeinfo import Types
 from penstock.common.types import Row
 from penstock.datastream.functions import ReduceFunction
 from penstock.functions.field_reduce import FieldReduce
@@ -42,6 +43,21 @@ def test_rolling_sum_emits_per_record_and_keeps_the_first_records_fields() -> No
 )
 def test_rolling_extremes(kind: Any, expected: list[Any]) -> None:
     assert OperatorRun(RollingAggregateOperator(kind, 1, KEY)).push(*ONE_TWO).values == expected
+
+
+def test_a_record_of_another_type_than_declared_is_refused_before_it_is_kept() -> None:
+    """Not by the first checkpoint, as a value of a state that the program does not know."""
+    run = OperatorRun(RollingAggregateOperator("sum", 0, len, Types.INT()))
+    with pytest.raises(
+        StateTypeError, match=r"the record 'a' is not what the function before .* the value is a str"
+    ) as told:
+        run.push("a", "b")
+    assert "output_type" in told.value.remedy
+    run = OperatorRun(ReduceOperator(lambda a, b: f"{a}{b}", lambda value: 1, Types.INT()))
+    with pytest.raises(StateTypeError, match="declared as int and the value is a str: '12'"):
+        run.push(1, 2)
+    run = OperatorRun(ReduceOperator(max, lambda value: 1, Types.INT()))
+    assert run.push(1, 2).values == [1, 2]
 
 
 def test_extreme_by_keeps_the_first_of_equals() -> None:
@@ -98,7 +114,13 @@ def test_reduced_values_survive_between_batches_and_in_snapshots() -> None:
 
 def test_error_in_reduce_names_the_record() -> None:
     with pytest.raises(UserFunctionError, match=r"record 2 of a batch of 3: \(1, 'x'\)"):
+        OperatorRun(ReduceOperator(lambda a, b: (a[0], a[1] + b[1]), KEY)).push((1, 2), (1, 3), (1, "x"))
+
+
+def test_a_field_that_cannot_be_summed_is_named_with_its_records() -> None:
+    with pytest.raises(RecordFormatError, match=r"sum of the field 1 .*\(1, 5\) and \(1, 'x'\)") as caught:
         OperatorRun(RollingAggregateOperator("sum", 1, KEY)).push((1, 2), (1, 3), (1, "x"))
+    assert caught.value.operator == "operator under test"
 
 
 def test_error_in_a_key_selector_names_the_record() -> None:

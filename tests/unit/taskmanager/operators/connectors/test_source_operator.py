@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.common.time import Duration
 from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.datagen import DataGeneratorSource, GeneratorSplitReader
 from penstock.connectors.source import (
     ReadBounds,
     ReaderContext,
@@ -118,6 +119,25 @@ def test_the_split_with_the_lowest_watermark_is_read_next() -> None:
     assert output.watermarks == [0, 1, 2, 4, 5, 7, 8, MAX_TIMESTAMP]
 
 
+def test_a_reader_whose_next_record_is_not_due_yet_is_not_read_to_be_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock(0)
+    asked: list[ReadBounds] = []
+    read = GeneratorSplitReader.read
+    monkeypatch.setattr(GeneratorSplitReader, "read", lambda self, most: (asked.append(most), read(self, most))[1])
+    strategy = EVENT_TIME.with_idleness(Duration.of_seconds(1))
+    operator, output = assigned(DataGeneratorSource(lambda n: n, records_per_second=10), clock, strategy)
+    read_all(operator)
+    for now in (900, 1000, 1100):
+        asked.clear()
+        clock.set(now)
+        read_all(operator)
+        assert operator.next_read_at() == now + 100
+    assert len(asked) == 1
+    assert [value for value, _ in output.records] == list(range(12))
+    clock.set(1150)
+    assert operator.next_wake() == 2_100  # then it is idle: the last record came at 1,100
+
+
 def test_a_split_that_waits_for_its_turn_is_not_idle_and_holds_the_clock_back() -> None:
     clock = ManualClock(0)
     strategy = EVENT_TIME.with_idleness(Duration.of_seconds(1))
@@ -197,6 +217,33 @@ def test_a_split_is_opened_when_it_is_read_first() -> None:
     assert operator.progress().positions == {"0": None, "1": None}
     next(operator.read(FAR))
     assert source.opened == ["0"]
+
+
+def test_where_a_split_has_ended_is_told_where_the_source_wants_it() -> None:
+    source = Splits([[[1], [2]], [[3], None, [4]]])
+    for tells in (False, True):
+        source.tells_last_positions = tells
+        operator, _ = assigned(source, ManualClock(0))
+        operator.progress()
+        for _ in range(3):
+            read_all(operator)
+        progress = operator.progress()
+        assert progress.finished == ["0", "1"]
+        assert progress.positions == ({"0": 2, "1": 3} if tells else {})
+
+
+def test_a_position_that_moves_without_records_is_asked_for_with_every_ack_and_told_when_it_has_moved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for moves, told in ((False, {}), (True, {"0": 3})):
+        monkeypatch.setattr(Batches, "moves_without_records", moves)
+        operator, _ = assigned(Splits([[[1], None, None, [2]]]), ManualClock(0))
+        next(operator.read(FAR))
+        assert operator.progress().positions == {"0": 1}
+        for _ in range(2):
+            next(operator.read(FAR), None)
+        assert operator.progress().positions == told
+        assert operator.progress().positions == {}, "it would count as input"
 
 
 @pytest.mark.parametrize("strategy", [None, EVENT_TIME, EVENT_TIME.with_idleness(Duration.of_seconds(1))])

@@ -155,6 +155,7 @@ def plus_one(value: Any, record_timestamp: int) -> int:
         ("ts", {"ts": datetime(1970, 1, 1, 1, tzinfo=UTC)}, None, 3_600_000),
         ("ts", {"ts": Instant.of_epoch_milli(5)}, None, 5),
         ("ts", {"ts": np.int64(5)}, None, 5),
+        ("ts", {"ts": np.datetime64("1970-01-01T00:00:01.500")}, None, 1500),
     ],
 )
 def test_timestamps_come_from_objects_functions_and_fields(
@@ -196,6 +197,7 @@ def test_timestamps_of_columns_touch_no_record(column: Any) -> None:
 @pytest.mark.parametrize(
     ("records", "message"),
     [
+        ([{"ts": np.datetime64("NaT")}], "is no point of time"),
         ([{"ts": 1}, {"other": 2}], "no field 'ts' in the record {'other': 2}.*fields other"),
         ([{"ts": 1}, {"ts": None}], "None of type NoneType is no point of time: the record is {'ts': None}"),
         ([{"ts": "12:00"}], "'12:00' of type str"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.datastream.functions import ProcessJoinFunction
 from penstock.datastream.state import ValueStateDescriptor
+from penstock.records.batch import MAX_TIMESTAMP
 from penstock.taskmanager.operators.two_inputs import interval_buffers
 from penstock.taskmanager.operators.two_inputs.interval_join import IntervalJoinOperator
 from penstock.testing import OperatorHarness
@@ -157,3 +158,14 @@ def test_a_look_at_many_values_leaves_keys_without_any(monkeypatch: pytest.Monke
     run.push(*[("y", str(n)) for n in range(6)], at=[200] * 6, to=1)
     run.watermark(300).push(("x", "right"), at=[300], to=1)
     assert run.values == []
+
+
+@pytest.mark.parametrize("bound", [0, 5])
+def test_values_of_the_end_of_time_that_are_in_state_do_not_keep_it_from_coming(bound: int) -> None:
+    """Count windows give results of that time: there is no later one at which they could be removed."""
+    with OperatorHarness(join(-bound, bound)) as harness:
+        harness.push(("a", "left"), timestamp=MAX_TIMESTAMP)
+        harness.snapshot()
+        harness.push(("a", "right"), timestamp=MAX_TIMESTAMP, input_index=1)
+        harness.advance_watermark(MAX_TIMESTAMP)
+        assert harness.outputs() == [("left", "right", MAX_TIMESTAMP, MAX_TIMESTAMP)]

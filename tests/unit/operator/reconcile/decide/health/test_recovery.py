@@ -52,12 +52,12 @@ def test_a_lost_worker_is_the_engines_business() -> None:
 def test_a_job_whose_master_cannot_be_made_is_not_taken_for_running() -> None:
     async def scenario(world: World) -> None:
         job_id = await deployed(world)
-        world.quota = 0
+        world.deployments.quota = 0
         world.kill_pod("master")
         await world.until(lambda: stalled(world, "QuotaExceeded", "Raise the quota"), within=60)
         assert world.condition("Running")["status"] == "False"
         assert world.condition("Ready")["status"] == "False"
-        world.quota = None
+        world.deployments.quota = None
         await world.until(lambda: running(world))
         assert (world.status()["jobId"], operations(world)) == (job_id, ["Deploy"])
 
@@ -196,7 +196,7 @@ def test_a_rescale_that_fails_again_and_again_is_told_once_and_steadily(monkeypa
 
 def test_a_quota_is_named_and_raising_it_is_enough() -> None:
     async def scenario(world: World) -> None:
-        world.quota = 1
+        world.deployments.quota = 1
         world.apply(flinkjob())
         await world.until(lambda: world.status().get("operation", {}).get("step") == "Watch")
         await world.until(lambda: stalled(world, "QuotaExceeded", "exceeded quota: small"), within=15)
@@ -205,7 +205,7 @@ def test_a_quota_is_named_and_raising_it_is_enough() -> None:
         await world.run(120)
         assert [reason for reason, _ in world.events()].count("QuotaExceeded") == 1
         await world.until(lambda: stalled(world, "DeployFailed", "Raise the quota"))
-        world.quota = None
+        world.deployments.quota = None
         await world.until(lambda: running(world))
 
     played(scenario)
@@ -213,10 +213,10 @@ def test_a_quota_is_named_and_raising_it_is_enough() -> None:
 
 def test_a_quota_that_is_raised_in_time_leaves_nothing_behind() -> None:
     async def scenario(world: World) -> None:
-        world.quota = 1
+        world.deployments.quota = 1
         world.apply(flinkjob())
         await world.until(lambda: stalled(world, "QuotaExceeded", "Raise the quota"))
-        world.quota = None
+        world.deployments.quota = None
         await world.until(lambda: world.condition("Stalled")["status"] == "False", within=10)
         await world.until(lambda: running(world))
         assert operations(world) == ["Deploy"]
@@ -229,11 +229,11 @@ def test_a_quota_without_room_for_an_upgrade_is_named_before_it_is_rolled_back()
         await deployed(world)
         world.edit(image="job:2")
         await world.until(lambda: world.status().get("operation", {}).get("step") == "Teardown")
-        world.quota = 1
+        world.deployments.quota = 1
         await world.until(lambda: stalled(world, "QuotaExceeded", "exceeded quota: small"))
         await world.until(lambda: world.status()["operation"]["kind"] == "Rollback")
         assert "exceeded quota: small" in world.status()["history"][0]["message"]
-        world.quota = None
+        world.deployments.quota = None
         await world.until(lambda: world.status().get("running", {}).get("stable") is True)
         assert world.status()["running"]["image"] == "job:1"
 

@@ -39,7 +39,8 @@ async def left_behind(world: World, *, savepoint: bool = False) -> str:
     await world.run(5)
     newest = max(world.storage.found.values(), key=lambda s: (s.id, "/savepoint-" in s.path))
     assert ("/savepoint-" in newest.path) == savepoint
-    world.cluster.objects = {k: m for k, m in world.cluster.objects.items() if k[0] != "Event"}
+    for event in world.cluster.select("Event", None, {}):
+        world.cluster.drop("Event", event["metadata"]["namespace"], event["metadata"]["name"])
     return newest.path
 
 

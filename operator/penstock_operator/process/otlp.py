@@ -1,0 +1,123 @@
+"""Spans to an OpenTelemetry collector by OTLP over HTTP, from a thread of their own, if OpenTelemetry's environment names one.
+
+OpenTelemetry's packages (`penstock[otel]`) are imported only then, and without them there is a line in the log and no trace. Its queue holds
+some thousand spans; what does not fit, or what the collector does not take, is dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock_operator import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from penstock_operator.process.traces import Span
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+CLOSE_S = 3.0
+"""For what has not been sent when the operator ends."""
+_MICROSECOND = 1_000
+
+log = logging.getLogger(__name__)
+
+
+class SpanSink(Protocol):
+    """`send` neither waits nor raises; `close` may wait `CLOSE_S`."""
+
+    def send(self, span: Span) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class NoTraces:
+    """Nobody wants any."""
+
+    def send(self, span: Span) -> None:
+        """Let go of it."""
+
+    def close(self) -> None:
+        """Nothing is left."""
+
+
+def sink_of(env: Mapping[str, str] | None = None, instance: str = "") -> SpanSink:
+    """As the environment says; nothing that is wrong with it keeps the operator from its work."""
+    env = os.environ if env is None else env
+    if not any(env.get(name) for name in ENDPOINTS) or env.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return NoTraces()
+    try:
+        return OtlpSpans(instance)
+    except ImportError as error:
+        log.warning("no traces are sent: %s; install penstock[otel]", error)
+    except Exception as error:
+        log.warning("no traces are sent: %s: %s", type(error).__name__, error)
+    return NoTraces()
+
+
+class OtlpSpans:
+    """Sends to where OpenTelemetry's environment variables say. A span with its steps is a trace of its own.
+
+    Args:
+        instance: which replica of the operator this is.
+
+    Raises:
+        ImportError: OpenTelemetry is not installed.
+    """
+
+    def __init__(self, instance: str = "") -> None:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+
+        given = {"service.version": __version__, "service.instance.id": instance}
+        if not os.environ.get("OTEL_SERVICE_NAME"):
+            given["service.name"] = "penstock-operator"
+        self._resource = Resource.create({name: value for name, value in given.items() if value})
+        self._ids = RandomIdGenerator()
+        self._processor = BatchSpanProcessor(OTLPSpanExporter())
+
+    def send(self, span: Span) -> None:
+        """Put it into the queue."""
+        try:
+            for made in self._made(span, self._ids.generate_trace_id(), None):
+                self._processor.on_end(made)
+        except Exception:
+            log.warning("a trace is not sent", exc_info=True)
+
+    def _made(self, span: Span, trace: int, parent: Any) -> Iterator[Any]:
+        from opentelemetry.sdk.trace import ReadableSpan
+        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+        from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+        flags = TraceFlags(TraceFlags.SAMPLED)
+        context = SpanContext(trace, self._ids.generate_span_id(), is_remote=False, trace_flags=flags)
+        yield ReadableSpan(
+            span.name,
+            context,
+            parent,
+            self._resource,
+            dict(span.attributes),
+            kind=SpanKind.INTERNAL,
+            status=Status(StatusCode.ERROR, span.error) if span.error else Status(StatusCode.OK),
+            start_time=_ns(span.start),
+            end_time=_ns(span.end),
+            instrumentation_scope=InstrumentationScope("penstock-operator", __version__),
+        )
+        for step in span.steps:
+            yield from self._made(step, trace, context)
+
+    def close(self) -> None:
+        """Send what is left, if that is quick; waits for it."""
+        ending = threading.Thread(target=self._processor.shutdown, name="last-traces", daemon=True)
+        ending.start()
+        ending.join(CLOSE_S)
+
+
+def _ns(moment: datetime) -> int:
+    return round(moment.timestamp() * 1e6) * _MICROSECOND

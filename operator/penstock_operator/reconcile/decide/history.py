@@ -1,0 +1,20 @@
+"""Where the history of a job is that has ended: the archive that its JobManager has left, if the job asks for one. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock_operator.reconcile.decide.context import Context
+
+ARCHIVE = "jobmanager.archive.fs.dir"
+
+
+def history_hint(ctx: Context) -> str:
+    """What shows it, to be put behind a sentence; empty: nothing is kept."""
+    running, spec = ctx.status.running, ctx.running_spec or ctx.spec
+    folder = str(spec.configuration.get(ARCHIVE) or "") if spec is not None else ""
+    if running is None or not folder:
+        return ""
+    return f". Its history: penstock history show {shlex.quote(folder)} {running.job_id}"

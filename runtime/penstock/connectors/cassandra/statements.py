@@ -1,0 +1,86 @@
+"""What is sent: an INSERT into a table, or the user's own statement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.common.errors import InvalidJob, SinkError
+from penstock.connectors.cassandra.cluster import ClusterBuilder, Connection
+from penstock.connectors.cassandra.options import MapperOptions
+
+_PLAIN = re.compile(r"[a-z][a-z0-9_]*\Z")
+_WRITE = re.compile(r"\s*(insert|update|delete)\b", re.IGNORECASE)
+
+
+def quoted(name: str) -> str:
+    """A name as CQL takes it.
+
+    >>> quoted("weather.Means")
+    'weather."Means"'
+    """
+    return ".".join(part if _PLAIN.match(part) else '"' + part.replace('"', '""') + '"' for part in name.split("."))
+
+
+def insert_into(table: str, columns: Sequence[str], options: MapperOptions) -> str:
+    """
+    >>> insert_into("weather.means", ["station", "celsius"], MapperOptions().ttl(60))
+    'INSERT INTO weather.means (station, celsius) VALUES (?, ?) USING TTL 60'
+    """
+    if len(table.split(".")) != 2 or not all(table.split(".")):
+        raise InvalidJob(f"table={table!r} of Cassandra", remedy="write 'keyspace.table'")
+    if isinstance(columns, str) or not columns or len(set(columns)) != len(tuple(columns)):
+        raise InvalidJob(
+            f"columns={columns!r} of {table!r}", remedy="name the columns, each once, in the order of values"
+        )
+    names = ", ".join(map(quoted, columns))
+    new = " IF NOT EXISTS" if options.only_new else ""
+    ends = "" if options.seconds is None else f" USING TTL {options.seconds}"
+    return f"INSERT INTO {quoted(table)} ({names}) VALUES ({', '.join('?' * len(columns))}){new}{ends}"
+
+
+def check_statement(statement: str) -> None:
+    """
+    Raises:
+        InvalidJob: it writes nothing, or the same for each record.
+    """
+    if not _WRITE.match(statement):
+        raise InvalidJob(f"statement {statement!r} of a Cassandra sink", remedy="give an INSERT, UPDATE or DELETE")
+    if "?" not in statement and ":" not in statement:
+        raise InvalidJob(f"{statement!r} takes no values", remedy="write ? where the values of a record go")
+
+
+def check_table(connection: Connection, builder: ClusterBuilder, prepared: Any) -> None:
+    """
+    Raises:
+        SinkError: the table counts, or the user may not write to it.
+    """
+    column = prepared.column_metadata[0]
+    keyspace, table = column.keyspace_name, column.table_name
+    types = connection.execute(
+        "SELECT column_name, type FROM system_schema.columns WHERE keyspace_name = %s AND table_name = %s",
+        (keyspace, table),
+    )
+    counters = [row.column_name for row in types if row.type == "counter"]
+    if counters:
+        raise SinkError(
+            f"{builder.shown}: {keyspace}.{table} has counters ({', '.join(counters)}): what is sent twice would count twice",
+            remedy="count in the job's state (key_by and reduce), and write the count into a bigint column",
+        )
+    if builder.user and not _may_write(connection, builder.user, f"{quoted(keyspace)}.{quoted(table)}"):
+        raise SinkError(
+            f"{builder.shown}: {builder.user!r} may not write to {keyspace}.{table}",
+            remedy=f"grant modify on {keyspace}.{table} to {quoted(builder.user)}",
+        )
+
+
+def _may_write(connection: Connection, user: str, table: str) -> bool:
+    """Also true where that cannot be asked: a server without rights, one that does not let users look."""
+    role = '"' + user.replace('"', '""') + '"'
+    try:
+        if connection.execute(f"LIST MODIFY PERMISSION ON {table} OF {role}"):
+            return True
+        return any(row.super for row in connection.execute(f"LIST ROLES OF {role}"))
+    except Exception:
+        return True

@@ -1,0 +1,130 @@
+"""Python's values as the bytes of a column.
+
+The driver would take `"false"` for true, 3 for three zero bytes, and `2.5` for the decimal 2.5 or 2.50000000000000004 as it comes: what a value becomes is
+decided here, by the column's type, and what has no meaning there is refused with the column's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AnySet
+from typing import Any
+
+from penstock.connectors.cassandra.scalars import SCALARS, Misfit, checked, is_missing
+
+Encode = Callable[[Any], bytes]
+UNSET = False
+"""A parameter that leaves its column as it is."""
+
+
+class Parameters:
+    """Of a prepared statement: how the values of a record become what is sent."""
+
+    def __init__(self, prepared: Any, *, saves_null: bool = True) -> None:
+        self.names = tuple(column.name for column in prepared.column_metadata)
+        self._keys = frozenset(prepared.routing_key_indexes or ())
+        protocol = prepared.protocol_version
+        self._types = [column.type for column in prepared.column_metadata]
+        self._encoders = [_encoder(kind, protocol) for kind in self._types]
+        self._saves_null = saves_null
+
+    def encode(self, values: tuple[Any, ...] | list[Any]) -> list[Any]:
+        """bytes, None, or UNSET for each.
+
+        Raises:
+            Misfit: a value does not fit its column, or their number is another.
+        """
+        if len(values) != len(self.names):
+            raise Misfit(f"it has {len(values)} values, the statement takes {len(self.names)}: {', '.join(self.names)}")
+        found: list[Any] = []
+        for index, value in enumerate(values):
+            if value is None or is_missing(value):
+                if index in self._keys:
+                    raise Misfit(f"column {self.names[index]!r} of the partition key is None")
+                found.append(None if self._saves_null else UNSET)
+                continue
+            try:
+                found.append(self._encoders[index](value))
+            except Exception as error:
+                kind = self._types[index].cql_parameterized_type().replace("varchar", "text")
+                text = f"column {self.names[index]!r} is {kind}, not {type(value).__name__} {str(value)[:80]!r}"
+                raise Misfit(text if isinstance(error, Misfit) and not str(error) else f"{text}: {error}") from error
+        return found
+
+
+def _encoder(kind: Any, protocol: int) -> Encode:
+    adapt = _adapter(kind)
+    if adapt is None:
+        return lambda value: kind.serialize(value, protocol)
+    return lambda value: kind.serialize(adapt(value), protocol)
+
+
+def _adapter(kind: Any) -> Callable[[Any], Any] | None:
+    """None: values go as they are."""
+    name = kind.typename
+    if name in ("frozen",):
+        return _adapter(kind.subtypes[0])
+    if name in ("list", "set"):
+        return _collection(kind.subtypes[0], name)
+    if name == "map":
+        key, value = (_of(part) for part in kind.subtypes)
+        return lambda given: {_given(key(k), name): _given(value(v), name) for k, v in checked(given, Mapping).items()}
+    if name == "tuple":
+        parts = [_of(part) for part in kind.subtypes]
+        return lambda given: _each(parts, given)
+    if getattr(kind, "fieldnames", None) and hasattr(kind, "mapped_class"):  # a type of the user's
+        return _user_type(kind)
+    if name.endswith("VectorType"):
+        part = _of(kind.subtype)
+        return lambda given: [_given(part(value), "vector") for value in _sequence(given)]
+    return SCALARS.get(name)
+
+
+def _of(kind: Any) -> Callable[[Any], Any]:
+    adapt = _adapter(kind)
+    return lambda value: None if value is None or is_missing(value) else value if adapt is None else adapt(value)
+
+
+def _collection(part: Any, name: str) -> Callable[[Any], Any]:
+    adapt = _of(part)
+
+    def adapted(given: Any) -> tuple[Any, ...]:
+        return tuple(_given(adapt(value), name) for value in _sequence(given))
+
+    return adapted
+
+
+def _given(value: Any, name: str) -> Any:
+    if value is None:
+        raise Misfit(f"a {name} has no None in it")
+    return value
+
+
+def _sequence(given: Any) -> Any:
+    if hasattr(given, "tolist") and hasattr(given, "dtype"):
+        return given.tolist() if given.dtype.kind in "biufUS" else list(given)
+    return checked(given, (list, tuple, AnySet))
+
+
+def _each(parts: list[Callable[[Any], Any]], given: Any) -> tuple[Any, ...]:
+    values = tuple(checked(given, (list, tuple)))
+    if len(values) != len(parts):
+        raise Misfit(f"it has {len(values)} items, not {len(parts)}")
+    return tuple(part(value) for part, value in zip(parts, values, strict=True))
+
+
+def _user_type(kind: Any) -> Callable[[Any], Any]:
+    names = list(kind.fieldnames)
+    parts = [_of(part) for part in kind.subtypes]
+
+    def adapted(given: Any) -> tuple[Any, ...]:
+        if isinstance(given, Mapping):
+            strange = sorted(set(given) - set(names))
+            if strange:
+                raise Misfit(f"it has no field {', '.join(map(repr, strange))}")
+            return tuple(part(given.get(name)) for part, name in zip(parts, names, strict=True))
+        if isinstance(given, tuple | list) and not hasattr(given, "_fields"):
+            return _each(parts, given)
+        return tuple(part(getattr(given, name)) for part, name in zip(parts, names, strict=True))
+
+    return adapted

@@ -1,0 +1,101 @@
+"""Writers: one sends what comes, and waits for it at a barrier; the other holds it for the checkpoint."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.common.errors import SinkError
+from penstock.connectors.cassandra.records import values_of
+from penstock.connectors.cassandra.requests import Clock, Write
+from penstock.connectors.cassandra.scalars import Misfit
+from penstock.connectors.cassandra.values import Parameters
+from penstock.connectors.sink import SinkWriter, StagedCommittable, WriterContext
+
+if TYPE_CHECKING:
+    from penstock.connectors.cassandra.sink import CassandraTableSink
+
+
+class EncodingWriter(SinkWriter):
+    """Makes writes of records: their times, and their values as the columns take them."""
+
+    def __init__(self, sink: CassandraTableSink) -> None:
+        self._sink = sink
+        self._clock = Clock()
+        self._requests = sink.requests()
+        try:
+            prepared = self._requests.prepare(sink.statement)
+        except BaseException:
+            self._requests.close()
+            raise
+        self._parameters = Parameters(prepared, saves_null=sink.options.nulls)
+        self._values = values_of(sink.columns or self._parameters.names)
+
+    def _writes(self, records: list[Any]) -> list[Write]:
+        """
+        Raises:
+            SinkError: a record does not fit.
+        """
+        first = self._clock.take(len(records))
+        values, encode = self._values, self._parameters.encode
+        found = []
+        for index, record in enumerate(records):
+            try:
+                found.append(Write(first + index, encode(values(record)), record))
+            except Misfit as error:
+                raise SinkError(
+                    f"a record does not fit {self._sink.statement!r}: {error}; the record: {str(record)[:300]}",
+                    remedy="correct or filter out such records before the sink, or let the table take them",
+                ) from error
+        return found
+
+    def close(self) -> None:
+        self._requests.close()
+
+
+class DirectWriter(EncodingWriter):
+    def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
+        if values:
+            self._requests.send(self._sink.statement, self._writes(values))
+
+    def prepare_commit(self, checkpoint_id: int) -> list[Any]:
+        self.flush()
+        return []
+
+    def flush(self) -> None:
+        self._requests.flush(self._sink.statement)
+
+    def advance_processing_time(self, now: int) -> None:
+        """What has failed is tried again, and told, also when nothing comes."""
+        if self._requests.has_failed:
+            self.flush()
+
+
+class HoldingWriter(EncodingWriter):
+    """Votes with the rows themselves, as they go over the wire."""
+
+    def __init__(self, sink: CassandraTableSink, context: WriterContext) -> None:
+        super().__init__(sink)
+        self._requests.close()  # nothing is sent from here
+        self._subtask, self._job_id = context.subtask, context.job_id
+        self._run = secrets.token_hex(8)
+        self._held: list[Write] = []
+
+    def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
+        self._held.extend(self._writes(values))
+
+    def prepare_commit(self, checkpoint_id: int) -> list[Any]:
+        held, self._held = self._held, []
+        if not held:
+            return []
+        about = {
+            "job": self._job_id,
+            "subtask": self._subtask,
+            "run": self._run,
+            "checkpoint": checkpoint_id,
+            "statement": self._sink.statement,
+            "at": held[-1].at,
+        }
+        return [StagedCommittable(about, lambda: msgspec.msgpack.encode([(write.at, write.values) for write in held]))]

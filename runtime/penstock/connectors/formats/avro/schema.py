@@ -1,0 +1,225 @@
+"""An Avro schema, and records of it as dicts, Rows or objects with fields."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.common.errors import InvalidJob
+from penstock.common.extras import module_of_extra
+from penstock.common.type_info.type_inference import to_type_info
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from penstock.common.types import Row
+
+Convert = Callable[[Any], Any]
+_TYPES: dict[str, Callable[[], TypeInformation]] = {
+    "string": Types.STRING,
+    "enum": Types.STRING,
+    "int": Types.INT,
+    "long": Types.LONG,
+    "float": Types.FLOAT,
+    "double": Types.DOUBLE,
+    "boolean": Types.BOOLEAN,
+}
+
+
+def fastavro(module: str = "fastavro") -> Any:
+    """
+    Raises:
+        InvalidJob: it is not installed.
+    """
+    return module_of_extra(module, "avro", "Avro")
+
+
+class AvroSchema:
+    """A schema, by its JSON text (PyFlink's name). Two are equal if they mean the same (Avro's canonical form).
+
+    >>> schema = AvroSchema.parse_string('{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}')
+    >>> schema.names
+    ('id',)
+
+    Raises:
+        InvalidJob: it is none.
+    """
+
+    def __init__(self, text: str) -> None:
+        avro = fastavro()
+        self.text = text
+        try:
+            self.parsed = avro.parse_schema(json.loads(text))
+            self._canonical = avro.schema.to_parsing_canonical_form(json.loads(text))
+        except Exception as error:  # of many kinds, for what is no JSON, no schema, or names what is not there
+            raise InvalidJob(
+                f"not an Avro schema: {error}: {text[:200]!r}", remedy="give a schema as JSON text"
+            ) from error
+
+    @staticmethod
+    def parse_string(json_schema: str) -> AvroSchema:
+        return AvroSchema(json_schema)
+
+    @staticmethod
+    def parse_file(file_path: str) -> AvroSchema:
+        try:
+            return AvroSchema(Path(file_path).read_text())
+        except OSError as error:
+            raise InvalidJob(f"{file_path!r} cannot be read: {error.strerror}", remedy="correct the path") from error
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the fields of a record.
+
+        Raises:
+            InvalidJob: it is no record.
+        """
+        if not isinstance(self.parsed, dict) or self.parsed.get("type") != "record":
+            raise InvalidJob(f"the Avro schema is no record: {self.text[:200]!r}", remedy="give a schema of a record")
+        return tuple(field["name"] for field in self.parsed["fields"])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AvroSchema) and other._canonical == self._canonical
+
+    def __hash__(self) -> int:
+        return hash(self._canonical)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AvroSchema, (self.text,)
+
+    def __repr__(self) -> str:
+        return f"AvroSchema({self.text!r})"
+
+
+def row_type(schema: AvroSchema) -> RowTypeInfo:
+    """Of the Rows that records of this schema become.
+
+    >>> schema = AvroSchema('{"type": "record", "name": "R", "fields": [{"name": "id", "type": ["null", "long"]}]}')
+    >>> row_type(schema)
+    RowTypeInfo([Types.LONG()], ('id',))
+    """
+    assert schema.names
+    found = _type_of(schema.parsed)
+    assert isinstance(found, RowTypeInfo)
+    return found
+
+
+def _type_of(schema: Any) -> TypeInformation:
+    kind, inner = _kind(schema)
+    if kind == "record":
+        fields = inner["fields"]
+        return RowTypeInfo([_type_of(field["type"]) for field in fields], [field["name"] for field in fields])
+    if kind == "array":
+        return Types.LIST(_type_of(inner["items"]))
+    if kind == "map":
+        return Types.MAP(Types.STRING(), _type_of(inner["values"]))
+    if isinstance(inner, dict) and "logicalType" in inner:
+        kind = ""
+    make = _TYPES.get(kind)
+    return (
+        make() if make is not None else (to_type_info(bytes) if kind == "bytes" else None) or Types.PICKLED_BYTE_ARRAY()
+    )
+
+
+def is_recursive(schema: Any, within: frozenset[str] = frozenset()) -> bool:
+    """Whether a record of this (parsed) schema may hold another of its own type, to any depth.
+
+    >>> is_recursive({"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]})
+    True
+    """
+    if isinstance(schema, list):
+        return any(is_recursive(one, within) for one in schema)
+    if not isinstance(schema, dict):
+        return schema in within
+    within = within | {schema.get("name", "")}
+    parts = [schema[part] for part in ("type", "items", "values") if part in schema]
+    return any(is_recursive(part, within) for part in [*parts, *(field["type"] for field in schema.get("fields", ()))])
+
+
+def _kind(schema: Any) -> tuple[str, Any]:
+    """Name of the type, and what is said of it; of an optional one without the null."""
+    if isinstance(schema, list):
+        others = [one for one in schema if one != "null"]
+        return _kind(others[0]) if len(others) == 1 else ("union", schema)
+    if isinstance(schema, dict):
+        return (schema["type"], schema) if isinstance(schema["type"], str) else _kind(schema["type"])
+    return schema, schema
+
+
+def to_rows(schema: Any) -> Convert | None:
+    """What makes Rows of the dicts in a value of this (parsed) schema; None: there are none in it."""
+    return _ToRows().of(schema)
+
+
+def to_dicts(schema: Any) -> Convert | None:
+    """What makes dicts of the records in a value of this (parsed) schema: of Rows, and of objects with these fields."""
+    return _ToDicts().of(schema)
+
+
+class _Conversion(ABC):
+    """Makes functions that convert the records in values. A record's type may be met again by its name, also within itself."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, Convert] = {}
+
+    def of(self, schema: Any) -> Convert | None:
+        kind, inner = _kind(schema)
+        if kind == "record":
+            made: list[Convert] = []
+            self._named[inner["name"]] = lambda value: made[0](value)
+            made.append(self.record(inner["fields"]))
+            return made[0]
+        if kind == "array" and (of_item := self.of(inner["items"])) is not None:
+            return lambda value: None if value is None else list(map(of_item, value))
+        if kind == "map" and (of_value := self.of(inner["values"])) is not None:
+            return lambda value: None if value is None else {key: of_value(item) for key, item in value.items()}
+        return self._named.get(kind)
+
+    @abstractmethod
+    def record(self, fields: list[dict[str, Any]]) -> Convert: ...
+
+
+class _ToRows(_Conversion):
+    def record(self, fields: list[dict[str, Any]]) -> Convert:
+        parts = [(field["name"], self.of(field["type"])) for field in fields]
+        names = [name for name, _ in parts]
+        make = Row.maker(names)
+        if not any(convert for _, convert in parts):
+            # By name: the fields of a record that was read come in the writer's order.
+            return lambda value: None if value is None else make(map(value.__getitem__, names))
+
+        def row(value: Any) -> Any:
+            if value is None:
+                return None
+            return make([value[name] if convert is None else convert(value[name]) for name, convert in parts])
+
+        return row
+
+
+class _ToDicts(_Conversion):
+    def record(self, fields: list[dict[str, Any]]) -> Convert:
+        parts = [(field["name"], self.of(field["type"]), "default" in field) for field in fields]
+        is_flat = not any(convert for _, convert, _ in parts)
+
+        def plain(value: Any) -> Any:
+            if value is None or (is_flat and type(value) is dict):
+                return value
+            get = _getter(value)
+            found = {}
+            for name, convert, has_default in parts:
+                try:
+                    item = get(name)
+                except (KeyError, AttributeError, InvalidJob):
+                    if has_default:
+                        continue
+                    raise
+                found[name] = item if convert is None else convert(item)
+            return found
+
+        return plain
+
+
+def _getter(value: Any) -> Convert:
+    if isinstance(value, Mapping | Row):
+        return value.__getitem__
+    return lambda name: getattr(value, name)

@@ -1,0 +1,124 @@
+"""What a message looks like: a generated class, or a descriptor set that `protoc` has written. Picklable: descriptors travel, not classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from penstock.common.errors import InvalidJob
+from penstock.common.extras import module_of_extra
+
+
+def package(name: str) -> Any:
+    return module_of_extra(f"google.protobuf.{name}", "protobuf", "Protobuf")
+
+
+class ProtobufSchema:
+    """
+    Args:
+        descriptors: a serialized `FileDescriptorSet`, with everything that the message's file imports.
+        name: of the message, with its package.
+    """
+
+    def __init__(self, descriptors: bytes, name: str) -> None:
+        self.descriptors = descriptors
+        self.name = name
+        assert self.descriptor
+
+    @classmethod
+    def of(cls, message: Any) -> ProtobufSchema:
+        """Of a generated class.
+
+        Raises:
+            InvalidJob: it is none.
+        """
+        descriptor = getattr(message, "DESCRIPTOR", None)
+        if descriptor is None or not hasattr(descriptor, "fields_by_name"):
+            raise InvalidJob(
+                f"{message!r} is no class of a Protobuf message",
+                remedy="give a class of a module that protoc has generated",
+            )
+        found = package("descriptor_pb2").FileDescriptorSet()
+        for file in _with_imports(descriptor.file, set()):
+            file.CopyToProto(found.file.add())
+        return cls(found.SerializeToString(), descriptor.full_name)
+
+    @classmethod
+    def parse_file(cls, path: str, name: str) -> ProtobufSchema:
+        """Of a file that `protoc --include_imports --descriptor_set_out=PATH` has written.
+
+        Raises:
+            InvalidJob: there is none, or it has no such message.
+        """
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise InvalidJob(
+                f"descriptor set {path!r} cannot be read: {error.strerror}",
+                remedy="protoc --include_imports --descriptor_set_out=… writes it",
+            ) from error
+        return cls(content, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ProtobufSchema, (self.descriptors, self.name)
+
+    @cached_property
+    def descriptor(self) -> Any:
+        """
+        Raises:
+            InvalidJob: the descriptors are none, are not all there, or have no such message.
+        """
+        found = package("descriptor_pb2").FileDescriptorSet()
+        pool = package("descriptor_pool").DescriptorPool()
+        try:
+            found.ParseFromString(self.descriptors)
+            for file in found.file:
+                pool.Add(file)
+            return pool.FindMessageTypeByName(self.name)
+        except KeyError as error:
+            names = [
+                f"{file.package}.{message.name}".lstrip(".") for file in found.file for message in file.message_type
+            ]
+            raise InvalidJob(
+                f"no message {self.name!r} in the descriptors, which have {', '.join(names)}",
+                remedy="name it with its package; protoc needs --include_imports",
+            ) from error
+        except Exception as error:  # whatever bytes of another kind make of it
+            raise InvalidJob(
+                f"the descriptors of {self.name!r} cannot be used: {error}",
+                remedy="protoc --include_imports --descriptor_set_out=… writes them",
+            ) from error
+
+    @cached_property
+    def message(self) -> Any:
+        """The class of the message."""
+        return package("message_factory").GetMessageClass(self.descriptor)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self.descriptor.fields)
+
+    @property
+    def index(self) -> tuple[int, ...]:
+        """Where the message stands in its file: the last number among the messages there, those before in what it lies in."""
+        path, descriptor = [], self.descriptor
+        while descriptor is not None:
+            siblings = descriptor.containing_type.nested_types if descriptor.containing_type else None
+            names = (
+                [one.name for one in siblings] if siblings is not None else list(descriptor.file.message_types_by_name)
+            )
+            path.append(names.index(descriptor.name))
+            descriptor = descriptor.containing_type
+        return tuple(reversed(path))
+
+
+def _with_imports(file: Any, seen: set[str]) -> Iterator[Any]:
+    """What is imported comes first."""
+    if file.name in seen:
+        return
+    seen.add(file.name)
+    for other in file.dependencies:
+        yield from _with_imports(other, seen)
+    yield file

@@ -1,0 +1,1 @@
+"""What a URL answers, as a source; see `source`. A main dependency, httpx, asks."""

@@ -1,0 +1,160 @@
+"""Rows that are there before the changes: a range of the key, in one snapshot for as long as its connection lives."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import SourceError
+from penstock.connectors.postgres.cdc.changes import Captured
+from penstock.connectors.postgres.cdc.columns import CapturedTable, TableValues, type_name
+from penstock.connectors.postgres.cdc.messages import Values
+from penstock.connectors.postgres.client import is_lost, package, quoted
+from penstock.connectors.source import ReadBounds, Split, SplitReader
+from penstock.records.batch import RowBatch
+
+if TYPE_CHECKING:
+    from penstock.connectors.postgres.cdc.source import PostgresCdcSource
+
+TRIES = 6
+_FIRST_STEP = 10
+_LARGEST_STEP = 10_000
+"""Rows that are fetched at once: until their size is known, and at most."""
+AS_IN_THE_LOG = "set datestyle = 'ISO'; set intervalstyle = 'postgres'; set extra_float_digits = 3; set bytea_output = 'hex'; set time zone 'UTC'"
+"""Values are written as the log writes them, whose connection has the same settings."""
+_AS_THEY_ARE = ("text", "varchar")
+"""Types whose cast to text, for which there may be an index, is what the log writes. It is not that of bool, char(n) or inet; `concat` is."""
+
+
+class RowRangeReader(SplitReader):
+    """The position: `parts`, up to which key the range was read in which snapshot; `after`, the last key that was read in `snapshot`; `lsn`, where the
+    log ended when a snapshot had begun: all that ends behind it is not seen."""
+
+    def __init__(self, source: PostgresCdcSource, split: Split, position: Any) -> None:
+        self._source = source
+        self._about = split.properties
+        self._table = CapturedTable.of(self._about["captured"])
+        position = position or {"parts": [], "after": None, "snapshot": None, "lsn": "0/0"}
+        self._parts: list[list[Any]] = [list(part) for part in position["parts"]]
+        self._after = position["after"]
+        self._snapshot: str | None = position["snapshot"]
+        self._lsn: str = position["lsn"]
+        self._finished = False
+        self._connection: Any = None
+        self._values: TableValues | None = None
+        self._step = _FIRST_STEP
+
+    @property
+    def position(self) -> Any:
+        return {
+            "parts": [list(part) for part in self._parts],
+            "after": self._after,
+            "snapshot": self._snapshot,
+            "lsn": self._lsn,
+        }
+
+    @property
+    def finished(self) -> bool:
+        return self._finished
+
+    def read(self, bounds: ReadBounds) -> RowBatch | None:
+        for attempt in range(TRIES):
+            try:
+                return self._read(max(1, bounds.max_records), bounds.max_bytes)
+            except (SourceError, package().Error) as error:
+                self.close()
+                lost = is_lost(error) or isinstance(error.__cause__, package().OperationalError)
+                if lost and attempt < TRIES - 1:
+                    time.sleep(0.1 * 2**attempt)
+                    continue
+                if isinstance(error, SourceError):
+                    raise
+                what = f"rows of {self._table.name!r} cannot be read"
+                raise self._source.server.explained(SourceError, what, error) from error
+        raise AssertionError("unreachable")
+
+    def _read(self, most: int, most_bytes: int) -> RowBatch | None:
+        if self._finished:
+            return None
+        if self._connection is None:
+            self._open()
+        rows: list[Values] = []
+        size, ended = 0, False
+        while not ended and len(rows) < most and (size < most_bytes or not rows):
+            step = min(most - len(rows), self._step)
+            fetched = self._fetch(step)
+            ended = len(fetched) < step
+            rows += fetched
+            size += sum(len(value) for row in fetched for value in row if value is not None)
+            if size:
+                self._step = max(1, min(_LARGEST_STEP, (most_bytes - size) * len(rows) // size))
+        if size:
+            self._step = max(1, min(_LARGEST_STEP, most_bytes * len(rows) // size))
+        assert self._values is not None
+        if ended:
+            self._parts.append([None, self._snapshot])
+            self._after, self._snapshot, self._finished = None, None, True
+            self.close()
+        elif rows:
+            self._after = self._values.key_of(rows[-1])
+        if not rows:
+            return None
+        values, at = self._values, self._about["at"]
+        captured = [Captured(values, "read", None, row, False, 0, 0, 0, at) for row in rows]
+        return RowBatch(*self._source.records.of(captured))
+
+    def _fetch(self, count: int) -> list[Values]:
+        cursor = self._connection.execute(f"fetch forward {count} from penstock_rows")
+        result, columns = cursor.pgresult, len(cursor.description)
+        if self._values is None:
+            described = [(column.name, column.type_code) for column in cursor.description]
+            source = self._source
+            shape = source.tables[self._table.name]
+            self._values = TableValues(self._table, described, shape, form=source.form, follows=source.follows)
+        return [[result.get_value(row, column) for column in range(columns)] for row in range(result.ntuples)]
+
+    def _open(self) -> None:
+        """In a new snapshot: what was read in the one before is noted with it."""
+        connection = self._connection = self._source.server.connect(SourceError, autocommit=True)
+        connection.execute(AS_IN_THE_LOG)
+        connection.autocommit = False
+        connection.execute("set transaction isolation level repeatable read, read only")
+        if self._snapshot is not None and self._after is not None:
+            self._parts.append([self._after, self._snapshot])
+        self._snapshot = connection.execute("select pg_current_snapshot()::text").fetchone()[0]
+        self._lsn = connection.execute("select pg_current_wal_insert_lsn()::text").fetchone()[0]
+        statement, values = self._statement()
+        connection.execute(f"declare penstock_rows no scroll cursor for {statement}", values)
+
+    def _statement(self) -> tuple[str, list[Any]]:
+        table, about = self._table, self._about
+        columns = ", ".join(_named(name) for name, _ in table.columns)
+        parts = [_named(name) for name in table.key]
+        if not table.has_integer_key:
+            types = dict(table.columns)
+            parts = [
+                f'{part}::text collate "C"' if type_name(types[name]) in _AS_THEY_ARE else f'concat({part}) collate "C"'
+                for name, part in zip(table.key, parts, strict=True)
+            ]
+        order = ", ".join(parts)
+        after = about["low"] if self._after is None else self._after
+        conditions = [f"({about['filter'].replace('%', '%%')})"] if about["filter"] else []
+        values: list[Any] = []
+        if after is not None:
+            conditions.append(f"({order}) > ({', '.join(['%s'] * len(parts))})")
+            values += after if isinstance(after, list) else [after]
+        if about["high"] is not None:
+            conditions.append(f"{order} <= %s")
+            values.append(about["high"])
+        where = f" where {' and '.join(conditions)}" if conditions else ""
+        return f"select {columns} from {_named(about['table'])}{where} order by {order}", values
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def _named(name: str) -> str:
+    """In a statement with values."""
+    return quoted(name).replace("%", "%%")

@@ -1,0 +1,274 @@
+"""The changes behind a position of the log, without those that rows which were read have seen."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import PlatformError, SourceError
+from penstock.connectors.postgres.cdc.changes import Captured
+from penstock.connectors.postgres.cdc.columns import CapturedTable, TableValues
+from penstock.connectors.postgres.cdc.messages import (
+    Begin,
+    Commit,
+    Keepalive,
+    Relation,
+    RowChange,
+    Truncate,
+    log_end,
+    lsn_of,
+    lsn_text,
+    parse,
+)
+from penstock.connectors.postgres.cdc.replication import ReplicationLink, SlotBusy
+from penstock.connectors.postgres.cdc.visibility import ReadRows
+from penstock.connectors.postgres.client import is_lost, package
+from penstock.connectors.source import ReadBounds, Split, SplitReader
+from penstock.records.batch import RowBatch
+
+if TYPE_CHECKING:
+    from penstock.connectors.postgres.cdc.source import PostgresCdcSource
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_S = 30.0
+_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
+_LONGEST_READ_S = 0.05
+"""Much of the log may be of changes that were seen or are of other tables."""
+_NAMES = {"I": "insert", "U": "update", "D": "delete"}
+
+
+class ChangesReader(SplitReader):
+    """The position: `lsn`, the end of the last transaction that was read whole (or of the log, where nothing followed); `commit`, the next one's, if some of
+    it was read, and `number`, how many of its changes; `system`, whose log it is."""
+
+    moves_without_records = True
+
+    def __init__(self, source: PostgresCdcSource, split: Split, position: Any, who: str) -> None:
+        self._source = source
+        self._who = who
+        about = split.properties
+        self._until = lsn_of(about["until"])
+        self._captured = {name: CapturedTable.of(told["captured"]) for name, told in about["tables"].items()}
+        self._read_rows = {name: ReadRows.of(told["ranges"]) for name, told in about["tables"].items()}
+        position = position or {"lsn": about["lsn"], "commit": None, "number": 0, "system": None}
+        self._lsn = lsn_of(position["lsn"])
+        self._commit: str | None = position["commit"]
+        self._delivered: int = position["number"]
+        self._number = 0
+        self._system: str | None = position["system"]
+        self._confirmed = self._lsn
+        self._end = self._lsn
+        self._link: ReplicationLink | None = None
+        self._tables: dict[int, tuple[TableValues, ReadRows] | None] = {}
+        self._transaction: Begin | None = None
+        self._has_more = False
+        self._told_at = 0.0
+        self._connected_at: float | None = None
+        self._failing_since: float | None = None
+        self._failing_at = (0, 0)
+        self._try_at = 0.0
+        self._pause = _PAUSE_S
+
+    @property
+    def position(self) -> Any:
+        return {"lsn": lsn_text(self._lsn), "commit": self._commit, "number": self._delivered, "system": self._system}
+
+    @property
+    def finished(self) -> bool:
+        return False
+
+    @property
+    def lsn(self) -> int:
+        """Nothing before it is needed for this position."""
+        return self._lsn
+
+    def lag(self) -> int | None:
+        """Bytes of the log."""
+        return max(0, self._end - self._lsn)
+
+    def next_record_at(self) -> int | None:
+        return int(time.time() * 1000) if self._has_more else None
+
+    def confirm(self, lsn: int) -> None:
+        """A completed checkpoint has this position; the server is told now and again."""
+        self._confirmed = max(self._confirmed, lsn)
+        self._told_at = 0.0
+
+    def read(self, bounds: ReadBounds) -> RowBatch | None:
+        found: list[Captured] = []
+        self._has_more = False
+        try:
+            if self._link is None and not self._connect():
+                return None
+            assert self._link is not None
+            self._tell()
+            until = time.monotonic() + _LONGEST_READ_S
+            while len(found) < bounds.max_records:
+                data = self._link.receive()
+                if data is None:
+                    break
+                self._end = max(self._end, log_end(data))
+                self._take(data, found)
+                if time.monotonic() > until:
+                    self._has_more = True
+                    break
+        except package().Error as error:
+            self._lost(error)
+        if not found:
+            return None
+        records, times = self._source.records.of(found)
+        return RowBatch(records, times) if records else None
+
+    def _connect(self) -> bool:
+        if time.monotonic() < self._try_at:
+            return False
+        self._tables, self._transaction = {}, None
+        try:
+            self._link = ReplicationLink(self._source, self._lsn, self._who, self._system)
+        except SlotBusy as error:
+            busy = SourceError(
+                str(error), remedy="a slot serves one job: end the other reader, or set_slot_name('…') to another name"
+            )
+            self._wait(busy)
+            return False
+        except SourceError as error:
+            if error.__cause__ is None or not _may_pass(error.__cause__):
+                raise
+            self._wait(error)
+            return False
+        self._system = self._link.system
+        self._told_at, self._connected_at = 0.0, time.monotonic()
+        return True
+
+    def _lost(self, error: Exception) -> None:
+        logger.warning("changes of %s: %s", self._source.server.shown, " ".join(str(error).split()))
+        self.close()
+        explained = self._source.server.explained(SourceError, "changes cannot be read", error)
+        if not _may_pass(error):
+            raise explained from error
+        connected_at, self._connected_at = self._connected_at, None
+        if connected_at is not None and time.monotonic() - connected_at > PATIENCE_S:
+            self._failing_since = None
+        self._wait(explained)
+
+    def _wait(self, error: PlatformError) -> None:
+        """Before the next try; too long without coming further is an error. A connection alone is not: the server may take it and fail at the next change."""
+        now = time.monotonic()
+        reached = (self._lsn, self._delivered)
+        if self._failing_since is None or reached > self._failing_at:
+            self._failing_since, self._failing_at, self._pause = now, reached, _PAUSE_S
+        if now - self._failing_since > PATIENCE_S:
+            raise error
+        self._try_at = now + self._pause
+        self._pause = min(_LONGEST_PAUSE_S, self._pause * 2)
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        if now - self._told_at > self._source.heartbeat_ms / 1000:
+            assert self._link is not None
+            self._link.tell(self._confirmed, asks=True)
+            self._told_at = now
+
+    def _take(self, data: bytes, found: list[Captured]) -> None:
+        message = parse(data)
+        if isinstance(message, RowChange):
+            if self._counts():
+                self._take_change(message, found)
+        elif isinstance(message, Begin):
+            self._transaction = message
+            commit = lsn_text(message.commit_lsn)
+            if commit != self._commit:
+                self._commit, self._delivered = commit, 0
+            self._number = 0
+        elif isinstance(message, Commit):
+            self._lsn, self._commit, self._delivered, self._transaction = message.end_lsn, None, 0, None
+        elif isinstance(message, Relation):
+            self._tables[message.oid] = self._table(message)
+        elif isinstance(message, Truncate):
+            if self._counts():
+                for oid in message.oids:
+                    self._take_truncate(oid, found)
+        elif isinstance(message, Keepalive):
+            if self._transaction is None:
+                self._lsn = max(self._lsn, message.lsn)
+            if message.asks:
+                self._told_at = 0.0
+
+    def _counts(self) -> bool:
+        """Counts a change of the transaction; whether it was not read before.
+
+        The position stands still while what was read comes again, however often the link is lost meanwhile."""
+        self._number += 1
+        if self._number <= self._delivered:
+            return False
+        self._delivered = self._number
+        return True
+
+    def _table(self, relation: Relation) -> tuple[TableValues, ReadRows] | None:
+        captured = self._captured.get(relation.name)
+        source = self._source
+        if captured is None or captured.name not in source.tables:
+            return None
+        columns = [(column.name, column.type) for column in relation.columns]
+        shape = source.tables[captured.name]
+        values = TableValues(captured, columns, shape, form=source.form, follows=source.follows)
+        return values, self._read_rows[relation.name]
+
+    @property
+    def _may_be_seen(self) -> bool:
+        assert self._transaction is not None
+        return self._transaction.commit_lsn <= self._until
+
+    def _take_change(self, change: RowChange, found: list[Captured]) -> None:
+        known = self._tables[change.oid]
+        if known is None:
+            return
+        table, read = known
+        kind, old, new = _NAMES[change.kind], change.old, change.new
+        if old is not None and new is not None:
+            new = table.filled(old, new, whole=change.whole)
+        if self._may_be_seen:
+            assert self._transaction is not None
+            xid = self._transaction.xid
+            key = None if new is None else table.key_of(new)
+            before = key if old is None else table.key_of(old)
+            saw_old = kind != "insert" and read.saw(xid, before)
+            saw_new = kind != "delete" and read.saw(xid, key)
+            if kind == "update" and saw_old != saw_new:  # the key has changed, from one range into another
+                kind, old, new = ("insert", None, new) if saw_old else ("delete", old, None)
+            elif saw_old or saw_new:
+                return
+        self._add(found, table, kind, old, new, whole=change.whole)
+
+    def _take_truncate(self, oid: int, found: list[Captured]) -> None:
+        known = self._tables[oid]
+        if known is None:
+            return
+        table, read = known
+        assert self._transaction is not None
+        seen = read.saw_everywhere(self._transaction.xid) if self._may_be_seen else False
+        if seen is None:
+            raise SourceError(
+                f"table {table.table.name!r} was truncated while its rows were read for the first time",
+                remedy="start the job without the state of this source: it reads them again",
+            )
+        if not seen:
+            self._add(found, table, "truncate", None, None, whole=False)
+
+    def _add(self, found: list[Captured], table: TableValues, kind: str, old: Any, new: Any, *, whole: bool) -> None:
+        at = self._transaction
+        assert at is not None
+        found.append(Captured(table, kind, old, new, whole, at.commit_lsn, at.xid, self._number, at.commit_ms))
+
+    def close(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether another try may help: the server was gone, busy or in trouble; else it says what is wrong."""
+    return isinstance(error, Exception) and (is_lost(error) or isinstance(error, package().InternalError))

@@ -1,0 +1,229 @@
+"""Connections, tables and errors of Postgres, as sink and source need them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.common.errors import InvalidJob, PlatformError
+from penstock.common.extras import module_of_extra
+from penstock.common.secret_file import read_secret
+
+CONNECT_S = 10
+_INTEGERS = ("int2", "int4", "int8")
+_FITTING: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (pa.types.is_boolean, ("bool",)),
+    (lambda kind: pa.types.is_integer(kind) and kind.bit_width <= 16, ("int2", "int4", "int8", "numeric")),
+    (lambda kind: pa.types.is_integer(kind) and kind.bit_width <= 32, ("int4", "int8", "numeric")),
+    (pa.types.is_integer, ("int8", "numeric")),
+    (pa.types.is_float32, ("float4", "float8")),
+    (pa.types.is_floating, ("float8",)),
+    (pa.types.is_decimal, ("numeric",)),
+    (pa.types.is_date, ("date", "timestamp")),
+    (pa.types.is_timestamp, ("timestamp", "timestamptz")),
+    (pa.types.is_time, ("time",)),
+    (pa.types.is_binary, ("bytea",)),
+    (pa.types.is_large_binary, ("bytea",)),
+)
+_FROM_TEXT_TOO = ("text", "varchar", "bpchar", "uuid", "json", "jsonb", "name", "inet", "citext")
+
+
+def package(name: str = "psycopg") -> Any:
+    return module_of_extra(name, "postgres", "Postgres")
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where, and as whom. Picklable; holds no password but what `conninfo` itself has."""
+
+    conninfo: str
+    password_file: str = ""
+
+    def connect(self, kind: type[PlatformError], *, autocommit: bool = False) -> Any:
+        """A connection.
+
+        Raises:
+            PlatformError: of this kind: the server does not answer, or does not let us; says what to do.
+        """
+        psycopg = package()
+        try:
+            connection = psycopg.connect(self.conninfo, autocommit=True, **self.options(kind))
+            connection.execute("set time zone 'UTC'")  # times without a zone are of UTC here
+            connection.autocommit = autocommit
+            return connection
+        except psycopg.ProgrammingError as error:
+            raise InvalidJob(
+                f"conninfo of Postgres cannot be understood: {error}",
+                remedy="write 'postgresql://user@host:5432/database'",
+            ) from error
+        except psycopg.Error as error:
+            raise self.explained(kind, "cannot connect", error) from error
+
+    def options(self, kind: type[PlatformError]) -> dict[str, Any]:
+        """Beside `conninfo`, with the password as its file has it now.
+
+        Raises:
+            PlatformError: of this kind: the file cannot be read.
+        """
+        given: dict[str, Any] = {"connect_timeout": CONNECT_S, "application_name": "penstock"}
+        if self.password_file:
+            given["password"] = read_secret(self.password_file, "password_file", kind)
+        return given
+
+    @property
+    def shown(self) -> str:
+        """Host and database, without user and password."""
+        try:
+            told = package("psycopg.conninfo").conninfo_to_dict(self.conninfo)
+        except Exception:  # whatever it cannot read
+            return "Postgres"
+        return f"Postgres {told.get('host', 'localhost')}:{told.get('port', 5432)}/{told.get('dbname', '')}"
+
+    def explained(self, kind: type[PlatformError], what: str, error: Exception) -> PlatformError:
+        text = " ".join(str(error).split())[:1000]
+        return kind(f"{self.shown}: {what}: {text}", remedy=_remedy(error, text))
+
+
+def is_lost(error: Exception) -> bool:
+    """Whether the server may do it another time: it was gone, or busy; else the statement or a row is wrong."""
+    psycopg = package()
+    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+
+
+def _remedy(error: Exception, text: str) -> str:
+    errors = package("psycopg.errors")
+    if "password" in text or "authentication" in text or "pg_hba" in text:
+        return "check user and password (password_file), and that pg_hba.conf lets this user in from here"
+    if "does not exist" in text and "database" in text:
+        return "create the database, or name another one in conninfo"
+    if isinstance(error, errors.InsufficientPrivilege):
+        return "grant the job's user the right to it"
+    if isinstance(error, errors.DataError | errors.IntegrityError):
+        return "correct or filter out such rows before the sink, or let the table take them"
+    if isinstance(error, errors.DiskFull | errors.TooManyConnections | errors.ConfigurationLimitExceeded):
+        return "give the server room: disk, or max_connections (one for each subtask, and one)"
+    return (
+        "check that the server runs, host, port, TLS settings and the network; the job tries again when it fails over"
+    )
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: str
+    """Postgres's own name: int8, timestamptz, …"""
+    required: bool
+    """NOT NULL and no default."""
+    is_generated: bool
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as it is. `sql`: its name, quoted. `unique`: sets of columns that are unique and never null."""
+
+    sql: str
+    columns: dict[str, Column]
+    unique: tuple[frozenset[str], ...]
+    rights: frozenset[str]
+
+
+_COLUMNS = """
+select a.attname, t.typname, a.attnotnull and not a.atthasdef and a.attidentity = '', a.attgenerated <> '' or a.attidentity = 'a'
+from pg_attribute a join pg_type t on t.oid = a.atttypid where a.attrelid = %s and a.attnum > 0 and not a.attisdropped
+order by a.attnum"""
+_UNIQUE = """
+select array_agg(a.attname::text) from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
+where i.indrelid = %s and i.indisunique and i.indpred is null and i.indexprs is null and i.indisvalid
+group by i.indexrelid having bool_and(a.attnotnull)"""
+_RIGHTS = "select right_ from unnest(array['SELECT', 'INSERT', 'UPDATE', 'DELETE']) right_ where has_table_privilege(%s::oid, right_)"
+
+
+def look_up(connection: Any, server: Server, name: str, kind: type[PlatformError]) -> Table:
+    """
+    Raises:
+        PlatformError: of this kind: there is no such table.
+    """
+    sql = quoted(name)
+    found = connection.execute("select to_regclass(%s)::oid", [sql]).fetchone()[0]
+    if found is None:
+        raise kind(
+            f"{server.shown}: there is no table {name!r}",
+            remedy="create it, or write 'schema.table' with names as they are (no quotes, capitals as in the table)",
+        )
+    columns = [Column(*row) for row in connection.execute(_COLUMNS, [found])]
+    unique = tuple(frozenset(row[0]) for row in connection.execute(_UNIQUE, [found]))
+    rights = frozenset(row[0] for row in connection.execute(_RIGHTS, [found]))
+    return Table(sql, {column.name: column for column in columns}, unique, rights)
+
+
+def quoted(name: str) -> str:
+    """A name of a table or column, as SQL takes it.
+
+    >>> quoted("public.Means")
+    '"public"."Means"'
+    """
+    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
+
+
+def check_rights(table: Table, rights: Sequence[str], server: Server, kind: type[PlatformError]) -> None:
+    missing = [right for right in rights if right not in table.rights]
+    if missing:
+        raise kind(
+            f"{server.shown}: the user may not {' and '.join(missing)} on {table.sql}",
+            remedy=f"GRANT {', '.join(missing)} ON {table.sql} TO the job's user",
+        )
+
+
+def check_fields(schema: pa.Schema, table: Table, *, writes: bool) -> None:
+    """
+    Raises:
+        InvalidJob: fields and columns do not fit; names all that do not.
+    """
+    problems = []
+    for field in schema:
+        column = table.columns.get(field.name)
+        if column is None:
+            problems.append(f"no column {field.name!r}")
+        elif writes and column.is_generated:
+            problems.append(f"column {field.name!r} is generated by the server")
+        elif writes and not fits(field.type, column.type):
+            problems.append(f"column {field.name!r} is {column.type}, the job's field {field.type}")
+    if writes:
+        given = set(schema.names)
+        unset = [column.name for column in table.columns.values() if column.required and column.name not in given]
+        problems += [f"column {name!r} is required, and the job has no such field" for name in unset]
+    if problems:
+        raise InvalidJob(
+            f"the fields {', '.join(f'{f.name}: {f.type}' for f in schema)} do not fit table {table.sql}: {'; '.join(problems)}",
+            remedy="give the fields that the table has (a pyarrow.Schema says types exactly), or alter the table",
+        )
+
+
+def fits(kind: pa.DataType, column: str) -> bool:
+    """Whether a column of this type takes all values of that kind."""
+    for check, fitting in _FITTING:
+        if check(kind):
+            return column in fitting
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return column.startswith("_") and fits(kind.value_type, column[1:])
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return column in _FROM_TEXT_TOO or (not column.startswith("_") and column not in _SIMPLE)
+    return column in ("json", "jsonb")
+
+
+_SIMPLE = {name for _, names in _FITTING for name in names}
+
+
+def selected(field: pa.Field) -> str:
+    """A column of `t` in the type that the program wants, where Python has another one for it (uuid, json, numeric)."""
+    name = f"t.{quoted(field.name)}"
+    if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+        return f"{name}::text"
+    return f"{name}::float8" if pa.types.is_floating(field.type) else name
+
+
+def is_integer(column: Column) -> bool:
+    return column.type in _INTEGERS

@@ -1,0 +1,194 @@
+"""Connections to RabbitMQ, what its refusals mean, and whether another try would help."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from penstock.common.errors import InvalidJob, PlatformError
+from penstock.common.extras import module_of_extra
+from penstock.connectors.rabbitmq.config import RMQConnectionConfig
+
+LOGGER = logging.getLogger("penstock.connectors.rabbitmq")
+PATIENCE_S = 30.0
+_NOT_FOUND, _REFUSED, _PRECONDITION, _NOT_ALLOWED = 404, 403, 406, 530
+
+
+def package() -> Any:
+    """pika.
+
+    Raises:
+        InvalidJob: it is not installed.
+    """
+    pika = module_of_extra("pika", "rabbitmq", "the RabbitMQ connector")
+    log = logging.getLogger("pika")
+    if log.level == logging.NOTSET:
+        log.setLevel(logging.CRITICAL)  # it logs as errors, with stacks, what it raises as well
+    return pika
+
+
+def errors() -> tuple[type[Exception], ...]:
+    """What a call of pika's raises."""
+    return package().exceptions.AMQPError, OSError
+
+
+def parameters(config: RMQConnectionConfig, kind: type[PlatformError], name: str) -> Any:
+    """
+    Raises:
+        InvalidJob: the URI cannot be understood.
+        PlatformError: of this kind: the file with the password cannot be read.
+    """
+    pika = package()
+    secret = config.secret(kind)
+    if config.uri:
+        try:
+            found = pika.URLParameters(config.uri)
+        except Exception as error:  # whatever it stumbles over
+            raise InvalidJob(
+                f"the uri of {config.shown} cannot be understood: {type(error).__name__}",
+                remedy="write amqp://user@host:5672/vhost, the vhost '/' as %2F",
+            ) from None  # it may show the password
+        if secret is not None:
+            found.credentials = pika.PlainCredentials(found.credentials.username, secret)
+    else:
+        credentials = pika.PlainCredentials(config.user_name, config.password if secret is None else secret)
+        found = pika.ConnectionParameters(config.host, config.port, config.virtual_host, credentials)
+    wanted = config.requested_heartbeat
+    found.heartbeat = lambda _connection, offered: min(wanted, offered) if wanted and offered else max(wanted, offered)
+    found.socket_timeout = found.stack_timeout = config.connection_timeout / 1000
+    if config.requested_channel_max:
+        found.channel_max = config.requested_channel_max
+    if config.requested_frame_max:
+        found.frame_max = config.requested_frame_max
+    found.client_properties = {"connection_name": f"penstock {name}"}
+    return found
+
+
+@contextmanager
+def connected(config: RMQConnectionConfig, kind: type[PlatformError]) -> Iterator[Any]:
+    """A connection for some questions at the start.
+
+    Raises:
+        PlatformError: of this kind: the broker does not answer, does not let us, or refuses what is asked; says what to do.
+    """
+    try:
+        connection = package().BlockingConnection(parameters(config, kind, "check"))
+        try:
+            yield connection
+        finally:
+            if connection.is_open:
+                connection.close()
+    except errors() as error:
+        raise explained(config, kind, error) from error
+
+
+def refusal_of(channel: Any, request: Any) -> Exception | None:
+    """Why the broker would refuse a request, if it were not for one wrong argument that `request` has; None: it would take it.
+
+    RabbitMQ looks at arguments last, behind existence and rights. So these can be asked for, and nothing is read or written.
+    """
+    exceptions = package().exceptions
+    try:
+        request(channel)
+    except exceptions.ChannelClosedByBroker as error:
+        return None if error.reply_code == _PRECONDITION else error
+    return None
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether another try may succeed without anybody doing anything."""
+    exceptions = package().exceptions
+    text = str(error)
+    if isinstance(error, exceptions.ProbableAuthenticationError):
+        return f"({_REFUSED})" not in text  # pika's guess, when a connection ends there; the broker says 403
+    if isinstance(error, exceptions.ProbableAccessDeniedError):
+        return f"({_NOT_ALLOWED})" not in text
+    code = getattr(error, "reply_code", None)
+    if isinstance(error, exceptions.ChannelClosedByBroker):
+        if code == _NOT_FOUND:
+            return "home node" in text
+        if code == _REFUSED:
+            return "exclusive use" in text
+        if code == _PRECONDITION:
+            return "timed out" in text
+        return True
+    return code != _NOT_ALLOWED
+
+
+def explained(config: RMQConnectionConfig, kind: type[PlatformError], error: Exception) -> PlatformError:
+    text = told(error)
+    return kind(f"{config.shown}: {text}", remedy=_remedy(text))
+
+
+def told(error: Exception) -> str:
+    """The broker's own words, where it has said some."""
+    code, words = getattr(error, "reply_code", None), getattr(error, "reply_text", None)
+    if code is not None:
+        return f"{code} {words}"
+    text = " ".join((str(error) or repr(error)).split())
+    return (text.partition("ConnectionClosedByBroker: ")[2].strip("'\",)( ") or text)[:500]
+
+
+def _remedy(text: str) -> str:
+    for words, remedy in _REMEDIES:
+        if all(word in text for word in words):
+            return remedy
+    return "check that the broker runs, host, port, TLS and the network; the job tries again when it fails over"
+
+
+_REMEDIES = (
+    (
+        ("Login was refused",),
+        "check user and password (set_password_file); 'guest' may only log in from the broker's own machine",
+    ),
+    (
+        ("vhost", "not found"),
+        "create the vhost (rabbitmqctl add_vhost), or name another one: set_virtual_host, in a URI '/' is %2F",
+    ),
+    (("access to vhost",), "let the user in: rabbitmqctl set_permissions -p VHOST USER …"),
+    (
+        ("exclusive use",),
+        "exactly once needs to be the only consumer of its queue: end the other one, or read with use_correlation_id=False",
+    ),
+    (
+        ("no queue",),
+        "declare the queue, or let the job do so: create_queue=True. If it was deleted while it was read, what was in it is lost",
+    ),
+    (("no exchange",), "declare the exchange, and bind queues to it"),
+    (
+        ("access to queue",),
+        "grant the user the right to read the queue: rabbitmqctl set_permissions -p VHOST USER CONFIGURE WRITE READ",
+    ),
+    (
+        ("access to exchange",),
+        "grant the user the right to write to the exchange: rabbitmqctl set_permissions -p VHOST USER CONFIGURE WRITE READ",
+    ),
+    (("inequivalent arg",), "the queue is there with other arguments: leave create_queue out"),
+    (
+        ("timed out", "acknowledgement"),
+        "checkpoints take longer than the broker's consumer_timeout: make them more often, or raise it",
+    ),
+    (("message size",), "send smaller messages, or raise the broker's max_message_size"),
+)
+
+
+class Outage:
+    """How long something has not worked: begins with the first failure, ends with a success."""
+
+    def __init__(self, config: RMQConnectionConfig) -> None:
+        self._patience = PATIENCE_S if config.automatic_recovery else 0.0
+        self._noticed = self._patience + 3.0 * config.requested_heartbeat
+        """A consumer whose machine has gone counts for the broker until its heartbeats have failed to come."""
+        self._since: float | None = None
+
+    def ended(self) -> None:
+        self._since = None
+
+    def is_too_long(self, error: Exception) -> bool:
+        """Whether to give up after this failure."""
+        now = time.monotonic()
+        self._since = self._since or now
+        return now - self._since >= (self._noticed if "exclusive use" in str(error) else self._patience)

@@ -1,0 +1,184 @@
+"""`RMQConnectionConfig`: where RabbitMQ is, as whom, and how patient a connection is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from penstock.common.errors import InvalidJob, PlatformError
+from penstock.common.secret_file import read_secret
+
+MOST_PREFETCHED = 65_535
+_PLACE = re.compile(r"(?P<where>([\w.\-]*|\[[\da-fA-F:.]+\])(:\d*)?)(/(?P<vhost>[^/?#]*))?([?#].*)?")
+
+
+@dataclass(frozen=True, repr=False)
+class RMQConnectionConfig:
+    """Made by `RMQConnectionConfig.Builder()`. Picklable; has the password only where it was given as text. Times in ms but for the heartbeat's, s."""
+
+    host: str = "localhost"
+    port: int = 5672
+    virtual_host: str = "/"
+    user_name: str = "guest"
+    password: str = "guest"
+    uri: str = ""
+    password_file: str = ""
+    network_recovery_interval: int = 500
+    automatic_recovery: bool = True
+    topology_recovery: bool = True
+    connection_timeout: int = 10_000
+    requested_channel_max: int = 0
+    requested_frame_max: int = 0
+    requested_heartbeat: int = 30
+    prefetch_count: int = 10_000
+
+    def __repr__(self) -> str:
+        return f"RMQConnectionConfig({self.shown})"
+
+    def get_host(self) -> str:
+        return self.host
+
+    def get_port(self) -> int:
+        return self.port
+
+    def get_virtual_host(self) -> str:
+        return self.virtual_host
+
+    def get_user_name(self) -> str:
+        return self.user_name
+
+    def get_password(self) -> str:
+        return self.password
+
+    def get_uri(self) -> str:
+        return self.uri
+
+    def get_network_recovery_interval(self) -> int:
+        return self.network_recovery_interval
+
+    def is_automatic_recovery(self) -> bool:
+        return self.automatic_recovery
+
+    def is_topology_recovery(self) -> bool:
+        return self.topology_recovery
+
+    def get_connection_timeout(self) -> int:
+        return self.connection_timeout
+
+    def get_requested_channel_max(self) -> int:
+        return self.requested_channel_max
+
+    def get_requested_frame_max(self) -> int:
+        return self.requested_frame_max
+
+    def get_requested_heartbeat(self) -> int:
+        return self.requested_heartbeat
+
+    @property
+    def shown(self) -> str:
+        """Without user and password."""
+        if not self.uri:
+            return f"RabbitMQ {self.host}:{self.port}{'' if self.virtual_host == '/' else ' ' + self.virtual_host}"
+        place = _PLACE.fullmatch(re.sub(r".*@|\w+://", "", self.uri, count=1, flags=re.DOTALL))
+        if place is None:  # who knows what of it is the password
+            return "RabbitMQ"
+        vhost = place["vhost"] or "%2F"
+        return f"RabbitMQ {place['where'] or 'localhost'}{'' if vhost in ('%2F', '%2f') else ' ' + vhost}"
+
+    def secret(self, kind: type[PlatformError]) -> str | None:
+        """The password of the file, as it is now; None: there is no file.
+
+        Raises:
+            PlatformError: of this kind: it cannot be read.
+        """
+        return read_secret(self.password_file, "password_file", kind) if self.password_file else None
+
+    class Builder:
+        """PyFlink's builder, with what Penstock adds."""
+
+        def __init__(self) -> None:
+            self._config = RMQConnectionConfig()
+
+        def _with(self, **changes: object) -> RMQConnectionConfig.Builder:
+            self._config = replace(self._config, **changes)  # type: ignore[arg-type]
+            return self
+
+        def set_host(self, host: str) -> RMQConnectionConfig.Builder:
+            return self._with(host=host)
+
+        def set_port(self, port: int) -> RMQConnectionConfig.Builder:
+            return self._with(port=port)
+
+        def set_virtual_host(self, vhost: str) -> RMQConnectionConfig.Builder:
+            return self._with(virtual_host=vhost)
+
+        def set_user_name(self, user_name: str) -> RMQConnectionConfig.Builder:
+            return self._with(user_name=user_name)
+
+        def set_password(self, password: str) -> RMQConnectionConfig.Builder:
+            return self._with(password=password)
+
+        def set_password_file(self, path: str) -> RMQConnectionConfig.Builder:
+            """Holds the password; read at every connection, so that it is in no payload and can be renewed."""
+            return self._with(password_file=path)
+
+        def set_uri(self, uri: str) -> RMQConnectionConfig.Builder:
+            """amqp:// or amqps://, with all of host, port, vhost (`%2F`), user and password that are not the defaults."""
+            return self._with(uri=uri)
+
+        def set_requested_heartbeat(self, requested_heartbeat: int) -> RMQConnectionConfig.Builder:
+            """Seconds; 30 unless said. A connection that is silent for twice as long is lost, for both sides."""
+            return self._with(requested_heartbeat=requested_heartbeat)
+
+        def set_requested_frame_max(self, requested_frame_max: int) -> RMQConnectionConfig.Builder:
+            return self._with(requested_frame_max=requested_frame_max)
+
+        def set_requested_channel_max(self, requested_channel_max: int) -> RMQConnectionConfig.Builder:
+            return self._with(requested_channel_max=requested_channel_max)
+
+        def set_network_recovery_interval(self, network_recovery_interval: int) -> RMQConnectionConfig.Builder:
+            """Between two tries to connect, ms."""
+            return self._with(network_recovery_interval=network_recovery_interval)
+
+        def set_automatic_recovery(self, automatic_recovery: bool) -> RMQConnectionConfig.Builder:
+            """False: a lost connection fails the job over at once."""
+            return self._with(automatic_recovery=automatic_recovery)
+
+        def set_topology_recovery_enabled(self, topology_recovery_enabled: bool) -> RMQConnectionConfig.Builder:
+            """Means nothing here: there is nothing to recover but the consumer."""
+            return self._with(topology_recovery=topology_recovery_enabled)
+
+        def set_connection_timeout(self, connection_timeout: int) -> RMQConnectionConfig.Builder:
+            """ms"""
+            return self._with(connection_timeout=connection_timeout)
+
+        def set_prefetch_count(self, prefetch_count: int) -> RMQConnectionConfig.Builder:
+            """Messages that are delivered to a consumer and not yet acknowledged; 10,000 unless said."""
+            return self._with(prefetch_count=prefetch_count)
+
+        def build(self) -> RMQConnectionConfig:
+            """
+            Raises:
+                InvalidJob: something is out of its range.
+            """
+            config = self._config
+            if not 1 <= config.prefetch_count <= MOST_PREFETCHED:
+                raise InvalidJob(
+                    f"prefetch_count={config.prefetch_count}",
+                    remedy=f"1 to {MOST_PREFETCHED:,}: without a bound all of a queue would wait in memory",
+                )
+            if config.uri and not config.uri.startswith(("amqp://", "amqps://")):
+                raise InvalidJob(
+                    f"the uri of {config.shown} cannot be understood", remedy="write amqp://user@host:5672/vhost"
+                )
+            if "@" in "".join(re.split(r"([/?#])", config.uri.partition("://")[2], maxsplit=1)[1:]):
+                raise InvalidJob(
+                    f"the uri of {config.shown} has a '/', '?' or '#' before an '@'",
+                    remedy="write those of user and password as %2F, %3F and %23, an '@' behind them as %40",
+                )
+            if config.requested_heartbeat < 0 or config.connection_timeout <= 0:
+                raise InvalidJob(
+                    f"requested_heartbeat={config.requested_heartbeat}, connection_timeout={config.connection_timeout}",
+                    remedy="seconds from 0 (none) on, and ms above 0",
+                )
+            return config

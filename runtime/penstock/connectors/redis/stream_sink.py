@@ -1,0 +1,184 @@
+"""`RedisStreamSink`: entries of streams.
+
+RedisStreamSink("redis://job@cache:6379", "alerts", JsonLinesEncoder())
+RedisStreamSink("redis://job@cache:6379", lambda alert: f"alerts:{alert.region}", lambda alert: {"id": alert.id, "text": alert.text})
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.common.errors import InvalidJob, SinkError
+from penstock.common.serialization import SerializationSchema
+from penstock.common.time import TimeLike, as_millis
+from penstock.connectors.delivery_guarantee import DeliveryGuarantee
+from penstock.connectors.lakehouse.commits import app_of
+from penstock.connectors.redis.client import Connection, Server
+from penstock.connectors.redis.commands import Command, Pipeline
+from penstock.connectors.redis.committer import MOST_FIELDS, RedisCommitter
+from penstock.connectors.redis.sink import PATIENCE, CommandWriter, check_writable
+from penstock.connectors.sink import Committer, Sink, SinkWriter, StagedCommittable, WriterContext
+from penstock.connectors.spark.staged import to_ipc
+
+Fields = list[bytes]
+"""Names and values in turns."""
+
+
+class RedisStreamSink(Sink):
+    """
+    Args:
+        url: redis-py's; see the package.
+        stream: the key of the stream, or a function: a record -> its stream.
+        entry: a record -> the fields of its entry, or a `SerializationSchema`, whose bytes are the field "value".
+        guarantee: EXACTLY_ONCE, or AT_LEAST_ONCE.
+        max_length: streams are trimmed to about so many entries; 0: never.
+        batch_size: entries of one step.
+        batch_time: at least once, how long entries wait for others.
+        patience: how long a server may be lost, loading or full until the job fails over.
+        password_file: holds the password; read at every connection.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        stream: str | Callable[[Any], str],
+        entry: Callable[[Any], dict[str, Any]] | SerializationSchema,
+        *,
+        guarantee: DeliveryGuarantee = DeliveryGuarantee.EXACTLY_ONCE,
+        max_length: int = 0,
+        batch_size: int = 1_000,
+        batch_time: TimeLike = 100,
+        patience: TimeLike = PATIENCE,
+        password_file: str = "",
+    ) -> None:
+        if guarantee not in (DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE):
+            raise InvalidJob(f"a Redis stream sink with {guarantee}", remedy="EXACTLY_ONCE, or AT_LEAST_ONCE")
+        if batch_size < 1 or max_length < 0:
+            raise InvalidJob(
+                f"batch_size={batch_size}, max_length={max_length}", remedy="batch_size 1 or more, max_length 0 or more"
+            )
+        if not stream:
+            raise InvalidJob("a Redis stream sink without a stream", remedy="name the stream's key")
+        self.server = Server(url, password_file)
+        self.stream = stream
+        self.entry = entry
+        self.is_exact = guarantee is DeliveryGuarantee.EXACTLY_ONCE
+        self.max_length = max_length
+        self.batch_size = batch_size
+        self.batch_ms = as_millis(batch_time, "batch_time")
+        self.patience_s = as_millis(patience, "patience") / 1000
+
+    def of(self, record: Any) -> tuple[str, Fields]:
+        """The stream and the fields of a record.
+
+        Raises:
+            SinkError: the fields are none, or have no form.
+        """
+        stream = self.stream if isinstance(self.stream, str) else self.stream(record)
+        if isinstance(self.entry, SerializationSchema):
+            return stream, [b"value", self.entry.serialize(record)]
+        fields = self.entry(record)
+        if (
+            not isinstance(stream, str)
+            or not stream
+            or not isinstance(fields, dict)
+            or not 0 < len(fields) * 2 <= MOST_FIELDS
+        ):
+            raise SinkError(
+                f"{str(record)[:300]} goes to stream {stream!r} with fields {str(fields)[:300]}",
+                remedy=f"entry= gives a dict of one to {MOST_FIELDS // 2} fields, stream= the key of a stream",
+            )
+        found: Fields = []
+        for name, value in fields.items():
+            found += _bytes(name, record), _bytes(value, record)
+        return stream, found
+
+    def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
+        if self.is_exact:
+            return StagingWriter(self, app_of(context.job_id, context.uid), context.subtask)
+        connection = Connection(self.server, SinkError, self.patience_s)
+        return CommandWriter(Pipeline(connection), self._added, self.batch_size, self.batch_ms)
+
+    def _added(self, record: Any) -> list[Command]:
+        stream, fields = self.of(record)
+        bound = ("MAXLEN", "~", self.max_length) if self.max_length else ()
+        return [("XADD", stream, *bound, "*", *fields)]
+
+    def create_committer(
+        self, object_store_options: dict[str, Any], *, job_id: str = "", uid: str = ""
+    ) -> Committer | None:
+        if not self.is_exact:
+            return None
+        return RedisCommitter(self.server, self.patience_s, self.batch_size, self.max_length)
+
+    def check_checkpoints(self, interval_ms: int, *, bounded: bool) -> None:
+        if self.is_exact and not interval_ms and not bounded:
+            raise InvalidJob(
+                "exactly once into Redis streams without checkpoints: nothing would ever be committed",
+                remedy="env.enable_checkpointing(1000), or DeliveryGuarantee.AT_LEAST_ONCE",
+            )
+
+    def validate(self) -> None:
+        """
+        Raises:
+            SinkError: the server does not answer or does not let us, is a replica or one of a cluster, or the stream's key is of another type.
+        """
+        check_writable(self.server)
+        if isinstance(self.stream, str):
+            connection = Connection(self.server, SinkError, 0.0)
+            stream = self.stream
+            try:
+                found = connection.run(f"cannot look at {stream!r}", lambda client: client.type(stream))
+            finally:
+                connection.close()
+            if found not in (b"none", b"stream"):
+                raise SinkError(
+                    f"{self.server.shown}: {stream!r} is a {found.decode()} (WRONGTYPE)",
+                    remedy="name another key, or remove that one",
+                )
+
+
+def _bytes(value: Any, record: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return repr(value).encode()
+    raise SinkError(
+        f"{str(record)[:300]} has a field {value!r}, which Redis has no form for",
+        remedy="give str, bytes, int or float; leave None out",
+    )
+
+
+class StagingWriter(SinkWriter):
+    """Votes with the entries themselves."""
+
+    def __init__(self, sink: RedisStreamSink, app: str, subtask: int) -> None:
+        self._sink = sink
+        self._app = app
+        self._subtask = subtask
+        self._streams: list[str] = []
+        self._fields: list[Fields] = []
+
+    def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
+        for value in values:
+            stream, fields = self._sink.of(value)
+            self._streams.append(stream)
+            self._fields.append(fields)
+
+    def prepare_commit(self, checkpoint_id: int) -> list[Any]:
+        if not self._streams:
+            return []
+        streams, fields, self._streams, self._fields = self._streams, self._fields, [], []
+        about = {"app": self._app, "checkpoint": checkpoint_id, "subtask": self._subtask, "id": secrets.token_hex(8)}
+
+        def content() -> bytes:
+            kinds = {"stream": pa.string(), "fields": pa.list_(pa.binary())}
+            return to_ipc(pa.table({"stream": streams, "fields": fields}, schema=pa.schema(kinds.items())))
+
+        return [StagedCommittable(about, content)]

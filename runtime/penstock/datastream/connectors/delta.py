@@ -1,0 +1,6 @@
+"""Delta Lake tables as sink and source. What they do is told in `penstock.connectors.delta`."""
+
+from penstock.connectors.delta.sink import DeltaSink
+from penstock.connectors.delta.source import DeltaSource
+
+__all__ = ["DeltaSink", "DeltaSource"]

@@ -1,0 +1,6 @@
+"""Iceberg tables as sink and source. What they do is told in `penstock.connectors.iceberg`."""
+
+from penstock.connectors.iceberg.sink import IcebergSink
+from penstock.connectors.iceberg.source import IcebergSource
+
+__all__ = ["IcebergSink", "IcebergSource"]

@@ -1,0 +1,18 @@
+"""Redis' streams as source and sink, and its keys as sink. What they do is told in `penstock.connectors.redis`."""
+
+from penstock.connectors.delivery_guarantee import DeliveryGuarantee
+from penstock.connectors.redis.commands import Command
+from penstock.connectors.redis.entries import RedisEntry, RedisRejectedEntry
+from penstock.connectors.redis.sink import RedisSink
+from penstock.connectors.redis.source import RedisStreamSource
+from penstock.connectors.redis.stream_sink import RedisStreamSink
+
+__all__ = [
+    "Command",
+    "DeliveryGuarantee",
+    "RedisEntry",
+    "RedisRejectedEntry",
+    "RedisSink",
+    "RedisStreamSink",
+    "RedisStreamSource",
+]

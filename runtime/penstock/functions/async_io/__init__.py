@@ -1,0 +1,1 @@
+"""Functions that ask a service and do not wait for it."""

@@ -1,0 +1,193 @@
+"""Whether jobs can run here: what they need of the machine, of the installation and of the storage, looked at before one is started."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import resource
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from penstock.common.config import options
+from penstock.common.config.memory import MIB, job_manager_memory, least_job_manager, least_task_manager, shortages
+from penstock.common.configuration import Configuration
+from penstock.common.errors import PenstockError
+from penstock.taskmanager.hardware import Machine
+
+OLDEST_PYTHON = (3, 11)
+LEAST_DISK = 2**30
+LEAST_FILES = 4096
+"""Open files of a process: RocksDB keeps many, and so does a JVM with exchanges."""
+_LEVELS = 3
+"""Of a job that nobody has described."""
+_EXTRAS = {"s3fs": "S3", "rocksdict": "RocksDB", "confluent_kafka": "Kafka", "pyarrow": "columns and Parquet"}
+
+
+class Health(StrEnum):
+    GOOD = "good"
+    DOUBTFUL = "doubtful"
+    """Jobs run, but not all, or not well."""
+    BAD = "bad"
+    """No job runs."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`subject`: what was looked at; `remedy`: what to do, where it is not good."""
+
+    subject: str
+    health: Health
+    found: str
+    remedy: str = ""
+
+
+def examine(conf: Configuration, machine: Machine | None = None) -> Iterator[Finding]:
+    """One after the other, as they are found; what cannot be found out is doubtful, never an error."""
+    examinations: list[Callable[[], Iterator[Finding]]] = [
+        _python,
+        _java,
+        _extras,
+        lambda: _memory(conf, machine or Machine()),
+        lambda: _disk(conf),
+        _open_files,
+        _names,
+        lambda: _ports(conf),
+        lambda: _storage(conf),
+    ]
+    for examination in examinations:
+        try:
+            yield from examination()
+        except PenstockError as error:
+            yield Finding(error.code.lower().replace("_", " "), Health.BAD, error.message, error.remedy)
+
+
+def _python() -> Iterator[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < OLDEST_PYTHON:
+        oldest = ".".join(map(str, OLDEST_PYTHON))
+        yield Finding("Python", Health.BAD, version, f"use Python {oldest} or newer")
+    else:
+        yield Finding("Python", Health.GOOD, f"{version}, {sys.executable}")
+    found = importlib.metadata.version("pyspark")
+    wanted = [need for need in importlib.metadata.requires("penstock") or () if need.startswith("pyspark")]
+    pinned = wanted[0].partition("==")[2].partition(";")[0].strip() if wanted else ""
+    if pinned and found != pinned:
+        yield Finding("PySpark", Health.BAD, f"{found}, made for {pinned}", f"pip install pyspark=={pinned}")
+    else:
+        yield Finding("PySpark", Health.GOOD, found)
+
+
+def _java() -> Iterator[Finding]:
+    from penstock.jobmanager.cluster.jvm.java import find_java  # says what is wrong, and where it looked
+
+    yield Finding("Java", Health.GOOD, find_java())
+
+
+def _extras() -> Iterator[Finding]:
+    missing = {module: what for module, what in _EXTRAS.items() if not _is_there(module)}
+    if missing:
+        text = ", ".join(f"{what} ({module})" for module, what in missing.items())
+        yield Finding(
+            "extras",
+            Health.DOUBTFUL,
+            f"not installed: {text}",
+            "pip install 'penstock[runtime,kafka]' s3fs, as far as jobs need them",
+        )
+    else:
+        yield Finding("extras", Health.GOOD, ", ".join(_EXTRAS.values()))
+
+
+def _is_there(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def _memory(conf: Configuration, machine: Machine) -> Iterator[Finding]:
+    hardware = machine.hardware()
+    for short in shortages(conf, _LEVELS):
+        yield Finding("memory", Health.DOUBTFUL, short.message, short.remedy)
+    slots = conf.get(options.TASK_SLOTS)
+    need = (job_manager_memory(conf).process or least_job_manager()) + least_task_manager(slots, _LEVELS)
+    text = f"{hardware.memory // MIB} MiB, {hardware.memory_free // MIB} MiB free, {hardware.cpu_cores} cores"
+    if 0 < hardware.memory < need:
+        remedy = f"a JobManager and a TaskManager of {slots} slots take {need // MIB} MiB: give the container more, or use fewer slots"
+        yield Finding("machine", Health.DOUBTFUL, text, remedy)
+    else:
+        yield Finding("machine", Health.GOOD, text)
+
+
+def _disk(conf: Configuration) -> Iterator[Finding]:
+    for folder in str(conf.get(options.TMP_DIRECTORIES) or tempfile.gettempdir()).split(","):
+        subject = f"folder {folder}"
+        try:
+            with tempfile.TemporaryFile(dir=folder):
+                free = shutil.disk_usage(folder).free
+        except OSError as error:
+            yield Finding(subject, Health.BAD, f"nothing can be written: {error}", f"set {options.TMP_DIRECTORIES.key}")
+            continue
+        if free < LEAST_DISK:
+            remedy = f"make room, or set {options.TMP_DIRECTORIES.key} to another disk"
+            yield Finding(subject, Health.DOUBTFUL, f"{free // MIB} MiB free", remedy)
+        else:
+            yield Finding(subject, Health.GOOD, f"{free // MIB} MiB free")
+
+
+def _open_files() -> Iterator[Finding]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < LEAST_FILES:
+        yield Finding(
+            "open files", Health.DOUBTFUL, f"{soft} at most", f"ulimit -n {min(hard, 65536) if hard > 0 else 65536}"
+        )
+    else:
+        yield Finding("open files", Health.GOOD, f"{'any number' if soft < 0 else soft}")
+
+
+def _names() -> Iterator[Finding]:
+    name = socket.gethostname()
+    try:
+        address = socket.gethostbyname(name)
+    except OSError as error:
+        remedy = f"write '127.0.1.1 {name}' into /etc/hosts, or set jobmanager.rpc.address"
+        yield Finding("host name", Health.DOUBTFUL, f"{name} has no address: {error}", remedy)
+    else:
+        yield Finding("host name", Health.GOOD, f"{name} is {address}")
+
+
+def _ports(conf: Configuration) -> Iterator[Finding]:
+    for option in (options.REST_PORT, options.JOBMANAGER_PORT):
+        port = conf.get(option)
+        if port <= 0 or not conf.contains_key(option.key):
+            continue
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as error:
+                yield Finding(
+                    option.key, Health.BAD, f"port {port} cannot be had: {error}", "end who has it, or set another"
+                )
+            else:
+                yield Finding(option.key, Health.GOOD, f"port {port} is free")
+
+
+def _storage(conf: Configuration) -> Iterator[Finding]:
+    """As a job that starts does: it writes, reads, and asks for a conditional write; nothing stays."""
+    from penstock.checkpoint.files.storage import CheckpointStorage
+    from penstock.checkpoint.leadership.probe import probe
+    from penstock.jobmanager.job.settings import object_store_options
+
+    directory = conf.get(options.CHECKPOINT_DIRECTORY)
+    if not directory:
+        remedy = f"set {options.CHECKPOINT_DIRECTORY.key}; else checkpoints end with the process"
+        yield Finding("checkpoint storage", Health.DOUBTFUL, "none is configured", remedy)
+        return
+    report = probe(CheckpointStorage(directory, "penstock-doctor", object_store_options(conf)), high_availability=False)
+    if report.conditional_writes:
+        yield Finding("checkpoint storage", Health.GOOD, f"{directory}, with conditional writes")
+    else:
+        remedy = "let only one JobManager run for a job, or use a store with conditional writes"
+        yield Finding("checkpoint storage", Health.DOUBTFUL, f"{directory}: {report.problem}", remedy)

@@ -1,0 +1,108 @@
+"""Lines of logs as records: of both forms of ours (`common.logs.log_format`), and of JVMs. Pure."""
+
+from __future__ import annotations
+
+import calendar
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+
+from penstock.metrics.reporter import LogEntry
+
+_TEXT = re.compile(
+    r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) ([A-Z]+) (\S+)"
+    r"(?: \[(?:(?P<job>[^\]]*?): (?:(?P<operator>[^\]#]*?)(?: ?#(?P<subtask>\d+))?, )?attempt (?P<attempt>\d+)|.*?)\])?: (.*)"
+)
+_JVM = re.compile(r"(\d\d/\d\d/\d\d \d\d:\d\d:\d\d) ([A-Z]+) ([^\s:]+): (.*)")
+_LABELS = {
+    "job": "job_id",
+    "job_name": "job_name",
+    "attempt": "task_attempt_num",
+    "subtask": "subtask_index",
+    "operator": "operator_name",
+    "uid": "operator_id",
+}
+"""Of JSON."""
+
+
+def entries(text: str, labels: Mapping[str, str]) -> Iterator[LogEntry]:
+    """Records of whole lines; lines before the first one that begins a record are left out.
+
+    Args:
+        labels: of all of them.
+    """
+    current: LogEntry | None = None
+    below: list[str] = []
+    for line in text.splitlines():
+        found = begun(line, labels)
+        if found is None:
+            below.append(line)
+            continue
+        if current is not None:
+            yield _whole(current, below)
+        current, below = found, []
+    if current is not None:
+        yield _whole(current, below)
+
+
+def begins(line: str) -> bool:
+    """Whether a record begins with this line."""
+    return begun(line, {}) is not None
+
+
+def begun(line: str, labels: Mapping[str, str]) -> LogEntry | None:
+    """The record that begins with this line, without what comes below; None: none does."""
+    if line.startswith("{"):
+        return _of_json(line, labels)
+    if (found := _TEXT.fullmatch(line)) is not None:
+        return _of_text(found, labels)
+    if (found := _JVM.fullmatch(line)) is not None:
+        moment, level, logger, message = found.groups()
+        at = _ms(moment, "%y/%m/%d %H:%M:%S")
+        return None if at is None else LogEntry(at, level, logger, message, labels=labels)
+    return None
+
+
+def _of_text(found: re.Match[str], labels: Mapping[str, str]) -> LogEntry | None:
+    at = _ms(found[1], "%Y-%m-%d %H:%M:%S")
+    if at is None:
+        return None
+    names = {
+        "job": "job_name",
+        "operator": "operator_name",
+        "subtask": "subtask_index",
+        "attempt": "task_attempt_num",
+    }
+    own = {label: found[name] for name, label in names.items() if found[name]}
+    return LogEntry(at + int(found[2]), found[3], found[4], found[9], labels={**labels, **own})
+
+
+def _of_json(line: str, labels: Mapping[str, str]) -> LogEntry | None:
+    try:
+        fields = json.loads(line)
+        moment, milliseconds = fields["time"][:19], int(fields["time"][20:23])
+        at = _ms(moment, "%Y-%m-%dT%H:%M:%S")
+        if at is None:
+            return None
+        own = {_LABELS[name]: str(fields[name]) for name in _LABELS if name in fields}
+        details = fields.get("exception", "")
+        return LogEntry(
+            at + milliseconds, fields["level"], fields["logger"], fields["message"], details, {**labels, **own}
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _whole(entry: LogEntry, below: list[str]) -> LogEntry:
+    if not below:
+        return entry
+    details = "\n".join((entry.details, *below)) if entry.details else "\n".join(below)
+    return LogEntry(entry.time, entry.level, entry.logger, entry.message, details, entry.labels)
+
+
+def _ms(moment: str, form: str) -> int | None:
+    try:
+        return calendar.timegm(time.strptime(moment, form)) * 1000
+    except ValueError:
+        return None

@@ -1,0 +1,141 @@
+"""Reporters by configuration, as Flink has it: names, then settings below each name."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar
+
+from penstock.common.config import options
+from penstock.common.configuration import Configuration
+from penstock.common.errors import InvalidJob
+from penstock.common.time import parse_duration
+from penstock.metrics.reporter import (
+    LOGS_GROUP,
+    METRICS_GROUP,
+    TRACES_GROUP,
+    LogReporter,
+    MetricReporter,
+    Reporter,
+    TraceReporter,
+)
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R", bound=Reporter)
+
+_OURS = {
+    METRICS_GROUP: {"otel": "penstock.jobmanager.reporting.otel:OtelMetricReporter"},
+    TRACES_GROUP: {"otel": "penstock.jobmanager.reporting.otel:OtelTraceReporter"},
+    LOGS_GROUP: {"otel": "penstock.jobmanager.reporting.otel_logs:OtelLogReporter"},
+}
+"""Those that come with the engine."""
+_FLINKS = {
+    "org.apache.flink.metrics.otel.OpenTelemetryMetricReporterFactory": "otel",
+    "org.apache.flink.traces.otel.OpenTelemetryTraceReporterFactory": "otel",
+}
+_SERVED = ("prometheus", "prom", "promgateway", "prometheusreporter", "prometheusreporterfactory")
+"""Named in Flink's configurations; `GET /metrics` has it without being asked."""
+_INTERVAL = timedelta(seconds=10)
+_CLASS = ("class", "factory.class")
+
+
+@dataclass(frozen=True)
+class Chosen(Generic[R]):
+    """A reporter that is open. `interval_s`: between two reports."""
+
+    name: str
+    reporter: R
+    interval_s: float
+
+
+def metric_reporters(conf: Configuration) -> list[Chosen[MetricReporter]]:
+    """Open.
+
+    Raises:
+        InvalidJob: there is no such reporter, or a setting makes no sense.
+    """
+    names = _names(conf.get(options.METRICS_REPORTERS))
+    found = (_opened(MetricReporter, METRICS_GROUP, f"metrics.reporter.{name}.", name, conf) for name in names)
+    return [chosen for chosen in found if chosen is not None]
+
+
+def trace_reporters(conf: Configuration) -> list[Chosen[TraceReporter]]:
+    """The same of those for traces."""
+    names = _names(conf.get(options.TRACES_REPORTERS))
+    found = (_opened(TraceReporter, TRACES_GROUP, f"traces.reporter.{name}.", name, conf) for name in names)
+    return [chosen for chosen in found if chosen is not None]
+
+
+def log_reporters(conf: Configuration) -> list[Chosen[LogReporter]]:
+    """The same of those for logs."""
+    names = _names(conf.get(options.LOGS_REPORTERS))
+    found = (_opened(LogReporter, LOGS_GROUP, f"logs.reporter.{name}.", name, conf) for name in names)
+    return [chosen for chosen in found if chosen is not None]
+
+
+def _names(text: str | None) -> list[str]:
+    """
+    >>> _names("otel, mine;Prom")
+    ['otel', 'mine']
+    """
+    named = [name.strip() for name in re.split("[,;]", text or "") if name.strip()]
+    return [name for name in dict.fromkeys(named) if name.lower() not in _SERVED]
+
+
+def _opened(kind: type[Any], group: str, prefix: str, name: str, conf: Configuration) -> Chosen[Any] | None:
+    """None: it cannot be opened, for a reason that is not the job's."""
+    settings = {k.removeprefix(prefix): v for k, v in conf.to_dict().items() if k.startswith(prefix)}
+    key, given = next(
+        ((f"{prefix}{k}", settings[k]) for k in _CLASS if settings.get(k)), (options.METRICS_REPORTERS.key, name)
+    )
+    made = _made(group, _FLINKS.get(given, given), key)
+    if not isinstance(made, kind):
+        raise InvalidJob(
+            f"{key} names {given}, which makes a {type(made).__name__}",
+            remedy=f"name a class that inherits penstock.metrics.reporter.{kind.__name__}",
+        )
+    interval = _interval(f"{prefix}interval", settings.pop("interval", ""))
+    try:
+        made.open(settings)
+    except InvalidJob:
+        raise
+    except Exception:
+        logger.warning("reporter %s cannot be opened; nothing is reported to it", name, exc_info=True)
+        return None
+    return Chosen(name, made, interval)
+
+
+def _interval(key: str, text: str) -> float:
+    try:
+        found = (parse_duration(text) if text else _INTERVAL).total_seconds()
+    except ValueError as error:
+        raise InvalidJob(f"{key} is {text!r}: {error}", remedy="write a duration such as 10s") from None
+    if found <= 0:
+        raise InvalidJob(f"{key} is {text!r}", remedy="write a duration above 0, such as 10s")
+    return found
+
+
+def _made(group: str, given: str, key: str) -> object:
+    """By the name of an entry point, or as `module:Class`."""
+    found = {point.name: point for point in entry_points(group=group)}
+    known = {name: EntryPoint(name, where, group) for name, where in _OURS[group].items()} | found
+    try:
+        if given in known:
+            return known[given].load()()
+        module, colon, name = given.partition(":")
+        if colon:
+            return getattr(importlib.import_module(module), name)()
+    except (ImportError, AttributeError) as error:
+        raise InvalidJob(
+            f"{key}: the reporter {given} cannot be loaded: {error}",
+            remedy="install its package where the JobManager runs, also in the image of the job; otel's: pip install 'penstock[otel]'",
+        ) from error
+    raise InvalidJob(
+        f"{key}: there is no reporter {given}",
+        remedy=f"there are {', '.join(sorted(known))}; one of your own is named by its entry point in {group}, or as module:Class",
+    )

@@ -1,0 +1,41 @@
+// A flame graph: frames as bars, the outermost at the top, as wide as they were seen often. A bar that is picked fills the width.
+import { h, put, text } from "./dom.js";
+
+const LEAST = 0.002; // of the width; what is less is left out
+
+export function flame(root) {
+  const said = h("p.muted", { "aria-live": "polite" }), drawn = h("div.flame", { role: "group", "aria-label": "Flame graph" });
+  const share = (node, of) => `${((100 * node.value) / of).toFixed(1)} %`;
+  function show(path) {
+    const top = path[path.length - 1], rows = path.map((node, i) => [bar(node, 0, 1, path.slice(0, i + 1))]);
+    let level = [[top, 0, 1, path]];
+    while (level.length) {
+      const next = [];
+      for (const [node, from, width, way] of level) {
+        let at = from;
+        for (const child of [...node.children].sort((a, b) => b.value - a.value)) {
+          const part = (width * child.value) / node.value;
+          if (part >= LEAST) next.push([child, at, part, [...way, child]]);
+          at += part;
+        }
+      }
+      if (next.length) rows.push(next.map(([node, from, width, way]) => bar(node, from, width, way)));
+      level = next;
+    }
+    put(drawn, rows.map((row) => h("div.row", null, row)));
+    text(said, `${top.name}: ${share(top, root.value)} of ${root.value} looks`);
+  }
+  function bar(node, from, width, path) {
+    const full = `${node.name}: ${share(node, root.value)}`;
+    return h("button", { type: "button", title: full, "aria-label": full, "data-whose": whose(node.name), style: { left: `${100 * from}%`, width: `${100 * width}%` }, onclick: () => show(path) }, node.name);
+  }
+  if (!root.value) return h("div.empty", null, "Nothing was seen: none of its subtasks runs in a process that can be asked.");
+  show([root]);
+  return h("div.in", null, drawn, said);
+}
+
+/** The engine's frames, Python's own, the user's. */
+function whose(name) {
+  if (/^penstock\./.test(name)) return "engine";
+  return /^(pyspark|threading|concurrent|asyncio|socket|selectors|importlib|_?runpy|__main__\.<module>|[A-Za-z]+-?[A-Za-z0-9_-]*$)/.test(name) ? "python" : "user";
+}

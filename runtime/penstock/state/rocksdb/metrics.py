@@ -1,0 +1,168 @@
+"""RocksDB's own numbers as metrics, under Flink's names, read when an epoch ends: properties of a state as
+`<operator>.<state>.rocksdb.<property>`, and tickers, which count what the operator's database does, as `<operator>.rocksdb.<ticker>`.
+
+All are off unless `state.backend.rocksdb.metrics.<name>: true` asks for them. A property costs some microseconds a state and epoch; tickers, one or
+all of them, 0.3 ms an operator and epoch, and RocksDB some percent of its time for counting.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import InvalidJob
+from penstock.state.rocksdb.options import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rocksdict import Rdict
+
+    from penstock.metrics import MetricGroup
+
+OF_METRICS = "metrics."
+PROPERTIES = frozenset(
+    {
+        "actual-delayed-write-rate",
+        "background-errors",
+        "block-cache-capacity",
+        "block-cache-pinned-usage",
+        "block-cache-usage",
+        "compaction-pending",
+        "cur-size-active-mem-table",
+        "cur-size-all-mem-tables",
+        "estimate-live-data-size",
+        "estimate-num-keys",
+        "estimate-pending-compaction-bytes",
+        "estimate-table-readers-mem",
+        "is-write-stopped",
+        "live-sst-files-size",
+        "mem-table-flush-pending",
+        "num-deletes-active-mem-table",
+        "num-deletes-imm-mem-tables",
+        "num-entries-active-mem-table",
+        "num-entries-imm-mem-tables",
+        "num-immutable-mem-table",
+        "num-live-versions",
+        "num-running-compactions",
+        "num-running-flushes",
+        "num-snapshots",
+        "size-all-mem-tables",
+        "total-sst-files-size",
+    }
+)
+"""Those that RocksDB has as one number of a column family."""
+FILES = "num-files-at-level"
+"""One number for each level."""
+LEVELS = 7
+TICKERS = {
+    "block-cache-hit": "rocksdb.block.cache.hit",
+    "block-cache-miss": "rocksdb.block.cache.miss",
+    "bloom-filter-useful": "rocksdb.bloom.filter.useful",
+    "bloom-filter-full-positive": "rocksdb.bloom.filter.full.positive",
+    "bloom-filter-full-true-positive": "rocksdb.bloom.filter.full.true.positive",
+    "bytes-read": "rocksdb.bytes.read",
+    "bytes-written": "rocksdb.bytes.written",
+    "compaction-read-bytes": "rocksdb.compact.read.bytes",
+    "compaction-write-bytes": "rocksdb.compact.write.bytes",
+    "iter-bytes-read": "rocksdb.db.iter.bytes.read",
+    "stall-micros": "rocksdb.stall.micros",
+}
+"""Flink's names, and those in RocksDB's statistics."""
+AS_VARIABLE = "column-family-as-variable"
+"""The state's name is the variable `column_family`, a label in Prometheus, and no part of the metric's name."""
+_KNOWN_S = 0.05
+"""The gauges of an epoch read the statistics once."""
+
+
+def metrics_of(options: Mapping[str, Any]) -> frozenset[str]:
+    """What the options ask for.
+
+    Raises:
+        InvalidJob: there is no such metric, or a value is neither true nor false.
+
+    >>> sorted(metrics_of({"metrics.block-cache-usage": "true", "metrics.num-snapshots": "false", "thread.num": 2}))
+    ['block-cache-usage']
+    """
+    given = {key.removeprefix(PREFIX): value for key, value in options.items()}
+    chosen = set()
+    for key, value in given.items():
+        if not key.startswith(OF_METRICS):
+            continue
+        name, text = key.removeprefix(OF_METRICS), str(value).strip().lower()
+        if text not in ("true", "false"):
+            raise InvalidJob(f"{PREFIX}{key} is {value!r}", remedy="write true or false")
+        if text == "true" and name not in PROPERTIES | TICKERS.keys() | {FILES, AS_VARIABLE}:
+            known = ", ".join(sorted((*PROPERTIES, *TICKERS, FILES)))
+            raise InvalidJob(f"{PREFIX}{key}: there is no metric of that name", remedy=f"choose from {known}")
+        if text == "true":
+            chosen.add(name)
+    return frozenset(chosen)
+
+
+def report_state(group: MetricGroup, state: str, chosen: frozenset[str], family: Callable[[], Rdict | None]) -> None:
+    """Register the gauges of one state.
+
+    Args:
+        family: its column family; None: it is not open.
+    """
+    own = group.add_group("column_family", state) if AS_VARIABLE in chosen else group.add_group(state)
+    own = own.add_group("rocksdb")
+    for name in chosen & PROPERTIES:
+        own.gauge(name, _Property(family, name, is_text=False))
+    for level in range(LEVELS) if FILES in chosen else ():
+        own.gauge(f"{FILES}{level}", _Property(family, f"{FILES}{level}", is_text=True))
+
+
+def report_database(group: MetricGroup, chosen: frozenset[str], statistics: Callable[[], str]) -> None:
+    """Register the gauges of the tickers.
+
+    Args:
+        statistics: RocksDB's text; empty: no database is open.
+    """
+    counts = _Counts(statistics)
+    for name in sorted(chosen & TICKERS.keys()):
+        group.add_group("rocksdb").gauge(name, partial(counts.of, TICKERS[name]))
+
+
+class _Counts:
+    def __init__(self, statistics: Callable[[], str]) -> None:
+        self._statistics = statistics
+        self._read_at = -_KNOWN_S
+        self._counts: dict[str, int] = {}
+
+    def of(self, ticker: str) -> int | None:
+        now = time.monotonic()
+        if now - self._read_at >= _KNOWN_S:
+            self._counts = counts_in(self._statistics())
+            self._read_at = now
+        return self._counts.get(ticker)
+
+
+def counts_in(statistics: str) -> dict[str, int]:
+    """The tickers among RocksDB's statistics; histograms are left out.
+
+    >>> counts_in("rocksdb.bytes.read COUNT : 12\\nrocksdb.db.get.micros P50 : 1.0 COUNT : 3 SUM : 4")
+    {'rocksdb.bytes.read': 12}
+    """
+    found = {}
+    for line in statistics.splitlines():
+        name, separator, count = line.partition(" COUNT : ")
+        if separator and " " not in name and count.isdigit():
+            found[name] = int(count)
+    return found
+
+
+class _Property:
+    def __init__(self, family: Callable[[], Rdict | None], name: str, *, is_text: bool) -> None:
+        self._family = family
+        self._name = f"rocksdb.{name}"
+        self._is_text = is_text
+
+    def __call__(self) -> int | None:
+        family = self._family()
+        if family is None:
+            return None
+        value = family.property_value(self._name) if self._is_text else family.property_int_value(self._name)
+        return None if value is None else int(value)

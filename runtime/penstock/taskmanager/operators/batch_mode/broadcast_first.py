@@ -1,0 +1,62 @@
+"""Batch mode: a stream without keys that meets a broadcast one waits until that has ended, as in Flink."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+from penstock.graph.operator import Operator, OperatorSnapshot
+from penstock.records.batch import RowBatch
+from penstock.taskmanager.operators.batch_mode.at_the_end import AtTheEnd
+from penstock.taskmanager.operators.two_inputs.broadcast import DATA
+from penstock.taskmanager.pace import Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from penstock.records.batch import Batch
+
+HELD = "batch-input"
+
+
+class BroadcastFirst(AtTheEnd):
+    """Holds the data side, in memory; part of the snapshot as operator state."""
+
+    def __init__(self, inner: Operator) -> None:
+        super().__init__(inner)
+        self._held: deque[Batch] = deque()
+
+    def open(self) -> None:
+        super().open()
+        self._saved: list[Any] = self.context.operator_state.get_list_state(HELD)
+        for moment, value in self._saved:
+            self._held.append(RowBatch([value], None if moment is None else [moment]))
+
+    def process_batch(self, batch: Batch, input_index: int = DATA) -> None:
+        if input_index == DATA:
+            self._held.append(batch)
+        else:
+            self.inner.process_batch(batch, input_index)
+
+    def work_off(self) -> Iterator[None]:
+        held, pace = self._held, Pace(sys.maxsize)
+        while held:
+            batch, most = held.popleft(), pace.records
+            if len(batch) > most:
+                held.appendleft(batch.slice(most, len(batch)))
+                batch = batch.slice(0, most)
+            began = time.perf_counter()
+            self.inner.process_batch(batch, DATA)
+            pace.took(len(batch), time.perf_counter() - began)
+            yield
+        yield from super().work_off()
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        self._saved.clear()
+        for rows in (batch.rows() for batch in self._held):
+            times: Iterable[int | None] = rows.timestamps or repeat(None, len(rows))
+            self._saved += zip(times, rows.values, strict=True)
+        return super().snapshot(checkpoint_id)

@@ -1,0 +1,146 @@
+"""Classes of the user's script on their way to the workers, to which they travel by value: cloudpickle copies what is in a class.
+
+* What makes a msgspec struct's fields is gone once its class is there, so a copy of the rest has none. Here the class is made
+  again from its fields and settings; methods follow as cloudpickle sends them, for they may speak of the class itself.
+* Annotations that are text mean something only beside the script's imports, which are not there in a worker. So they go as what
+  they mean.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, ForwardRef
+
+import msgspec
+from pyspark.cloudpickle import cloudpickle
+
+_META = type(msgspec.Struct)
+_MADE_ANEW = frozenset(
+    [
+        "__module__",
+        "__qualname__",
+        "__annotations__",
+        "__slots__",
+        "__doc__",
+        "__dict__",
+        "__weakref__",
+        "__post_init__",
+        "__match_args__",
+        "__orig_bases__",
+        "__parameters__",
+        "__abstractmethods__",
+        "_abc_impl",
+        "__msgspec_cache__",
+    ]
+)
+_SETTINGS = [
+    "frozen",
+    "eq",
+    "order",
+    "array_like",
+    "gc",
+    "repr_omit_defaults",
+    "omit_defaults",
+    "forbid_unknown_fields",
+    "weakref",
+    "dict",
+    "cache_hash",
+    "tag",
+    "tag_field",
+]
+
+
+def reduced_class(cls: Any, by_value: Callable[[Any], Any]) -> Any:
+    """For a pickler's `reducer_override`: how to make the class again.
+
+    Args:
+        by_value: cloudpickle's own; NotImplemented of what is found by its name, or is no class.
+    """
+    if isinstance(cls, _META) and not cloudpickle._should_pickle_by_reference(cls):
+        return _reduced_struct(cls)
+    reduced = by_value(cls)
+    if isinstance(cls, type) and isinstance(reduced, tuple) and "__annotations__" in vars(cls):
+        attributes = reduced[2][0]  # a copy, pickled when the class is known: they may name it
+        attributes["__annotations__"] = _annotations(cls)
+    return reduced
+
+
+def _reduced_struct(cls: Any) -> Any:
+    body = {
+        "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
+        "__doc__": cls.__doc__,
+        **{name: attribute for name, attribute in vars(cls).items() if name == "__post_init__"},
+    }
+    own = [name for name in inspect.get_annotations(cls) if name in cls.__struct_fields__]
+    state = {
+        name: each for name, each in vars(cls).items() if name not in _MADE_ANEW and name not in cls.__struct_fields__
+    }
+    made_of = (
+        type(cls),
+        cls.__name__,
+        cloudpickle._get_bases(cls),
+        _settings(cls, own),
+        body,
+        _fields(cls, own),
+        cloudpickle._get_or_create_tracker_id(cls),
+    )
+    return _made, made_of, (state | {"__annotations__": _annotations(cls)}, {}), None, None, cloudpickle._class_setstate
+
+
+def _settings(cls: Any, own: list[str]) -> dict[str, Any]:
+    settings = {name: getattr(cls.__struct_config__, name) for name in _SETTINGS}
+    by_keyword = set(cls.__struct_fields__) - set(cls.__match_args__)
+    return {name: value for name, value in settings.items() if value is not None} | {
+        "kw_only": not by_keyword.isdisjoint(own)
+    }
+
+
+def _fields(cls: Any, own: list[str]) -> dict[str, tuple[str, Any, Any]]:
+    """Of the class's own fields: the name when encoded, the default, and what makes it."""
+    names, defaults = cls.__struct_fields__, cls.__struct_defaults__
+    by_name = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
+    encoded = dict(zip(names, cls.__struct_encode_fields__, strict=True))
+    fields = {}
+    for name in own:
+        default = by_name.get(name, msgspec.NODEFAULT)
+        factory = getattr(default, "factory", None) if type(default).__name__ == "Factory" else None
+        known = default is not msgspec.NODEFAULT and factory is None
+        fields[name] = (encoded[name], (default,) if known else (), factory)
+    return fields
+
+
+def _annotations(cls: Any) -> dict[str, Any]:
+    return {name: _meant(cls, annotation) for name, annotation in inspect.get_annotations(cls).items()}
+
+
+def _meant(cls: Any, annotation: Any) -> Any:
+    """What an annotation means where the class was written; itself if nothing that is known."""
+    text = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
+    if not isinstance(text, str):
+        return annotation
+    try:
+        return eval(text, dict(vars(cls)), vars(sys.modules[cls.__module__]))  # a field may have its type's name
+    except Exception:  # it is resolved by whoever asks for it, or not at all
+        return annotation
+
+
+def _made(
+    meta: Any,
+    name: str,
+    bases: tuple[Any, ...],
+    settings: dict[str, Any],
+    body: dict[str, Any],
+    fields: dict[str, tuple[str, Any, Any]],
+    tracker_id: str,
+) -> Any:
+    defaults = {}
+    for field, (encoded, default, factory) in fields.items():
+        given = {"default": default[0]} if default else {} if factory is None else {"default_factory": factory}
+        defaults[field] = msgspec.field(name=encoded, **given)
+    body["__annotations__"] = dict.fromkeys(fields, Any)
+    cls = types.new_class(name, bases, {"metaclass": meta, **settings}, lambda space: space.update(body | defaults))
+    return cloudpickle._lookup_class_or_track(tracker_id, cls)

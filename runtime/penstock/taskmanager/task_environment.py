@@ -1,0 +1,40 @@
+"""What the subtasks of a slot have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.functions.operator_context import Clock
+from penstock.metrics.scope import ScopeFormats
+from penstock.taskmanager.waker import Waker
+from penstock.taskmanager.watching.watchdog import Unwatched
+
+
+@dataclass
+class TaskEnvironment:
+    """What the process gives all subtasks of a slot."""
+
+    job_id: str
+    job_name: str
+    attempt: int
+    clock: Clock
+    backend: str = "hashmap"
+    backend_options: dict[str, Any] = field(default_factory=dict)
+    work_dir: str = ""
+    local_folders: list[str] = field(default_factory=list)
+    """Where copies of state files are kept, the slot's own folder first; empty: nowhere."""
+    metric_scopes: ScopeFormats | None = None
+    object_store_options: dict[str, Any] = field(default_factory=dict)
+    merged_file_bytes: int = 0
+    """Largest object that small state files are put together in; 0: they are not."""
+    latency_interval_ms: int = 0
+    """Between two latency markers of a source; 0: there are none."""
+    latency_granularity: str = "operator"
+    print_line: Callable[[str], None] | None = None
+    results: Callable[[str, list[Any]], None] | None = None
+    host: str = "localhost"
+    task_manager: str = ""
+    watchdog: Unwatched = field(default_factory=Unwatched)
+    waker: Waker = field(default_factory=Waker)

@@ -1,0 +1,202 @@
+"""Rows -> table, whatever dies and when: each key ends with its last row, and rows that wait for their checkpoint are seen after it only."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.common.errors import EpochFailed, SinkError
+from penstock.connectors.cassandra.committer import NOTES, CassandraCommitter
+from penstock.connectors.write_ahead import FileCheckpointCommitter
+from tests.integration.cassandra.tabled_job import JOB_ID, keys_of
+from tests.integration.cassandra.tables import KEYSPACE, Table, ends, settled
+from tools.cassandraserver import CassandraServer
+
+pytestmark = pytest.mark.cassandra
+COUNT = 3_000
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CassandraServer]:
+    """One that is killed and paused."""
+    with CassandraServer(tmp_path_factory.mktemp("killed")) as server:
+        yield server
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Any]:
+    """A function that (re)starts the job; it is killed at the end."""
+    running: list[subprocess.Popen[bytes]] = []
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def start(
+        table: Table, parallelism: int, mode: str, moment: str = "", count: int = COUNT
+    ) -> subprocess.Popen[bytes]:
+        arguments = [str(tmp_path), str(table.server.port), table.name, str(count), str(parallelism), mode, moment]
+        with (tmp_path / "job.log").open("ab") as log:
+            program = [sys.executable, "-m", "tests.integration.cassandra.tabled_job", *arguments]
+            process = subprocess.Popen(program, stdout=log, stderr=log, env=found)
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def wanted(count: int = COUNT) -> dict[int, str]:
+    return {index % keys_of(count): str(index) for index in range(count)}
+
+
+@pytest.mark.parametrize("moment", ["before", "within", "after"])
+def test_a_job_killed_at_any_moment_of_sending_is_taken_on_by_its_successor(
+    own: CassandraServer, job: Any, moment: str
+) -> None:
+    table = Table(own)
+    own.execute(f"DROP TABLE IF EXISTS {KEYSPACE}.{NOTES}")  # the job has the same id in each of them
+    assert job(table, 2, "write-ahead", moment).wait(120) == -signal.SIGKILL
+    assert job(table, 1, "write-ahead", moment).wait(120) == 0
+    assert table.rows() == wanted()
+    notes = own.execute(f"SELECT sink_id, subtask, checkpoint_id FROM {KEYSPACE}.{NOTES}")
+    assert {row.sink_id for row in notes} == {f"{JOB_ID}-out"}
+    assert {row.subtask for row in notes} == {0, 1}
+
+
+@pytest.mark.parametrize("mode", ["direct", "write-ahead"])
+def test_a_server_that_dies_or_stands_still_under_a_job_loses_nothing(
+    own: CassandraServer, job: Any, mode: str
+) -> None:
+    table = Table(own)
+    own.execute(f"DROP TABLE IF EXISTS {KEYSPACE}.{NOTES}")
+    process = job(table, 2, mode, count=3 * COUNT)
+    for fault in ("kill", "pause"):
+        before = newest(table)
+        while process.poll() is None and newest(table) <= before:
+            time.sleep(0.1)
+        assert process.poll() is None, "the job ended before the fault"
+        if fault == "kill":
+            own.kill()
+            own.restart()
+        else:
+            own.pause()
+            time.sleep(1)  # for so long it stands still
+            own.resume()
+    assert process.wait(120) == 0
+    assert table.rows() == wanted(3 * COUNT)
+
+
+def newest(table: Table) -> int:
+    return max((int(key) for key in table.rows().values()), default=-1)
+
+
+def voted(writer: Any, checkpoint: int, *rows: Any) -> list[Any]:
+    writer.write(list(rows), None, 0)
+    return settled(writer.prepare_commit(checkpoint))
+
+
+def test_rows_that_wait_are_seen_after_their_checkpoint_only_and_sent_once(own: CassandraServer) -> None:
+    table = Table(own)
+    sink = table.sink(write_ahead=True)
+    writer, committer = ends(sink, table.name)
+    first, second = voted(writer, 1, (1, "a"), (2, "b"), (1, "c")), voted(writer, 2, (2, "d"))
+    assert table.rows() == {}
+    committer.commit(first)
+    assert table.rows() == {1: "c", 2: "b"}
+    committer.commit(second)
+    own.execute(f"TRUNCATE {table.name}")
+    committer.commit(second + first)
+    ends(sink, table.name)[1].commit(first + second)
+    assert table.rows() == {}
+
+
+def test_rows_that_are_sent_again_after_newer_ones_change_nothing(own: CassandraServer) -> None:
+    table = Table(own)
+    sink = table.sink(write_ahead=True)
+    writer, committer = ends(sink, table.name)
+    first, second = voted(writer, 1, (1, "a")), voted(writer, 2, (1, "b"))
+    committer.commit(first)
+    committer.commit(second)
+    own.execute(f"TRUNCATE {KEYSPACE}.{NOTES}")
+    committer.commit(first)
+    assert table.rows() == {1: "b"}
+
+
+def test_checkpoints_whose_ids_have_begun_anew_are_sent(own: CassandraServer) -> None:
+    table = Table(own)
+    sink = table.sink(write_ahead=True)
+    writer, committer = ends(sink, table.name)
+    committer.commit(voted(writer, 50, (1, "a")))
+    committer.commit(voted(writer, 1, (2, "b")))
+    assert table.rows() == {1: "a", 2: "b"}
+
+
+def test_a_commit_that_was_given_up_notes_nothing(own: CassandraServer) -> None:
+    table = Table(own)
+    writer, committer = ends(table.sink(write_ahead=True), table.name)
+    votes = voted(writer, 1, (1, "a"))
+    committer.give_up()
+    with pytest.raises(EpochFailed):
+        committer.commit(votes)
+    _, successor = ends(table.sink(write_ahead=True), table.name)
+    successor.commit(votes)
+    assert table.rows() == {1: "a"}
+
+
+def test_notes_are_kept_where_one_says(own: CassandraServer, tmp_path: Path) -> None:
+    table = Table(own)
+    own.execute(
+        "CREATE KEYSPACE IF NOT EXISTS notes WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+    )
+    elsewhere = CassandraCommitter.default_checkpoint_committer(table.cluster, "notes")
+    for number, committer in enumerate((elsewhere, FileCheckpointCommitter(str(tmp_path)))):
+        sink = table.sink(write_ahead=True, committer=committer)
+        writer, commits = ends(sink, table.name)
+        votes = voted(writer, 7, (number, "a"))
+        commits.commit(votes)
+        own.execute(f"TRUNCATE {table.name}")
+        ends(sink, table.name)[1].commit(votes)
+        assert table.rows() == {}
+    [note] = own.execute(f"SELECT * FROM notes.{NOTES}")
+    assert (note.sink_id, note.subtask, note.checkpoint_id) == (f"{table.name}-sink", 0, 7)
+
+
+@pytest.mark.parametrize("write_ahead", [False, True])
+def test_a_server_that_is_away_for_some_seconds_is_waited_for(own: CassandraServer, write_ahead: bool) -> None:
+    table = Table(own)
+    writer, committer = ends(table.sink(write_ahead=write_ahead, patience=60_000), table.name)
+    own.kill()
+    back = threading.Timer(1.0, own.restart)
+    back.start()
+    votes = voted(writer, 1, *((n, "a") for n in range(500)))
+    if committer is not None:
+        committer.commit(votes)
+        committer.close()
+    writer.close()
+    back.join()
+    assert len(table.rows()) == 500
+
+
+def test_a_server_that_stays_away_fails_the_job_over(own: CassandraServer) -> None:
+    table = Table(own)
+    writer, _ = ends(table.sink(patience=500))
+    writer.write([(0, "a")], None, 0)
+    writer.prepare_commit(1)
+    own.kill()
+    try:
+        with pytest.raises(SinkError, match=r"Cassandra 127.0.0.1:\d+: ") as told:
+            voted(writer, 2, (1, "b"))
+        assert "check that the server runs" in str(told.value)
+        writer.close()
+    finally:
+        own.restart()

@@ -1,0 +1,91 @@
+"""Generated rows -> a table, in a process of its own, which goes on from its newest checkpoint whenever it is started again.
+
+python -m tests.integration.lakehouse.tabled_job FOLDER LAKE COUNT PARALLELISM [MOMENT]
+
+MOMENT: where it kills itself, once, at its third commit: `before` it, `within` it (the table is changed, nobody was told), or `after` it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.lakehouse.commits import TableCommitter
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.process.session import Session, SubmitOptions
+from tests.in_process import InProcess, environment
+from tests.integration.lakehouse.lakes import LAKES
+
+JOB_ID = "1a4e1a4e1a4e1a4e1a4e1a4e1a4e1a4e"
+RATE = 1500.0
+
+
+class DyingCommitter:
+    """What becomes of a process at its third commit, unless one has died so before."""
+
+    def __init__(self, folder: Path, moment: str) -> None:
+        self._died = folder / f"died-{moment}"
+        self._moment = moment
+        self._commits = 0
+        self._commit, self._commit_once = TableCommitter.commit, TableCommitter._commit_once
+
+    def install(self) -> None:
+        TableCommitter.commit = lambda committer, items: self.commit(committer, items)  # type: ignore[method-assign]
+        TableCommitter._commit_once = lambda *arguments: self.commit_once(*arguments)  # type: ignore[method-assign]
+
+    def commit(self, committer: TableCommitter, committables: list[Any]) -> None:
+        self._commits += 1
+        self._die("before")
+        self._commit(committer, committables)
+        self._die("after")
+
+    def commit_once(self, committer: TableCommitter, *arguments: Any) -> None:
+        append = committer._log.append
+
+        def torn(*files: Any) -> None:
+            append(*files)
+            self._die("within")
+
+        committer._log.append = torn  # type: ignore[method-assign]
+        try:
+            self._commit_once(committer, *arguments)
+        finally:
+            committer._log.append = append  # type: ignore[method-assign]
+
+    def _die(self, moment: str) -> None:
+        if moment == self._moment and self._commits >= 3 and not self._died.exists():
+            self._died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def row(index: int) -> dict[str, Any]:
+    return {"id": index, "key": f"k{index % 3}"}
+
+
+def main(folder: str, lake: str, count: str, parallelism: str, moment: str = "") -> None:
+    if moment:
+        DyingCommitter(Path(folder), moment).install()
+    env = environment(
+        Path(folder),
+        **{
+            "execution.checkpointing.interval": "200 ms",
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "1000",
+            "restart-strategy.fixed-delay.delay": "200 ms",
+        },
+    )
+    env.set_parallelism(int(parallelism))
+    source = DataGeneratorSource(row, int(count), RATE, splits=2)
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "in").uid("in")
+    stream.sink_to(LAKES[lake](Path(folder)).sink(partition_by=["key"])).uid("out")
+    with executing_on(Session(InProcess(), SubmitOptions(job_id=JOB_ID))):
+        env.execute("tabled")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

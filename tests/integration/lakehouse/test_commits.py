@@ -1,0 +1,209 @@
+"""One commit for each checkpoint, whatever becomes of its answer and whoever else writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.common.errors import EpochFailed, SinkError
+from penstock.connectors.lakehouse.commits import TableLog
+from tests.integration.lakehouse.lakes import Lake, committer_of, voted, writer_of
+
+
+def test_rows_of_all_subtasks_are_seen_at_once_and_not_before_their_commit(lake: Lake) -> None:
+    sink = lake.sink()
+    committer = committer_of(sink)
+    pieces = voted(writer_of(sink, 0), 1, 1, 2) + voted(writer_of(sink, 1), 1, 3)
+    assert lake.ids() == []
+    committer.commit(pieces)
+    assert lake.ids() == [1, 2, 3]
+    assert lake.commits() == 1
+    assert lake.by_duckdb("select count(*), sum(id), min(key) from files") == [(3, 6, "k0")]
+
+
+def test_what_was_committed_is_not_committed_again_by_whomever(lake: Lake) -> None:
+    sink = lake.sink()
+    committer, writer = committer_of(sink), writer_of(sink)
+    first, second = voted(writer, 1, 1), voted(writer, 2, 2)
+    committer.commit(first)
+    committer.commit(first + second)
+    committer_of(sink).commit(first + second)
+    committer_of(sink, job="a job that began from its savepoint").commit(second)
+    assert lake.ids() == [1, 2]
+    assert lake.commits() == 2
+
+
+def log_of(committer: Any) -> TableLog:
+    return committer._log
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_commit_without_an_answer_is_made_once(lake: Lake, monkeypatch: pytest.MonkeyPatch, happened: bool) -> None:
+    sink = lake.sink()
+    committer, writer = committer_of(sink), writer_of(sink)
+    append, calls = log_of(committer).append, 0
+
+    def torn(*arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 2:
+            append(*arguments)
+            return
+        if happened:
+            append(*arguments)
+        raise TimeoutError("no answer")
+
+    monkeypatch.setattr(log_of(committer), "append", torn)
+    committer.commit(voted(writer, 1, 1, 2))
+    committer.commit(voted(writer, 2, 3))
+    assert lake.ids() == [1, 2, 3]
+    assert lake.commits() == 2
+
+
+def test_rows_of_another_writer_who_was_faster_stay(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = lake.sink()
+    committer, writer = committer_of(sink), writer_of(sink)
+    look, others = log_of(committer).look, iter(range(100, 103))
+
+    def overtaken() -> None:
+        look()
+        for n in list(others)[:1]:
+            lake.write(pa.table({"id": [n], "key": ["other"]}))
+
+    monkeypatch.setattr(log_of(committer), "look", overtaken)
+    committer.commit(voted(writer, 1, 1))
+    assert lake.ids() == [1, 100]
+
+
+def test_of_two_who_commit_one_checkpoint_at_the_same_time_only_one_does(lake: Lake) -> None:
+    """A JobManager that was given up and stood still between its look and its commit, and its successor."""
+    sink = lake.sink()
+    zombie, successor = committer_of(sink), committer_of(sink)
+    pieces = voted(writer_of(sink), 1, 1)
+    log_of(zombie).look()
+    assert log_of(zombie).last_checkpoint("penstock/job/sink") is None
+    successor.commit(pieces)
+    with pytest.raises(Exception, match=r"."):
+        log_of(zombie).append("penstock/job/sink", 1, "digest", pieces[0]["files"])
+    zombie.commit(pieces)
+    assert lake.ids() == [1]
+
+
+def test_checkpoints_are_committed_in_their_order_and_abandoned_ones_with_the_next(lake: Lake) -> None:
+    sink = lake.sink()
+    committer, writer = committer_of(sink), writer_of(sink)
+    pieces = [piece for number in range(1, 12) for piece in voted(writer, number, number)]
+    committer.commit(pieces[::-1])
+    assert lake.ids() == list(range(1, 12))
+    assert lake.commits() == 11
+
+
+def test_a_checkpoint_without_rows_makes_no_commit(lake: Lake) -> None:
+    sink = lake.sink()
+    committer, writer = committer_of(sink), writer_of(sink)
+    assert voted(writer, 1) == []
+    committer.commit([])
+    assert lake.commits() == 0
+
+
+def test_files_of_a_checkpoint_that_was_given_up_go_and_committed_ones_stay(lake: Lake) -> None:
+    sink = lake.sink()
+    committer, writer = committer_of(sink), writer_of(sink)
+    kept, lost = voted(writer, 1, 1), voted(writer, 2, 2)
+    committer.commit(kept)
+    assert len(lake.data_files()) == 2
+    committer.abort(kept + lost)
+    committer.abort(kept + lost)
+    assert len(lake.data_files()) == 1
+    assert lake.ids() == [1]
+
+
+def test_a_writer_that_ends_without_a_barrier_leaves_no_file(lake: Lake) -> None:
+    sink = lake.sink()
+    committer_of(sink)
+    writer = writer_of(sink)
+    writer.write([{"id": 1, "key": "a"}], None, 0)
+    writer.close()
+    assert lake.data_files() == []
+
+
+@pytest.mark.parametrize("again", [1, 2])
+def test_ids_of_checkpoints_that_begin_anew_are_told_from_a_second_try(lake: Lake, again: int) -> None:
+    sink = lake.sink()
+    committer, writer = committer_of(sink), writer_of(sink)
+    committer.commit(voted(writer, 1, 1))
+    committer.commit(voted(writer, 3, 3))
+    with pytest.raises(SinkError, match="begun anew"):
+        committer_of(sink).commit(voted(writer_of(sink), again, 2))
+    assert lake.ids() == [1, 3]
+
+
+def test_a_commit_is_known_when_the_tables_history_is_gone(lake: Lake) -> None:
+    sink = lake.sink()
+    committer, writer = committer_of(sink), writer_of(sink)
+    pieces = voted(writer, 1, 1)
+    committer.commit(pieces)
+    lake.write(pa.table({"id": [100], "key": ["other"]}))
+    lake.forget_history()
+    committer_of(sink).commit(pieces)
+    assert lake.ids() == [1, 100]
+
+
+def test_files_that_somebody_has_cleaned_away_meanwhile_are_not_committed(lake: Lake) -> None:
+    sink = lake.sink()
+    committer, writer = committer_of(sink), writer_of(sink)
+    committer.commit(voted(writer, 1, 1))
+    named = {*lake.data_files()}
+    late, lost = voted(writer, 2, 2), voted(writer, 3, 3)
+    for piece in late + lost:
+        for file in piece["files"]:
+            file["modified"] -= 8 * 24 * 3_600_000
+    committer.commit(late)
+    for path in {*lake.data_files()} - named:
+        if path.name in str(lost):
+            path.unlink()
+    with pytest.raises(SinkError, match=r"1 files with rows of checkpoint 3 .* are gone"):
+        committer.commit(lost)
+    assert lake.ids() == [1, 2]
+
+
+def test_ids_that_begin_anew_are_no_commits_of_old_whose_history_is_gone(lake: Lake) -> None:
+    sink = lake.sink()
+    committer, writer = committer_of(sink), writer_of(sink)
+    first, second, third = (voted(writer, number, number) for number in (1, 2, 3))
+    committer.commit(first)
+    committer.commit(second)
+    committer.commit(third)
+    lake.write(pa.table({"id": [100], "key": ["other"]}))
+    lake.forget_history()
+    committer_of(sink).commit(second + third)
+    committer_of(sink, job="a job that began from an old savepoint").commit(first)
+    with pytest.raises(SinkError, match="begun anew"):
+        committer_of(sink).commit(voted(writer_of(sink), 1, 200))
+    assert lake.ids() == [1, 2, 3, 100]
+
+
+def test_a_committer_that_was_given_up_begins_nothing_more(lake: Lake) -> None:
+    sink = lake.sink()
+    committer = committer_of(sink)
+    committer.give_up()
+    with pytest.raises(EpochFailed):
+        committer.commit(voted(writer_of(sink), 1, 1))
+    assert lake.ids() == []
+
+
+def test_a_table_that_takes_no_commit_fails_with_its_reason(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = lake.sink()
+    committer = committer_of(sink)
+    committer._tries = 2
+
+    def refused(*_: Any) -> None:
+        raise PermissionError("read only")
+
+    monkeypatch.setattr(log_of(committer), "append", refused)
+    with pytest.raises(
+        SinkError, match=r"checkpoint 1 cannot be committed.* after 2 tries: PermissionError: read only"
+    ):
+        committer.commit(voted(writer_of(sink), 1, 1))

@@ -1,0 +1,96 @@
+"""What Kubernetes' own controllers do with Deployments whose pods stand by; `operations.prepare` rests on it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock_operator.api.status import Restore
+from penstock_operator.resources.deployments import standing_by, worker_deployment
+from penstock_operator.resources.incarnation import Incarnation
+from penstock_operator.resources.names import INCARNATION, Owner
+from tests.unit.operator.contexts import make_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.integration.operator.sim import Site
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+NAME = "weather-worker"
+BEFORE, AFTER, LATER = "a" * 32, "b" * 32, "c" * 32
+
+
+def ordinary(site: Site, job_id: str, pods: int = 2) -> dict[str, Any]:
+    """As a Deployment of workers is applied; without an owner, which there is none of here."""
+    incarnation = Incarnation("r", make_spec(), BEFORE, Restore(kind="Fresh", reason="t"), 2)
+    owner = Owner(site.namespace, "weather", "uid")
+    made = worker_deployment(owner, replace(incarnation, job_id=job_id), pods, timedelta(seconds=30))
+    del made["metadata"]["ownerReferences"]
+    made["spec"]["template"]["spec"].pop("serviceAccountName")
+    return made
+
+
+def pods(site: Site) -> dict[str, set[str]]:
+    """Names of those that are not on their way out, by incarnation."""
+    found: dict[str, set[str]] = {}
+    for pod in json.loads(site.kubectl("get", "pods", "-o", "json"))["items"]:
+        if "deletionTimestamp" not in pod["metadata"]:
+            found.setdefault(pod["metadata"]["labels"][INCARNATION], set()).add(pod["metadata"]["name"])
+    return found
+
+
+async def settled(site: Site, **expected: int) -> dict[str, set[str]]:
+    """When there are so many pods of each incarnation, and it stays so."""
+
+    async def so() -> bool:
+        return {job_id[0]: len(names) for job_id, names in pods(site).items()} == expected
+
+    await site.until(so, f"{expected} and not {pods(site)}", within=60)
+    await asyncio.sleep(2)
+    assert await so(), pods(site)
+    return pods(site)
+
+
+def test_pods_come_beside_those_that_run_and_either_go_without_touching_the_others(
+    play: Callable[[Callable[[Site], Awaitable[None]]], None],
+) -> None:
+    async def scenario(site: Site) -> None:
+        site.apply(ordinary(site, BEFORE))
+        run = await settled(site, a=2)
+        site.apply(standing_by(ordinary(site, AFTER), BEFORE))
+        assert (await settled(site, a=2, b=2))[BEFORE] == run[BEFORE]
+        site.apply(ordinary(site, BEFORE))
+        assert await settled(site, a=2) == run, "given up"
+        site.apply(standing_by(ordinary(site, AFTER), BEFORE))
+        beside = await settled(site, a=2, b=2)
+        site.apply(ordinary(site, AFTER))
+        assert (await settled(site, b=2))[AFTER] == beside[AFTER], "taken over"
+        site.apply(standing_by(ordinary(site, LATER), AFTER))
+        await settled(site, b=2, c=2)
+        site.kubectl("scale", f"deploy/{NAME}", "--replicas=0")
+        await settled(site)
+
+    play(scenario)
+
+
+def test_another_number_of_pods_is_dealt_with_before_everything_else(
+    play: Callable[[Callable[[Site], Awaitable[None]]], None],
+) -> None:
+    """Why nothing stands by with another number of pods, and the number does not change until one of two has gone."""
+
+    async def scenario(site: Site) -> None:
+        site.apply(ordinary(site, BEFORE))
+        run = await settled(site, a=2)
+        site.apply(standing_by(ordinary(site, AFTER, pods=1), BEFORE))
+        assert len((await settled(site, a=1, b=1))[BEFORE] & run[BEFORE]) == 1, "a pod of what runs has gone"
+        site.apply(ordinary(site, AFTER, pods=2))
+        await settled(site, a=1, b=1)
+
+    play(scenario)

@@ -1,0 +1,179 @@
+"""Tables by ranges of a key, and what grows behind one."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from penstock.common.errors import InvalidJob, SourceError
+from penstock.connectors.source import ReadBounds, ReaderContext, Split
+from tests.integration.postgres.tables import Table
+from tools.postgresserver import PostgresServer
+
+pytestmark = pytest.mark.postgres
+BOUNDS = ReadBounds(max_records=7)
+
+
+@pytest.fixture
+def table(postgres: PostgresServer) -> Iterator[Table]:
+    found = Table(postgres)
+    yield found
+    found.execute(f"drop table {found.name}")
+
+
+def opened(source: Any, split: Split, position: Any = None) -> Any:
+    travelled = Split(split.id, json.loads(json.dumps(split.properties)), split.size)
+    return source.create_reader(ReaderContext(0, 1, "in")).open_split(travelled, json.loads(json.dumps(position)))
+
+
+def read(source: Any) -> list[Any]:
+    """With a new reader for every few records, each in a process of its own as it were."""
+    source.validate()
+    rows = []
+    for split in source.create_enumerator().discover():
+        position: Any = None
+        finished = False
+        while not finished:
+            reader = opened(source, split, position)
+            batch = reader.read(BOUNDS)
+            rows += [] if batch is None else batch.rows().values
+            position, finished = reader.position, reader.finished
+    return rows
+
+
+@pytest.mark.parametrize("splits", [1, 4, 100])
+def test_every_row_is_read_once_from_any_position(table: Table, splits: int) -> None:
+    ids = [-5, 0, 1, 2, *range(10, 40), 1000]
+    table.add(*ids)
+    assert [row["id"] for row in read(table.source(splits=splits))] == ids
+    assert read(table.source({"key": str}, record="tuple"))[-1] == ("k1",)
+
+
+def test_an_empty_table_ends(table: Table) -> None:
+    assert read(table.source()) == []
+
+
+def test_keys_that_are_no_numbers_are_read_in_their_order(postgres: PostgresServer) -> None:
+    table = Table(
+        postgres,
+        "id uuid primary key default gen_random_uuid(), at timestamptz not null unique, n int, about jsonb, price numeric",
+    )
+    table.execute(
+        f"insert into {table.name} (at, n, about, price) select timestamptz '2013-07-01Z' + n * interval '1 s' / 3, n, '[1]', 1.5 from generate_series(1, 30) n"
+    )
+    fields = {"n": int, "about": str, "price": float}
+    rows = read(table.source(fields, key="at"))
+    assert [row["n"] for row in rows] == list(range(1, 31))
+    assert rows[0] == {"n": 1, "about": "[1]", "price": 1.5}
+    assert len(read(table.source({"id": str}))) == 30
+
+
+def take(reader: Any) -> list[int]:
+    reader._next_look = 0.0
+    batch = reader.read(BOUNDS)
+    return [] if batch is None else [row["id"] for row in batch.rows().values]
+
+
+def test_what_grows_is_followed_over_restarts(table: Table) -> None:
+    table.add(1, 2)
+    source = table.source(follow=10)
+    assert not source.bounded
+    [split] = source.create_enumerator().discover()
+    reader = opened(source, split)
+    seen = take(reader)
+    for start in range(10, 60, 10):
+        assert take(reader) == []
+        table.add(*range(start, start + 9))
+        seen += take(reader)
+        if start % 20:
+            reader = opened(source, split, reader.position)
+        seen += take(reader)
+    assert seen == table.ids()
+
+
+def test_a_transaction_that_commits_late_is_not_passed_over(table: Table) -> None:
+    source = table.source(follow=10)
+    [split] = source.create_enumerator().discover()
+    reader = opened(source, split)
+    with psycopg.connect(table.server.conninfo) as late:
+        late.execute(f"insert into {table.name} values (1, 'late')")
+        table.add(2)
+        assert take(reader) == []
+        assert take(reader) == []
+        late.commit()
+    assert take(reader) == [1, 2]
+
+
+def test_nor_is_one_that_has_got_its_number_last(table: Table) -> None:
+    """Its key was given out before the other's, its number when it wrote the row."""
+    source = table.source(follow=10)
+    [split] = source.create_enumerator().discover()
+    reader = opened(source, split)
+    table.add(2)
+    with psycopg.connect(table.server.conninfo) as late:
+        late.execute(f"insert into {table.name} values (1, 'late')")
+        assert take(reader) == []
+        assert take(reader) == []
+        late.commit()
+    assert take(reader) == [1, 2]
+
+
+def test_a_source_may_begin_behind_a_key_or_with_what_comes(table: Table) -> None:
+    table.add(1, 2, 3)
+    assert [row["id"] for row in read(table.source(start=1))] == [2, 3]
+    source = table.source(follow=10, start="latest")
+    [split] = source.create_enumerator().discover()
+    reader = opened(source, split)
+    assert take(reader) == []
+    table.add(4)
+    assert take(reader) == [4]
+
+
+def test_a_connection_that_is_cut_is_made_anew(table: Table) -> None:
+    table.add(*range(20))
+    source = table.source(splits=1)
+    [split] = source.create_enumerator().discover()
+    reader = opened(source, split)
+    seen = take(reader)
+    table.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'penstock'")
+    while not reader.finished:
+        seen += take(reader)
+    assert seen == list(range(20))
+
+
+def test_what_cannot_be_read_is_an_error_at_the_start(table: Table) -> None:
+    with pytest.raises(InvalidJob, match="no column 'celsius'"):
+        table.source({"celsius": float}).validate()
+    with pytest.raises(InvalidJob, match=r"key='key' .* has a unique index of its own"):
+        table.source(key="key").validate()
+    with pytest.raises(SourceError, match="there is no table"):
+        type(table.source())(table.server.conninfo, "nothing", {"id": int}, key="id").validate()
+    with pytest.raises(InvalidJob):
+        table.source(splits=2, follow=10)
+
+
+def test_rows_from_many_writers_at_once_are_each_read_once(postgres: PostgresServer) -> None:
+    table = Table(postgres, "id bigserial primary key, key text")
+
+    def write() -> None:
+        with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
+            for _ in range(100):
+                connection.execute(f"insert into {table.name} (key) values ('a')")
+
+    writers = [threading.Thread(target=write) for _ in range(4)]
+    source = table.source(follow=1)
+    [split] = source.create_enumerator().discover()
+    reader, seen = opened(source, split), []
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        seen += take(reader)
+    while len(seen) < 400 and (more := take(reader) or take(reader)):
+        seen += more
+    assert seen == table.ids()
+    assert len(seen) == 400

@@ -1,0 +1,189 @@
+"""What is read of streams, from where, and what is said when something of it has gone."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.common.errors import InvalidJob, RecordFormatError, SourceError
+from penstock.common.serialization import SimpleStringSchema
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.source import ReadBounds
+from penstock.datastream.connectors.redis import RedisEntry, RedisRejectedEntry, RedisStreamSink, RedisStreamSource
+from penstock.datastream.formats.json import JsonLinesFormat
+from tests.in_process import environment, run
+from tests.integration.redis.streams import Stream, numbers, opened, read
+from tools.redisserver import RedisServer
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture
+def stream(redis_server: RedisServer) -> Stream:
+    return Stream(redis_server)
+
+
+def test_entries_come_with_id_fields_and_the_time_of_their_id(stream: Stream) -> None:
+    with stream.client as client:
+        client.xadd(stream.name, {"a": "1", "b": "ü"}, id="1700000000123-4")
+    reader = opened(stream.source(bounded=True))
+    batch = None
+    while batch is None:
+        batch = reader.read(ReadBounds())
+    assert batch.rows().values == [RedisEntry(stream.name, "1700000000123-4", {"a": "1", "b": "ü"})]
+    assert batch.rows().timestamps == [1700000000123]
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 1000])
+def test_a_reader_opened_at_any_position_gives_exactly_what_follows(stream: Stream, at_once: int) -> None:
+    stream.add(range(60))
+    reader = opened(stream.source())
+    for count in range(0, 60, at_once):
+        again = opened(stream.source(), reader.position)
+        assert numbers(read(again, 60 - count)) == list(range(count, 60))
+        again.close()
+        read(reader, min(at_once, 60 - count))
+
+
+def test_more_than_is_read_ahead_comes_in_order_and_ends(stream: Stream) -> None:
+    stream.add(range(30_000))
+    source = stream.source(bounded=True)
+    reader = opened(source)
+    stream.add([30_000])
+    assert numbers(read(reader, 100_000)) == list(range(30_000))
+    assert reader.finished
+
+
+def test_what_is_added_later_comes_soon_also_after_a_long_silence(stream: Stream) -> None:
+    stream.add([1])
+    reader = opened(stream.source(start="latest"))
+    time.sleep(1.5)
+    stream.add([2])
+    began = time.monotonic()
+    assert numbers(read(reader, 1)) == [2]
+    assert time.monotonic() - began < 0.5
+    assert reader.lag() == 0
+
+
+def test_an_idle_stream_costs_the_server_few_requests(stream: Stream) -> None:
+    stream.add([1])
+    reader = opened(stream.source())
+    read(reader, 1)
+    time.sleep(1.5)
+    with stream.client as client:
+        before = client.info("stats")["total_commands_processed"]
+        time.sleep(3)
+        assert client.info("stats")["total_commands_processed"] - before < 60
+    reader.close()
+
+
+def test_a_stream_begins_behind_an_id(stream: Stream) -> None:
+    stream.add(range(5))
+    second = stream.entries()[1][0]
+    assert numbers(read(opened(stream.source(start=second)), 3)) == [2, 3, 4]
+
+
+def test_a_stream_that_is_not_there_yet_is_waited_for_if_that_is_said(stream: Stream) -> None:
+    with pytest.raises(SourceError, match="there is no stream") as told:
+        stream.source().validate()
+    assert "may_be_missing" in str(told.value.remedy)
+    source = stream.source(may_be_missing=True)
+    source.validate()
+    reader = opened(source)
+    stream.add([1])
+    assert numbers(read(reader, 1)) == [1]
+
+
+def test_entries_that_were_trimmed_after_they_were_read_are_not_missed(stream: Stream) -> None:
+    stream.add(range(10))
+    reader = opened(stream.source())
+    read(reader, 10)
+    position = reader.position
+    stream.add([10])
+    stream.trim(1)
+    assert numbers(read(opened(stream.source(), position), 1)) == [10]
+
+
+def test_entries_that_were_trimmed_before_they_were_read_are_told(stream: Stream) -> None:
+    stream.add(range(10))
+    reader = opened(stream.source())
+    read(reader, 4, at_once=4)
+    position = reader.position
+    reader.close()
+    stream.trim(3)
+    with pytest.raises(SourceError, match="3 entries were gone before they were read") as told:
+        read(opened(stream.source(), position), 1)
+    assert "on_lost='continue'" in str(told.value.remedy)
+    assert numbers(read(opened(stream.source(on_lost="continue"), position), 3)) == [7, 8, 9]
+
+
+def test_a_stream_that_is_trimmed_to_nothing_before_it_was_read_is_told(stream: Stream) -> None:
+    stream.add(range(10))
+    reader = opened(stream.source())
+    read(reader, 4, at_once=4)
+    stream.trim(0)
+    with pytest.raises(SourceError, match="6 entries were gone"):
+        read(opened(stream.source(), reader.position), 1)
+
+
+@pytest.mark.parametrize("again", [0, 3])
+def test_a_stream_that_was_removed_or_made_anew_is_told(stream: Stream, again: int) -> None:
+    stream.add(range(10))
+    reader = opened(stream.source())
+    read(reader, 10)
+    stream.delete()
+    stream.add(range(again))
+    told = "made anew" if again else "was removed"
+    with pytest.raises(SourceError, match=told):
+        read(opened(stream.source(may_be_missing=True), reader.position), 1)
+    goes_on = opened(stream.source(on_lost="continue", may_be_missing=True), reader.position)
+    if not again:
+        stream.add(range(3))
+    assert numbers(read(goes_on, 3)) == [0, 1, 2]
+
+
+def test_values_are_decoded_into_columns_and_wrong_ones_told_or_put_aside(stream: Stream) -> None:
+    with stream.client as client:
+        client.xadd(stream.name, {"value": '{"id": 1}'})
+        wrong = client.xadd(stream.name, {"value": "{"})
+        none = client.xadd(stream.name, {"other": "x"})
+        client.xadd(stream.name, {"value": '{"id": 2}'})
+    schema = JsonLinesFormat({"id": int})
+    with pytest.raises(RecordFormatError, match=f"malformed entry {wrong} of stream"):
+        read(opened(stream.source(schema)), 4)
+    reader = opened(stream.source(schema, on_error="side-output"))
+    assert [value["id"] for value in read(reader, 2)] == [1, 2]
+    rejected: list[Any] = reader.take_rejected()
+    assert [(type(one), one.id) for one in rejected] == [(RedisRejectedEntry, wrong), (RedisRejectedEntry, none)]
+    assert "no field 'value', but 'other'" in rejected[1].reason
+
+
+def test_several_streams_are_read_by_several_subtasks(redis_server: RedisServer, tmp_path: Path) -> None:
+    streams = [Stream(redis_server) for _ in range(5)]
+    for number, stream in enumerate(streams):
+        stream.add(range(number * 100, number * 100 + 100))
+    target = Stream(redis_server)
+    env = environment(tmp_path)
+    env.set_parallelism(3)
+    source = RedisStreamSource(redis_server.url, [stream.name for stream in streams], bounded=True)
+    read = env.from_source(source, WatermarkStrategy.no_watermarks(), "in")
+    read.sink_to(RedisStreamSink(redis_server.url, target.name, lambda entry: entry.fields))
+    run(env)
+    assert target.ids() == list(range(500))
+
+
+def test_wrong_options_are_told(redis_server: RedisServer) -> None:
+    url = redis_server.url
+    for given in ({"start": "yesterday"}, {"on_lost": "?"}, {"on_error": "?"}):
+        with pytest.raises(InvalidJob):
+            RedisStreamSource(url, "s", **given)
+    for streams in ([], "", ["a", "a"]):
+        with pytest.raises(InvalidJob):
+            RedisStreamSource(url, streams)
+    with pytest.raises(InvalidJob):
+        RedisStreamSource(url, "s", 3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidJob, match="redis://user@host"):
+        RedisStreamSource("http://x", "s", SimpleStringSchema())

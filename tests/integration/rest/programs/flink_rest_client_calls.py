@@ -1,0 +1,89 @@
+"""Every call of the `flink-rest-client` of PyPI that speaks of something we have, against the server at argv[2]; the wheel is argv[1].
+
+A process of its own, because the wheel brings a package `tests`. Prints the calls that failed, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+
+def main(wheel: str, port: int, job_id: str) -> dict[str, str]:
+    sys.path.insert(0, wheel)
+    from flink_rest_client import FlinkRestClient  # type: ignore[import-not-found]
+
+    client = FlinkRestClient.get(host="localhost", port=port)
+    failed: dict[str, str] = {}
+
+    def call(name: str, work: Callable[[], Any], holds: Callable[[Any], bool] = lambda found: found is not None) -> Any:
+        try:
+            found = work()
+            if not holds(found):
+                failed[name] = f"answered {found!r}"
+        except Exception:
+            failed[name] = traceback.format_exc(limit=-2)
+            return None
+        return found
+
+    jobs, master, workers = client.jobs, client.jobmanager, client.taskmanagers
+    call("overview", client.overview, lambda found: found["jobs-running"] == 1 and found["slots-total"] == 8)
+    call("config", client.config, lambda found: "flink-version" in found)
+    call("jobmanager.config", master.config, bool)
+    call("jobmanager.logs", master.logs, lambda found: any(one["name"].endswith(".log") for one in found))
+    call("jobmanager.metric_names", master.metric_names, bool)
+    call("jobmanager.metrics", master.metrics, lambda found: found["numRunningJobs"] == "1")
+    ids = call("taskmanagers.taskmanager_ids", workers.taskmanager_ids, lambda found: len(found) == 2)
+    call("taskmanagers.all", workers.all, lambda found: len(found) == 2)
+    call("taskmanagers.metric_names", workers.metric_names, bool)
+    call("taskmanagers.metrics", workers.metrics, bool)
+    call("taskmanagers.get", lambda: workers.get(ids[0]), lambda found: found["id"] == ids[0])
+    call("taskmanagers.get_logs", lambda: workers.get_logs(ids[0]), bool)
+    call("taskmanagers.get_metrics", lambda: workers.get_metrics(ids[0]), bool)
+    call("taskmanagers.get_thread_dump", lambda: workers.get_thread_dump(ids[0]), bool)
+    call("jobs.all", jobs.all, lambda found: len(found) == 2)
+    call("jobs.job_ids", jobs.job_ids, lambda found: job_id in found)
+    call("jobs.overview", jobs.overview, lambda found: {one["jid"] for one in found} >= {job_id})
+    call("jobs.metric_names", jobs.metric_names, bool)
+    call("jobs.metrics", jobs.metrics, bool)
+    call("jobs.get", lambda: jobs.get(job_id), lambda found: found["jid"] == job_id)
+    call("jobs.get_config", lambda: jobs.get_config(job_id), lambda found: found["jid"] == job_id)
+    call("jobs.get_exceptions", lambda: jobs.get_exceptions(job_id))
+    call("jobs.get_metrics", lambda: jobs.get_metrics(job_id), bool)
+    call("jobs.get_plan", lambda: jobs.get_plan(job_id), bool)
+    vertices = call("jobs.get_vertex_ids", lambda: jobs.get_vertex_ids(job_id), lambda found: len(found) == 2)
+    call("jobs.get_accumulators", lambda: jobs.get_accumulators(job_id))
+    call("jobs.get_checkpointing_configuration", lambda: jobs.get_checkpointing_configuration(job_id), bool)
+    call("jobs.get_checkpoints", lambda: jobs.get_checkpoints(job_id), bool)
+    checkpoints = call("jobs.get_checkpoint_ids", lambda: jobs.get_checkpoint_ids(job_id), bool)
+    if checkpoints:
+        call("jobs.get_checkpoint_details", lambda: jobs.get_checkpoint_details(job_id, checkpoints[0]), bool)
+    vertex = jobs.get_vertex(job_id, vertices[0])
+    for name in ("details", "backpressure", "metric_names", "metrics", "subtasktimes", "taskmanagers", "watermarks"):
+        call(f"vertex.{name}", getattr(vertex, name))
+    subtasks = vertex.subtasks
+    call("subtasks.subtask_ids", subtasks.subtask_ids, lambda found: found == [0, 1])
+    call("subtasks.accumulators", subtasks.accumulators)
+    call("subtasks.metric_names", subtasks.metric_names, bool)
+    call("subtasks.metrics", subtasks.metrics, bool)
+    call("subtasks.get", lambda: subtasks.get(0), lambda found: found["subtask"] == 0)
+    call("subtasks.get_attempt", lambda: subtasks.get_attempt(0))
+    call("subtasks.get_attempt_accumulators", lambda: subtasks.get_attempt_accumulators(0))
+    savepoint = call("jobs.create_savepoint", lambda: jobs.create_savepoint(job_id, "s3://b/savepoints"))
+    if savepoint is not None:
+        call(
+            "… its status",
+            lambda: savepoint.status,
+            lambda found: found["status"]["id"] in ("IN_PROGRESS", "COMPLETED"),
+        )
+    # `jobs.rescale` looks for "triggerid" in an answer where Flink, too, says "request-id".
+    call("jobs.stop", lambda: jobs.stop(job_id, "s3://b/savepoints"))
+    call("jobs.get_execution_result", lambda: jobs.get_execution_result(job_id))
+    return failed
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1], int(sys.argv[2]), sys.argv[3]), indent=1))

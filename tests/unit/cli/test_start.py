@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from penstock.cli import start
+from penstock.common.errors import ClusterError
+from tests.unit.cli.fake_launch import FakeLaunch
+
+WORKER = ["penstock", "worker", "--master", "shop-master-1.default.svc:7077", "--slots", "2"]
+
+
+@pytest.fixture
+def launch(monkeypatch: pytest.MonkeyPatch) -> FakeLaunch:
+    fake = FakeLaunch()
+    monkeypatch.setitem(sys.modules, "penstock.jobmanager.process.launch", fake)
+    monkeypatch.setitem(sys.modules, "penstock.jobmanager.process.worker_launch", fake)
+    return fake
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> object:
+    monkeypatch.setattr(sys, "argv", list(words))
+    with pytest.raises(SystemExit) as ended:
+        start.main()
+    return ended.value.code
+
+
+def test_a_worker_as_the_operator_starts_it_does_without_the_command_line(
+    monkeypatch: pytest.MonkeyPatch, launch: FakeLaunch
+) -> None:
+    monkeypatch.setitem(sys.modules, "penstock.cli.main", None)
+    assert run(monkeypatch, *WORKER) == 0
+    assert launch.calls == [("run_worker", {"master": "shop-master-1.default.svc:7077", "slots": 2})]
+
+
+def test_anything_else_is_the_command_lines(
+    monkeypatch: pytest.MonkeyPatch, launch: FakeLaunch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "penstock", "worker", "--slots", "3", "--master", "a:1") == 0
+    assert launch.calls == [("run_worker", {"master": "a:1", "slots": 3})]
+    assert run(monkeypatch, *WORKER[:3], "nowhere", *WORKER[4:]) != 0
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_what_keeps_a_worker_from_starting_is_told_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, launch: FakeLaunch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(**_: object) -> int:
+        raise ClusterError("no secret", remedy="write one")
+
+    monkeypatch.setattr(launch, "run_worker", fail)
+    assert run(monkeypatch, *WORKER) == 1
+    told = capsys.readouterr().err
+    assert "no secret" in told
+    assert "write one" in told

@@ -1,0 +1,42 @@
+"""What waits for the reader of a partition is bounded in messages and in bytes."""
+
+from __future__ import annotations
+
+from confluent_kafka import Message
+
+from penstock.connectors.kafka.source import reader
+from penstock.connectors.kafka.source.reader import _Inbox
+
+
+def messages(count: int, size: int) -> list[Message]:
+    return [Message(value=b"x" * size) for _ in range(count)]
+
+
+def test_many_small_messages_fill_it() -> None:
+    inbox = _Inbox()
+    inbox.put([None] * reader.MOST_WAITING)
+    assert not inbox.holds(1.0)
+    inbox.put(messages(1, 1))
+    assert inbox.holds(1.0)
+    assert len(inbox.take(30_000)) == 30_000
+    assert not inbox.holds(0.5)
+
+
+def test_a_few_large_messages_fill_it() -> None:
+    inbox = _Inbox()
+    for _ in range(18):
+        inbox.put(messages(1, 1 << 20))
+    assert inbox.holds(1.0)
+    for _ in range(11):
+        inbox.take(10_000)
+    assert not inbox.holds(0.5)
+
+
+def test_bytes_leave_with_their_messages_however_they_are_taken() -> None:
+    inbox = _Inbox()
+    inbox.put(messages(3, 10))
+    inbox.put(messages(10, 7))
+    while inbox.waiting:
+        inbox.take(3)
+    assert inbox.waiting_bytes == 0
+    assert inbox.take(1) == []

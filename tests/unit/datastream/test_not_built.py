@@ -1,0 +1,36 @@
+"""Connectors of PyFlink's that are not there import, and say what to do when they are used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from penstock.common.errors import InvalidJob
+
+MODULES = {
+    "connectors.dynamic_kafka": "DynamicKafkaSource",
+    "connectors.elasticsearch": "Elasticsearch7SinkBuilder",
+    "connectors.jdbc": "JdbcSink",
+    "connectors.kinesis": "KinesisStreamsSink",
+    "connectors.pulsar": "PulsarSource",
+    "formats.orc": "OrcBulkWriters",
+}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_it_says_what_to_do_when_it_is_used(module: str) -> None:
+    found = getattr(import_module(f"penstock.datastream.{module}"), MODULES[module])
+    for use in (found, lambda: found.builder().build()):
+        with pytest.raises(InvalidJob, match=f"{MODULES[module]}.* of PyFlink is not there in Penstock") as error:
+            use()
+        assert len(error.value.remedy) > 30
+    assert not hasattr(found, "builder")
+
+
+def test_a_database_is_reached_in_another_way() -> None:
+    from penstock.datastream.connectors.jdbc import JdbcSink
+
+    with pytest.raises(InvalidJob, match=r"JdbcSink\.sink") as error:
+        JdbcSink.sink("INSERT INTO t VALUES (?)", None, None, None)
+    assert "PostgresSink" in error.value.remedy

@@ -1,0 +1,180 @@
+"""Operations of the operator as a collector gets them: a trace each, with the steps; and what happens where nobody takes them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock_operator.process import otlp
+from penstock_operator.process.otlp import NoTraces, OtlpSpans, sink_of
+from penstock_operator.process.traces import OperationTraces, Span
+from tests.unit.jobmanager.reporting.otlp_receiver import OtlpReceiver, attributes
+from tests.unit.operator.world import Image, World, flinkjob
+from tests.unit.operator.world.scenario import rejected, running, suspended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+BETWEEN_STEPS = timedelta(seconds=5)
+
+
+def traced(scenario: Callable[[World], Coroutine[Any, Any, None]], traces: OperationTraces) -> None:
+    """A scenario that begins with a job that runs."""
+
+    async def main() -> None:
+        world = World()
+        world.watch = traces.note
+        world.apply(flinkjob())
+        await world.until(lambda: running(world))
+        await world.run(25)
+        await scenario(world)
+
+    asyncio.run(main())
+
+
+def spans_of(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> list[Span]:
+    found: list[Span] = []
+    traced(scenario, OperationTraces(found.append))
+    return found
+
+
+async def upgrade(world: World) -> None:
+    world.edit(image="job:2")
+    await world.until(lambda: running(world, image="job:2"))
+    await world.run(60)
+
+
+def test_an_upgrade_is_a_span_with_its_steps_in_order() -> None:
+    deployed, upgraded = spans_of(upgrade)
+    assert [deployed.name, upgraded.name] == ["Deploy", "Upgrade"]
+    assert upgraded.error == ""
+    names = [step.name for step in upgraded.steps]
+    assert names[0] == "Check"
+    assert [name for name in names if name in ("Stop", "Seal", "Teardown", "Start", "Watch")] == [
+        "Stop",
+        "Seal",
+        "Teardown",
+        "Start",
+        "Watch",
+    ]
+    assert upgraded.start <= upgraded.steps[0].start
+    for one, following in zip(upgraded.steps, upgraded.steps[1:], strict=False):
+        assert one.start <= one.end <= following.start + BETWEEN_STEPS
+    assert upgraded.steps[-1].end == upgraded.end
+    told = upgraded.attributes
+    assert (told["k8s.namespace.name"], told["flinkjob.name"], told["flinkjob.outcome"]) == (
+        "default",
+        "weather",
+        "Succeeded",
+    )
+    assert "savepoint" in str(told["flinkjob.restored.from"])
+    assert told["flinkjob.job.id"] != told["flinkjob.stopped.job.id"]
+
+
+def test_a_rescale_says_how_parallel_the_job_is_then() -> None:
+    async def rescale(world: World) -> None:
+        world.edit(job={"parallelism": 3})
+        await world.until(lambda: world.status()["history"][0]["kind"] == "Rescale")
+
+    span = spans_of(rescale)[-1]
+    assert (span.name, span.attributes["flinkjob.parallelism"]) == ("Rescale", 3)
+    assert "Rescale" in [step.name for step in span.steps]
+
+
+def test_an_upgrade_that_fails_has_an_error_and_its_rollback_is_a_span() -> None:
+    async def fail(world: World) -> None:
+        world.images["job:bad"] = Image(checkpoints=False)
+        world.edit(image="job:bad", rollback={"after": "40s"})
+        await world.until(lambda: rejected(world) and world.status()["phase"] == "Running")
+
+    spans = spans_of(fail)
+    failed = next(span for span in spans if span.name == "Upgrade")
+    assert (failed.attributes["flinkjob.outcome"], bool(failed.error)) == ("Failed", True)
+    assert spans[-1].name == "Rollback"
+    assert spans[-1].error == ""
+
+
+def test_what_another_operator_began_has_its_true_begin_and_the_steps_that_were_seen() -> None:
+    found: list[Span] = []
+
+    async def taken_over(world: World) -> None:
+        world.edit(job={"state": "suspended"})
+        await world.until(lambda: world.status().get("operation", {}).get("step") == "Teardown")
+        world.watch = OperationTraces(found.append).note
+        await world.until(lambda: suspended(world))
+
+    traced(taken_over, OperationTraces(lambda span: None))
+    (span,) = found
+    assert [step.name for step in span.steps] == ["Teardown"]
+    assert span.start < span.steps[0].start
+
+
+# --- the way to the collector -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def receiver() -> Iterator[OtlpReceiver]:
+    receiver = OtlpReceiver()
+    yield receiver
+    receiver.close()
+
+
+def test_a_collector_gets_them(receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+    sink = sink_of(instance="operator-0")
+    assert isinstance(sink, OtlpSpans)
+    traced(upgrade, OperationTraces(sink.send))
+    sink.close()
+    [upgraded] = [span for span in receiver.spans if span.name == "Upgrade"]
+    assert attributes(upgraded)["flinkjob.name"] == "weather"
+    steps = [span for span in receiver.spans if span.parent_span_id == upgraded.span_id]
+    assert {"Check", "Stop", "Teardown", "Start", "Watch"} <= {step.name for step in steps}
+    assert {step.trace_id for step in steps} == {upgraded.trace_id}
+    assert upgraded.start_time_unix_nano <= min(step.start_time_unix_nano for step in steps)
+    [resource, *_] = receiver.resources["/v1/traces"]
+    assert (resource["service.name"], resource["service.instance.id"]) == ("penstock-operator", "operator-0")
+
+
+def test_a_collector_that_is_away_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(otlp, "CLOSE_S", 0.2)
+    sink, found = sink_of(), list[Span]()
+    traced(upgrade, OperationTraces(found.append))
+    began = time.perf_counter()
+    for span in found * 1_000:
+        sink.send(span)
+    assert time.perf_counter() - began < 2.0
+    sink.close()
+    assert time.perf_counter() - began < 4.0
+
+
+@pytest.mark.parametrize(
+    "env",
+    [{}, {"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_SDK_DISABLED": "true"}],
+)
+def test_without_a_collector_there_are_none(env: dict[str, str]) -> None:
+    assert isinstance(sink_of(env), NoTraces)
+
+
+def test_without_its_packages_there_is_a_line_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    assert isinstance(sink_of({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}), NoTraces)
+    assert "install penstock[otel]" in caplog.text
+
+
+def test_what_cannot_be_sent_is_told_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(otlp, "CLOSE_S", 0.0)
+    sink = OtlpSpans()
+    sink.send(None)  # type: ignore[arg-type]
+    sink.close()
+    assert "a trace is not sent" in caplog.text

@@ -1,0 +1,257 @@
+"""A snapshot is what the database was at the barrier, and does not wait until that is on disk."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rocksdict import Options
+
+from penstock.common.errors import StorageError
+from penstock.state.rocksdb.database import Database
+from penstock.state.rocksdb.files import manifest
+from penstock.state.rocksdb.files.frozen import FrozenDatabase
+from penstock.state.rocksdb.files.manifest_tail import ManifestTail
+from penstock.state.rocksdb.options import read_options
+from tests.unit.state.support import VALUE, Backends, at, content
+
+
+@pytest.fixture
+def backends(tmp_path: Path) -> Iterator[Backends]:
+    made = Backends("rocksdb", tmp_path)
+    yield made
+    made.close()
+
+
+def put(backend: Any, keys: Any, text: str) -> None:
+    state = backend.get_state(VALUE)
+    for key in keys:
+        at(backend, key)
+        state.update(f"{text} {key}" * 10)
+
+
+def test_processing_goes_on_before_memory_is_on_disk(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = Database._make_options
+
+    def slow_disk(self: Database) -> Options:
+        options = make(self)
+        options.set_ratelimiter(100_000, 100_000, 10)
+        return options
+
+    monkeypatch.setattr(Database, "_make_options", slow_disk)
+    backend = backends.create(options={"compression": "none"})
+    put(backend, range(2_000), "before")
+    upload = backend.snapshot(1)
+    assert not backend._database.is_flushed(), "the first snapshot has waited for the disk"
+    put(backend, range(1_000, 3_000), "after")
+    handle = upload.run(backends.storage)
+    backend.notify_checkpoint_complete(1)
+    found = content(backends.restored([handle]), VALUE)
+    assert found == {(None, key): f"before {key}" * 10 for key in range(2_000)}
+
+
+def test_the_first_barrier_makes_no_column_family(backends: Backends) -> None:
+    backend = backends.create()
+    put(backend, range(20), "first")
+    families = set(backend._database.families)
+    backend.snapshot(1)
+    assert set(backend._database.families) == families
+
+
+def test_nothing_written_behind_the_barrier_is_in_it(backends: Backends) -> None:
+    """With buffers so small that what comes behind is flushed and compacted all the time."""
+    backend = backends.create(options={"writebuffer.size": "64kb"})
+    put(backend, range(500), "round 0")
+    for number in range(1, 8):
+        upload = backend.snapshot(number)
+        put(backend, range(0, 500, number), f"round {number}")
+        handle = upload.run(backends.storage)
+        backend.notify_checkpoint_complete(number)
+        expected = {(None, key): f"round {_last_round(key, number - 1)} {key}" * 10 for key in range(500)}
+        assert content(backends.restored([handle]), VALUE) == expected
+
+
+@pytest.mark.parametrize("later", ["updates", "deletions"])
+def test_what_was_compacted_with_later_rows_is_never_taken_for_the_moment(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch, later: str
+) -> None:
+    """On the lowest level RocksDB sets sequence numbers to zero and drops what was deleted: no file would show what came later."""
+    make, follow, compacted = Database._make_options, FrozenDatabase._follow, threading.Event()
+
+    def eager(self: Database) -> Options:
+        options = make(self)
+        options.set_level_zero_file_num_compaction_trigger(2)
+        return options
+
+    def late(self: FrozenDatabase) -> None:
+        compacted.wait(30)
+        follow(self)
+
+    monkeypatch.setattr(Database, "_make_options", eager)
+    monkeypatch.setattr(FrozenDatabase, "_follow", late)
+    backend = backends.create()
+    put(backend, range(50), "before")
+    upload = backend.snapshot(1)
+    if later == "updates":
+        put(backend, range(50), "after")
+    else:
+        for key in range(25):
+            at(backend, key)
+            backend.get_state(VALUE).clear()
+    family = backend._database.family("state:value")
+    family.flush()
+    until = time.monotonic() + 20
+    while family.property_value("rocksdb.num-files-at-level0") != "0":
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    compacted.set()
+    with pytest.raises(StorageError, match="put together with later ones"):
+        upload.run(backends.storage)
+    upload.wait()
+    assert family.property_value("rocksdb.num-snapshots") == "0", "compaction is held for ever"
+
+
+def _last_round(key: int, number: int) -> int:
+    return next((n for n in range(number, 0, -1) if key % n == 0), 0)
+
+
+def test_snapshots_in_a_row_are_each_of_their_moment(backends: Backends) -> None:
+    backend = backends.create()
+    uploads = []
+    for number in range(1, 12):
+        put(backend, range(20), f"round {number}")
+        uploads.append(backend.snapshot(number))
+    for number, upload in enumerate(uploads, 1):
+        found = content(backends.restored([upload.run(backends.storage)]), VALUE)
+        assert found == {(None, key): f"round {number} {key}" * 10 for key in range(20)}
+
+
+def test_a_snapshot_reads_only_what_has_changed_since_the_last(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[bytes] = []
+    decode = manifest._decode
+
+    def counted(payload: bytes) -> manifest.Edit:
+        decoded.append(payload)
+        return decode(payload)
+
+    monkeypatch.setattr(manifest, "_decode", counted)
+    backend = backends.create()
+    counts = []
+    for number in range(1, 60):
+        put(backend, range(20), f"round {number}")
+        decoded.clear()
+        handle = backends.snapshot(backend, number)
+        counts.append(len(decoded))
+    assert max(counts[-20:]) <= max(counts[1:21]) + 10
+    assert len(decoded) < 30
+    assert content(backends.restored([handle]), VALUE) == {(None, key): f"round 59 {key}" * 10 for key in range(20)}
+
+
+def test_a_new_manifest_is_read_from_its_beginning(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = Database._make_options
+
+    def short_manifests(self: Database) -> Options:
+        options = make(self)
+        options.set_max_manifest_file_size(1_000)
+        return options
+
+    monkeypatch.setattr(Database, "_make_options", short_manifests)
+    backend = backends.create()
+    names = set()
+    for number in range(1, 40):
+        put(backend, range(0, 100, number), f"round {number}")
+        handle = backends.snapshot(backend, number)
+        names.add(backend._database.manifest.current())
+        if number % 10 == 0:
+            expected = {(None, key): f"round {_last_round(key, number)} {key}" * 10 for key in range(100)}
+            assert content(backends.restored([handle]), VALUE) == expected
+    assert len(names) > 3
+
+
+def test_a_manifest_that_goes_while_files_are_linked_is_looked_for_again(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = backends.create()
+    put(backend, range(20), "first")
+    named = iter(["MANIFEST-999999"])
+    current = ManifestTail.current
+    monkeypatch.setattr(ManifestTail, "current", lambda tail: next(named, None) or current(tail))
+    handle = backends.snapshot(backend)
+    assert next(named, None) is None
+    assert len(content(backends.restored([handle]), VALUE)) == 20
+
+
+def test_files_that_cannot_be_linked_fail_the_checkpoint_not_the_task(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = backends.create()
+    put(backend, range(20), "first")
+    monkeypatch.setattr(ManifestTail, "current", lambda tail: "MANIFEST-999999")
+    upload = backend.snapshot(1)
+    with pytest.raises(StorageError, match="cannot be linked"):
+        upload.run(backends.storage)
+    backend.notify_checkpoint_aborted(1)
+    monkeypatch.undo()
+    assert len(content(backends.restored([backends.snapshot(backend, 2)]), VALUE)) == 20
+
+
+def test_looks_become_rarer_while_the_disk_is_slow(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = backends.create()
+    put(backend, range(20), "first")
+    looks: list[float] = []
+
+    def is_flushed(database: Database) -> bool:
+        looks.append(time.monotonic())
+        return looks[-1] - looks[0] > 0.5
+
+    monkeypatch.setattr(Database, "is_flushed", is_flushed)
+    backends.snapshot(backend)
+    assert len(looks) < 60
+
+
+def test_a_disk_that_cannot_be_written_to_fails_the_checkpoint(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = backends.create()
+    put(backend, range(20), "first")
+    monkeypatch.setattr(Database, "is_flushed", _full)
+    with pytest.raises(StorageError, match="disk full"):
+        backend.snapshot(1).run(backends.storage)
+    monkeypatch.undo()
+    assert len(content(backends.restored([backends.snapshot(backend, 2)]), VALUE)) == 20
+
+
+def _full(database: Database) -> bool:
+    raise StorageError("disk full")
+
+
+def test_a_snapshot_that_was_given_up_does_not_wait_for_the_disk(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = backends.create()
+    put(backend, range(20), "first")
+    monkeypatch.setattr(Database, "is_flushed", lambda database: False)
+    backend.snapshot(1)
+    began = time.monotonic()
+    backend.notify_checkpoint_aborted(1)
+    assert time.monotonic() - began < 5
+    assert not (backends.work_dir / "b0" / "chk-1").exists()
+
+
+def test_the_end_of_a_snapshot_has_no_file_written_anew(tmp_path: Path) -> None:
+    """RocksDB does that to files of the lowest level once nothing holds their sequence numbers, and the next checkpoint would upload them again."""
+    database = Database(str(tmp_path / "db"), read_options({}))
+    family = database.family("state:a")
+    for number in range(2_000):
+        family[b"%08d" % number] = b"a value of some length"
+    FrozenDatabase(database, tmp_path / "chk-1").wait()
+    family[b"%08d" % 7] = b"another"
+    FrozenDatabase(database, tmp_path / "chk-2").wait()
+    database.close()  # waits for compactions that have begun
+    assert "BottommostFiles" not in (tmp_path / "db" / "LOG").read_text()

@@ -1,0 +1,166 @@
+"""A task that does not come back says where it is; one that may not take so long, that it has failed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from penstock.functions.async_io.async_functions import AsyncFunctionDescriptor
+from penstock.functions.async_io.async_retry_strategies import AsyncRetryStrategy
+from penstock.taskmanager.operators.async_io.requests import RequestLoop
+from penstock.taskmanager.protocol import STEP_TIMEOUT, TaskFailure, Whereabouts
+from penstock.taskmanager.watching.watchdog import OPENING, PROCESSING, Watchdog
+
+PATIENCE_S = 20.0
+ORDERED = AsyncFunctionDescriptor.OutputMode.ORDERED
+
+
+class Listener:
+    """Takes what the watchdog tells, and lets the one who hangs go on."""
+
+    def __init__(self) -> None:
+        self.heard: list[Whereabouts | TaskFailure] = []
+        self.waits_for: type = Whereabouts
+        self.go_on = threading.Event()
+
+    def __call__(self, what: Whereabouts | TaskFailure) -> None:
+        self.heard.append(what)
+        if isinstance(what, self.waits_for):
+            self.go_on.set()
+
+    def users_function_that_waits(self) -> None:
+        assert self.go_on.wait(PATIENCE_S)
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch) -> Listener:
+    monkeypatch.setattr("penstock.taskmanager.watching.watchdog.LOOK_S", 0.01)
+    monkeypatch.setattr("penstock.taskmanager.watching.watchdog.SLOW_S", 0.05)
+    return Listener()
+
+
+@pytest.fixture
+def watchdog(listener: Listener) -> Iterator[Watchdog]:
+    watchdog = Watchdog(listener, {OPENING: 0.1})
+    yield watchdog
+    watchdog.close()
+
+
+def test_a_step_past_its_limit_is_a_failure_with_the_line(listener: Listener, watchdog: Watchdog) -> None:
+    listener.waits_for = TaskFailure
+    with watchdog.step(OPENING, "lookup", "job.py:40"):
+        listener.users_function_that_waits()
+    failure = cast("TaskFailure", listener.heard[-1])
+    assert (failure.kind, failure.name, failure.location) == (STEP_TIMEOUT, "lookup", "job.py:40")
+    assert "opening functions has not ended within 0.1 s" in failure.message
+    assert __file__ in failure.message
+    assert "assert self.go_on.wait(PATIENCE_S)" in failure.traceback
+    assert "penstock/taskmanager" not in failure.traceback
+
+
+def test_a_limit_of_0_is_none(listener: Listener) -> None:
+    watchdog = Watchdog(listener, {OPENING: 0.0})
+    listener.waits_for = TaskFailure
+    with watchdog.step(OPENING):
+        assert not listener.go_on.wait(1.5)
+    watchdog.close()
+    assert not [said for said in listener.heard if isinstance(said, TaskFailure)]
+
+
+def test_a_batch_that_takes_long_is_told_and_no_failure(listener: Listener, watchdog: Watchdog) -> None:
+    with watchdog.step("starts the watchdog"):
+        pass
+    watchdog.since = time.perf_counter()
+    listener.users_function_that_waits()
+    watchdog.since = 0.0
+    where = cast("Whereabouts", listener.heard[0])
+    assert where.step == PROCESSING
+    assert where.seconds >= 0.05
+    assert "users_function_that_waits" in where.line
+
+
+def test_who_waits_for_another_thread_is_where_that_one_is(listener: Listener, watchdog: Watchdog) -> None:
+    """An async function runs on a loop of its own; a barrier waits for what it does there."""
+
+    async def never(value: int) -> list[int]:
+        return [value]
+
+    descriptor = AsyncFunctionDescriptor(never, 60_000, 1, AsyncRetryStrategy.no_restart(), ORDERED)
+    loop = RequestLoop(descriptor, None, lambda: None)
+    loop.start(lambda: None)
+    with watchdog.step("starts the watchdog"):
+        pass
+    watchdog.since = time.perf_counter()
+    loop.call(listener.users_function_that_waits)
+    watchdog.since = 0.0
+    loop.close(lambda: None)
+    assert "users_function_that_waits" in cast("Whereabouts", listener.heard[0]).line
+
+
+def test_a_step_within_a_batch_leaves_the_batch_as_it_was(listener: Listener, watchdog: Watchdog) -> None:
+    watchdog.since = time.perf_counter()
+    with watchdog.step("a short one", "lookup"):
+        pass
+    listener.users_function_that_waits()
+    where = cast("Whereabouts", listener.heard[0])
+    assert (where.step, where.operator) == (PROCESSING, "")
+
+
+def test_nothing_is_said_of_what_comes_back_in_time(listener: Listener, watchdog: Watchdog) -> None:
+    with watchdog.step(OPENING):
+        pass
+    for _ in range(20):
+        watchdog.since = time.perf_counter()
+        time.sleep(0.01)
+        watchdog.since = 0.0
+    assert not listener.heard
+
+
+def test_code_that_keeps_the_interpreters_lock_is_ended_with_its_stack(tmp_path: Path) -> None:
+    """Nothing of Python's runs any more in such a process, its watchdog neither."""
+    program = textwrap.dedent("""
+        import ctypes
+        from penstock.taskmanager.watching import watchdog
+        watchdog.GRACE_S = 0.5
+        dog = watchdog.Watchdog(print, {watchdog.OPENING: 0.5})
+        with dog.step(watchdog.OPENING):
+            ctypes.PyDLL(None).sleep(60)
+    """)
+    script = tmp_path / "keeps_the_lock.py"
+    script.write_text(program)
+    began = time.monotonic()
+    environment = {"PYTHON_FAULTHANDLER_DIR": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
+    with subprocess.Popen([sys.executable, str(script)], env=environment) as process:
+        assert process.wait(50) == 1
+    assert time.monotonic() - began < 50
+    dump = (tmp_path / str(process.pid)).read_text()
+    assert "Timeout" in dump
+    assert f'File "{script}", line 7' in dump
+
+
+def test_no_step_ever_stands_with_the_time_of_another(listener: Listener) -> None:
+    """A batch of a minute must not become, for a moment, a minute of opening functions."""
+    seen: list[tuple[str, float]] = []
+
+    class Recorded(Watchdog):
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            if name in {"_step", "since"} and "_step" in self.__dict__:
+                seen.append((self._step, self.since))
+
+    watchdog = Recorded(listener, {OPENING: 0.1})
+    watchdog.since = long_ago = time.perf_counter() - 60
+    with watchdog.step(OPENING, "lookup"):
+        pass
+    watchdog.close()
+    assert (PROCESSING, long_ago) in seen[-3:]
+    assert not [since for step, since in seen if step == OPENING and 0 < since <= long_ago]
+    assert not listener.heard
