@@ -75,6 +75,10 @@ def test_nothing_written_behind_the_barrier_is_in_it(backends: Backends) -> None
         assert content(backends.restored([handle]), VALUE) == expected
 
 
+def tables_of(backend: Any) -> list[Path]:
+    return list(Path(backend._database.path).glob("*.sst"))
+
+
 @pytest.mark.parametrize("later", ["updates", "deletions"])
 def test_what_was_compacted_with_later_rows_is_never_taken_for_the_moment(
     backends: Backends, monkeypatch: pytest.MonkeyPatch, later: str
@@ -105,12 +109,17 @@ def test_what_was_compacted_with_later_rows_is_never_taken_for_the_moment(
     family = backend._database.family("state:value")
     family.flush()
     until = time.monotonic() + 20
-    while family.property_value("rocksdb.num-files-at-level0") != "0":
+    while family.property_value("rocksdb.num-files-at-level0") != "0" or len(tables_of(backend)) > 1:
         assert time.monotonic() < until
-        time.sleep(0.01)
+        time.sleep(0.01)  # compaction deletes what it read a moment after it has put it together
     compacted.set()
-    with pytest.raises(StorageError, match="put together with later ones"):
-        upload.run(backends.storage)
+    try:
+        handle = upload.run(backends.storage)
+    except StorageError as error:
+        found: Any = str(error)
+    else:  # memory was on disk before the snapshot had linked what was there
+        found = content(backends.restored([handle]), VALUE)
+    assert "put together with later ones" in found or found == {(None, key): f"before {key}" * 10 for key in range(50)}
     upload.wait()
     assert family.property_value("rocksdb.num-snapshots") == "0", "compaction is held for ever"
 
