@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.jobmanager.process.embedded import EmbeddedExecutor
     from tools.cassandraserver import CassandraServer
     from tools.kafkaserver import KafkaServer
+    from tools.opensearchserver import OpenSearchServer
     from tools.postgresserver import PostgresServer
     from tools.rabbitmqserver import RabbitMQServer
     from tools.redisserver import RedisServer
@@ -99,6 +100,15 @@ def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CassandraSer
     from tools.cassandraserver import CassandraServer
 
     with CassandraServer(tmp_path_factory.mktemp("cassandra"), passwords=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def opensearch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearchServer]:
+    """A real OpenSearch; a test makes indices of its own, and whatever kills or pauses has a server of its own."""
+    from tools.opensearchserver import OpenSearchServer
+
+    with OpenSearchServer(tmp_path_factory.mktemp("opensearch")) as server:
         yield server
 
 

@@ -19,6 +19,7 @@ from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.connectors.http.source import HttpPollSource
 from penstock.connectors.iceberg.table import catalog_properties
 from penstock.connectors.kafka.client import FROM_FILES, librdkafka, resolved
+from penstock.connectors.opensearch.cluster import cluster_of
 from penstock.connectors.postgres.client import Server
 from penstock.connectors.rabbitmq.config import RMQConnectionConfig
 from penstock.connectors.redis.client import Server as RedisServer
@@ -62,6 +63,10 @@ def of_rabbitmq() -> str:
     return RMQConnectionConfig(password_file=FILE).secret(SourceError) or ""
 
 
+def of_opensearch() -> str:
+    return cluster_of("search", api_key_file=FILE).headers()["Authorization"].removeprefix("ApiKey ")
+
+
 def of_redis() -> str:
     return RedisServer("redis://any", password_file=FILE).options(SinkError)["password"]
 
@@ -87,7 +92,7 @@ def of_http() -> str:
 
 
 @pytest.mark.parametrize(
-    "read", [of_http, of_kafka, of_iceberg, of_postgres, of_cassandra, of_rabbitmq, of_redis, of_avro]
+    "read", [of_http, of_kafka, of_iceberg, of_postgres, of_cassandra, of_rabbitmq, of_opensearch, of_redis, of_avro]
 )
 def test_it_is_found_from_where_the_process_was_started(tmp_path: Path, read: Callable[[], str]) -> None:
     secret = tmp_path / "start" / FILE

@@ -10,7 +10,7 @@ from penstock.common.errors import InvalidJob
 
 MODULES = {
     "connectors.dynamic_kafka": "DynamicKafkaSource",
-    "connectors.elasticsearch": "Elasticsearch7SinkBuilder",
+    "connectors.elasticsearch": "Elasticsearch6SinkBuilder",
     "connectors.jdbc": "JdbcSink",
     "connectors.kinesis": "KinesisStreamsSink",
     "connectors.pulsar": "PulsarSource",

@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.common.errors import InvalidJob, SinkError
 from penstock.common.time import TimeLike, as_millis
+from penstock.connectors.batching import BatchingWriter
 from penstock.connectors.redis.client import Connection, Server, told, word
 from penstock.connectors.redis.commands import Command, Pipeline, checked
 from penstock.connectors.sink import Sink, SinkWriter, WriterContext
@@ -65,18 +66,17 @@ class RedisSink(Sink):
         check_writable(self.server)
 
 
-class CommandWriter(SinkWriter):
+class CommandWriter(BatchingWriter):
     """Sends commands when enough have come, when they have waited, and at every barrier."""
 
     def __init__(
         self, pipeline: Pipeline, commands: Callable[[Any], list[Command]], batch_size: int, batch_ms: int
     ) -> None:
+        super().__init__(batch_ms)
         self._pipeline = pipeline
         self._commands = commands
         self._size = batch_size
-        self._batch_ms = batch_ms
         self._held: list[Command] = []
-        self._since = 0
 
     def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
         for value in values:
@@ -84,17 +84,9 @@ class CommandWriter(SinkWriter):
             if len(self._held) >= self._size:
                 self.flush()
 
-    def advance_processing_time(self, now: int) -> None:
-        if now >= self._since + self._batch_ms:
-            self._since = now
-            self.flush()
-
-    def next_processing_time(self, now: int) -> int | None:
-        return now + self._batch_ms if self._held else None
-
-    def prepare_commit(self, checkpoint_id: int) -> list[Any]:
-        self.flush()
-        return []
+    @property
+    def holds(self) -> bool:
+        return bool(self._held)
 
     def flush(self) -> None:
         """

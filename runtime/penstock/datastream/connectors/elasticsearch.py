@@ -1,20 +1,188 @@
-"""PyFlink's names for Elasticsearch: they import, and say what to use instead when they are used."""
+"""Elasticsearch under PyFlink's names. What it does is told in `penstock.connectors.opensearch`, which writes to both."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Self, TypeAlias
+
+from penstock.common.errors import InvalidJob, SinkError
+from penstock.common.program.one_time_warning import warn_no_effect
+from penstock.connectors.delivery_guarantee import DeliveryGuarantee
+from penstock.connectors.opensearch.cluster import cluster_of
+from penstock.connectors.opensearch.sink import OpenSearchSink
 from penstock.datastream.not_built import not_built
 
-_INSTEAD = (
-    "give a SinkFunction that sends bulks with ids of its own, which replace themselves, or write the "
-    "stream with to_spark and Spark's Elasticsearch connector"
+ElasticsearchSink: TypeAlias = OpenSearchSink
+_LEAST_PATIENCE_MS = 30_000
+
+
+class FlushBackoffType(Enum):
+    CONSTANT = "CONSTANT"
+    EXPONENTIAL = "EXPONENTIAL"
+    NONE = "NONE"
+
+
+class ElasticsearchEmitter:
+    """Makes actions of records that are dicts (or Rows with names), as PyFlink's does of maps.
+
+    Args:
+        index: a record -> its index.
+        key_field: whose value is the document's id.
+    """
+
+    def __init__(self, index: Callable[[Mapping[str, Any]], str], key_field: str | None) -> None:
+        self._index = index
+        self._key_field = key_field
+
+    @staticmethod
+    def static_index(index: str, key_field: str | None = None, doc_type: str | None = None) -> ElasticsearchEmitter:
+        """All documents in one index."""
+        _check_type(doc_type)
+        return ElasticsearchEmitter(lambda record: index, key_field)
+
+    @staticmethod
+    def dynamic_index(
+        index_field: str, key_field: str | None = None, doc_type: str | None = None
+    ) -> ElasticsearchEmitter:
+        """Each document in the index that a field of it names."""
+        _check_type(doc_type)
+        return ElasticsearchEmitter(lambda record: str(_field(record, index_field)), key_field)
+
+    def __call__(self, record: Any) -> dict[str, Any]:
+        fields = record.as_dict() if hasattr(record, "as_dict") else record
+        if not isinstance(fields, Mapping):
+            raise SinkError(
+                f"ElasticsearchEmitter got a {type(record).__name__}: {str(record)[:200]}",
+                remedy="map records to dicts, or give OpenSearchSink a function of your own",
+            )
+        action: dict[str, Any] = {"_index": self._index(fields), "_source": fields}
+        if self._key_field is not None:
+            action["_id"] = _field(fields, self._key_field)
+        return action
+
+
+def _field(record: Mapping[str, Any], name: str) -> Any:
+    value = record.get(name)
+    if value is None:
+        raise SinkError(f"a record without {name!r}: {str(record)[:200]}", remedy="filter it out, or give it the field")
+    return value
+
+
+def _check_type(doc_type: str | None) -> None:
+    if doc_type is not None:
+        warn_no_effect(f"doc_type={doc_type!r}", "documents have had no types since Elasticsearch 7")
+
+
+class ElasticsearchSinkBuilderBase:
+    """PyFlink's builder; `OpenSearchSink` says the same in one call."""
+
+    def __init__(self) -> None:
+        self._emitter: Callable[[Any], Any] | None = None
+        self._hosts: list[str] = []
+        self._prefix = ""
+        self._cluster: dict[str, Any] = {}
+        self._sink: dict[str, Any] = {}
+
+    def set_emitter(self, emitter: Callable[[Any], Any]) -> Self:
+        """Args:
+        emitter: an `ElasticsearchEmitter`, or a function from a record to its action.
+        """
+        self._emitter = emitter
+        return self
+
+    def set_hosts(self, hosts: list[str]) -> Self:
+        self._hosts = list(hosts)
+        return self
+
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
+        """Raises:
+        InvalidJob: exactly once, which Flink refuses here, too.
+        """
+        if delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE:
+            raise InvalidJob(
+                "Elasticsearch sinks are not exactly once",
+                remedy="give documents ids of their own (key_field): written twice, they are there once",
+            )
+        return self
+
+    def set_bulk_flush_max_actions(self, num_max_actions: int) -> Self:
+        """Args:
+        num_max_actions: -1: no bound but that of bytes.
+        """
+        self._sink["batch_size"] = 1 << 20 if num_max_actions == -1 else num_max_actions
+        return self
+
+    def set_bulk_flush_max_size_mb(self, max_size_mb: int) -> Self:
+        self._sink["batch_bytes"] = 64 << 20 if max_size_mb == -1 else max_size_mb << 20
+        return self
+
+    def set_bulk_flush_interval(self, interval_millis: int) -> Self:
+        self._sink["batch_time"] = 1_000 if interval_millis == -1 else interval_millis
+        return self
+
+    def set_bulk_flush_backoff_strategy(
+        self, flush_backoff_type: FlushBackoffType, max_retries: int, delay_millis: int
+    ) -> Self:
+        """How long tries go on, half a minute at the least; the pauses between them are the sink's own."""
+        tries = range(max_retries) if flush_backoff_type is not FlushBackoffType.NONE else ()
+        grows = flush_backoff_type is FlushBackoffType.EXPONENTIAL
+        self._sink["patience"] = max(
+            _LEAST_PATIENCE_MS, sum(delay_millis * (2**number if grows else 1) for number in tries)
+        )
+        return self
+
+    def set_connection_username(self, username: str) -> Self:
+        self._cluster["user"] = username
+        return self
+
+    def set_connection_password(self, password: str) -> Self:
+        self._cluster["password"] = password
+        return self
+
+    def set_connection_path_prefix(self, prefix: str) -> Self:
+        self._prefix = prefix.strip("/")
+        return self
+
+    def set_connection_request_timeout(self, timeout: int) -> Self:
+        """No effect: a subtask has its connection to itself, and waits for none."""
+        return self
+
+    def set_connection_timeout(self, timeout: int) -> Self:
+        """Args:
+        timeout: ms
+        """
+        self._cluster["connect_timeout_s"] = timeout / 1000
+        return self
+
+    def set_socket_timeout(self, timeout: int) -> Self:
+        """Args:
+        timeout: ms
+        """
+        self._cluster["timeout_s"] = timeout / 1000
+        return self
+
+    def build(self) -> OpenSearchSink:
+        """
+        Raises:
+            InvalidJob: without emitter or hosts.
+        """
+        if self._emitter is None:
+            raise InvalidJob("an Elasticsearch sink without emitter", remedy="call set_emitter()")
+        hosts = [f"{host.rstrip('/')}/{self._prefix}".rstrip("/") for host in self._hosts]
+        return OpenSearchSink(cluster_of(hosts, **self._cluster), self._emitter, **self._sink)
+
+
+class Elasticsearch7SinkBuilder(ElasticsearchSinkBuilderBase):
+    """For Elasticsearch 7 and later, and OpenSearch."""
+
+
+Elasticsearch6SinkBuilder = not_built(
+    "Elasticsearch6SinkBuilder", __name__, "use Elasticsearch7SinkBuilder: versions before 7 are not written to"
 )
 
-Elasticsearch6SinkBuilder = not_built("Elasticsearch6SinkBuilder", __name__, _INSTEAD)
-Elasticsearch7SinkBuilder = not_built("Elasticsearch7SinkBuilder", __name__, _INSTEAD)
-ElasticsearchEmitter = not_built("ElasticsearchEmitter", __name__, _INSTEAD)
-ElasticsearchSink = not_built("ElasticsearchSink", __name__, _INSTEAD)
-ElasticsearchSinkBuilderBase = not_built("ElasticsearchSinkBuilderBase", __name__, _INSTEAD)
-FlushBackoffType = not_built("FlushBackoffType", __name__, _INSTEAD)
-
 __all__ = [
+    "DeliveryGuarantee",
     "Elasticsearch6SinkBuilder",
     "Elasticsearch7SinkBuilder",
     "ElasticsearchEmitter",

@@ -1,0 +1,99 @@
+"""Actions of a bulk request, as `helpers.bulk` of the servers' own Python clients takes them, and their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from penstock.common.errors import RecordFormatError, SinkError
+from penstock.connectors.formats.encode import JsonLinesEncoder
+
+Action: TypeAlias = Mapping[str, Any]
+"""{"_index": "means", "_id": "A1", "_source": {…}}, or with the document's fields beside them; "_op_type": "index" (the default), "create", "update" or "delete"."""
+
+_OPERATIONS = ("index", "create", "update", "delete")
+_ABOUT = ("_index", "_id", "routing", "pipeline", "version", "version_type", "retry_on_conflict", "require_alias")
+"""What goes into the line before the document."""
+_UNDERSCORED = {"_routing": "routing", "_version": "version", "_version_type": "version_type"}
+_encode = JsonLinesEncoder().encode
+
+
+@dataclass(frozen=True)
+class Request:
+    """One action of a bulk."""
+
+    operation: str
+    index: str
+    id: str
+    """Empty: the server makes one up."""
+    lines: bytes
+    is_versioned: bool = False
+
+    @property
+    def replaces(self) -> bool:
+        """Whether nothing of what came before for this document is left."""
+        return self.operation in ("index", "delete") and not self.is_versioned
+
+    @property
+    def shown(self) -> str:
+        return f"document {self.id!r} of index {self.index!r}" if self.id else f"a document of index {self.index!r}"
+
+
+def requests_of(record: Any, action: Callable[[Any], Any], index: str) -> list[Request]:
+    """
+    Raises:
+        SinkError: the function gave something else.
+    """
+    found = action(record)
+    if found is None:
+        return []
+    return [_request(one, index) for one in ([found] if isinstance(found, Mapping) else found)]
+
+
+def _request(action: Any, default: str) -> Request:
+    if not isinstance(action, Mapping):
+        raise _wrong(f"a {type(action).__name__}", action, 'give {"_index": …, "_id": …, "_source": …}')
+    fields = {_UNDERSCORED.get(name, name): value for name, value in action.items()}
+    operation = fields.pop("_op_type", "index")
+    if operation not in _OPERATIONS:
+        raise _wrong(f"_op_type={operation!r}", action, f"use one of {', '.join(_OPERATIONS)}")
+    has_source = "_source" in fields
+    document = fields.pop("_source", None)
+    about = {name: _plain(fields.pop(name)) for name in _ABOUT if name in fields}
+    about.setdefault("_index", default)
+    if not about["_index"]:
+        raise _wrong("an action without _index", action, "name it, or give the sink index=")
+    identity = about.pop("_id", None)
+    if identity is not None:
+        about["_id"] = str(identity)
+    elif operation in ("update", "delete"):
+        raise _wrong(f"{operation} without _id", action, "say which document")
+    if about.get("_id") == "":
+        raise _wrong("an empty _id", action, "leave it out, or say which document")
+    if operation == "delete":
+        document = None
+    elif not has_source:
+        document = fields
+        if operation == "update" and not fields.keys() & {"doc", "script"}:
+            document = {"doc": fields}
+    elif fields:
+        raise _wrong(f"{', '.join(sorted(map(str, fields)))} beside _source", action, "put them into one of the two")
+    try:
+        lines = _encode({operation: about}) + (b"" if operation == "delete" else _encode(document))
+    except RecordFormatError as error:
+        raise SinkError(error.message, remedy=error.remedy) from error
+    return Request(operation, str(about["_index"]), about.get("_id", ""), lines, is_versioned="version" in about)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        value = value.value
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _wrong(what: str, action: Any, remedy: str) -> SinkError:
+    return SinkError(f"{what} for OpenSearch: {str(action)[:200]}", remedy=remedy)

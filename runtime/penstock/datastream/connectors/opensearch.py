@@ -1,0 +1,6 @@
+"""OpenSearch as a sink. What it does is told in `penstock.connectors.opensearch`."""
+
+from penstock.connectors.opensearch.actions import Action
+from penstock.connectors.opensearch.sink import OpenSearchSink
+
+__all__ = ["Action", "OpenSearchSink"]
