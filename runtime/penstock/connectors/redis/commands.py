@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
+from enum import Enum
+from itertools import takewhile
 from typing import Any
+
+import numpy as np
 
 from penstock.common.errors import SinkError
 from penstock.connectors.redis.client import Connection, is_passing, package
 
 Command = tuple[Any, ...]
-"""A name and its arguments: str, bytes, int or float."""
+"""A name and its arguments: what `encoded` takes."""
+FORMS = "str, bytes, int, float or Decimal"
 
 _TWICE = {
     *("SET", "MSET", "GETDEL", "DEL", "UNLINK", "HSET", "HMSET", "HDEL", "SADD", "SREM", "ZADD", "ZREM", "ZREMRANGEBYSCORE"),
     *("ZREMRANGEBYLEX", "PFADD", "GEOADD", "SETBIT", "SETRANGE", "EXPIREAT", "PEXPIREAT", "EXPIRE", "PEXPIRE", "PERSIST"),
     *("JSON.SET", "JSON.DEL", "JSON.MERGE", "BF.ADD", "BF.MADD", "TS.ADD", "SETEX", "PSETEX", "PUBLISH"),
 }  # fmt: skip
+_ZADD_OPTIONS = {b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"}
 _WITHOUT_TTL = {
     "DEL",
     "UNLINK",
@@ -29,8 +36,7 @@ _WITHOUT_TTL = {
     "PEXPIREAT",
     "PERSIST",
 }
-_WITH_TTL = {"SETEX", "PSETEX", "MSET", "PUBLISH"}
-_VALUES = (str, bytes, int, float)
+_WITH_TTL = {"SETEX", "PSETEX", "PUBLISH"}
 
 
 def checked(given: Any, record: Any, ttl_ms: int) -> list[Command]:
@@ -43,13 +49,13 @@ def checked(given: Any, record: Any, ttl_ms: int) -> list[Command]:
     for command in [given] if isinstance(given, tuple) else [] if given is None else given:
         if not isinstance(command, tuple) or len(command) < 2 or not isinstance(command[0], str):
             raise _wrong(command, record, "is no command", "give ('SET', key, value), or a list of such, or None")
-        strange = [value for value in command[1:] if isinstance(value, bool) or not isinstance(value, _VALUES)]
-        if strange:
-            raise _wrong(
-                command, record, f"has {strange[0]!r}, which Redis has no form for", "give str, bytes, int or float"
-            )
+        arguments = [encoded(value) for value in command[1:]]
+        if None in arguments:
+            strange = command[1 + arguments.index(None)]
+            raise _wrong(command, record, f"has {strange!r}, which Redis has no form for", f"give {FORMS}")
         name = command[0].upper()
-        adds_up = name == "ZADD" and any(isinstance(value, str) and value.upper() == "INCR" for value in command[2:])
+        options = takewhile(_ZADD_OPTIONS.__contains__, (argument.upper() for argument in arguments[1:] if argument))
+        adds_up = name == "ZADD" and b"INCR" in options
         if name not in _TWICE or adds_up:
             raise _wrong(
                 command,
@@ -57,10 +63,40 @@ def checked(given: Any, record: Any, ttl_ms: int) -> list[Command]:
                 "would count twice what a restart writes again",
                 f"keep the sum in the job's state and write it: {', '.join(sorted(_TWICE))}; into streams by RedisStreamSink",
             )
-        commands.append((name, *command[1:]))
+        if ttl_ms and name == "MSET":
+            raise _wrong(command, record, "has several keys, which ttl= does not reach", "give a SET for each key")
+        commands.append((name, *arguments))
         if ttl_ms and name not in _WITHOUT_TTL and name not in _WITH_TTL:
-            commands.append(("PEXPIRE", command[1], ttl_ms))
+            commands.append(("PEXPIRE", arguments[0], ttl_ms))
     return commands
+
+
+def encoded(value: Any) -> bytes | None:
+    """What Redis holds of a value: numbers of numpy and of enums, too, by what they are; None: there is no form for it.
+
+    >>> encoded(np.float64(1.5)), encoded(7), encoded(True)
+    (b'1.5', b'7', None)
+    """
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError:  # half of a surrogate pair
+            return None
+    if isinstance(value, bytes):
+        return bytes(value)
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return repr(int(value) if isinstance(value, int) else float(value)).encode()
+    return str(value).encode() if isinstance(value, Decimal) else None
+
+
+def _shown(part: Any) -> str:
+    return part.decode(errors="backslashreplace") if isinstance(part, bytes) else str(part)
 
 
 def _wrong(command: Any, record: Any, what: str, remedy: str) -> SinkError:
@@ -93,7 +129,7 @@ class Pipeline:
             if is_passing(answer) or not isinstance(answer, package().RedisError):
                 self._left = self._left[index:]
                 raise answer
-            refused = str(self._left[index])[:300]
+            refused = " ".join(_shown(part) for part in self._left[index])[:300]
             raise self._connection.server.explained(SinkError, f"{refused} is refused", answer)
         self._left = ()
 

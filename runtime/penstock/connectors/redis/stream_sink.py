@@ -18,7 +18,7 @@ from penstock.common.time import TimeLike, as_millis
 from penstock.connectors.delivery_guarantee import DeliveryGuarantee
 from penstock.connectors.lakehouse.commits import app_of
 from penstock.connectors.redis.client import Connection, Server
-from penstock.connectors.redis.commands import Command, Pipeline
+from penstock.connectors.redis.commands import FORMS, Command, Pipeline, encoded
 from penstock.connectors.redis.committer import MOST_FIELDS, RedisCommitter
 from penstock.connectors.redis.sink import PATIENCE, CommandWriter, check_writable
 from penstock.connectors.sink import Committer, Sink, SinkWriter, StagedCommittable, WriterContext
@@ -143,16 +143,13 @@ class RedisStreamSink(Sink):
 
 
 def _bytes(value: Any, record: Any) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return repr(value).encode()
-    raise SinkError(
-        f"{str(record)[:300]} has a field {value!r}, which Redis has no form for",
-        remedy="give str, bytes, int or float; leave None out",
-    )
+    found = encoded(value)
+    if found is None:
+        raise SinkError(
+            f"{str(record)[:300]} has a field {value!r}, which Redis has no form for",
+            remedy=f"give {FORMS}; leave None out",
+        )
+    return found
 
 
 class StagingWriter(SinkWriter):
