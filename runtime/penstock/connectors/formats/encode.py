@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import functools
 import io
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
 
 _LONGEST_LOOKED_AT = 24
+_FINER = ("ns", "ps", "fs", "as")
 
 
 class _Plain(str):
@@ -274,13 +276,41 @@ def _plain(value: Any) -> Any:
     """What msgspec does not know by itself."""
     if isinstance(value, Row):
         return list(value) if value.get_field_names() is None else value.as_dict()
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return _plain_time(value)
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, np.ndarray) and value.dtype.kind in "mM":
+        return list(value)
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, Instant):
         return value.to_epoch_milli()
+    if isinstance(value, date | timedelta):
+        return _of_subclass(value)
     raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def _of_subclass(value: date | timedelta) -> Any:
+    """Python's own of those of a subclass, such as pandas', whose NaT is not what it is, and which may have nanoseconds."""
+    if value != value:
+        return None
+    if isinstance(value, timedelta):
+        return timedelta(value.days, value.seconds, value.microseconds)
+    if not isinstance(value, datetime) or getattr(value, "nanosecond", False):
+        return value.isoformat()
+    return datetime.combine(value.date(), value.timetz(), value.tzinfo)
+
+
+def _plain_time(value: np.datetime64 | np.timedelta64) -> Any:
+    """As Python's own would be written; nanoseconds, and years that Python has not, as numpy writes them."""
+    if np.isnat(value):
+        return None
+    known = value.astype(f"{value.dtype.kind}8[us]") if np.datetime_data(value.dtype)[0] in _FINER else value
+    found = known.item()
+    if known == value and not isinstance(found, int):
+        return found
+    return str(value)
 
 
 def _shown(elements: Sequence[Any]) -> str:
