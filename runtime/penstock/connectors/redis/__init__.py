@@ -6,6 +6,7 @@
     RedisStreamSink, EXACTLY_ONCE    entries wait in their checkpoint; when it is complete the JobManager adds them by a script that notes, in the same step, how
                                      many of which checkpoint are in, and looks first (`committer`)
     RedisStreamSink, AT_LEAST_ONCE   subtasks add them; a checkpoint waits until the server has taken everything
+    RedisLookup                      strings or hashes of keys, beside a stream; believed for a time
     RedisSink                        commands that may be carried out twice (SET, HSET, ZADD, DEL, …), in order: each key ends as its last ones say
 
 What the server has taken is as durable as the server makes it: with `appendfsync everysec` one that dies forgets up to a second, entries and notes alike, and

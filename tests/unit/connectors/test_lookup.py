@@ -1,0 +1,187 @@
+"""What lookups do of any service: each key asked for once at a time, many in a request, connections kept for a while, answers kept for their time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from penstock.common.errors import InvalidJob, PlatformError, SourceError
+from penstock.connectors import lookup
+from penstock.connectors.lookup import Lookup
+
+
+class Lost(Exception): ...
+
+
+class Refused(Exception): ...
+
+
+class Squares(Lookup):
+    """A service of squares, with a number for each connection. It fails as it is told to, a request at a time."""
+
+    def __init__(self, *fails: Exception | None, hangs: bool = False, **options: Any) -> None:
+        given = {"ttl": 60_000, "most_kept": 100, "connections": 2, **options}
+        super().__init__(lambda value: value, lambda value, found: [(value, found)], **given)
+        self.fails = list(fails)
+        self.hangs = hangs
+        self.requests: list[list[str]] = []
+        self.opened, self.open_now = 0, set[int]()
+        self._prepare()
+
+    @property
+    def shown(self) -> str:
+        return "squares"
+
+    async def _connect(self) -> int:
+        self.opened += 1
+        self.open_now.add(self.opened)
+        return self.opened
+
+    async def _disconnect(self, connection: int) -> None:
+        await asyncio.sleep(0)
+        self.open_now.remove(connection)
+
+    async def _ask(self, connection: int, keys: list[str]) -> Mapping[str, Any]:
+        assert connection in self.open_now
+        self.requests.append(keys)
+        await asyncio.sleep(3600 if self.hangs else 0.001)
+        if self.fails and (error := self.fails.pop(0)):
+            raise error
+        return {key: int(key) ** 2 for key in keys if int(key) >= 0}
+
+    def _nothing(self) -> None:
+        return None
+
+    def _explained(self, error: Exception) -> tuple[PlatformError | None, bool]:
+        if not isinstance(error, Lost | Refused):
+            return None, False
+        return SourceError(f"squares: {type(error).__name__}"), isinstance(error, Lost)
+
+
+async def all_of(function: Lookup, *values: Any) -> list[Any]:
+    """At the same time."""
+    return [result for results in await asyncio.gather(*map(function.async_invoke, values)) for result in results]
+
+
+def asked(function: Lookup, *values: Any) -> list[Any]:
+    return asyncio.run(all_of(function, *values))
+
+
+def test_keys_that_are_asked_for_together_go_in_one_request_each_once() -> None:
+    function = Squares()
+    assert asked(function, 1, 2, 1, None, -1) == [(1, 1), (2, 4), (1, 1), (None, None), (-1, None)]
+    assert function.requests == [["1", "2", "-1"]]
+    assert asked(function, 1, -1, 3) == [(1, 1), (-1, None), (3, 9)]
+    assert function.requests[1:] == [["3"]], "what is not there is believed, too"
+
+
+def test_requests_are_bounded_and_go_over_all_connections() -> None:
+    function = Squares(most_kept=10)
+    assert asked(function, *range(1_200)) == [(n, n * n) for n in range(1_200)]
+    assert [len(keys) for keys in function.requests] == [500, 500, 200]
+    assert 1 <= function.opened <= 2
+    assert len(function._kept) == 10
+
+
+def test_answers_that_are_not_believed_are_asked_for_each_time() -> None:
+    function = Squares(ttl=0)
+    asked(function, 1)
+    asked(function, 1)
+    assert function.requests == [["1"], ["1"]]
+
+
+def test_a_connection_is_kept_between_requests_and_ended_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "_IDLE_S", 0.2)
+    function = Squares()
+
+    async def go() -> None:
+        for number in range(5):
+            await function.async_invoke(number)
+            await asyncio.sleep(0.01)
+        assert function.opened == 1
+        while function.open_now:
+            await asyncio.sleep(0.01)
+        await function.async_invoke(9)
+        assert function.opened == 2
+
+    asyncio.run(go())
+    assert not function.open_now, "the end of the loop ends it"
+
+
+def test_a_server_that_is_lost_is_asked_again_by_a_new_connection() -> None:
+    function = Squares(None, Lost(), Lost())
+
+    async def go() -> None:
+        assert await function.async_invoke(1) == [(1, 1)]
+        assert await function.async_invoke(2) == [(2, 4)]
+
+    asyncio.run(go())
+    assert function.opened == 3
+
+
+def test_a_server_that_stays_lost_and_a_refusal_are_told_to_all_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    for function, told in (
+        (Squares(*[Lost()] * 5), "squares: Lost"),
+        (Squares(Refused()), "squares: Refused"),
+    ):
+
+        async def go(function: Squares = function) -> list[Any]:
+            return await asyncio.gather(*map(function.async_invoke, (1, 1, 2)), return_exceptions=True)
+
+        errors = asyncio.run(go())
+        assert all(isinstance(error, SourceError) and told in str(error) for error in errors)
+        assert asked(function, 1) == [(1, 1)], "the next one asks anew"
+
+
+def test_what_is_no_refusal_of_the_service_comes_as_it_is() -> None:
+    with pytest.raises(ZeroDivisionError):
+        asked(Squares(ZeroDivisionError()), 1)
+
+
+def test_a_server_that_hangs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "_ANSWER_S", 0.05)
+    function = Squares(hangs=True)
+    with pytest.raises(SourceError, match="squares: no answer within 0 s"):
+        asked(function, 1)
+    assert len(function.requests) == 5
+    assert not function.open_now
+
+
+def test_who_waits_no_longer_takes_nothing_from_the_others() -> None:
+    function = Squares()
+
+    async def go() -> None:
+        first, second = (asyncio.create_task(function.async_invoke(5)) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert await second == [(5, 25)]
+        with pytest.raises(asyncio.CancelledError):
+            await first
+
+    asyncio.run(go())
+    assert len(function.requests) == 1
+
+
+def test_the_end_of_the_loop_ends_what_is_under_way() -> None:
+    function = Squares(hangs=True)
+
+    async def go() -> None:
+        waits = asyncio.create_task(function.async_invoke(1))
+        while not function.requests:
+            await asyncio.sleep(0)
+        waits.cancel()
+
+    asyncio.run(go())
+    assert not function.open_now
+    function.hangs = False
+    assert asked(function, 1) == [(1, 1)]
+
+
+def test_bad_settings_are_refused() -> None:
+    with pytest.raises(InvalidJob, match="connections=0"):
+        Squares(connections=0)
+    with pytest.raises(InvalidJob, match="most_kept=-1"):
+        Squares(most_kept=-1)
