@@ -55,6 +55,7 @@ test-cassandra: $(STAMP) ## the Cassandra connector on a real server, killed and
 
 test-opensearch: $(STAMP) ## the OpenSearch connector on a real server, killed and paused (Maven is fetched as root on Debian)
 	@command -v mvn >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends maven >/dev/null)
+	@command -v redis-server >/dev/null || (apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server >/dev/null)
 	@$(PYTEST) -m opensearch tests
 
 test-prometheus: $(STAMP) ## alert rules and dashboards by a real promtool and a real Prometheus (built once)
