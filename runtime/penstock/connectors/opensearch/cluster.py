@@ -16,6 +16,8 @@ from penstock.common.folders.start_folder import absolute
 from penstock.common.secret_file import read_secret
 
 _OLDEST_ELASTICSEARCH = 7
+_PORTS = {"http": 9200, "https": 443}
+"""As the servers' own Python clients have them."""
 _SHOWN = 300
 _AWAY = "check that the servers run, hosts, ports and the network; the job tries again when it fails over"
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -32,7 +34,7 @@ class Cluster:
     """Where, and as whom. Picklable.
 
     Args:
-        hosts: URLs ("https://search-1:9200"), also with a path; without a scheme it is http, without a port 9200.
+        hosts: URLs ("https://search-1:9200"), also with a path; without a scheme it is http, without a port 9200, of https 443.
         password: better in `password_file`: this one is in the job's payload.
         api_key_file: holds an encoded API key.
         ca_file: certificates that are trusted instead of the system's.
@@ -94,12 +96,12 @@ def _url(host: str) -> str:
         port = parts.port
     except ValueError:
         parts, port = urlsplit(""), None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or "@" in parts.netloc:
+    if parts.scheme not in _PORTS or not parts.hostname or parts.query or "@" in parts.netloc:
         raise InvalidJob(
             f"the host {host.rpartition('@')[2]!r} of OpenSearch cannot be understood",
             remedy="write 'https://search-1:9200', and user= and password_file= for a user",
         )
-    place = parts.netloc if port else f"{parts.netloc}:9200"
+    place = parts.netloc if port else f"{parts.netloc}:{_PORTS[parts.scheme]}"
     return f"{parts.scheme}://{place}{parts.path.rstrip('/')}"
 
 

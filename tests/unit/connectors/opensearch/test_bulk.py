@@ -195,6 +195,20 @@ def test_hosts_that_cannot_be_understood_are_refused_without_their_password(host
     assert "secret" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("search", "http://search:9200"),
+        ("search:9201", "http://search:9201"),
+        ("https://search", "https://search:443"),
+        ("https://search:9200/behind/", "https://search:9200/behind"),
+        ("http://[::1]", "http://[::1]:9200"),
+    ],
+)
+def test_hosts_have_the_ports_of_the_servers_own_clients(host: str, url: str) -> None:
+    assert OpenSearchSink(host, lambda record: None).cluster.hosts == (url,)
+
+
 def test_user_and_password_belong_together() -> None:
     with pytest.raises(InvalidJob, match="belong together"):
         OpenSearchSink("search", lambda record: None, user="job")
