@@ -1,15 +1,41 @@
-"""A lake of each kind."""
+"""A lake of each kind, and a job that writes into it."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.integration.lakehouse.lakes import LAKES, Lake
+from tests.integration.lakehouse.lakes import COUNT, IN_PROCESS, LAKES, Lake
 
 
-@pytest.fixture(params=list(LAKES))
+@pytest.fixture(params=IN_PROCESS)
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
     found: Lake = LAKES[request.param](tmp_path)
     return found
+
+
+@pytest.fixture
+def job(lake: Lake) -> Iterator[Any]:
+    """A function that (re)starts the job with a parallelism; the job is killed at the end."""
+    running: list[subprocess.Popen[bytes]] = []
+    name = next(name for name, kind in LAKES.items() if type(lake) is kind)
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def start(parallelism: int, moment: str = "") -> subprocess.Popen[bytes]:
+        program = ["-m", "tests.integration.lakehouse.tabled_job", str(lake.folder), name, str(COUNT), str(parallelism)]
+        with (lake.folder / "job.log").open("ab") as log:
+            process = subprocess.Popen([sys.executable, *program, moment], stdout=log, stderr=log, env=found)
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.wait()

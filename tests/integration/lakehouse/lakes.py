@@ -16,8 +16,12 @@ from penstock.connectors.lakehouse.commits import TableCommitter
 from penstock.connectors.sink import SinkWriter, WriterContext
 from penstock.datastream.connectors.delta import DeltaSink, DeltaSource
 from penstock.datastream.connectors.iceberg import IcebergSink, IcebergSource
+from tools.icebergcatalog import IcebergCatalog
+from tools.serverprocess import free_port
 
 FIELDS = {"id": int, "key": str}
+COUNT = 6_000
+"""Rows that the job writes."""
 
 
 class Lake(ABC):
@@ -168,7 +172,25 @@ class IcebergLake(Lake):
         table.maintenance.expire_snapshots().by_ids(old).commit()
 
 
-LAKES = {"delta": DeltaLake, "iceberg": IcebergLake}
+class RestLake(IcebergLake):
+    """Its catalog is a server; see `catalog_of`."""
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return {"name": "lake", "type": "rest", "uri": (self.folder / "catalog.uri").read_text()}
+
+
+def catalog_of(lake: RestLake) -> IcebergCatalog:
+    """Its server, to be started."""
+    server = IcebergCatalog(lake.folder / "catalog", lake.folder / "warehouse")
+    server.port = free_port()
+    (lake.folder / "catalog.uri").write_text(server.url)
+    return server
+
+
+LAKES = {"delta": DeltaLake, "iceberg": IcebergLake, "rest": RestLake}
+IN_PROCESS = ("delta", "iceberg")
+"""Those that need no server."""
 
 
 def writer_of(sink: Any, subtask: int = 0, job: str = "job", attempt: int = 1) -> SinkWriter:

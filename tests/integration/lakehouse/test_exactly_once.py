@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +15,7 @@ from penstock.connectors.formats.bulk import ParquetWriterFactory
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.jobmanager.job.requests import Operation
 from tests.in_process import environment, run, started, until
-from tests.integration.lakehouse.lakes import LAKES, Lake, committer_of, voted, writer_of
-
-COUNT = 6_000
-
-
-@pytest.fixture
-def job(lake: Lake) -> Iterator[Any]:
-    """A function that (re)starts the job with a parallelism; the job is killed at the end."""
-    running: list[subprocess.Popen[bytes]] = []
-    name = next(name for name, kind in LAKES.items() if isinstance(lake, kind))
-    found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-
-    def start(parallelism: int, moment: str = "") -> subprocess.Popen[bytes]:
-        program = ["-m", "tests.integration.lakehouse.tabled_job", str(lake.folder), name, str(COUNT), str(parallelism)]
-        with (lake.folder / "job.log").open("ab") as log:
-            process = subprocess.Popen([sys.executable, *program, moment], stdout=log, stderr=log, env=found)
-        running.append(process)
-        return process
-
-    yield start
-    for process in running:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
+from tests.integration.lakehouse.lakes import COUNT, Lake, committer_of, voted, writer_of
 
 
 def log_of(lake: Lake) -> str:

@@ -158,7 +158,7 @@ def test_from_queue_to_queue_nothing_is_lost_over_a_failure_a_rescale_and_a_stop
         until(lambda most=number * 100 + 100: writes.left() >= most, master)
         if number == 2:
             master.request(Operation("rescale", {"parallelism": 3}))
-    until(lambda: reads.left() == 0, master)
+    until_empty(reads)
     master.request(Operation("stop"))
     master.wait(30)
     assert FailsOnce.count > 400

@@ -1,0 +1,86 @@
+"""Iceberg tables whose catalog is a server (Apache Iceberg's own, by its REST protocol): what holds for others holds here, and it may be killed, stand still or be away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.common.errors import SinkError, SourceError
+from tests.integration.lakehouse.lakes import RestLake, catalog_of, committer_of, voted, writer_of
+from tests.integration.lakehouse.test_commits import (  # noqa: F401
+    test_a_commit_without_an_answer_is_made_once,
+    test_checkpoints_are_committed_in_their_order_and_abandoned_ones_with_the_next,
+    test_of_two_who_commit_one_checkpoint_at_the_same_time_only_one_does,
+    test_rows_of_all_subtasks_are_seen_at_once_and_not_before_their_commit,
+    test_rows_of_another_writer_who_was_faster_stay,
+)
+from tests.integration.lakehouse.test_exactly_once import (  # noqa: F401
+    assert_each_once,
+    commits,
+    log_of,
+    test_a_job_killed_at_any_moment_of_a_commit_is_committed_once_by_its_successor,
+    test_a_snapshot_is_a_bounded_input,
+)
+from tests.integration.lakehouse.test_sources import test_what_is_appended_is_followed_over_restarts  # noqa: F401
+from tools.icebergcatalog import IcebergCatalog
+
+pytestmark = pytest.mark.iceberg_rest
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[IcebergCatalog]:
+    with catalog_of(RestLake(tmp_path)) as server:
+        yield server
+
+
+@pytest.fixture
+def lake(catalog: IcebergCatalog, tmp_path: Path) -> RestLake:
+    return RestLake(tmp_path)
+
+
+def test_a_catalog_that_dies_or_stands_still_under_a_job_loses_nothing(
+    lake: RestLake, catalog: IcebergCatalog, job: Any
+) -> None:
+    process = job(2)
+    for fault in ("kill", "pause"):
+        before = commits(lake)
+        while commits(lake) < before + 2:
+            assert process.poll() is None, log_of(lake)
+            time.sleep(0.05)
+        if fault == "kill":
+            catalog.kill()
+            time.sleep(0.5)
+            catalog.restart()
+        else:
+            catalog.pause()
+            time.sleep(1)  # for so long it stands still
+            catalog.resume()
+    assert process.wait(120) == 0, log_of(lake)
+    assert_each_once(lake)
+
+
+def test_a_commit_whose_answer_is_lost_with_the_catalog_is_made_once(lake: RestLake, catalog: IcebergCatalog) -> None:
+    sink = lake.sink()
+    committer, writer = committer_of(sink), writer_of(sink)
+    committer.commit(voted(writer, 1, 1, 2))
+    later = voted(writer, 2, 3)
+    catalog.kill()
+    with pytest.raises(SinkError):
+        committer.commit(later)
+    catalog.restart()
+    committer_of(sink).commit(later)
+    committer_of(sink).commit(later)
+    assert lake.ids() == [1, 2, 3]
+
+
+def test_a_catalog_that_is_away_or_a_stranger_is_told_before_the_job_starts(tmp_path: Path) -> None:
+    (tmp_path / "catalog.uri").write_text("http://127.0.0.1:1")
+    lake = RestLake(tmp_path)
+    for kind, part in ((SinkError, lake.sink()), (SourceError, lake.source())):
+        with pytest.raises(kind, match=r"Iceberg .* cannot be opened.*") as error:
+            part.validate()
+        assert "that it answers" in error.value.remedy or "catalog answers" in error.value.remedy
