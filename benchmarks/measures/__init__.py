@@ -15,6 +15,7 @@ from benchmarks.measures.kafka import kafka, kafka_latency
 from benchmarks.measures.large_state import large_state
 from benchmarks.measures.live import latency, memory, recovery, rescale
 from benchmarks.measures.load import load
+from benchmarks.measures.metrics import metrics
 from benchmarks.measures.operator import operator
 from benchmarks.measures.operators import operators
 from benchmarks.measures.small import small
@@ -41,4 +42,5 @@ MEASURES: dict[str, Measure] = {
     "kafka-latency": kafka_latency,
     "large-state": large_state,
     "small": small,
+    "metrics": metrics,
 }

@@ -101,7 +101,7 @@ def _is_current(live: QueryableStateClient, stored: QueryableStateClient, job: s
         while _count(live, job, key) <= first:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        ahead += live.get(job, "sums", key) > stored.get(job, "sums", key)
+        ahead += live.get(job, "sums", key) > (stored.get(job, "sums", key) or 0)  # a first checkpoint may lack the key
     assert ahead
     found = live.look_up(job, "pairs", 3)
     assert (found.checkpoint_id, found.attempt > 0) == (0, True)
