@@ -11,7 +11,7 @@ import pytest
 from penstock.common.errors import InvalidJob, RecordFormatError, SourceError
 from penstock.common.serialization import SimpleStringSchema
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.source import ReadBounds
+from penstock.connectors.source import ReadBounds, ReaderContext
 from penstock.datastream.connectors.redis import RedisEntry, RedisRejectedEntry, RedisStreamSink, RedisStreamSource
 from penstock.datastream.formats.json import JsonLinesFormat
 from tests.in_process import environment, run
@@ -143,6 +143,28 @@ def test_a_stream_that_was_removed_or_made_anew_is_told(stream: Stream, again: i
     if not again:
         stream.add(range(3))
     assert numbers(read(goes_on, 3)) == [0, 1, 2]
+
+
+def test_a_stream_that_was_made_anew_with_more_than_was_read_is_told(stream: Stream) -> None:
+    """Its ids go on behind the place, so only how many there were tells."""
+    stream.add(range(10))
+    reader = opened(stream.source())
+    read(reader, 4, at_once=4)
+    stream.delete()
+    stream.add(range(20))
+    with pytest.raises(SourceError, match="made anew; the job had read it up to"):
+        read(opened(stream.source(), reader.position), 1)
+    goes_on = opened(stream.source(on_lost="continue"), reader.position)
+    assert numbers(read(goes_on, 20)) == list(range(20))
+
+
+def test_a_bounded_stream_that_is_removed_before_it_was_read_is_told(stream: Stream) -> None:
+    stream.add(range(10))
+    source = stream.source(bounded=True)
+    (split,) = source.create_enumerator().discover()
+    stream.delete()
+    with pytest.raises(SourceError, match="was removed"):
+        read(source.create_reader(ReaderContext(0, 1, "in")).open_split(split, None), 1)
 
 
 def test_values_are_decoded_into_columns_and_wrong_ones_told_or_put_aside(stream: Stream) -> None:

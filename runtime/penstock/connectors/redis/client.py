@@ -44,7 +44,7 @@ _REMEDIES = (
     (("WRONGTYPE",), "the key holds another type: name another key, or remove that one"),
     (
         ("OOM",),
-        "the server is full: raise its maxmemory, choose a maxmemory-policy that evicts, or bound what is kept (ttl=, max_length=)",
+        "the server is full: raise its maxmemory, or bound what is kept (ttl=, max_length=)",
     ),
     (("READONLY",), "this is a replica: name the primary, or the address that follows it"),
     (

@@ -79,6 +79,8 @@ def encoded(value: Any) -> bytes | None:
     """
     if isinstance(value, Enum):
         value = value.value
+    if isinstance(value, np.datetime64 | np.timedelta64 | np.void):
+        return None
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str):

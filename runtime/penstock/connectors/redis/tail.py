@@ -228,7 +228,7 @@ class Tail:
         """
         place, number = stream.place, stream.place.number
         if about is None:
-            if place.id == BEGIN:
+            if place.id == BEGIN and number_of(stream.up_to or BEGIN) <= number_of(BEGIN):
                 return place
             return self._lost(stream, "was removed", Place(BEGIN, 0))
         last, first = about["last-generated-id"].decode(), about["first-entry"]
@@ -241,6 +241,8 @@ class Tail:
             told = f"has had {added} entries, of which {number} were read: it was made anew, or the server has forgotten entries"
             return self._lost(stream, told, Place(place.id, gone))
         is_behind = not length or first is None or number_of(first[0].decode()) > number_of(place.id)
+        if number is not None and is_behind and gone < number:  # what was read would be gone from this one
+            return self._lost(stream, "was made anew", Place(place.id, gone))
         if number is not None and is_behind and gone > number:
             return self._lost(
                 stream, f"was trimmed: {gone - number} entries were gone before they were read", Place(place.id, gone)

@@ -49,7 +49,20 @@ def test_values_are_written_by_what_they_are(value: Any, expected: bytes) -> Non
     assert checked(("SET", "k", value), None, 0) == [("SET", b"k", expected)]
 
 
-@pytest.mark.parametrize("value", [None, True, np.bool_(True), [1], "\ud800", object()])
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        np.bool_(True),
+        [1],
+        "\ud800",
+        object(),
+        np.datetime64(1, "ns"),
+        np.timedelta64(1, "ns"),
+        np.void(b"a"),
+    ],
+)
 def test_what_has_no_form_is_named(value: Any) -> None:
     with pytest.raises(SinkError, match="which Redis has no form for"):
         checked(("SET", "k", value), "record", 0)
