@@ -280,10 +280,19 @@ class RestClient:
         params: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> httpx.Response:
-        try:
+        def send() -> httpx.Response:
             return self._http.request(
                 method, path, json=json, params=params, timeout=self._timeout if timeout is None else timeout
             )
+
+        try:
+            try:
+                return send()
+            except httpx.RemoteProtocolError:
+                # Most likely a kept connection that the server, or a proxy before it, was just closing.
+                if method != "GET":
+                    raise
+                return send()
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise MasterUnreachable(
                 f"no JobManager answers at {self.url}: {_reason(error)}",

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 START_SECONDS = 15.0
 _TICK_S = 1.0
+KEEP_ALIVE_SECONDS = 75
+"""For an idle connection. More than clients keep one (httpx 5 s): who writes to one that is just being closed gets no answer."""
 STOP_SECONDS = 5.0
 """Time for requests under way when the server stops."""
 
@@ -78,6 +80,7 @@ class RestServer:
             log_level="warning",
             access_log=False,
             lifespan="off",
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=int(STOP_SECONDS),
             ws="none",
         )

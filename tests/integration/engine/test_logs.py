@@ -42,7 +42,9 @@ def _until(read: httpx.Client, paths: list[str], pattern: str) -> tuple[str, str
             found = read.get(path)
             if found.is_success and re.search(pattern, found.text):
                 return path, found.text
-        assert time.monotonic() < deadline, found.text[-2_000:]
+        if time.monotonic() > deadline:
+            logs = [path.removesuffix("log") + end for path in paths for end in ("log", "stdout")]
+            pytest.fail("\n".join(f"{path}: {read.get(path).text[-4_000:]}" for path in logs))
         time.sleep(0.2)
 
 

@@ -37,6 +37,24 @@ def test_something_else_at_the_url_is_said_to_be_so(response: httpx.Response) ->
         answering(response).overview()
 
 
+def test_what_only_reads_is_asked_again_on_a_connection_that_was_being_closed() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.method)
+        if len(asked) == 1:
+            raise httpx.RemoteProtocolError("Server disconnected without sending a response.")
+        return httpx.Response(200, json={"status": "RUNNING"})
+
+    client = RestClient("http://x", transport=httpx.MockTransport(answer))
+    assert client.state("j") == "RUNNING"
+    assert asked == ["GET", "GET"]
+    asked.clear()
+    with pytest.raises(MasterUnreachable, match="disconnected"):
+        client.cancel("j")
+    assert asked == ["PATCH"]
+
+
 def test_refusals_keep_code_and_remedy() -> None:
     response = httpx.Response(
         409, json={"errors": ["job is FAILED", "remedy: wait"]}, headers={"X-Penstock-Error": "CONFLICT"}

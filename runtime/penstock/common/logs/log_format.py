@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.common.logs.redaction import Redaction
 
-MARK = b"\x1e"
-"""In front of a line of the log where it travels among what is printed; ASCII's record separator, which no text has."""
+MARK = b"\x1elog\x1e"
+"""In front of a line of the log where it travels among what is printed; between two of ASCII's record separators, as no text is."""
 
 
 @dataclass(frozen=True)

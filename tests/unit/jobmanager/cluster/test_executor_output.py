@@ -60,6 +60,15 @@ def test_log_and_stdout_are_told_apart(output: ExecutorOutput) -> None:
     )
 
 
+def test_what_is_logged_behind_text_without_an_end_is_found_in_the_log(
+    output: ExecutorOutput, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    output.take_and_tell("[7] ")(b"\r12 %" + MARK + b"warned\n" + b" 13 %\n" + b"a\x1eb\n")
+    assert output.log.read(0, 100).data == b"warned\n"
+    assert output.stdout.read(0, 100).data == b"\r12 %\n 13 %\na\x1eb\n"
+    assert b"[7] warned\n" in capfdbinary.readouterr().out
+
+
 def test_no_secret_is_kept_or_told(output: ExecutorOutput, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     output.take_and_tell("[7] ")(MARK + b"key hunter22\nprinted hunter22\n")
     assert output.log.read(0, 100).data == b"key ******\n"

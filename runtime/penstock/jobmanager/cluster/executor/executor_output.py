@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import IO
 
 from penstock.common.logs.log_file import LogFile
@@ -51,6 +51,21 @@ def to_stdout(lines: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
+def _apart(lines: bytes) -> Iterator[bytes]:
+    """The lines, and what was logged behind text without an end (a progress bar, a process that died) on a line of its own.
+
+    >>> list(_apart(b"12 %\\x1elog\\x1elost\\n"))
+    [b'12 %\\n', b'\\x1elog\\x1elost\\n']
+    """
+    for line in lines.splitlines(keepends=True):
+        printed, mark, logged = line.partition(MARK)
+        if mark and printed:
+            yield printed + b"\n"
+            yield mark + logged
+        else:
+            yield line
+
+
 class ExecutorOutput:
     """The log and the stdout of a TaskManager, over all executors that it has one after the other.
 
@@ -71,7 +86,7 @@ class ExecutorOutput:
         """Whole lines."""
         logged, printed = [], []
         in_trace = False
-        for line in lines.splitlines(keepends=True):
+        for line in _apart(lines):
             in_trace = bool(_OF_THE_JVM.match(line)) or (in_trace and bool(_OF_A_TRACE.match(line)))
             if line.startswith(MARK):
                 logged.append(line[len(MARK) :])
@@ -90,7 +105,7 @@ class ExecutorOutput:
 
         def take(lines: bytes) -> None:
             self.take(lines)
-            clean = self._redaction.clean_bytes(lines).splitlines(keepends=True)
-            to_stdout(b"".join(head + line.removeprefix(MARK) for line in clean))
+            clean = self._redaction.clean_bytes(lines)
+            to_stdout(b"".join(head + line.removeprefix(MARK) for line in _apart(clean)))
 
         return take
