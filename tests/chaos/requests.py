@@ -173,7 +173,10 @@ class JobRequests:
             with httpx.Client(base_url=url, timeout=_GET_S) as http:
                 for method, path in mine:
                     try:
-                        answered.append((method, path, http.request(method, path).status_code))
+                        with http.stream(method, path) as answer:
+                            if not answer.headers.get("content-type", "").startswith("text/event-stream"):
+                                answer.read()  # a stream of events has no end
+                        answered.append((method, path, answer.status_code))
                     except httpx.TransportError as error:
                         if self.job.master.process.poll() is None:
                             answered.append((method, path, 599))

@@ -251,6 +251,8 @@ class Source(ABC):
     """True: without event time, a subtask reads its splits one after the other instead of in turns."""
     tells_last_positions: bool = False
     """True: the enumerator is told at which position a split has ended, where what follows depends on it."""
+    keeps_no_time: bool = False
+    """True: it never holds back the clock of what it is united with; it ends with the final watermark as every source."""
     needs_spark: bool = False
     """True: runs DataFrames on the job's cluster, which only the batched runner leaves room for."""
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         ConnectedStreams,
         DataStream,
         DataStreamSink,
+        IterativeStream,
         KeyedStream,
         WindowedStream,
     )
@@ -121,6 +122,7 @@ _MODULES = {
         "ConnectedStreams",
         "DataStream",
         "DataStreamSink",
+        "IterativeStream",
         "KeyedStream",
         "WindowedStream",
     ],
@@ -220,6 +222,7 @@ __all__ = [
     "Function",
     "GlobalWindow",
     "HashMapStateBackend",
+    "IterativeStream",
     "JobManagerCheckpointStorage",
     "JoinFunction",
     "KeySelector",

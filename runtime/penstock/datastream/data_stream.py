@@ -10,6 +10,7 @@ from penstock.datastream.streams.connected_streams import (
 )
 from penstock.datastream.streams.data_stream import CachedDataStream, DataStream
 from penstock.datastream.streams.data_stream_sink import DataStreamSink
+from penstock.datastream.streams.iterative_stream import IterativeStream
 from penstock.datastream.streams.keyed_stream import KeyedStream
 from penstock.datastream.streams.windowed_stream import AllWindowedStream, WindowedStream
 
@@ -22,6 +23,7 @@ __all__ = [
     "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
+    "IterativeStream",
     "KeyedStream",
     "WindowedStream",
 ]

@@ -56,6 +56,8 @@ class OperatorSnapshot:
 class Operator:
     """Base of all runtime operators with one input. See the module's head for the life cycle."""
 
+    holds_records = False
+    """True while it has taken records that may yet have results, which nothing that comes must bring about."""
     capacity: int | None = None
     """Of operators that go on working on records after `process_batch`: how many at a time. They call `context.wake` when some
     are done."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob, PenstockError
+from penstock.connectors.feedback import FeedbackSource
 from penstock.graph.batch_mode import in_batch_mode, is_batch
 from penstock.graph.job_graph import ExchangeSpec, ExchangeTarget, JobGraph, OperatorNode, OutputEdge, Stage
 from penstock.graph.program import upstream_first
@@ -71,6 +72,7 @@ class JobGraphBuilder:
     def build(self) -> JobGraph:
         transformations = upstream_first(self._sinks)
         self._check(transformations)
+        self._check_iterations(transformations)
         self._batch = is_batch(self._mode, transformations)
         max_parallelism = self._default_max or max(
             DEFAULT_MAX_PARALLELISM, *(t.max_parallelism or 0 for t in transformations)
@@ -138,6 +140,16 @@ class JobGraphBuilder:
                     self._check_border(t, border)
             for edge in t.inputs:
                 self._check_edge(t, edge)
+
+    def _check_iterations(self, transformations: list[Transformation]) -> None:
+        for t in transformations:
+            if isinstance(t.source, FeedbackSource) and self._mode != "STREAMING":
+                raise InvalidJob(
+                    f"an iteration runs in streaming mode, and execution.runtime-mode is {self._mode}",
+                    remedy="set the mode to STREAMING: bounded input ends there, too, when nothing goes round any more",
+                    operator=t.name,
+                    location=t.user_location,
+                )
 
     def _check_sole_use(self, t: Transformation, used: dict[str, Transformation]) -> None:
         what = t.source and t.source.sole_use

@@ -342,6 +342,7 @@ class LevelTask:
                 timers.append(timer)
         ack.next_processing_timer = min(timers, default=None)
         ack.works_off = self.works_off
+        ack.holds_records = any(subtask.holds_records for subtask in self._subtasks)
         ack.snapshots = self.take_uploaded()
 
     def brief_ack(self) -> LevelAck:

@@ -190,6 +190,8 @@ class LevelAck(msgspec.Struct, gc=False):
     """The sources have read what they may until the next epoch."""
     works_off: bool = False
     """Operators of batch mode have not done yet what they do when their input has ended."""
+    holds_records: bool = False
+    """Operators have records whose results are still to come (requests that are under way)."""
     where: Whereabouts | None = None
     pid: int = 0
     rss_bytes: int = 0

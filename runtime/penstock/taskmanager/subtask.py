@@ -299,6 +299,11 @@ class Subtask:
         """An operator has as many records at work as it can."""
         return any(operator.is_full for operator in self._at_work)
 
+    @property
+    def holds_records(self) -> bool:
+        """Results may still come of what was read, without more input."""
+        return any(operator.holds_records for operator in self._operators.values())
+
     def take_finished(self) -> None:
         """Emit what operators have worked on since they were given it."""
         for operator in self._at_work:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from penstock.common.watermark_strategy import WatermarkStrategy
     from penstock.datastream.columns import Expression
     from penstock.datastream.state import MapStateDescriptor
+    from penstock.datastream.streams.iterative_stream import IterativeStream
     from penstock.datastream.streams.keyed_stream import KeyedStream
     from penstock.datastream.window import WindowAssigner
 
@@ -57,6 +58,8 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
     """It is what `key_by` gives."""
     _keyed_stream: ClassVar[type[KeyedStream]]
     """A keyed stream is a stream, so its module stands above this one, and says here what `key_by` makes."""
+    _iterative_stream: ClassVar[type[IterativeStream]]
+    """As `_keyed_stream`: what `iterate` makes."""
 
     # --- what it is -------------------------------------------------------------------------------------------
 
@@ -301,6 +304,21 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
                 "map them to one type first, or use connect()",
             )
         return DataStream(self._env, inputs, self._type_info if None not in types else None, view="union")
+
+    def iterate(self) -> IterativeStream[T]:
+        """The beginning of a loop: this stream, and what `close_with` of the result sends back to it.
+
+        A value that is sent back is read in the next epoch, some 20 ms to a second later; it is in every checkpoint until
+        it was. Bounded input ends when nothing goes round any more. The watermark is that of this stream: what comes round may be late.
+        Streaming mode only.
+
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> iteration = env.from_collection([5, 40]).iterate()
+        >>> doubled = iteration.map(lambda number: number * 2)
+        >>> _ = iteration.close_with(doubled.filter(lambda number: number < 100))
+        """
+        return self._iterative_stream._of(self)
 
     @overload
     def connect(self, ds: DataStream) -> ConnectedStreams: ...

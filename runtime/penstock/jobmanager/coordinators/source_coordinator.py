@@ -20,6 +20,7 @@ from penstock.checkpoint.files.manifest import SourceState, SplitPosition
 from penstock.checkpoint.files.storage import CheckpointStorage
 from penstock.checkpoint.store.object_store import join_url
 from penstock.common.watermark_strategy import WatermarkAlignment
+from penstock.connectors.feedback import FeedbackEnumerator, FeedbackSource
 from penstock.connectors.source import EnumeratorContext, Source, Split, SplitEnumerator
 from penstock.jobmanager.coordinators.enumerator_calls import EnumeratorCalls
 from penstock.jobmanager.coordinators.watermark_alignment import AlignedSource
@@ -32,6 +33,7 @@ DISCOVERING = "discovering splits"
 NOTING = "noting a split that is finished"
 SNAPSHOTTING = "taking a snapshot"
 CLOSING = "closing"
+TAKING_ROWS = "taking what goes round"
 
 
 @dataclass
@@ -79,6 +81,7 @@ class SourceCoordinator:
         self._unassigned: list[_Tracked] = []
         self._finished: dict[str, None] = {}
         self._discovered_at: int | None = None
+        self._fed_at: int | None = None
         self._load: list[int] = []
         self._parallelism = 1
         self._root = ""
@@ -131,6 +134,7 @@ class SourceCoordinator:
         self._unassigned = []
         self._finished = {}
         self._discovered_at = None
+        self._fed_at = None
         self._close_enumerator()
         self._enumerator = self._call(lambda: self._new_enumerator(context), BEGINNING)
         self._is_open = True
@@ -182,7 +186,38 @@ class SourceCoordinator:
         if self.no_more_splits:
             self._finished = {}
 
+    # --- iterations -------------------------------------------------------------------------------------------
+
+    @property
+    def loop_id(self) -> str:
+        """Of the iteration whose rows it reads; empty: it is another source."""
+        return self.source.loop.id if isinstance(self.source, FeedbackSource) else ""
+
+    def feed(self, pieces: list[bytes], now_ms: int) -> None:
+        """What a subtask has sent round; it is read in the next epoch, and part of every checkpoint until then."""
+        enumerator = self._enumerator
+        assert isinstance(enumerator, FeedbackEnumerator)
+        split = self._call(lambda: enumerator.split_of(pieces), TAKING_ROWS)
+        self._track(_Tracked(split, files=split.files))
+        self._fed_at = now_ms
+
+    @property
+    def was_fed(self) -> bool:
+        """Something has come round that no epoch has read from yet."""
+        return bool(self._unassigned) and self._fed_at is not None
+
+    @property
+    def has_splits(self) -> bool:
+        return bool(self._splits)
+
+    def end_loop(self) -> None:
+        """Nothing goes round any more, and no other source has anything."""
+        assert isinstance(self._enumerator, FeedbackEnumerator)
+        self._enumerator.end()
+
     def next_discovery(self) -> int | None:
+        if self.was_fed:
+            return self._fed_at
         interval = self._enumerator.discovery_interval_ms
         if interval is None or self._discovered_at is None:
             return None

@@ -21,6 +21,7 @@ from penstock.checkpoint.events import (
 )
 from penstock.common.errors import EpochFailed
 from penstock.graph.job_graph import JobGraph
+from penstock.jobmanager.coordinators.source_coordinator import SourceCoordinator
 from penstock.jobmanager.coordinators.watermark_alignment import limits
 from penstock.jobmanager.failover.failures import JobFailed, hanging
 from penstock.jobmanager.job.ending import events
@@ -35,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 STREAM_EPOCH_MS = 1_000
 """Pipelined runner: a barrier at least that often, for positions, metrics and printed lines."""
+ROUND_MS = 50
+"""Pipelined runner: as `STREAM_EPOCH_MS`, while there is something that may go round in an iteration."""
 STANDSTILL_S = 0.002
 """Between two looks at how far the last snapshot, its savepoint and its commits have come."""
 WORK_OFF_EPOCHS = 5
@@ -77,6 +80,8 @@ class EpochLoop:
         self._next_timer: int | None = None
         self._works_off = False
         """A task still has something to do because its input has ended."""
+        self._goes_round = False
+        """In an iteration, or it may soon."""
         self._began_at = 0
         """When the epoch that runs was begun, ms."""
         self._rests_until = 0.0
@@ -162,6 +167,8 @@ class EpochLoop:
         took = time.monotonic() - started
         self._rests_until = started + min(2 * took, self._parts.settings.epoch_target_ms / 1e3)
         self._take_in(acks, took * 1e3)
+        if finish and any(source.loop_id and source.has_splits for source in self._parts.sources.values()):
+            raise EpochFailed("rows went round in an iteration while the job came to its end: they are worked on first")
         self._budget.on_epoch(
             self._most_read(acks), took_s=took, busy_s=took if self._runner.streaming else _busy_s(acks)
         )
@@ -273,6 +280,8 @@ class EpochLoop:
 
     def _take_in(self, acks: list[LevelAck], duration_ms: float) -> None:
         timers = []
+        now = self._now()
+        loops = {source.loop_id: source for source in self._parts.sources.values() if source.loop_id}
         for ack in acks:
             for uid, progress in ack.sources.items():
                 self._parts.sources[uid].on_progress(ack.slot, progress)
@@ -282,10 +291,25 @@ class EpochLoop:
                 if self._parts.sink.on_line is not None:
                     self._parts.sink.on_line(line)
             for uid, values in ack.results.items():
-                self._parts.results.hold(uid, values)
+                if uid in loops:
+                    loops[uid].feed(values, now)
+                else:
+                    self._parts.results.hold(uid, values)
         self._next_timer = min(timers, default=None)
         self._works_off = any(ack.works_off for ack in acks)
+        if loops:
+            holds_records = self._works_off or any(ack.holds_records for ack in acks)
+            self._goes_round = holds_records or any(source.had_input for source in self._parts.sources.values())
+            if not holds_records:
+                self._end_loops(list(loops.values()))
         self._parts.metrics.on_epoch(self.epoch, acks, duration_ms, self._lag())
+
+    def _end_loops(self, loops: list[SourceCoordinator]) -> None:
+        """What goes round comes to its end when nothing does, in no loop, and no other source has anything."""
+        others = (source for source in self._parts.sources.values() if not source.loop_id)
+        if all(source.exhausted for source in others) and not any(loop.has_splits for loop in loops):
+            for loop in loops:
+                loop.end_loop()
 
     def _most_read(self, acks: list[LevelAck]) -> int:
         """Records of the source subtask that read the most."""
@@ -341,7 +365,7 @@ class EpochLoop:
             or self._aborted
             or not self._requests.state.is_idle
             or self._parts.checkpoints.coordinator.is_in_progress
-            or any(source.had_input for source in self._parts.sources.values())
+            or any(source.had_input or source.was_fed for source in self._parts.sources.values())
             or self._works_off
             or self.exhausted
         )
@@ -370,7 +394,7 @@ class EpochLoop:
             self._rest(min(max(left_ms, 0), STREAM_EPOCH_MS) / 1000)
             return
         if self._runner.streaming:
-            times = [now + STREAM_EPOCH_MS]
+            times = [now + (ROUND_MS if self._goes_round else STREAM_EPOCH_MS)]
         elif in_progress:
             times = [now + 5]
         elif self._works_off or any(source.had_input for source in self._parts.sources.values()):

@@ -81,6 +81,10 @@ class GatherOperator(Operator):
     def next_processing_time(self) -> int | None:
         return self._due
 
+    @property
+    def holds_records(self) -> bool:  # type: ignore[override]
+        return bool(self._waiting)
+
     def current_watermark(self) -> int:
         return self._sent
 

@@ -106,6 +106,10 @@ class AsyncWaitOperator(FunctionOperator):
     def is_full(self) -> bool:
         return len(self._answers) >= self._descriptor.capacity
 
+    @property
+    def holds_records(self) -> bool:  # type: ignore[override]
+        return len(self._answers) > 0
+
     def take_finished(self) -> None:
         values: list[Any] = []
         times: list[int | None] = []

@@ -292,6 +292,9 @@ class SourceOperator(Operator):
             else:
                 self._set_idle(True)
             return
+        if self.source.keeps_no_time:
+            self._set_idle(True)
+            return
         if self.strategy is None and not self._clocked:
             return
         now = self.context.clock.now_ms()

@@ -1,0 +1,81 @@
+"""`IterativeStream`: the beginning of an iteration, whose results may go round again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.common.program.user_location import refusal
+from penstock.connectors.feedback import FeedbackSink, FeedbackSource, Loop
+from penstock.datastream.streams.data_stream import DataStream
+from penstock.functions.type_variables import T
+from penstock.graph.program import upstream_first
+from penstock.graph.transformation import Input
+
+if TYPE_CHECKING:
+    from penstock.common.typeinfo import TypeInformation
+    from penstock.datastream.streams.data_stream_sink import DataStreamSink
+
+
+class IterativeStream(DataStream[T]):
+    """A stream's values, and those that `close_with` sends back. `name` and `uid` are those of the feedback's source, whose
+    position is in the checkpoints.
+
+    >>> from penstock.datastream import StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment()
+    >>> def halved(number: int) -> int:
+    ...     return number // 2
+    >>> iteration = env.from_collection([100, 3]).iterate().uid("halving")
+    >>> halves = iteration.map(halved)
+    >>> _ = iteration.close_with(halves.filter(lambda number: number > 10))
+    >>> small = halves.filter(lambda number: number <= 10)
+    """
+
+    _loop: Loop
+
+    @classmethod
+    def _of(cls, stream: DataStream[T]) -> IterativeStream[T]:
+        unkeyed = stream._without_key()
+        loop = Loop("", stream.get_type())
+        head = unkeyed._env.from_source(FeedbackSource(loop), None, "Feedback", stream.get_type())._transformation
+        assert head is not None
+        loop.id = f"feedback-{head.id}"
+        found = cls(unkeyed._env, [*unkeyed._inputs, Input(head)], stream.get_type(), head)
+        found._loop = loop
+        return found
+
+    def close_with(self, feedback_stream: DataStream[T]) -> DataStreamSink:
+        """Sends the values of this stream, which comes from the iteration, to its beginning.
+
+        Raises:
+            InvalidJob: it does not come from this iteration, is of another type, or the iteration was closed before.
+        """
+        head = self._own("close_with")
+        if not isinstance(feedback_stream, DataStream):
+            raise refusal(f"close_with takes a stream, got {feedback_stream!r}")
+        if self._loop.is_closed:
+            raise refusal("this iteration was closed before", "give close_with the union of the streams that go round")
+        self._check_same_environment(feedback_stream, "close_with")
+        if head not in upstream_first(edge.upstream for edge in feedback_stream._inputs):
+            raise refusal(
+                "close_with was given a stream that does not come from this iteration",
+                "make it from what iterate() gave; what comes from elsewhere belongs into a union before iterate()",
+            )
+        goes_round = feedback_stream.get_type()
+        if self._type_info is not None and goes_round is not None and not _fit(self._type_info, goes_round):
+            raise refusal(
+                f"an iteration over {self._type_info!r} cannot be closed with {goes_round!r}",
+                "map what goes round to the type of the stream that iterate() was called on",
+            )
+        self._loop.type_info = self._type_info or goes_round
+        self._loop.is_closed = True
+        return feedback_stream._without_key()._sink("Sink: Feedback", FeedbackSink(self._loop), beside=True)
+
+
+def _fit(type_info: TypeInformation, other: TypeInformation) -> bool:
+    """An inferred type says no more than what the values are in Python."""
+    if type_info.is_inferred or other.is_inferred:
+        return type_info.python_type == other.python_type
+    return type_info == other
+
+
+DataStream._iterative_stream = IterativeStream
