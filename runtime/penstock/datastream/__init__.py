@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         ConnectedStreams,
         DataStream,
         DataStreamSink,
-        IterativeStream,
         KeyedStream,
         WindowedStream,
     )
@@ -122,7 +121,6 @@ _MODULES = {
         "ConnectedStreams",
         "DataStream",
         "DataStreamSink",
-        "IterativeStream",
         "KeyedStream",
         "WindowedStream",
     ],
@@ -222,7 +220,6 @@ __all__ = [
     "Function",
     "GlobalWindow",
     "HashMapStateBackend",
-    "IterativeStream",
     "JobManagerCheckpointStorage",
     "JoinFunction",
     "KeySelector",
