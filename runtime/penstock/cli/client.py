@@ -195,6 +195,28 @@ class RestClient:
         path = f"/jobs/{_part(job_id)}/rescaling"
         return f"{path}/{self._trigger('PATCH', path, None, {'parallelism': str(parallelism)})}"
 
+    def send_program(self, content: bytes, headers: Mapping[str, str], timeout: float) -> str:
+        """The job's id, when it was accepted. `content` and `headers`: see `cli.remote`."""
+        response = self._send("POST", "/programs", content=content, headers=headers, timeout=timeout)
+        if response.status_code in (404, 405):
+            raise RequestFailed(
+                f"the JobManager at {self.url} takes no programs",
+                remedy="send them to a session cluster (`penstock session`); a deployed JobManager has its one job",
+                code="NOT_FOUND",
+                status=404,
+            )
+        answer = self._json(response, "POST", "/programs")
+        if not response.is_success:
+            raise self._refusal(response, answer)
+        return models.ProgramAccepted.model_validate(answer).job_id
+
+    def program_outcome(self, job_id: str) -> models.ProgramOutcome:
+        return self._get(f"/programs/{_part(job_id)}", models.ProgramOutcome)
+
+    def program_results(self, job_id: str, start: int) -> models.ProgramResults:
+        """Records of `execute_and_collect` from that number on."""
+        return self._get(f"/programs/{_part(job_id)}/results?from={start}", models.ProgramResults)
+
     def dispose(self, savepoint: str) -> str:
         return f"/savepoint-disposal/{self._trigger('POST', '/savepoint-disposal', {'savepoint-path': savepoint})}"
 
@@ -278,11 +300,19 @@ class RestClient:
         *,
         json: Mapping[str, object] | None = None,
         params: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> httpx.Response:
         def send() -> httpx.Response:
             return self._http.request(
-                method, path, json=json, params=params, timeout=self._timeout if timeout is None else timeout
+                method,
+                path,
+                json=json,
+                params=params,
+                content=content,
+                headers=headers,
+                timeout=self._timeout if timeout is None else timeout,
             )
 
         try:

@@ -53,6 +53,10 @@ class Launcher(Protocol):
         """Be the JobManager of one job until it ends; returns the exit code. Exactly one of the four ways to start."""
         ...
 
+    def run_session(self, *, configuration: Mapping[str, str], local: bool) -> int:
+        """Be a session cluster until the process is told to leave; `local`: with workers of its own."""
+        ...
+
     def check(
         self,
         *,

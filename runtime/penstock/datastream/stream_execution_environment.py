@@ -30,7 +30,7 @@ from penstock.datastream.streams.data_stream import _checked_strategy
 from penstock.functions.type_variables import T
 from penstock.graph import operations
 from penstock.graph.execution_plan import execution_plan
-from penstock.graph.executor import current_executor
+from penstock.graph.executor import current_executor, remote_executor
 from penstock.graph.program import Program, upstream_first
 from penstock.graph.transformation import Input, Transformation
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from penstock.datastream.checkpointing_mode import CheckpointingMode
     from penstock.datastream.slot_sharing_group import SlotSharingGroup
     from penstock.datastream.state_backend import StateBackend
+    from penstock.graph.executor import Executor
 
 DEFAULT_JOB_NAME = "Flink Streaming Job"
 
@@ -59,8 +60,9 @@ class StreamExecutionEnvironment:
 
     _default_local_parallelism: ClassVar[int | None] = None
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, executor: Executor | None = None) -> None:
         self._configuration = configuration
+        self._executor = executor
         self._config = ExecutionConfig(configuration)
         self._checkpoint_config = CheckpointConfig(configuration)
         self._sinks: list[Transformation] = []
@@ -86,6 +88,28 @@ class StreamExecutionEnvironment:
         """An environment whose jobs run on this machine, with a subtask per processor unless told otherwise."""
         env = StreamExecutionEnvironment.get_execution_environment()
         return env.set_parallelism(parallelism or env.get_default_local_parallelism())
+
+    @staticmethod
+    def create_remote_environment(
+        host: str, port: int = 8081, configuration: Configuration | None = None, *, token: str | None = None
+    ) -> StreamExecutionEnvironment:
+        """An environment whose jobs run on a session cluster (`penstock session`) with the same versions of Python and Penstock.
+
+        Modules of the program that were imported when it is executed are sent with it; packages must be installed there.
+
+        Args:
+            host: of its JobManager, or a URL (`https://flink.example.com`), which then has the port, too.
+            port: of the REST API.
+            configuration: settings of the program; they win over `penstock.yaml`.
+            token: bearer token; the content of the file that PENSTOCK_TOKEN_FILE names, if it is not given.
+
+        Raises:
+            InvalidJob: a setting is wrong, or the token's file cannot be read.
+            PenstockError: the URL is none. Whether anybody is there shows when a job is executed.
+        """
+        url = host if "://" in host else f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        return StreamExecutionEnvironment(env._configuration, remote_executor(url, token or _token_of_environment()))
 
     # --- settings ---------------------------------------------------------------------------------------------
 
@@ -447,11 +471,11 @@ class StreamExecutionEnvironment:
         Raises:
             InvalidJob: the program cannot be run; nothing was touched.
         """
-        return current_executor().execute(self._take_program(job_name))
+        return (self._executor or current_executor()).execute(self._take_program(job_name))
 
     def execute_async(self, job_name: str = DEFAULT_JOB_NAME) -> JobClient:
         """Starts the program and gives the client of the running job."""
-        return current_executor().execute_async(self._take_program(job_name))
+        return (self._executor or current_executor()).execute_async(self._take_program(job_name))
 
     def get_program(self, job_name: str | None = None) -> Program:
         """The program as it was written so far.
@@ -482,7 +506,7 @@ class StreamExecutionEnvironment:
         return program
 
     def _collect(self, job_name: str | None, limit: int | None) -> Iterator[Any]:
-        return current_executor().collect(self._take_program(job_name), limit)
+        return (self._executor or current_executor()).collect(self._take_program(job_name), limit)
 
     def _add_sink(self, transformation: Transformation) -> None:
         self._sinks.append(transformation)
@@ -516,3 +540,15 @@ def _user_script() -> str | None:
     """The file of the program that runs."""
     path = getattr(sys.modules.get("__main__"), "__file__", None)
     return None if path is None else os.path.abspath(path)
+
+
+def _token_of_environment() -> str | None:
+    path = os.environ.get("PENSTOCK_TOKEN_FILE")
+    if not path:
+        return None
+    try:
+        return Path(path).read_text().strip()
+    except OSError as error:
+        raise refusal(
+            f"the token file {path} cannot be read: {error.strerror}", "correct PENSTOCK_TOKEN_FILE, or give token"
+        ) from None

@@ -45,6 +45,19 @@ class Executor(Protocol):
         ...
 
 
+REMOTE_EXECUTOR = ("penstock.cli.remote", "RemoteExecutor")
+"""As `DEFAULT_EXECUTOR`: of the one that sends programs to a session cluster."""
+
+
+def remote_executor(url: str, token: str | None) -> Executor:
+    """
+    Raises:
+        PenstockError: the URL is none.
+    """
+    module, name = REMOTE_EXECUTOR
+    return cast("Executor", getattr(import_module(module), name)(url, token))
+
+
 _current: ContextVar[Executor | None] = ContextVar("penstock.executor", default=None)
 
 

@@ -29,6 +29,7 @@ from penstock.rest.routes.jobs import job_routes
 from penstock.rest.routes.live import live_routes
 from penstock.rest.routes.logs import log_routes
 from penstock.rest.routes.page import page_routes
+from penstock.rest.routes.programs import program_routes
 from penstock.rest.routes.session import session_routes
 from penstock.rest.routes.stacks import stack_routes
 from penstock.rest.routes.vertices import vertex_routes
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from penstock.rest.auth import TokenFile
-    from penstock.rest.gateway import ClusterGateway
+    from penstock.rest.gateway import ClusterGateway, Programs
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ def create_app(
     *,
     reader: TokenFile | None = None,
     closing: threading.Event | None = None,
+    programs: Programs | None = None,
 ) -> FastAPI:
     """The application for a gateway; with a token every path but the probes and the page itself asks for it.
 
@@ -63,6 +65,7 @@ def create_app(
         hosts: names it may be asked for by; None: any.
         reader: a token that may only look.
         closing: set when the server is to stop: what goes on for ever ends then.
+        programs: of a session cluster; None: it takes none.
     """
     access = Access(token, reader)
     app = FastAPI(
@@ -91,6 +94,8 @@ def create_app(
     ):
         api.include_router(make(gateway))
     api.include_router(live_routes(gateway, closing or threading.Event()))
+    if programs is not None:
+        api.include_router(program_routes(programs))
     app.include_router(api, responses=_FAILURES)
     app.include_router(api, prefix="/v1", include_in_schema=False)
     app.include_router(session_routes(access))

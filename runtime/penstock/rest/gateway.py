@@ -20,6 +20,25 @@ if TYPE_CHECKING:
     from penstock.rest.insight import JobInsight
 
 
+class Programs(Protocol):
+    """Of a session cluster: it runs what it is sent."""
+
+    def submit(self, content: bytes, penstock: str, python: str) -> str:
+        """Run a program; waits until it was accepted, and gives the job's id.
+
+        Args:
+            content: what `penstock.jobmanager.process.shipping` made of it.
+            penstock, python: versions that made it.
+        """
+        ...
+
+    def outcome(self, job_id: str) -> models.ProgramOutcome: ...
+
+    def results(self, job_id: str, start: int) -> models.ProgramResults:
+        """Records of `execute_and_collect` from a number on; waits a second for the first."""
+        ...
+
+
 class ClusterGateway(Protocol):
     """What REST asks of the engine.
 

@@ -18,7 +18,7 @@ from penstock.rest.auth import AllowedHosts, TokenFile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.rest.gateway import ClusterGateway
+    from penstock.rest.gateway import ClusterGateway, Programs
 
 START_SECONDS = 15.0
 _TICK_S = 1.0
@@ -38,6 +38,7 @@ class RestServer:
         allowed_hosts: names it may be asked for by, besides addresses, `localhost`, `host` and this machine's name. With a
             token any name will do unless some are given: a page of another site has no token.
         reader_token_file: file with a token that may only look.
+        programs: of a session cluster.
 
     Raises:
         ClusterError: the token file cannot be read.
@@ -51,6 +52,7 @@ class RestServer:
         token_file: str | None = None,
         allowed_hosts: Sequence[str] = (),
         reader_token_file: str | None = None,
+        programs: Programs | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -58,7 +60,7 @@ class RestServer:
         hosts = AllowedHosts([host, *allowed_hosts]) if token is None or allowed_hosts else None
         reader = None if reader_token_file is None else TokenFile(reader_token_file)
         self._closing = threading.Event()
-        self._app = create_app(gateway, token, hosts, reader=reader, closing=self._closing)
+        self._app = create_app(gateway, token, hosts, reader=reader, closing=self._closing, programs=programs)
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 

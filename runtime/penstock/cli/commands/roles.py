@@ -116,6 +116,16 @@ def master(
     raise typer.Exit(code)
 
 
+def session(
+    local: Annotated[
+        bool, typer.Option("--local", help="With workers of its own on this machine, instead of `penstock worker`.")
+    ] = False,
+    define: Definitions = None,
+) -> None:
+    """Be a session cluster: a JobManager without a program, which runs those that create_remote_environment sends."""
+    raise typer.Exit(launcher().run_session(configuration=parse_definitions(define), local=local))
+
+
 def worker(
     master: Annotated[str, typer.Option("--master", metavar="HOST:PORT", help="Where the master's workers register.")],
     slots: Annotated[int, typer.Option("--slots", min=1, help="Slots of this TaskManager.")] = 1,

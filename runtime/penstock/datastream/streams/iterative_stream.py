@@ -74,7 +74,7 @@ class IterativeStream(DataStream[T]):
 def _fit(type_info: TypeInformation, other: TypeInformation) -> bool:
     """An inferred type says no more than what the values are in Python."""
     if type_info.is_inferred or other.is_inferred:
-        return type_info.python_type == other.python_type
+        return bool(type_info.python_type == other.python_type)
     return type_info == other
 
 

@@ -45,10 +45,11 @@ from penstock.jobmanager.job.checkpoints import operator_infos
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.settings import JobSettings, object_store_options
 from penstock.jobmanager.process.agreed import spark_secret
-from penstock.jobmanager.process.embedded import EmbeddedExecutor
+from penstock.jobmanager.process.embedded import EmbeddedExecutor, LocalClusterProvider
 from penstock.jobmanager.process.master_cluster import MasterClusterProvider
 from penstock.jobmanager.process.master_process import run_master_process
 from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.process.session_cluster import run_session_cluster
 from penstock.jobmanager.validation.declared_state import check_declared_states, check_stored_states, unseen_states
 from penstock.jobmanager.validation.runtime_mode import check_runtime_mode
 from penstock.jobmanager.validation.sink_settings import check_borders
@@ -137,6 +138,17 @@ def run_master(
 
     cluster = MasterClusterProvider(settings)
     return run_master_process(cluster, submit, settings, program, begin=lambda: cluster.begin(entry))
+
+
+def run_session(*, configuration: Mapping[str, str], local: bool) -> int:
+    """Be a session cluster until the process is told to leave; returns the exit code."""
+    settings = Configuration({**load_configuration().to_dict(), **configuration})
+    if local:
+        return run_session_cluster(LocalClusterProvider(), settings)
+    spark_secret(settings)
+    cluster = MasterClusterProvider(settings)
+    cluster.begin()
+    return run_session_cluster(cluster, settings)
 
 
 def check(

@@ -83,7 +83,7 @@ def _serve(
             if session.dispatcher.jobs() and not settings.get(options.SHUTDOWN_ON_FINISH):
                 told.wait(FENCED_STAY_S if _is_fenced(session) else None)
     finally:
-        _suspend(session)
+        suspend(session)
         if server is not None:
             server.stop()
         session.cluster.stop()
@@ -150,10 +150,10 @@ def _leaving_on_sigterm(session: Session, told: threading.Event) -> Iterator[Non
 
 def _suspend_when(told: threading.Event, session: Session) -> None:
     told.wait()
-    _suspend(session)
+    suspend(session)
 
 
-def _suspend(session: Session) -> None:
+def suspend(session: Session) -> None:
     """Never cancel: that might delete the checkpoints that the next master goes on from."""
     for master in session.dispatcher.jobs():
         if not master.is_done:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from penstock.jobmanager.process.gateway import DispatcherGateway
     from penstock.jobmanager.reporting.reporting import Reporting
     from penstock.metrics.store import ScopeReadings
+    from penstock.rest.gateway import Programs
     from penstock.rest.server import RestServer
 
 
@@ -203,11 +204,14 @@ class Session:
                 master.request(Operation("cancel"))
                 master.wait(30)
 
-    def serve(self, settings: Configuration, *, fall_back: bool = False) -> RestServer | None:
+    def serve(
+        self, settings: Configuration, *, fall_back: bool = False, programs: Programs | None = None
+    ) -> RestServer | None:
         """Start the REST server where the configuration says.
 
         Args:
             fall_back: take any free port if the configured one is in use.
+            programs: takes those that are sent here.
 
         Returns None when the configuration switches it off.
         """
@@ -222,7 +226,7 @@ class Session:
         allowed = settings.get(options.REST_ALLOWED_HOSTS)
         reader_file = settings.get(options.REST_READER_TOKEN_FILE) if token_file else None
         try:
-            return RestServer(gateway, host, port, token_file, allowed, reader_file).start()
+            return RestServer(gateway, host, port, token_file, allowed, reader_file, programs).start()
         except ClusterError:
             if not fall_back:
                 raise

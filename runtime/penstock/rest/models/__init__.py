@@ -115,6 +115,7 @@ from penstock.rest.models.operations import (
     StopRequest,
     TriggerResponse,
 )
+from penstock.rest.models.programs import ProgramAccepted, ProgramFailure, ProgramOutcome, ProgramResults
 from penstock.rest.models.stacks import FlameGraph, FlameNode, ThreadDump, ThreadInfo
 
 __all__ = [
@@ -183,6 +184,10 @@ __all__ = [
     "PlanInput",
     "PlanNode",
     "PlanOperator",
+    "ProgramAccepted",
+    "ProgramFailure",
+    "ProgramOutcome",
+    "ProgramResults",
     "ProgressCheckpoint",
     "ProgressCheckpoints",
     "ProgressEvent",

@@ -1,0 +1,180 @@
+"""Programs on a session cluster elsewhere: what `create_remote_environment` runs them by.
+
+The program is made here, and sent whole to the JobManager of `penstock session`. Records that `execute_and_collect` gives are
+unpickled here: a program trusts its cluster, as the cluster trusts whoever has its token.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from penstock import __version__
+from penstock.cli.client import RestClient
+from penstock.cli.connection import ENDED
+from penstock.common import errors
+from penstock.common.completable_future import CompletableFuture
+from penstock.common.errors import InvalidJob, JobSuspended, PenstockError
+from penstock.common.job_client import JobClient
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.job_id import JobID
+from penstock.common.job_status import JobStatus
+from penstock.connectors.collect import decode_collected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from penstock.graph.program import Program
+    from penstock.rest import models
+
+START_S = 900.0
+"""A job is accepted when it has its slots."""
+LEAVE_S = 7 * 24 * 3600.0
+"""For an operation whose end somebody waits for."""
+_POLL_S = 0.2
+
+
+class RemoteExecutor:
+    """Runs programs on a session cluster.
+
+    Args:
+        url: of its JobManager's REST API.
+        token: bearer token, if it asks for one.
+    """
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self._client = RestClient(url, token)
+
+    def execute(self, program: Program) -> JobExecutionResult:
+        """
+        Raises:
+            PenstockError: as locally: the job is refused, or fails; or the cluster does not answer.
+        """
+        job_id = self._submit(program)
+        try:
+            return self._end_of(job_id)
+        except KeyboardInterrupt:
+            self._client.cancel(job_id)
+            raise
+
+    def execute_async(self, program: Program) -> JobClient:
+        return RemoteJobClient(self, self._submit(program))
+
+    def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
+        job_id = self._submit(program)
+        start = 0
+        is_done = False
+        try:
+            while not is_done:
+                results = self._client.program_results(job_id, start)
+                is_done = results.is_done
+                for encoded in results.values:
+                    if start == limit:
+                        return
+                    start += 1
+                    yield decode_collected(base64.b64decode(encoded))
+            self._end_of(job_id)
+        finally:
+            if not is_done and self._client.state(job_id) not in ENDED:
+                self._client.cancel(job_id)
+                self._client.wait_until_ended(job_id, 30)
+
+    def _submit(self, program: Program) -> str:
+        for key in ("python.files", "python.archives"):
+            if program.configuration.get(key):
+                raise InvalidJob(
+                    f"{key} names files of this machine, which a remote cluster does not see",
+                    remedy="put them into the cluster's image; modules that the program has imported are sent with it",
+                )
+        shipping = import_module("penstock.jobmanager.process.shipping")
+        headers = {"X-Penstock-Version": __version__, "X-Python-Version": shipping.PYTHON}
+        return self._client.send_program(shipping.shipped(program), headers, START_S)
+
+    def _end_of(self, job_id: str) -> JobExecutionResult:
+        """Wait for it; raises what it failed with."""
+        while True:
+            outcome = self._client.program_outcome(job_id)
+            if outcome.failure is not None:
+                raise _error_of(outcome.failure)
+            if outcome.status in ENDED:
+                return JobExecutionResult(JobID(job_id), outcome.net_runtime, outcome.accumulators)
+            if outcome.status == JobStatus.SUSPENDED.value:
+                raise JobSuspended(
+                    f"job {job_id} was left as it is: its JobManager was told to end",
+                    remedy="start it again from its newest checkpoint",
+                )
+            time.sleep(_POLL_S)
+
+
+class RemoteJobClient(JobClient):
+    """`execute_async`'s handle on a job of a session cluster."""
+
+    def __init__(self, executor: RemoteExecutor, job_id: str) -> None:
+        self._executor = executor
+        self._client = executor._client
+        self._job_id = job_id
+
+    def get_job_id(self) -> JobID:
+        return JobID(self._job_id)
+
+    def get_job_status(self) -> CompletableFuture[JobStatus]:
+        return _later(lambda: JobStatus(self._client.state(self._job_id)))
+
+    def cancel(self) -> CompletableFuture[None]:
+        def cancel() -> None:
+            self._client.cancel(self._job_id)
+            self._client.wait_until_ended(self._job_id, LEAVE_S)
+
+        return _later(cancel)
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> CompletableFuture[str]:
+        return self._located(
+            "stop",
+            lambda: self._client.stop(self._job_id, savepoint_directory, drain=advance_to_end_of_event_time),
+        )
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        return self._located("savepoint", lambda: self._client.savepoint(self._job_id, savepoint_directory))
+
+    def _located(self, what: str, begin: Callable[[], str]) -> CompletableFuture[str]:
+        return _later(lambda: self._client.wait(begin(), what, LEAVE_S).location or "")
+
+    def rescale(self, parallelism: int) -> CompletableFuture[int]:
+        """Change the parallelism live; the answer is the new one."""
+
+        def rescale() -> int:
+            self._client.wait(self._client.rescale(self._job_id, parallelism), "rescale", LEAVE_S)
+            return parallelism
+
+        return _later(rescale)
+
+    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
+        return _later(lambda: self._client.program_outcome(self._job_id).accumulators)
+
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
+        return _later(lambda: self._executor._end_of(self._job_id))
+
+
+def _later(work: Callable[[], Any]) -> CompletableFuture[Any]:
+    future: CompletableFuture[Any] = CompletableFuture()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # belongs to whoever asks for the result
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def _error_of(failure: models.ProgramFailure) -> PenstockError:
+    """As it was raised there."""
+    found = (kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, PenstockError))
+    kind = next((kind for kind in found if kind.code == failure.code), PenstockError)
+    return kind(failure.message, remedy=failure.remedy, operator=failure.operator, location=failure.location)
