@@ -142,3 +142,12 @@ def test_connections_of_many_threads_are_kept() -> None:
         client.close()
         server.shutdown()
     assert len(connections) == threads
+
+
+def test_a_jobmanager_with_a_job_of_its_own_takes_no_programs() -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(404, json={"errors": ["Not Found"]})
+
+    with pytest.raises(RequestFailed, match="takes no programs") as refused:
+        RestClient("http://master", transport=httpx.MockTransport(refuse)).send_program(b"", {}, 1.0)
+    assert "penstock session" in refused.value.remedy

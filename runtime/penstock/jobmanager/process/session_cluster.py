@@ -1,18 +1,22 @@
 """The process of a session cluster (`penstock session`): a JobManager without a program, which runs those that are sent to it.
 
 It is for trying things out and for programs that start jobs from elsewhere (`create_remote_environment`). Who may send a program may
-run code here: without a token it listens to this machine alone. When the process is to leave, its jobs are left as they are; a
+run code here: it asks for a token in any case, one that it makes unless `security.rest.token-file` is set. When the process is to leave, its jobs are left as they are; a
 deployment whose jobs must go on by themselves has a JobManager for each (`master_process`).
 """
 
 from __future__ import annotations
 
 import base64
-import ipaddress
 import logging
+import os
+import secrets
+import shutil
 import signal
+import tempfile
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +35,7 @@ from penstock.rest import models
 from penstock.rest.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from penstock.jobmanager.job.job_master import JobMaster
 
@@ -51,11 +55,18 @@ def run_session_cluster(provider: ClusterProvider, settings: Configuration, told
         told: set when it is to; SIGTERM and SIGINT do it, too.
 
     Raises:
-        ClusterError: REST is switched off, or open to others without a token.
+        ClusterError: REST is switched off, or its port is in use.
     """
-    _check(settings)
+    if settings.get(options.REST_PORT) < 0:
+        raise ClusterError(
+            "a session cluster takes programs over REST, and rest.port is -1", remedy="set rest.port to a port, or to 0"
+        )
+    with _with_token(settings) as with_token:
+        return _serve(provider, with_token, told or threading.Event())
+
+
+def _serve(provider: ClusterProvider, settings: Configuration, told: threading.Event) -> int:
     collect_rarely()
-    told = told or threading.Event()
     session = _EndingSession(provider, told)
     programs = RemotePrograms(session, settings)
     with log_of_master(settings) as session.logs:
@@ -65,6 +76,7 @@ def run_session_cluster(provider: ClusterProvider, settings: Configuration, told
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: told.set())
         print(f"Session cluster at {server.url}", flush=True)
+        print(f"export PENSTOCK_TOKEN_FILE={settings.get(options.REST_TOKEN_FILE)}", flush=True)
         try:
             while not told.wait(WAIT_S):
                 programs.look()
@@ -75,28 +87,20 @@ def run_session_cluster(provider: ClusterProvider, settings: Configuration, told
     return 0
 
 
-def _check(settings: Configuration) -> None:
-    address = settings.get(options.REST_BIND_ADDRESS)
-    if settings.get(options.REST_PORT) < 0:
-        raise ClusterError(
-            "a session cluster takes programs over REST, and rest.port is -1", remedy="set rest.port to a port, or to 0"
-        )
-    if not settings.get(options.REST_TOKEN_FILE) and not _is_this_machine(address):
-        raise ClusterError(
-            f"a session cluster runs what it is sent, and rest.bind-address is {address!r}: anybody could send something",
-            remedy="set security.rest.token-file, or rest.bind-address to localhost",
-        )
-
-
-def _is_this_machine(address: str) -> bool:
-    """
-    >>> [_is_this_machine(address) for address in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "")]
-    [True, True, True, False, False]
-    """
+@contextmanager
+def _with_token(settings: Configuration) -> Iterator[Configuration]:
+    """The settings with a token's file: a new one, which only this user can read, unless one is set."""
+    if settings.get(options.REST_TOKEN_FILE):
+        yield settings
+        return
+    folder = tempfile.mkdtemp(prefix="penstock-session-")
     try:
-        return address == "localhost" or ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
+        file = os.path.join(folder, "token")
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+            out.write(secrets.token_urlsafe(32))
+        yield Configuration(settings).set(options.REST_TOKEN_FILE, file)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class _EndingSession(Session):
