@@ -7,6 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import typer.main
@@ -22,6 +23,7 @@ from penstock.graph.executor import executing_on
 from penstock.jobmanager.process.session import Session
 from penstock.metrics.scope import ScopeKind
 from penstock.rest.app import create_app
+from penstock.rest.gateway import Programs
 from penstock.state.rocksdb.options import DEFAULTS, PREFIX
 from tests.in_process import InProcess
 from tests.unit.rest.fake_gateway import FakeGateway
@@ -205,7 +207,7 @@ def test_commands_and_flags_that_pages_show_exist() -> None:
 
 
 def test_paths_that_rest_md_names_are_routed() -> None:
-    app = create_app(FakeGateway())
+    app = create_app(FakeGateway(), programs=Mock(spec=Programs))
     described = app.openapi()["paths"]
     routes = [({method.upper() for method in of}, re.sub(r"\{[^}]*\}", ":", path)) for path, of in described.items()]
     routes += [({"GET"}, "/openapi.json")]

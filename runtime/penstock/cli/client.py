@@ -215,7 +215,12 @@ class RestClient:
 
     def program_results(self, job_id: str, start: int) -> models.ProgramResults:
         """Records of `execute_and_collect` from that number on."""
-        return self._get(f"/programs/{_part(job_id)}/results?from={start}", models.ProgramResults)
+        path = f"/programs/{_part(job_id)}/results?from={start}"
+        response = self._send("POST", path, may_repeat=True)
+        answer = self._json(response, "POST", path)
+        if not response.is_success:
+            raise self._refusal(response, answer)
+        return models.ProgramResults.model_validate(answer)
 
     def dispose(self, savepoint: str) -> str:
         return f"/savepoint-disposal/{self._trigger('POST', '/savepoint-disposal', {'savepoint-path': savepoint})}"
@@ -303,6 +308,7 @@ class RestClient:
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
+        may_repeat: bool = False,
     ) -> httpx.Response:
         def send() -> httpx.Response:
             return self._http.request(
@@ -320,7 +326,7 @@ class RestClient:
                 return send()
             except httpx.RemoteProtocolError:
                 # Most likely a kept connection that the server, or a proxy before it, was just closing.
-                if method != "GET":
+                if method != "GET" and not may_repeat:
                     raise
                 return send()
         except (httpx.TransportError, httpx.InvalidURL) as error:

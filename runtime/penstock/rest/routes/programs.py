@@ -43,9 +43,10 @@ def program_routes(programs: Programs) -> APIRouter:
         """How the job is, and what it left: its accumulators, or why it failed."""
         return programs.outcome(job_id)
 
-    @router.get("/{job_id}/results", response_model=models.ProgramResults)
+    @router.post("/{job_id}/results", response_model=models.ProgramResults)
     def results(job_id: str, start: Annotated[int, Query(alias="from", ge=0)] = 0) -> models.ProgramResults:
-        """Of `execute_and_collect`: records from that number on, which are then forgotten before it. Waits a second for the first."""
+        """Of `execute_and_collect`: records from that number on; those before it are forgotten. Waits a second for the first. May be
+        asked again."""
         return programs.results(job_id, start)
 
     return router
