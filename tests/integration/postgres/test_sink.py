@@ -15,6 +15,7 @@ import pytest
 
 from penstock.common.errors import InvalidJob, PenstockError, SinkError
 from penstock.common.types import Row, RowKind
+from penstock.connectors.postgres import committer as committer_module
 from penstock.connectors.postgres.committer import NOTES
 from penstock.connectors.sink import WriterContext
 from penstock.datastream.connectors.postgres import DeliveryGuarantee, PostgresSink
@@ -184,6 +185,25 @@ def test_ids_of_checkpoints_that_begin_anew_are_told_from_a_second_try(table: Ta
         with pytest.raises(SinkError, match="begun anew"):
             committer.commit(voted(writer, again, 50))
     assert table.ids() == [1, 3]
+
+
+def test_old_checkpoints_are_told_from_those_of_ids_that_begin_anew_also_when_their_notes_have_gone(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer_module, "_KEPT", 3)
+    writer, committer = ends(table.sink(), table.name)
+    votes = []
+    for number in range(1, 9):
+        votes.append(voted(writer, number, number))
+        committer.commit(votes[-1])
+    for vote in votes:  # whoever goes back to an old savepoint commits again
+        committer.commit(vote)
+    time.sleep(0.002)
+    for checkpoint in (1, 5, 6, 8):
+        with pytest.raises(SinkError, match="begun anew"):
+            committer.commit(voted(writer, checkpoint, 70))
+    committer.commit(voted(writer, 9, 9))
+    assert table.ids() == list(range(1, 10))
 
 
 class Everything(NamedTuple):

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from penstock.common.errors import InvalidJob, PlatformError, SinkError
+from penstock.connectors.redis import committer as committer_module
 from penstock.connectors.redis.client import Server
 from penstock.connectors.redis.committer import RedisCommitter
 from penstock.connectors.sink import Sink, StagedCommittable, WriterContext
@@ -128,8 +130,6 @@ def test_two_committers_at_the_same_time_add_each_entry_once(stream: Stream) -> 
 
 
 def test_an_answer_that_is_lost_repeats_nothing(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    import redis
-
     sink = RedisStreamSink(stream.server.url, stream.name, fields, batch_size=10)
     asked, calls = redis.Redis.eval, 0
 
@@ -155,6 +155,43 @@ def test_ids_of_checkpoints_that_begin_anew_are_told_instead_of_taken_for_commit
         with pytest.raises(SinkError, match="have begun anew"):
             committer(sink).commit([staged(sink, checkpoint, 7)])
     assert stream.ids() == [1, 3]
+
+
+def test_old_checkpoints_are_told_from_those_of_ids_that_begin_anew_also_when_their_notes_have_gone(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer_module, "_KEPT", 3)
+    sink = RedisStreamSink(stream.server.url, stream.name, fields)
+    pieces = [staged(sink, number, number) for number in range(1, 9)]
+    for piece in pieces:
+        time.sleep(0.002)
+        committer(sink).commit([piece])
+    for piece in pieces:  # whoever goes back to an old savepoint commits again
+        committer(sink).commit([piece])
+    time.sleep(0.002)
+    for checkpoint in (1, 5, 6, 8):
+        with pytest.raises(SinkError, match="have begun anew"):
+            committer(sink).commit([staged(sink, checkpoint, 70)])
+    committer(sink).commit([staged(sink, 9, 9)])
+    assert stream.ids() == list(range(1, 10))
+
+
+def test_notes_that_go_in_the_middle_of_a_commit_are_told(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = RedisStreamSink(stream.server.url, stream.name, fields, batch_size=10)
+    real = redis.Redis.eval
+    calls = 0
+
+    def forgetting(self: redis.Redis, *arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            self.delete(*self.keys(f"{committer_module.NOTES}*"))
+        return real(self, *arguments)
+
+    monkeypatch.setattr(redis.Redis, "eval", forgetting)
+    with pytest.raises(SinkError, match="has gone while checkpoint 1 was committed: 20 of its entries are in"):
+        committer(sink).commit([staged(sink, 1, *range(55))])
+    assert stream.ids() == list(range(20))
 
 
 def test_a_key_of_another_type_is_told_at_the_start_and_adds_nothing_later(stream: Stream) -> None:

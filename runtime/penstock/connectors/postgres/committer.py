@@ -29,7 +29,8 @@ logger = logging.getLogger(__name__)
 NOTES = "penstock_commits"
 TRIES = 8
 _KEPT = 1000
-"""Notes of checkpoints that are kept, of each sink."""
+"""Notes of checkpoints that are kept, of each sink. An older one, of a snapshot that somebody goes back to, is told by its time from one of a
+job whose checkpoints' ids have begun anew."""
 _LONGEST_PAUSE_S = 5.0
 
 
@@ -99,9 +100,14 @@ class PostgresCommitter(Committer):
         digest = digest_of(pieces)
         lock = int.from_bytes(hashlib.blake2b(app.encode(), digest_size=8).digest(), signed=True)
         connection.execute("select pg_advisory_xact_lock(%s)", [lock])
-        notes = dict(connection.execute(f"select checkpoint, digest from {NOTES} where app = %s", [app]).fetchall())
+        found = connection.execute(
+            f"select checkpoint, digest, extract(epoch from committed_at) * 1000 from {NOTES} where app = %s", [app]
+        ).fetchall()
+        notes = {number: noted for number, noted, _ in found}
         if notes and max(notes) >= checkpoint:
-            if min(notes) <= checkpoint and notes.get(checkpoint) != digest:
+            newest = max(committed_at for _, _, committed_at in found)
+            is_older = checkpoint < min(notes) and max(piece.get("at", 0) for piece in pieces) <= newest
+            if not is_older and notes.get(checkpoint) != digest:
                 raise SinkError(
                     f"{NOTES} has checkpoint {max(notes)} of {app!r}, and not these rows of checkpoint {checkpoint}: the ids of this "
                     "job's checkpoints have begun anew, so its checkpoints were removed by hand",

@@ -76,7 +76,13 @@ class StagingWriter(RowsWriter):
         held = self._take()
         if not held:
             return []
-        about = {"app": self._app, "checkpoint": checkpoint_id, "subtask": self._subtask, "id": secrets.token_hex(8)}
+        about = {
+            "app": self._app,
+            "checkpoint": checkpoint_id,
+            "subtask": self._subtask,
+            "id": secrets.token_hex(8),
+            "at": int(time.time() * 1000),
+        }
         return [StagedCommittable(about, lambda: to_ipc(pa.Table.from_batches(held)))]
 
 

@@ -74,6 +74,8 @@ def checked(given: Any, record: Any, ttl_ms: int) -> list[Command]:
 def encoded(value: Any) -> bytes | None:
     """What Redis holds of a value: numbers of numpy and of enums, too, by what they are; None: there is no form for it.
 
+    >>> encoded(np.float32(0.1)), encoded(np.float16(0.1)), encoded(np.float64(0.1))
+    (b'0.1', b'0.1', b'0.1')
     >>> encoded(np.float64(1.5)), encoded(7), encoded(True)
     (b'1.5', b'7', None)
     """
@@ -81,6 +83,8 @@ def encoded(value: Any) -> bytes | None:
         value = value.value
     if isinstance(value, np.datetime64 | np.timedelta64 | np.void):
         return None
+    if isinstance(value, np.floating):
+        return str(value).encode()  # as many digits as its own size needs
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str):

@@ -26,17 +26,20 @@ logger = logging.getLogger(__name__)
 NOTES = "penstock_commits:"
 """How the keys of notes begin; the sink's name follows."""
 _KEPT = 1000
-"""Checkpoints whose digests are kept, of each sink."""
+"""Checkpoints whose digests are kept, of each sink. An older one, of a snapshot that somebody goes back to, is told by its time from one of a
+job whose checkpoints' ids have begun anew."""
 _COMMITTED, _OTHER = -1, -2
 _SCRIPT = """
 local notes, digests, checkpoint, digest = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 local from, total, kept, length = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local last = redis.call('HMGET', notes, 'checkpoint', 'digest', 'entries')
+local at = tonumber(ARGV[7])
+local last = redis.call('HMGET', notes, 'checkpoint', 'digest', 'entries', 'at')
 local now = 0
 if last[1] and tonumber(last[1]) > tonumber(checkpoint) then
   if redis.call('ZSCORE', digests, checkpoint .. ' ' .. digest) then return -1 end
   local first = redis.call('ZRANGE', digests, 0, 0, 'WITHSCORES')
-  if first[2] and tonumber(checkpoint) < tonumber(first[2]) then return -1 end
+  local is_older = at <= tonumber(last[4] or at)
+  if is_older and first[2] and tonumber(checkpoint) < tonumber(first[2]) then return -1 end
   return -2
 end
 if last[1] == checkpoint then
@@ -55,17 +58,17 @@ end
 redis.call('HSET', notes, 'by', 'penstock')
 redis.call('ZADD', digests, checkpoint, checkpoint .. ' ' .. digest)
 redis.call('ZREMRANGEBYRANK', digests, 0, -kept - 1)
-local at, added = 7, 0
-while at <= #ARGV do
-  local stream, count = KEYS[tonumber(ARGV[at])], tonumber(ARGV[at + 1])
+local place, added = 8, 0
+while place <= #ARGV do
+  local stream, count = KEYS[tonumber(ARGV[place])], tonumber(ARGV[place + 1])
   local call = {'XADD', stream}
   if length > 0 then call = {'XADD', stream, 'MAXLEN', '~', length} end
   call[#call + 1] = '*'
-  for index = at + 2, at + 1 + count do call[#call + 1] = ARGV[index] end
+  for index = place + 2, place + 1 + count do call[#call + 1] = ARGV[index] end
   redis.call(unpack(call))
-  at, added = at + 2 + count, added + 1
+  place, added = place + 2 + count, added + 1
 end
-redis.call('HSET', notes, 'checkpoint', checkpoint, 'digest', digest, 'entries', from + added)
+redis.call('HSET', notes, 'checkpoint', checkpoint, 'digest', digest, 'entries', from + added, 'at', at)
 return from + added
 """
 """KEYS: notes (a hash), digests (a sorted set), streams."""
@@ -100,10 +103,11 @@ class RedisCommitter(Committer):
         for piece in pieces:
             table = from_ipc(self._content(piece))
             entries += zip(table["stream"].to_pylist(), table["fields"].to_pylist(), strict=True)
+        at = max(piece.get("at", 0) for piece in pieces)
         done = 0
         while done < len(entries):
             self.check_wanted()
-            told = self._add(app, checkpoint, digest, done, len(entries), self._step(entries, done))
+            told = self._add(app, checkpoint, digest, (done, len(entries), at), self._step(entries, done))
             if told == _COMMITTED:
                 logger.info("checkpoint %d was committed to %s before", checkpoint, self._server.shown)
                 return
@@ -113,13 +117,21 @@ class RedisCommitter(Committer):
                     "this job's checkpoints have begun anew, so its checkpoints were removed by hand",
                     remedy="give the job another id, or start it from its newest savepoint",
                 )
+            if told < done:
+                raise SinkError(
+                    f"{self._server.shown}: {NOTES + app!r} has gone while checkpoint {checkpoint} was committed: {done} of its entries are in, "
+                    "and come again",
+                    remedy="let nothing remove these keys, and set a maxmemory-policy that evicts no keys without a time to live",
+                )
             done = told
 
-    def _add(self, app: str, checkpoint: int, digest: str, done: int, total: int, entries: list[Entry]) -> int:
-        """How many entries of the checkpoint are in now, or why none were added."""
+    def _add(self, app: str, checkpoint: int, digest: str, progress: tuple[int, int, int], entries: list[Entry]) -> int:
+        """How many entries of the checkpoint are in now, or why none were added. `progress`: how many are, of how many, which were
+        taken from the job at that time (ms)."""
+        done, total, at = progress
         keys = [NOTES + app, f"{NOTES}{app}:digests", *dict.fromkeys(stream for stream, _ in entries)]
         places = {stream: number for number, stream in enumerate(keys, 1) if number > 2}
-        arguments: list[Any] = [checkpoint, digest, done, total, _KEPT, self._max_length]
+        arguments: list[Any] = [checkpoint, digest, done, total, _KEPT, self._max_length, at]
         for stream, fields in entries:
             arguments += [places[stream], len(fields), *fields]
         return self._connection.run(

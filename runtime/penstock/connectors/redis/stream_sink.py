@@ -7,6 +7,7 @@ RedisStreamSink("redis://job@cache:6379", lambda alert: f"alerts:{alert.region}"
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -172,7 +173,13 @@ class StagingWriter(SinkWriter):
         if not self._streams:
             return []
         streams, fields, self._streams, self._fields = self._streams, self._fields, [], []
-        about = {"app": self._app, "checkpoint": checkpoint_id, "subtask": self._subtask, "id": secrets.token_hex(8)}
+        about = {
+            "app": self._app,
+            "checkpoint": checkpoint_id,
+            "subtask": self._subtask,
+            "id": secrets.token_hex(8),
+            "at": int(time.time() * 1000),
+        }
 
         def content() -> bytes:
             kinds = {"stream": pa.string(), "fields": pa.list_(pa.binary())}
