@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tools.rabbitmqserver import RabbitMQServer
     from tools.redisserver import RedisServer
     from tools.s3server import S3Server
+    from tools.sqsserver import SqsServer
 
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
@@ -109,6 +110,15 @@ def opensearch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearchS
     from tools.opensearchserver import OpenSearchServer
 
     with OpenSearchServer(tmp_path_factory.mktemp("opensearch")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def sqs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqsServer]:
+    """A real ElasticMQ; a test makes queues of its own, and whatever stops or pauses has a server of its own."""
+    from tools.sqsserver import SqsServer
+
+    with SqsServer(tmp_path_factory.mktemp("sqs")) as server:
         yield server
 
 

@@ -1,0 +1,350 @@
+"""Queues on a real ElasticMQ: each message once over killed jobs and a service that is away, none lost, and what is refused by its name."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from penstock.common.errors import InvalidJob, PlatformError, RecordFormatError, SinkError, SourceError
+from penstock.common.serialization import SimpleStringSchema
+from penstock.connectors.sink import WriterContext
+from penstock.connectors.source import ReadBounds, ReaderContext, Split
+from penstock.datastream.connectors.sqs import SqsRejectedMessage, SqsSink, SqsSource
+from penstock.datastream.formats.json import JsonLinesEncoder, JsonLinesFormat
+from tools.sqsserver import KEYS, SqsServer
+
+pytestmark = pytest.mark.sqs
+CONTEXT = WriterContext(0, 1, 0, "out", "job")
+
+
+class Queue:
+    """Of a test."""
+
+    count = 0
+
+    def __init__(self, server: SqsServer, suffix: str = "", **attributes: str) -> None:
+        Queue.count += 1
+        self.client = server.client()
+        self.url = server.create(f"queue-{Queue.count}{suffix}", **attributes)
+
+    def fill(self, *texts: Any) -> None:
+        for begin in range(0, len(texts), 10):
+            some = [{"Id": str(n), "MessageBody": str(text)} for n, text in enumerate(texts[begin : begin + 10])]
+            assert not self.client.send_message_batch(QueueUrl=self.url, Entries=some).get("Failed")
+
+    @property
+    def left(self) -> tuple[int, int]:
+        """Messages that wait, and that are under way."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        found = self.client.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)["Attributes"]
+        return int(found[names[0]]), int(found[names[1]])
+
+    def read(self) -> list[dict[str, Any]]:
+        """All that waits, in the order in which it comes."""
+        found: list[dict[str, Any]] = []
+        while True:
+            told = self.client.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10, AttributeNames=["All"])
+            if not told.get("Messages"):
+                return found
+            found += told["Messages"]
+            for message in told["Messages"]:
+                self.client.delete_message(QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"])
+
+
+class Reading:
+    """A reader without a job."""
+
+    def __init__(self, source: SqsSource, position: Any = None) -> None:
+        self.reader = source.create_reader(ReaderContext(0, 1, "in"))
+        self.split: Any = self.reader.open_split(Split("receiver-0"), position)
+
+    def values(self, count: int, patience: float = 20.0) -> list[Any]:
+        found: list[Any] = []
+        until = time.monotonic() + patience
+        while len(found) < count and time.monotonic() < until:
+            batch = self.split.read(ReadBounds())
+            if batch is None:
+                time.sleep(0.02)
+            else:
+                found += batch.rows().values
+        return found
+
+    def checkpoint(self, number: int) -> Any:
+        self.reader.snapshot(number)
+        return self.split.position
+
+    def close(self) -> None:
+        self.split.close()
+
+
+@pytest.fixture
+def reading() -> Iterator[Callable[..., Reading]]:
+    made: list[Reading] = []
+
+    def make(source: SqsSource, position: Any = None) -> Reading:
+        made.append(Reading(source, position))
+        return made[-1]
+
+    yield make
+    for found in made:
+        found.close()
+
+
+def exactly(queue: Queue, **options: Any) -> SqsSource:
+    return SqsSource(queue.url, SimpleStringSchema(), exactly_once=True, **options)
+
+
+def until(condition: Callable[[], bool], patience: float = 20.0) -> None:
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+# --- source ----------------------------------------------------------------------------------------------------------
+
+
+def test_messages_are_deleted_with_the_checkpoint_that_has_them(sqs: SqsServer, reading: Any) -> None:
+    queue = Queue(sqs)
+    queue.fill(*range(35))
+    reader = reading(exactly(queue))
+    assert sorted(map(int, reader.values(35))) == list(range(35))
+    reader.checkpoint(1)
+    time.sleep(0.5)
+    assert queue.left == (0, 35)
+    reader.reader.notify_checkpoint_complete(1)
+    until(lambda: queue.left == (0, 0))
+
+
+def test_what_no_checkpoint_has_comes_again_and_what_one_has_does_not(sqs: SqsServer, reading: Any) -> None:
+    queue = Queue(sqs)
+    queue.fill(*range(20))
+    first = reading(exactly(queue))
+    assert len(first.values(20)) == 20
+    position = first.checkpoint(1)  # complete, and the job dies before it can tell
+    queue.fill(*range(20, 30))
+    assert len(first.values(10)) == 10
+    first.close()
+    second = reading(exactly(queue), position)
+    assert sorted(map(int, second.values(10))) == list(range(20, 30))
+    assert second.values(1, patience=2) == []
+    second.checkpoint(2)
+    second.reader.notify_checkpoint_complete(2)
+    until(lambda: queue.left == (0, 0))
+
+
+def test_a_message_is_kept_for_as_long_as_the_job_has_it(sqs: SqsServer, reading: Any) -> None:
+    queue = Queue(sqs, VisibilityTimeout="1")
+    queue.fill(*range(12))
+    reader = reading(SqsSource(queue.url, SimpleStringSchema(), visibility_timeout=2_000))
+    assert len(reader.values(12)) == 12
+    assert reader.values(1, patience=5) == []
+    reader.checkpoint(1)
+    reader.reader.notify_checkpoint_complete(1)
+    until(lambda: queue.left == (0, 0))
+
+
+def test_so_many_are_under_way_and_no_more(sqs: SqsServer, reading: Any) -> None:
+    queue = Queue(sqs)
+    queue.fill(*range(300))
+    reader = reading(exactly(queue, most_under_way=100))
+    assert len(reader.values(101, patience=3)) == 100
+    reader.checkpoint(1)
+    reader.reader.notify_checkpoint_complete(1)
+    assert len(reader.values(100)) == 100
+
+
+def test_a_fifo_queue_keeps_the_order_of_a_group(sqs: SqsServer, reading: Any) -> None:
+    queue = Queue(sqs, ".fifo", FifoQueue="true")
+    sink = SqsSink(queue.url, SimpleStringSchema(), group=lambda t: t[0], deduplication=lambda t: t)
+    texts = [f"{group}{number:02}" for number in range(20) for group in "ab"]
+    written(sink, *texts, *texts)  # the second time they are known
+    reader = reading(exactly(queue))
+    found: list[str] = []
+    for checkpoint in range(1, 30):  # a group waits until what it gave was deleted
+        found += reader.values(1, patience=3)
+        reader.checkpoint(checkpoint)
+        reader.reader.notify_checkpoint_complete(checkpoint)
+        if len(found) == 40:
+            break
+    for group in "ab":
+        assert [text for text in found if text[0] == group] == [text for text in texts if text[0] == group]
+
+
+def test_bodies_that_cannot_be_read_have_a_side_output(sqs: SqsServer, reading: Any) -> None:
+    class Order(NamedTuple):
+        id: int
+
+    queue = Queue(sqs)
+    queue.fill('{"id": 1}', "{id", '{"id": 2}')
+    fails = reading(SqsSource(queue.url, JsonLinesFormat(Order), visibility_timeout=1_000))
+    with pytest.raises(RecordFormatError, match=r"malformed message .* of queue"):
+        fails.values(3)
+    fails.close()
+    reader = reading(SqsSource(queue.url, JsonLinesFormat(Order), on_error="side-output"))
+    assert sorted(reader.values(2)) == [Order(1), Order(2)]
+    until(lambda: bool(reader.values(0) or reader.split._rejected))
+    (rejected,) = reader.split.take_rejected()
+    assert isinstance(rejected, SqsRejectedMessage)
+    assert rejected.body == b"{id"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda url: f"{url}-other", "there is no such queue"),
+        (lambda url: url.replace("http", "ftp"), "is no URL of an SQS queue"),
+        (lambda url: "http://127.0.0.1:9/000000000000/q", "EndpointConnectionError"),
+        (lambda url: "", "is no URL of an SQS queue"),
+    ],
+)
+def test_what_is_wrong_is_told_at_the_start(sqs: SqsServer, change: Callable[[str], str], told: str) -> None:
+    url = change(Queue(sqs).url)
+    for make in (
+        lambda: SqsSource(url, SimpleStringSchema(), patience=200),
+        lambda: SqsSink(url, SimpleStringSchema(), patience=200),
+    ):
+        with pytest.raises((PlatformError, InvalidJob), match=told):
+            make().validate()
+
+
+def test_without_credentials_nothing_begins(sqs: SqsServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    queue = Queue(sqs)
+    for name in KEYS:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(SourceError, match="no AWS credentials"):
+        SqsSource(queue.url, SimpleStringSchema()).validate()
+
+
+# --- sink ------------------------------------------------------------------------------------------------------------
+
+
+def written(sink: SqsSink, *values: Any) -> None:
+    writer = sink.create_writer(CONTEXT, [])
+    try:
+        writer.write(list(values), None, 0)
+        assert writer.prepare_commit(1) == []
+    finally:
+        writer.close()
+
+
+def test_records_are_messages_when_the_checkpoint_is_there(sqs: SqsServer) -> None:
+    queue = Queue(sqs)
+    written(SqsSink(queue.url, JsonLinesEncoder()), *[{"id": n, "x": np.float64(n)} for n in range(57)])
+    bodies = [json.loads(message["Body"]) for message in queue.read()]
+    assert Counter(body["id"] for body in bodies) == Counter(range(57))
+
+
+def test_large_messages_share_no_request(sqs: SqsServer) -> None:
+    queue = Queue(sqs)
+    texts = [letter * size for letter, size in zip("abcdef", (262_144, 200_000, 100_000, 1, 262_143, 7), strict=True)]
+    written(SqsSink(queue.url, SimpleStringSchema()), *texts)
+    assert sorted(message["Body"] for message in queue.read()) == texts
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("x" * 262_145, "262,145 bytes"),
+        ("a\x01b", r"has '\\x01'"),
+        ("", "is empty"),
+        ("\ufffe", r"has '\\ufffe'"),
+    ],
+)
+def test_a_record_that_is_no_message_is_told_by_name(sqs: SqsServer, value: str, told: str) -> None:
+    queue = Queue(sqs)
+    with pytest.raises(RecordFormatError, match=told):
+        written(SqsSink(queue.url, SimpleStringSchema()), "good", value)
+
+
+def test_groups_belong_to_fifo_queues(sqs: SqsServer) -> None:
+    plain, fifo = Queue(sqs), Queue(sqs, ".fifo", FifoQueue="true")
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        (plain.url, {"group": str}),
+        (fifo.url, {}),
+        (plain.url, {"deduplication": str}),
+    ]
+    for url, options in wrong:
+        with pytest.raises(InvalidJob, match="a FIFO queue needs a group"):
+            SqsSink(url, SimpleStringSchema(), **options)
+    with pytest.raises(RecordFormatError, match="MessageGroupId is 'with space'"):
+        written(SqsSink(fifo.url, SimpleStringSchema(), group=lambda _: "with space"), "x")
+    with pytest.raises(SinkError, match=r"(?i)dedup"):
+        written(SqsSink(fifo.url, SimpleStringSchema(), group=lambda _: "g"), "x")
+
+
+# --- over what dies --------------------------------------------------------------------------------------------------
+
+
+class Job:
+    """The job in a process of its own, and the files that it has written."""
+
+    def __init__(self, folder: Path, queue: Queue) -> None:
+        self._folder = folder
+        self._queue = queue
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, parallelism: int) -> None:
+        found = {**os.environ, **KEYS, "PYTHONPATH": os.pathsep.join(sys.path)}
+        program = [sys.executable, "-m", "tests.integration.sqs.queued_job"]
+        with (self._folder / "job.log").open("ab") as log:
+            arguments = [str(self._folder), self._queue.url, str(parallelism)]
+            self.process = subprocess.Popen([*program, *arguments], stdout=log, stderr=log, env=found)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def ids(self) -> list[int]:
+        paths = [path for path in (self._folder / "out").rglob("*") if path.is_file() and path.name[0] != "."]
+        return sorted(json.loads(line)["id"] for path in paths for line in path.read_text().splitlines())
+
+    def until_written(self, count: int, patience: float = 60.0) -> None:
+        assert self.process is not None
+        deadline = time.monotonic() + patience
+        while len(self.ids()) < count:
+            assert self.process.poll() is None, (self._folder / "job.log").read_text()[-3000:]
+            assert time.monotonic() < deadline, f"{len(self.ids())} of {count} after {patience:.0f} s"
+            time.sleep(0.05)
+
+
+def test_each_message_once_over_killed_jobs_and_a_service_that_stands_still(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    with SqsServer(tmp_path / "sqs") as server:
+        queue = Queue(server)
+        job = Job(tmp_path, queue)
+        sent = 0
+        try:
+            for round_ in range(5):
+                job.start(1 + round_ % 3)
+                for _ in range(3):
+                    queue.fill(*range(sent, sent + 100))
+                    sent += 100
+                    time.sleep(chance.uniform(0.0, 0.5))
+                if round_ == 2:
+                    server.pause()
+                    time.sleep(3)
+                    server.resume()
+                job.until_written(sent - 200)
+                time.sleep(chance.uniform(0.0, 0.4))
+                job.kill()
+            job.start(2)
+            job.until_written(sent)
+            until(lambda: queue.left == (0, 0))
+            assert job.ids() == list(range(sent))
+        finally:
+            job.kill()
