@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.jobmanager.process.embedded import EmbeddedExecutor
     from tools.cassandraserver import CassandraServer
     from tools.kafkaserver import KafkaServer
+    from tools.kinesisserver import KinesisServer
     from tools.opensearchserver import OpenSearchServer
     from tools.postgresserver import PostgresServer
     from tools.rabbitmqserver import RabbitMQServer
@@ -119,6 +120,15 @@ def sqs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqsServer]:
     from tools.sqsserver import SqsServer
 
     with SqsServer(tmp_path_factory.mktemp("sqs")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kinesis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KinesisServer]:
+    """A kinesis-mock; a test makes streams of its own, and whatever pauses has a server of its own."""
+    from tools.kinesisserver import KinesisServer
+
+    with KinesisServer(tmp_path_factory.mktemp("kinesis")) as server:
         yield server
 
 

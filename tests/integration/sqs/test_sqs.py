@@ -203,7 +203,7 @@ def test_bodies_that_cannot_be_read_have_a_side_output(sqs: SqsServer, reading: 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda url: f"{url}-other", "there is no such queue"),
+        (lambda url: f"{url}-other", "there is none of that name"),
         (lambda url: url.replace("http", "ftp"), "is no URL of an SQS queue"),
         (lambda url: "http://127.0.0.1:9/000000000000/q", "EndpointConnectionError"),
         (lambda url: "", "is no URL of an SQS queue"),

@@ -12,7 +12,7 @@ MODULES = {
     "connectors.dynamic_kafka": "DynamicKafkaSource",
     "connectors.elasticsearch": "Elasticsearch6SinkBuilder",
     "connectors.jdbc": "JdbcSink",
-    "connectors.kinesis": "KinesisStreamsSink",
+    "connectors.kinesis": "KinesisFirehoseSink",
     "connectors.pulsar": "PulsarSource",
     "formats.orc": "OrcBulkWriters",
 }

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.common.errors import PenstockError, SourceError
+from penstock.connectors.aws import errors
 from penstock.connectors.sqs.client import LOGGER
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Receiver:
         self._queue = queue
         self._hidden_s = hidden_s
         self._most = most_under_way
-        self._client = queue.client(SourceError, threads)
+        self._client = queue.aws.client(SourceError, threads)
         self._inbox: deque[Message] = deque()
         self._inbox_bytes = 0
         self._receiving = 0
@@ -140,7 +141,7 @@ class Receiver:
         except PenstockError as error:
             self._fail(error)
         except Exception as error:  # nobody else would hear of it
-            self._fail(self._queue.explained(SourceError, "cannot be read", error))
+            self._fail(self._queue.aws.explained(SourceError, "cannot be read", error))
 
     def _fail(self, error: PenstockError) -> None:
         with self._changed:
@@ -148,7 +149,7 @@ class Receiver:
             self._changed.notify_all()
 
     def _asked(self, what: str, call: Callable[[], Any]) -> Any:
-        return self._queue.asked(SourceError, what, call, lambda: self._is_closed)
+        return self._queue.aws.asked(SourceError, what, call, lambda: self._is_closed)
 
     def _receive(self, number: int) -> None:
         while self._has_room(number):
@@ -272,7 +273,7 @@ class Receiver:
         name = "ApproximateNumberOfMessages"
         try:
             answer = self._client.get_queue_attributes(QueueUrl=self._queue.url, AttributeNames=[name])
-        except self._queue.errors():  # only for the metrics
+        except errors():  # only for the metrics
             return self._left
         return int(answer.get("Attributes", {}).get(name, 0))
 

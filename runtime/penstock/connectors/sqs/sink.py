@@ -114,8 +114,8 @@ class SqsSink(Sink):
         Raises:
             SinkError: SQS does not answer or does not let us, or there is no such queue.
         """
-        client = self.queue.client(SinkError)
-        self.queue.asked(
+        client = self.queue.aws.client(SinkError)
+        self.queue.aws.asked(
             SinkError,
             "cannot be written to",
             lambda: client.get_queue_attributes(QueueUrl=self.queue.url, AttributeNames=["QueueArn"]),
@@ -129,7 +129,7 @@ class SqsWriter(BatchingWriter):
         super().__init__(sink.batch_ms)
         self._sink = sink
         self._threads = 1 if sink.queue.is_fifo else _THREADS
-        self._client = sink.queue.client(SinkError, self._threads)
+        self._client = sink.queue.aws.client(SinkError, self._threads)
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="sqs")
         self._held: list[Entry] = []
         self._bytes = 0
@@ -173,7 +173,7 @@ class SqsWriter(BatchingWriter):
             if left:  # the others are in
                 raise OSError(f"{len(left)} messages: {next(iter(failed.values())).get('Message')}")
 
-        queue.asked(SinkError, "takes no messages", send, lambda: self._is_closed)
+        queue.aws.asked(SinkError, "takes no messages", send, lambda: self._is_closed)
 
     def flush(self) -> None:
         if self._held:

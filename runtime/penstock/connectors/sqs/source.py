@@ -129,9 +129,9 @@ class SqsSource(Source):
 
     def retention_s(self) -> int:
         """How long the queue keeps messages."""
-        client = self.queue.client(SourceError)
+        client = self.queue.aws.client(SourceError)
         name = "MessageRetentionPeriod"
-        found = self.queue.asked(
+        found = self.queue.aws.asked(
             SourceError,
             "cannot be read",
             lambda: client.get_queue_attributes(QueueUrl=self.queue.url, AttributeNames=["All"]),

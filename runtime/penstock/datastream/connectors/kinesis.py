@@ -1,28 +1,30 @@
-"""PyFlink's names for Kinesis: they import, and say what to use instead when they are used."""
+"""Kinesis under PyFlink's names, and `KinesisSource`. What they do is told in `penstock.connectors.kinesis`; the names for Firehose import, and say what to use instead."""
 
+from penstock.connectors.kinesis.sink import KinesisStreamsSink, KinesisStreamsSinkBuilder, PartitionKeyGenerator
+from penstock.connectors.kinesis.source import FlinkKinesisConsumer, KinesisRejectedRecord, KinesisSource
 from penstock.datastream.not_built import not_built
 
 _INSTEAD = (
-    "read with from_spark and Spark's Kinesis connector, or give a SourceFunction and a SinkFunction with "
-    "a client of your own"
+    "write to a stream (KinesisStreamsSink) that Firehose reads, or give a SinkFunction with a client of your own"
 )
+_SHARDS = "nothing needs it: shards are spread by what is to be read, and each has a watermark of its own"
 
-FlinkKinesisConsumer = not_built("FlinkKinesisConsumer", __name__, _INSTEAD)
-KinesisDeserializationSchema = not_built("KinesisDeserializationSchema", __name__, _INSTEAD)
+KinesisDeserializationSchema = not_built(
+    "KinesisDeserializationSchema", __name__, "give KinesisSource a DeserializationSchema, or a format of lines"
+)
 KinesisFirehoseSink = not_built("KinesisFirehoseSink", __name__, _INSTEAD)
 KinesisFirehoseSinkBuilder = not_built("KinesisFirehoseSinkBuilder", __name__, _INSTEAD)
-KinesisShardAssigner = not_built("KinesisShardAssigner", __name__, _INSTEAD)
-KinesisStreamsSink = not_built("KinesisStreamsSink", __name__, _INSTEAD)
-KinesisStreamsSinkBuilder = not_built("KinesisStreamsSinkBuilder", __name__, _INSTEAD)
-PartitionKeyGenerator = not_built("PartitionKeyGenerator", __name__, _INSTEAD)
-WatermarkTracker = not_built("WatermarkTracker", __name__, _INSTEAD)
+KinesisShardAssigner = not_built("KinesisShardAssigner", __name__, _SHARDS)
+WatermarkTracker = not_built("WatermarkTracker", __name__, _SHARDS)
 
 __all__ = [
     "FlinkKinesisConsumer",
     "KinesisDeserializationSchema",
     "KinesisFirehoseSink",
     "KinesisFirehoseSinkBuilder",
+    "KinesisRejectedRecord",
     "KinesisShardAssigner",
+    "KinesisSource",
     "KinesisStreamsSink",
     "KinesisStreamsSinkBuilder",
     "PartitionKeyGenerator",

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from penstock.common.errors import SinkError, SourceError
 from penstock.common.serialization import SimpleStringSchema
+from penstock.connectors import aws
+from penstock.connectors.aws import AwsTarget
 from penstock.connectors.sink import WriterContext
-from penstock.connectors.sqs import client as client_module
 from penstock.connectors.sqs.client import Queue
 from penstock.connectors.sqs.receiver import Receiver
 from penstock.connectors.sqs.seen_ids import SeenIds
@@ -75,7 +76,7 @@ class Service:
 @pytest.fixture
 def using(monkeypatch: pytest.MonkeyPatch) -> Any:
     def use(service: Service) -> Service:
-        monkeypatch.setattr(Queue, "client", lambda *_, **__: service)
+        monkeypatch.setattr(AwsTarget, "client", lambda *_, **__: service)
         return service
 
     return use
@@ -104,7 +105,7 @@ def test_only_what_was_not_taken_is_sent_again(using: Any) -> None:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (refusal("AWS.SimpleQueueService.NonExistentQueue"), "there is no such queue"),
+        (refusal("AWS.SimpleQueueService.NonExistentQueue"), "there is none of that name"),
         (refusal("AccessDeniedException"), "a right is missing"),
         (refusal("InvalidClientTokenId"), "the credentials are refused"),
         (refusal("ExpiredToken"), "the credentials are refused"),
@@ -123,7 +124,7 @@ def test_what_another_try_does_not_mend_fails_at_once(using: Any, answer: Any, t
 
 
 def test_a_service_that_is_away_is_asked_for_as_long_as_was_said(using: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "_LONGEST_PAUSE_S", 0.05)
+    monkeypatch.setattr(aws, "_LONGEST_PAUSE_S", 0.05)
     away = [EndpointConnectionError(endpoint_url=URL) for _ in range(1000)]
     service = using(Service(*away))
     with pytest.raises(SinkError, match="takes no messages: EndpointConnectionError"):

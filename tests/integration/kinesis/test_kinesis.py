@@ -1,0 +1,358 @@
+"""Streams on a kinesis-mock: each record once and in order over killed jobs, split and merged shards and a service that stands still."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from penstock.common.errors import InvalidJob, PlatformError, RecordFormatError, SourceError
+from penstock.common.serialization import SimpleStringSchema
+from penstock.connectors.sink import WriterContext
+from penstock.connectors.source import ReadBounds, ReaderContext, Split
+from penstock.datastream.connectors.kinesis import (
+    FlinkKinesisConsumer,
+    KinesisRejectedRecord,
+    KinesisSource,
+    KinesisStreamsSink,
+    PartitionKeyGenerator,
+)
+from penstock.datastream.formats.json import JsonLinesEncoder, JsonLinesFormat
+from tools.kinesisserver import KEYS, KinesisServer
+
+pytestmark = pytest.mark.kinesis
+
+
+class Stream:
+    """Of a test."""
+
+    count = 0
+
+    def __init__(self, server: KinesisServer, shards: int = 1) -> None:
+        Stream.count += 1
+        self.server = server
+        self.client = server.client()
+        self.name = server.create(f"stream-{Stream.count}", shards)
+
+    def put(self, *numbers: Any) -> None:
+        """A number's key is its last digit."""
+        for number in numbers:
+            self.client.put_record(StreamName=self.name, Data=str(number).encode(), PartitionKey=str(number)[-1])
+
+    @property
+    def open_shards(self) -> list[dict[str, Any]]:
+        found = self.client.list_shards(StreamName=self.name)["Shards"]
+        return [shard for shard in found if "EndingSequenceNumber" not in shard["SequenceNumberRange"]]
+
+    def split(self) -> None:
+        shard = max(self.open_shards, key=_width)
+        low, high = _range(shard)
+        middle = str((low + high) // 2)
+        self.client.split_shard(StreamName=self.name, ShardToSplit=shard["ShardId"], NewStartingHashKey=middle)
+        self.server.until_active(self.name)
+
+    def merge(self) -> None:
+        first, second = sorted(self.open_shards, key=_range)[:2]
+        self.client.merge_shards(
+            StreamName=self.name, ShardToMerge=first["ShardId"], AdjacentShardToMerge=second["ShardId"]
+        )
+        self.server.until_active(self.name)
+
+    def source(self, **options: Any) -> KinesisSource:
+        given = {"endpoint": self.server.url, "start": "trim_horizon", "patience": 2_000, **options}
+        return KinesisSource(self.name, given.pop("schema", SimpleStringSchema()), **given)
+
+    def sink(self, serializer: Any = None, key: Any = None) -> KinesisStreamsSink:
+        builder = KinesisStreamsSink.builder().set_stream_name(self.name)
+        builder.set_serialization_schema(serializer or SimpleStringSchema())
+        builder.set_partition_key_generator(key or PartitionKeyGenerator.random())
+        return builder.set_kinesis_client_properties({"aws.endpoint": self.server.url}).build()
+
+    def values(self, count: int, source: KinesisSource | None = None, patience: float = 15.0) -> list[Any]:
+        """What a reader of all shards reads, without a job."""
+        source = source or self.source()
+        enumerator = source.create_enumerator()
+        reader = source.create_reader(ReaderContext(0, 1, "in"))
+        found: list[Any] = []
+        readers: dict[str, Any] = {}
+        until = time.monotonic() + patience
+        while len(found) < count and time.monotonic() < until:
+            readers |= {split.id: reader.open_split(split, None) for split in enumerator.discover()}
+            found += taken(readers, enumerator)
+            time.sleep(0.02)
+        for each in readers.values():
+            each.close()
+        return found
+
+
+def taken(readers: dict[str, Any], enumerator: Any) -> list[Any]:
+    found: list[Any] = []
+    for id, reader in list(readers.items()):
+        batch = reader.read(ReadBounds())
+        if batch is not None:
+            found += batch.rows().values
+        if reader.finished:
+            enumerator.on_split_finished(id)
+            del readers[id]
+    return found
+
+
+def _range(shard: dict[str, Any]) -> tuple[int, int]:
+    told = shard["HashKeyRange"]
+    return int(told["StartingHashKey"]), int(told["EndingHashKey"])
+
+
+def _width(shard: dict[str, Any]) -> int:
+    low, high = _range(shard)
+    return high - low
+
+
+def in_order(found: list[Any], numbers: list[int]) -> None:
+    """All, each once, and those of a key in the order in which they were put."""
+    assert sorted(map(int, found)) == sorted(numbers)
+    for digit in "0123456789":
+        of_key = [int(value) for value in found if str(value)[-1] == digit]
+        assert of_key == sorted(of_key)
+
+
+# --- source ----------------------------------------------------------------------------------------------------------
+
+
+def test_shards_that_were_split_and_merged_are_read_before_those_that_follow_them(kinesis: KinesisServer) -> None:
+    stream = Stream(kinesis, 2)
+    numbers = list(range(120))
+    for begin in range(0, 120, 20):
+        stream.put(*numbers[begin : begin + 20])
+        if begin in (20, 60):
+            stream.split()
+        elif begin in (40, 80):
+            stream.merge()
+    in_order(stream.values(120), numbers)
+
+
+def test_a_reader_goes_on_behind_its_position(kinesis: KinesisServer) -> None:
+    stream = Stream(kinesis)
+    stream.put(*range(10))
+    source = stream.source()
+    (split,) = source.create_enumerator().discover()
+    reader = source.create_reader(ReaderContext(0, 1, "in"))
+    first = reader.open_split(split, None)
+    found: list[Any] = []
+    while len(found) < 4:
+        batch = first.read(ReadBounds(max_records=4 - len(found)))
+        found += [] if batch is None else batch.rows().values
+    second = reader.open_split(split, first.position)
+    first.close()
+    rest: list[Any] = []
+    until = time.monotonic() + 10
+    while len(rest) < 6 and time.monotonic() < until:
+        batch = second.read(ReadBounds())
+        rest += [] if batch is None else batch.rows().values
+    second.close()
+    assert [*found, *rest] == [str(number) for number in range(10)]
+
+
+def test_latest_is_the_time_of_the_first_look_also_after_a_restart(kinesis: KinesisServer) -> None:
+    stream = Stream(kinesis)
+    stream.put(1, 2)
+    time.sleep(1.1)
+    source = stream.source(start="latest")
+    enumerator = source.create_enumerator()
+    (split,) = enumerator.discover()
+    time.sleep(1.1)
+    stream.put(3)
+    again = source.create_enumerator()
+    again.restore(json.loads(json.dumps(enumerator.snapshot())))
+    assert again.discover() == []
+    reader = source.create_reader(ReaderContext(0, 1, "in")).open_split(
+        Split(split.id, json.loads(json.dumps(split.properties))), None
+    )
+    found: list[Any] = []
+    until = time.monotonic() + 10
+    while not found and time.monotonic() < until:
+        batch = reader.read(ReadBounds())
+        found += [] if batch is None else batch.rows().values
+    reader.close()
+    assert found == ["3"]
+
+
+def test_a_time_to_begin_at(kinesis: KinesisServer) -> None:
+    stream = Stream(kinesis)
+    stream.put(1, 2)
+    time.sleep(1.2)
+    between = datetime.now(UTC)
+    time.sleep(1.2)
+    stream.put(3)
+    assert stream.values(1, stream.source(start=between)) == ["3"]
+    properties = {"aws.endpoint": kinesis.url, "flink.stream.initpos": "AT_TIMESTAMP"}
+    for text in (between.isoformat(), str(between.timestamp())):
+        consumer = FlinkKinesisConsumer(
+            stream.name, SimpleStringSchema(), {**properties, "flink.stream.initpos.timestamp": text}
+        )
+        assert stream.values(1, consumer) == ["3"]
+
+
+def test_records_that_cannot_be_read_have_a_side_output(kinesis: KinesisServer) -> None:
+    class Order(NamedTuple):
+        id: int
+
+    stream = Stream(kinesis)
+    stream.put('{"id": 1}', "{id", '{"id": 2}')
+    with pytest.raises(RecordFormatError, match=r"malformed record \d+ of shardId-000000000000 of stream"):
+        stream.values(3, stream.source(schema=JsonLinesFormat(Order)))
+    source = stream.source(schema=JsonLinesFormat(Order), on_error="side-output")
+    (split,) = source.create_enumerator().discover()
+    reader = source.create_reader(ReaderContext(0, 1, "in")).open_split(split, None)
+    found: list[Any] = []
+    rejected: list[Any] = []
+    until = time.monotonic() + 10
+    while len(found) + len(rejected) < 3 and time.monotonic() < until:
+        batch = reader.read(ReadBounds())
+        found += [] if batch is None else batch.rows().values
+        rejected += reader.take_rejected()
+    reader.close()
+    assert found == [Order(1), Order(2)]
+    assert isinstance(rejected[0], KinesisRejectedRecord)
+    assert rejected[0].data == b"{id"
+
+
+def test_what_the_producer_library_has_aggregated_is_refused(kinesis: KinesisServer) -> None:
+    stream = Stream(kinesis)
+    stream.client.put_record(StreamName=stream.name, Data=b"\xf3\x89\x9a\xc2more", PartitionKey="a")
+    with pytest.raises(SourceError, match="aggregated"):
+        stream.values(1)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"name": "nobody-made-it"}, "there is none of that name"),
+        ({"endpoint": "http://127.0.0.1:9"}, "EndpointConnectionError"),
+        ({"name": ""}, "a Kinesis stream named ''"),
+    ],
+)
+def test_what_is_wrong_is_told_at_the_start(kinesis: KinesisServer, change: dict[str, str], told: str) -> None:
+    stream = Stream(kinesis)
+    name, endpoint = change.get("name", stream.name), change.get("endpoint", kinesis.url)
+    with pytest.raises((PlatformError, InvalidJob), match=told):
+        KinesisSource(name, SimpleStringSchema(), endpoint=endpoint, patience=200).validate()
+
+
+def test_settings_that_mean_nothing_are_refused() -> None:
+    for wrong in ("never", 0, -5, True, int(time.time() * 2000)):
+        with pytest.raises(InvalidJob, match="start="):
+            KinesisSource("a", SimpleStringSchema(), start=wrong)
+    with pytest.raises(InvalidJob, match=r"does not know aws\.credentials"):
+        FlinkKinesisConsumer("a", SimpleStringSchema(), {"aws.credentials.provider": "BASIC"})
+    with pytest.raises(InvalidJob, match="without partition_key_generator"):
+        KinesisStreamsSink.builder().set_stream_name("a").set_serialization_schema(SimpleStringSchema()).build()
+
+
+# --- sink ------------------------------------------------------------------------------------------------------------
+
+
+def written(sink: KinesisStreamsSink, *values: Any) -> None:
+    writer = sink.create_writer(WriterContext(0, 1, 0, "out", "job"), [])
+    try:
+        writer.write(list(values), None, 0)
+        assert writer.prepare_commit(1) == []
+    finally:
+        writer.close()
+
+
+def test_records_are_there_with_the_checkpoint(kinesis: KinesisServer) -> None:
+    stream = Stream(kinesis, 3)
+    sink = stream.sink(JsonLinesEncoder(), lambda record: str(record["id"]))
+    sink.validate()
+    written(sink, *[{"id": number} for number in range(1_234)])
+    found = stream.values(1_234, stream.source(schema=JsonLinesFormat({"id": int})))
+    assert sorted(row["id"] for row in found) == list(range(1_234))
+
+
+@pytest.mark.parametrize(
+    ("value", "key", "told"),
+    [
+        ("x" * (1 << 20), "k", "bytes with its key"),
+        ("x", "", "partition key is ''"),
+        ("x", "k" * 257, "partition key is"),
+    ],
+)
+def test_a_record_that_no_stream_takes_is_told_by_name(kinesis: KinesisServer, value: str, key: str, told: str) -> None:
+    with pytest.raises(RecordFormatError, match=told):
+        written(Stream(kinesis).sink(key=lambda _: key), value)
+
+
+# --- over what dies --------------------------------------------------------------------------------------------------
+
+
+class Job:
+    """The job in a process of its own, and the files that it has written."""
+
+    def __init__(self, folder: Path, stream: Stream) -> None:
+        self._folder = folder
+        self._stream = stream
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, parallelism: int) -> None:
+        found = {**os.environ, **KEYS, "PYTHONPATH": os.pathsep.join(sys.path)}
+        program = [sys.executable, "-m", "tests.integration.kinesis.streamed_job"]
+        with (self._folder / "job.log").open("ab") as log:
+            arguments = [str(self._folder), self._stream.server.url, self._stream.name, str(parallelism)]
+            self.process = subprocess.Popen([*program, *arguments], stdout=log, stderr=log, env=found)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def rows(self) -> list[dict[str, Any]]:
+        paths = [path for path in (self._folder / "out").rglob("*") if path.is_file() and path.name[0] != "."]
+        return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+
+    def until_written(self, count: int, patience: float = 60.0) -> None:
+        assert self.process is not None
+        deadline = time.monotonic() + patience
+        while len(self.rows()) < count:
+            assert self.process.poll() is None, (self._folder / "job.log").read_text()[-3000:]
+            assert time.monotonic() < deadline, f"{len(self.rows())} of {count} after {patience:.0f} s"
+            time.sleep(0.05)
+
+
+def test_each_record_once_and_in_order_over_kills_and_other_shards(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    with KinesisServer(tmp_path / "kinesis") as server:
+        stream = Stream(server, 2)
+        changes: list[Callable[[], None]] = [stream.split, stream.split, stream.merge, stream.split, stream.merge]
+        job = Job(tmp_path, stream)
+        sent = 0
+        try:
+            for round_, change in enumerate(changes):
+                job.start(1 + round_ % 3)
+                for _ in range(3):
+                    stream.put(*range(sent, sent + 50))
+                    sent += 50
+                    time.sleep(chance.uniform(0.0, 0.3))
+                change()
+                if round_ == 2:
+                    server.pause()
+                    time.sleep(3)
+                    server.resume()
+                job.until_written(sent - 120)
+                time.sleep(chance.uniform(0.0, 0.4))
+                job.kill()
+            job.start(2)
+            job.until_written(sent)
+        finally:
+            job.kill()
+        rows = sorted(job.rows(), key=lambda row: row["id"])
+        assert [row["id"] for row in rows] == list(range(sent))
+        assert all(row["after"] == (row["id"] - 10 if row["id"] >= 10 else None) for row in rows)

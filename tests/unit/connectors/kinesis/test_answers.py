@@ -1,0 +1,175 @@
+"""What becomes of answers that Kinesis gives in part, for a time, or too late."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from penstock.common.errors import SinkError, SourceError
+from penstock.common.serialization import SimpleStringSchema
+from penstock.connectors.aws import AwsTarget
+from penstock.connectors.kinesis.reader import Shard
+from penstock.connectors.kinesis.shards import TRIM_HORIZON
+from penstock.connectors.kinesis.stream import stream_of
+from penstock.connectors.sink import WriterContext
+from penstock.datastream.connectors.kinesis import KinesisSource, KinesisStreamsSink
+
+
+def refusal(code: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {}}, "Operation")
+
+
+class Service:
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.sent: list[bytes] = []
+        self.iterators: list[dict[str, Any]] = []
+        self.shards: list[dict[str, Any]] = []
+
+    def _next(self) -> Any:
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def put_records(self, **request: Any) -> Any:
+        refused = self._next() or ()
+        told = [
+            {"ErrorCode": "ProvisionedThroughputExceededException"} if n in refused else {}
+            for n in range(len(request["Records"]))
+        ]
+        self.sent += [record["Data"] for n, record in enumerate(request["Records"]) if n not in refused]
+        return {"Records": told}
+
+    def get_shard_iterator(self, **request: Any) -> Any:
+        self.iterators.append(request)
+        return {"ShardIterator": "it"}
+
+    def get_records(self, **_: Any) -> Any:
+        numbers = self._next()
+        if numbers == "end":
+            return {"Records": []}
+        now = datetime.now(UTC)
+        records = [
+            {"SequenceNumber": str(n), "PartitionKey": "k", "Data": b"%d" % n, "ApproximateArrivalTimestamp": now}
+            for n in numbers or ()
+        ]
+        return {"Records": records, "NextShardIterator": "it", "MillisBehindLatest": 1}
+
+    def list_shards(self, **_: Any) -> Any:
+        return {"Shards": self.shards}
+
+
+@pytest.fixture
+def using(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def use(service: Service) -> Service:
+        monkeypatch.setattr(AwsTarget, "client", lambda *_, **__: service)
+        return service
+
+    return use
+
+
+def written(*values: str, **options: Any) -> None:
+    builder = KinesisStreamsSink.builder().set_stream_name("s").set_serialization_schema(SimpleStringSchema())
+    builder.set_partition_key_generator(lambda value: value)
+    for name, value in options.items():
+        getattr(builder, f"set_{name}")(value)
+    writer = builder.build().create_writer(WriterContext(0, 1, 0, "out", "job"), [])
+    try:
+        writer.write(list(values), None, 0)
+        writer.prepare_commit(1)
+    finally:
+        writer.close()
+
+
+def test_only_what_was_not_taken_is_sent_again(using: Any) -> None:
+    service = using(Service(refusal("ProvisionedThroughputExceededException"), {0, 2}, {1}))
+    written("a", "b", "c", "d")
+    assert service.sent == [b"b", b"d", b"a", b"c"]
+
+
+def test_who_wants_to_fail_at_once_does(using: Any) -> None:
+    using(Service({1}))
+    with pytest.raises(SinkError, match="has not taken 1 records: ProvisionedThroughputExceeded"):
+        written("a", "b", fail_on_error=True)
+
+
+def test_requests_have_the_sizes_that_were_said(using: Any) -> None:
+    service = using(Service())
+    sizes: list[int] = []
+    real = service.put_records
+
+    def noting(**request: Any) -> Any:
+        sizes.append(len(request["Records"]))
+        return real(**request)
+
+    service.put_records = noting  # type: ignore[method-assign]
+    written(*"abcdefg", max_batch_size=3, max_in_flight_requests=1)
+    assert sizes == [3, 3, 1]
+    written("aa", "bbb", "c", max_batch_size_in_bytes=8, max_in_flight_requests=1)
+    assert sizes[3:] == [1, 2]
+
+
+def read(service: Service, count: int, sequence: str = "") -> tuple[Shard, list[int]]:
+    shard = Shard(stream_of("s", "", None, 5.0), "s", "shard-0", sequence, TRIM_HORIZON)
+    found: list[int] = []
+    until = time.monotonic() + 10
+    while len(found) < count and time.monotonic() < until:
+        found += [int(record.data) for record in shard.take(100, 1 << 20)]
+        time.sleep(0.005)
+    return shard, found
+
+
+def test_an_iterator_that_has_expired_is_made_anew_behind_what_was_read(using: Any) -> None:
+    service = using(
+        Service(
+            [1, 2], refusal("ExpiredIteratorException"), refusal("ProvisionedThroughputExceededException"), [3], "end"
+        )
+    )
+    shard, found = read(service, 3)
+    assert found == [1, 2, 3]
+    assert [request["ShardIteratorType"] for request in service.iterators] == ["TRIM_HORIZON", "AFTER_SEQUENCE_NUMBER"]
+    assert service.iterators[1]["StartingSequenceNumber"] == "2"
+    until = time.monotonic() + 10
+    while not shard.is_over and time.monotonic() < until:
+        time.sleep(0.01)
+    assert shard.is_over
+
+
+def test_a_refusal_that_stays_is_the_readers_error(using: Any) -> None:
+    service = using(Service(refusal("AccessDeniedException")))
+    with pytest.raises(SourceError, match=r"a right is missing \(AccessDeniedException\)"):
+        read(service, 1, "7")
+    assert service.iterators[0]["StartingSequenceNumber"] == "7"
+
+
+def test_children_wait_for_their_parents_and_those_that_are_gone_are_forgotten(using: Any) -> None:
+    service = using(Service())
+    shard = {"ShardId": "p"}
+    children = [{"ShardId": "c1", "ParentShardId": "p"}, {"ShardId": "c2", "ParentShardId": "p"}]
+    merged = {"ShardId": "m", "ParentShardId": "c1", "AdjacentParentShardId": "c2"}
+    service.shards = [shard, *children, merged, {"ShardId": "orphan", "ParentShardId": "long gone"}]
+    source = KinesisSource("s", SimpleStringSchema(), start="trim_horizon")
+    enumerator = source.create_enumerator()
+
+    def found() -> list[str]:
+        return [split.properties["shard"] for split in enumerator.discover()]
+
+    assert found() == ["p", "orphan"]
+    enumerator.on_split_finished("s/p")
+    again = source.create_enumerator()
+    again.restore(enumerator.snapshot())
+    enumerator = again
+    assert found() == ["c1", "c2"]
+    enumerator.on_split_finished("s/c2")
+    assert found() == []
+    enumerator.on_split_finished("s/c1")
+    assert found() == ["m"]
+    service.shards = [merged]
+    assert found() == []
+    assert enumerator.snapshot()["found"] == ["s/m"]
+    assert enumerator.snapshot()["finished"] == []
