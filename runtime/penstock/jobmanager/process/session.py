@@ -233,6 +233,11 @@ class Session:
             return RestServer(gateway, host, 0, token_file, allowed, reader_file).start()
 
     def stop(self) -> None:
+        self.end_jobs()
+        self.cluster.stop()
+
+    def end_jobs(self) -> None:
+        """Cancel what runs, and report no more."""
         for master in self.dispatcher.jobs():
             if not master.is_done:
                 master.request(Operation("cancel"))
@@ -240,7 +245,6 @@ class Session:
         reporting, self._reporting = self._reporting, None
         if reporting is not None:
             reporting.close()
-        self.cluster.stop()
 
     def _gateway(self, settings: Configuration) -> DispatcherGateway:
         from penstock.jobmanager.process.gateway import DispatcherGateway

@@ -104,14 +104,14 @@ def _with_token(settings: Configuration) -> Iterator[Configuration]:
 
 
 class _EndingSession(Session):
-    """`DELETE /cluster` ends the process, too."""
+    """`DELETE /cluster` ends the process, which then stops the cluster: nobody else may at the same time."""
 
     def __init__(self, provider: ClusterProvider, told: threading.Event) -> None:
         super().__init__(provider)
         self._told = told
 
     def stop(self) -> None:
-        super().stop()
+        self.end_jobs()
         self._told.set()
 
 
