@@ -27,10 +27,12 @@ def job(lake: Lake) -> Iterator[Any]:
     name = next(name for name, kind in LAKES.items() if type(lake) is kind)
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
-    def start(parallelism: int, moment: str = "") -> subprocess.Popen[bytes]:
+    def start(parallelism: int, moment: str = "", *, keyed: bool = False) -> subprocess.Popen[bytes]:
         program = ["-m", "tests.integration.lakehouse.tabled_job", str(lake.folder), name, str(COUNT), str(parallelism)]
         with (lake.folder / "job.log").open("ab") as log:
-            process = subprocess.Popen([sys.executable, *program, moment], stdout=log, stderr=log, env=found)
+            process = subprocess.Popen(
+                [sys.executable, *program, moment, "keyed" if keyed else ""], stdout=log, stderr=log, env=found
+            )
         running.append(process)
         return process
 

@@ -1,8 +1,9 @@
 """Generated rows -> a table, in a process of its own, which goes on from its newest checkpoint whenever it is started again.
 
-python -m tests.integration.lakehouse.tabled_job FOLDER LAKE COUNT PARALLELISM [MOMENT]
+python -m tests.integration.lakehouse.tabled_job FOLDER LAKE COUNT PARALLELISM [MOMENT [keyed]]
 
 MOMENT: where it kills itself, once, at its third commit: `before` it, `within` it (the table is changed, nobody was told), or `after` it.
+With `keyed` a row replaces, or deletes, the one of its key.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from penstock.common.types import Row, RowKind
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.datagen import DataGeneratorSource
 from penstock.connectors.lakehouse.commits import TableCommitter
@@ -23,6 +25,7 @@ from tests.integration.lakehouse.lakes import LAKES
 
 JOB_ID = "1a4e1a4e1a4e1a4e1a4e1a4e1a4e1a4e"
 RATE = 1500.0
+KEYS = 60
 
 
 class DyingCommitter:
@@ -45,17 +48,22 @@ class DyingCommitter:
         self._die("after")
 
     def commit_once(self, committer: TableCommitter, *arguments: Any) -> None:
-        append = committer._log.append
+        log = committer._log
+        append, merge = log.append, log.merge
 
         def torn(*files: Any) -> None:
             append(*files)
             self._die("within")
 
-        committer._log.append = torn  # type: ignore[method-assign]
+        def torn_merge(*changes: Any) -> None:
+            merge(*changes)
+            self._die("within")
+
+        log.append, log.merge = torn, torn_merge  # type: ignore[method-assign]
         try:
             self._commit_once(committer, *arguments)
         finally:
-            committer._log.append = append  # type: ignore[method-assign]
+            log.append, log.merge = append, merge  # type: ignore[method-assign]
 
     def _die(self, moment: str) -> None:
         if moment == self._moment and self._commits >= 3 and not self._died.exists():
@@ -67,7 +75,21 @@ def row(index: int) -> dict[str, Any]:
     return {"id": index, "key": f"k{index % 3}"}
 
 
-def main(folder: str, lake: str, count: str, parallelism: str, moment: str = "") -> None:
+def change(index: int) -> Row:
+    """Row n of 60, which is deleted at times, and is what it was last, in the end with the greatest index."""
+    kind = RowKind.DELETE if index % 7 == 3 else RowKind.UPDATE_AFTER
+    found = Row(index % KEYS, f"k{index}")
+    found.set_row_kind(kind)
+    return found
+
+
+def remaining(count: int) -> list[dict[str, Any]]:
+    """What is left of so many changes."""
+    last = {index % KEYS: index for index in range(count)}
+    return [{"id": key, "key": f"k{index}"} for key, index in sorted(last.items()) if index % 7 != 3]
+
+
+def main(folder: str, lake: str, count: str, parallelism: str, moment: str = "", keyed: str = "") -> None:
     if moment:
         DyingCommitter(Path(folder), moment).install()
     env = environment(
@@ -80,9 +102,13 @@ def main(folder: str, lake: str, count: str, parallelism: str, moment: str = "")
         },
     )
     env.set_parallelism(int(parallelism))
-    source = DataGeneratorSource(row, int(count), RATE, splits=2)
+    source = DataGeneratorSource(change if keyed else row, int(count), RATE, splits=1 if keyed else 2)
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "in").uid("in")
-    stream.sink_to(LAKES[lake](Path(folder)).sink(partition_by=["key"])).uid("out")
+    table = LAKES[lake](Path(folder))
+    if keyed:
+        stream.key_by(lambda found: found[0]).sink_to(table.sink(key=["id"], deletes=True)).uid("out")
+    else:
+        stream.sink_to(table.sink(partition_by=["key"])).uid("out")
     with executing_on(Session(InProcess(), SubmitOptions(job_id=JOB_ID))):
         env.execute("tabled")
 

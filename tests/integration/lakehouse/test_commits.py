@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.common.errors import EpochFailed, SinkError
+from penstock.connectors.lakehouse import commits
 from penstock.connectors.lakehouse.commits import TableLog
 from tests.integration.lakehouse.lakes import Lake, committer_of, voted, writer_of
 
@@ -207,3 +208,18 @@ def test_a_table_that_takes_no_commit_fails_with_its_reason(lake: Lake, monkeypa
         SinkError, match=r"checkpoint 1 cannot be committed.* after 2 tries: PermissionError: read only"
     ):
         committer.commit(voted(writer_of(sink), 1, 1))
+
+
+def test_many_small_files_are_told_once(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(commits, "_MANY_FILES", 3)
+    monkeypatch.setattr(commits, "_HINT_EVERY", 1)
+    sink = lake.sink()
+    committer, writer = committer_of(sink), writer_of(sink)
+    for number in (1, 2):
+        committer.commit(voted(writer, number, number))
+    assert "compact it" not in caplog.text
+    for number in (3, 4):
+        committer.commit(voted(writer, number, number))
+    assert caplog.text.count("has 3 files of 0 KB on average, which makes it slow to read: compact it") == 1

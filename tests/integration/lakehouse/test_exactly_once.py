@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from penstock.datastream.connectors.file_system import FileSink
 from penstock.jobmanager.job.requests import Operation
 from tests.in_process import environment, run, started, until
 from tests.integration.lakehouse.lakes import COUNT, Lake, committer_of, voted, writer_of
+from tests.integration.lakehouse.tabled_job import remaining
 
 
 def log_of(lake: Lake) -> str:
@@ -43,6 +45,17 @@ def test_a_job_killed_at_any_moment_of_a_commit_is_committed_once_by_its_success
     assert job(2, moment).wait(60) == -signal.SIGKILL, log_of(lake)
     assert job(1, moment).wait(60) == 0, log_of(lake)
     assert_each_once(lake)
+
+
+@pytest.mark.parametrize(
+    "moment", [pytest.param("before", marks=pytest.mark.slow), "within", pytest.param("after", marks=pytest.mark.slow)]
+)
+def test_each_key_is_what_it_was_last_when_a_job_is_killed_at_any_moment_of_a_commit(
+    lake: Lake, job: Any, moment: str
+) -> None:
+    assert job(2, moment, keyed=True).wait(60) == -signal.SIGKILL, log_of(lake)
+    assert job(1, moment, keyed=True).wait(60) == 0, log_of(lake)
+    assert sorted(lake.table().to_pylist(), key=itemgetter("id")) == remaining(COUNT)
 
 
 @pytest.mark.slow

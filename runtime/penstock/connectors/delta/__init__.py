@@ -1,6 +1,6 @@
 """Delta Lake: tables as sink and source, without Spark and without a JVM (extra `penstock[delta]`).
 
-**Guarantees.** `DeltaSink` adds the rows of each checkpoint to the table in one commit, exactly once: the commit has a `txn` action with the
+**Guarantees.** `DeltaSink` adds the rows of each checkpoint to the table in one commit, or with a key has them replace those of their key, exactly once: the commit has a `txn` action with the
 sink's name and the checkpoint's id, which Delta itself keeps for as long as the table lives, and which is looked up before a commit is
 tried again (`lakehouse.commits`). `DeltaSource` reads a version of the table, or goes on with what is appended to it; its positions
 are in the job's checkpoints.

@@ -1,21 +1,26 @@
-"""A Delta table as its committer needs it: files and a `txn` action in one commit."""
+"""A Delta table as its committer needs it: files, or changed rows, and a `txn` action in one commit."""
 
 from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.common.errors import SinkError
 from penstock.connectors.delta.table import create, exists, open_table, package, unreachable
 from penstock.connectors.delta.target import has_file, remover
 from penstock.connectors.file.storage import StorageOptions
 from penstock.connectors.lakehouse.commits import TableLog
+from penstock.connectors.postgres.statements import GONE
 
 if TYPE_CHECKING:
     from penstock.connectors.delta.sink import DeltaSink
+    from penstock.connectors.lakehouse.upserts import Changes
 
 logger = logging.getLogger(__name__)
 
@@ -90,23 +95,70 @@ class DeltaLog(TableLog):
             )
             for file in files
         ]
-        noted = {_APP: app, _CHECKPOINT: str(checkpoint), _DIGEST: digest}
-        try:
+        with self._looked_at_anew_after_errors():
             self._table.create_write_transaction(
                 adds,
                 "append",
                 self._table.schema(),
                 partition_by=self._table.metadata().partition_columns,
-                commit_properties=delta.CommitProperties(
-                    custom_metadata=noted, app_transactions=[delta.Transaction(app, checkpoint)]
-                ),
+                commit_properties=_note(app, checkpoint, digest),
             )
+
+    def merge(self, app: str, checkpoint: int, digest: str, changes: Changes) -> None:
+        """delta-rs finds and rewrites the files. It makes no commit where nothing changes, and the note is one of its own then."""
+        table, schema = self._table, self._sink.fit_to(self._table).schema
+        if pa.table(table.deletion_vectors()).num_rows:
+            raise SinkError(
+                f"Delta table {self.name!r} has deletion vectors, which a sink with a key does not read",
+                remedy="rewrite its files (REORG TABLE … APPLY (PURGE)), and set delta.enableDeletionVectors=false",
+            )
+        taken = {_sql(name): f"s.{_sql(name)}" for name in schema.names}
+        changed = {column: value for column, value in taken.items() if column not in map(_sql, changes.key)}
+        merger = table.merge(
+            changes.as_columns(schema),
+            " and ".join(f"t.{_sql(name)} = s.{_sql(name)}" for name in changes.key),
+            "s",
+            "t",
+            streamed_exec=False,  # files are left out by the least and greatest key
+            commit_properties=_note(app, checkpoint, digest, max_commit_retries=0),
+        ).when_matched_delete(f"s.{_sql(GONE)}")
+        if changed:
+            merger = merger.when_matched_update(changed)
+        merger = merger.when_not_matched_insert(taken, predicate=f"not s.{_sql(GONE)}")
+        with self._looked_at_anew_after_errors():
+            merger.execute()
+        if self.last_checkpoint(app) != checkpoint:
+            self.append(app, checkpoint, digest, [])
+
+    @contextmanager
+    def _looked_at_anew_after_errors(self) -> Iterator[None]:
+        """Whatever the table holds by then."""
+        try:
+            yield
         except BaseException:
-            self._table = None  # whatever it holds now, the table is looked at anew
+            self._table = None
             raise
+
+    def size(self) -> tuple[int, int]:
+        sizes = pa.table(self._table.get_add_actions(flatten=True)).column("size_bytes")
+        return len(sizes), pc.sum(sizes).as_py() or 0
 
     def has(self, path: str) -> bool:
         return has_file(self.name, path, self._fsspec_options)
 
     def remove(self, path: str) -> None:
         self._remove(path)
+
+
+def _note(app: str, checkpoint: int, digest: str, max_commit_retries: int | None = None) -> Any:
+    delta = package("deltalake.transaction")
+    return delta.CommitProperties(
+        custom_metadata={_APP: app, _CHECKPOINT: str(checkpoint), _DIGEST: digest},
+        app_transactions=[delta.Transaction(app, checkpoint)],
+        max_commit_retries=max_commit_retries,
+    )
+
+
+def _sql(name: str) -> str:
+    """A column's name as DataFusion takes it."""
+    return "`" + name.replace("`", "``") + "`"

@@ -28,6 +28,8 @@ from penstock.connectors.formats.shape import Declaration, RecordShape
 from penstock.connectors.lakehouse.commits import TableCommitter, app_of
 from penstock.connectors.lakehouse.fields import Fit, fit
 from penstock.connectors.lakehouse.files import FILE_BYTES, TableWriter
+from penstock.connectors.lakehouse.keys import check_key
+from penstock.connectors.lakehouse.upserts import ChangesWriter
 from penstock.connectors.sink import Committer, Sink, SinkWriter, WriterContext
 
 
@@ -39,6 +41,9 @@ class DeltaSink(Sink):
         partition_by: the table's partition columns. A table that is there says so itself; given ones must be the same.
         create: make the table if there is none.
         add_columns: fields that the table does not have become columns of it when the job starts.
+        key: columns by which a row replaces the one that is there; columns that records do not have stay as they are. Empty: rows are added.
+        deletes: records are `Row`s of a table that changes: DELETE removes the row with this key, UPDATE_BEFORE is left out. Rows of one key must
+            come to one subtask, in order (`key_by`).
         storage_options: delta-rs's, over what the job's configuration says of object stores.
         file_bytes: a file ends at this size, and at every checkpoint.
     """
@@ -51,6 +56,8 @@ class DeltaSink(Sink):
         partition_by: Sequence[str] = (),
         create: bool = False,
         add_columns: bool = False,
+        key: Sequence[str] = (),
+        deletes: bool = False,
         storage_options: dict[str, str] | None = None,
         file_bytes: int = FILE_BYTES,
     ) -> None:
@@ -61,6 +68,8 @@ class DeltaSink(Sink):
         self.partition_by = tuple(partition_by)
         self.create = create
         self.add_columns = add_columns
+        self.key = check_key(key, self.shape.schema, deletes=deletes)
+        self.deletes = deletes
         self.storage_options = dict(storage_options or {})
         self.file_bytes = file_bytes
         self._fsspec_options: StorageOptions = {}
@@ -81,6 +90,8 @@ class DeltaSink(Sink):
             partition_by=self.partition_by,
             create=self.create,
             add_columns=self.add_columns,
+            key=self.key,
+            deletes=self.deletes,
             storage_options=self.storage_options,
             file_bytes=self.file_bytes,
         )
@@ -96,7 +107,7 @@ class DeltaSink(Sink):
         Raises:
             InvalidJob: the job's fields do not fit, or the table cannot be written by this sink.
         """
-        check_writable(table, self.path)
+        check_writable(table, self.path, changes_rows=bool(self.key))
         partition_by = tuple(table.metadata().partition_columns)
         if self.partition_by and self.partition_by != partition_by:
             raise InvalidJob(
@@ -108,9 +119,12 @@ class DeltaSink(Sink):
     def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
         options = self._options(context.object_store_options)
         table = open_table(self.path, options, SinkError)
+        schema = self.fit_to(table).schema
+        if self.key:
+            return ChangesWriter(self, app_of(context.job_id, context.uid), context, schema)
         target = DeltaTarget(
             self.path,
-            self.fit_to(table).schema,
+            schema,
             table.metadata().partition_columns,
             {**context.object_store_options, **self._fsspec_options},
         )
@@ -122,7 +136,7 @@ class DeltaSink(Sink):
         options = self._options(object_store_options)
         log = DeltaLog(self, options, {**object_store_options, **self._fsspec_options})
         log.prepare()
-        return TableCommitter(log, app_of(job_id, uid))
+        return TableCommitter(log, app_of(job_id, uid), self.key)
 
     def check_checkpoints(self, interval_ms: int, *, bounded: bool) -> None:
         if not interval_ms and not bounded:

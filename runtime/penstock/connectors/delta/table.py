@@ -97,12 +97,17 @@ def schema_of(table: Any) -> pa.Schema:
     return pa.schema(table.schema().to_arrow())
 
 
-def check_writable(table: Any, path: str) -> None:
+def check_writable(table: Any, path: str, *, changes_rows: bool = False) -> None:
     """
     Raises:
-        InvalidJob: files cannot simply be added: rows would have to be checked or made.
+        InvalidJob: files cannot simply be added, for rows would have to be checked or made; or rows may not be changed.
     """
     protocol, metadata = table.protocol(), table.metadata()
+    if changes_rows and metadata.configuration.get("delta.appendOnly", "false").lower() == "true":
+        raise InvalidJob(
+            f"rows of Delta table {path!r} may not be changed: it has delta.appendOnly=true",
+            remedy="leave key= out, so that rows are added; or set the table's property to false",
+        )
     strange = set(protocol.writer_features or ()) - _WRITABLE
     rules = [key for key in metadata.configuration if key.startswith("delta.constraints.")]
     rules += [field.name for field in table.schema().fields if _is_ruled(field.metadata or {})]

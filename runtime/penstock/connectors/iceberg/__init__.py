@@ -1,6 +1,6 @@
 """Iceberg: tables of a catalog as sink and source, without Spark and without a JVM (extra `penstock[iceberg]`).
 
-**Guarantees.** `IcebergSink` adds the rows of each checkpoint to the table in one snapshot, exactly once: the snapshot's summary says which sink and which
+**Guarantees.** `IcebergSink` adds the rows of each checkpoint to the table in one snapshot, or with a key has them replace those of their key, exactly once: the snapshot's summary says which sink and which
 checkpoint it is, and the same commit sets a property of the table, which stays when snapshots expire; both are looked up before a
 commit is tried again (`lakehouse.commits`). `IcebergSource` reads a snapshot, or goes on with those that append; its positions are in the
 job's checkpoints.

@@ -1,4 +1,4 @@
-"""An Iceberg table as its committer needs it: files, a summary and a property in one commit."""
+"""An Iceberg table as its committer needs it: files, or changed rows, a summary and a property in one commit."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import pyarrow as pa
 
 from penstock.common.errors import SinkError
 from penstock.connectors.file.storage import StorageOptions
+from penstock.connectors.iceberg.merge import merge
 from penstock.connectors.iceberg.table import exists, open_catalog, open_table, package
 from penstock.connectors.iceberg.target import data_file
 from penstock.connectors.lakehouse.commits import TableLog
 
 if TYPE_CHECKING:
     from penstock.connectors.iceberg.sink import IcebergSink
+    from penstock.connectors.lakehouse.upserts import Changes
 
 logger = logging.getLogger(__name__)
 
@@ -106,13 +108,46 @@ class IcebergLog(TableLog):
                 f"the partitioning of table {self.name!r} has changed since rows of checkpoint {checkpoint} were written",
                 remedy="set the table's partition spec back until the job has committed, then change it while the job is stopped",
             )
+        self._commit(app, checkpoint, digest, [], files)
+
+    def merge(self, app: str, checkpoint: int, digest: str, changes: Changes) -> None:
+        table = self._table
+        if int(self._totals().get("total-equality-deletes", 0)):
+            raise SinkError(
+                f"Iceberg table {self.name!r} has equality deletes, which a sink with a key does not read",
+                remedy="rewrite its files (rewrite_data_files), and let other writers copy on write",
+            )
+        found = merge(table, changes, self._sink.fit_to(table).schema, f"part-{checkpoint}-{digest}")
+        try:
+            self._commit(app, checkpoint, digest, found.removed, found.added)
+        except Exception as error:
+            if (
+                type(error).__name__ == "CommitFailedException"
+            ):  # another writer was faster: it did not happen, and never will
+                for file in found.added:
+                    self.remove(file["path"])
+            raise
+
+    def _commit(self, app: str, checkpoint: int, digest: str, removed: list[Any], added: list[dict[str, Any]]) -> None:
         noted = {APP: app, CHECKPOINT: str(checkpoint), DIGEST: digest}
-        _never_rebased(table)
-        with table.transaction() as transaction:
+        _never_rebased(self._table)
+        with self._table.transaction() as transaction:
             transaction.set_properties({property_of(app): str(checkpoint)})
-            with transaction.update_snapshot(snapshot_properties=noted).fast_append() as update:
-                for file in files:
-                    update.append_data_file(data_file(file))
+            snapshot = transaction.update_snapshot(snapshot_properties=noted)
+            with snapshot.overwrite() if removed else snapshot.fast_append() as update:
+                for file in removed:
+                    update.delete_data_file(file)
+                for about in added:
+                    update.append_data_file(data_file(about))
+
+    def size(self) -> tuple[int, int]:
+        told = self._totals()
+        return int(told.get("total-data-files", 0)), int(told.get("total-files-size", 0))
+
+    def _totals(self) -> dict[str, str]:
+        """What the newest snapshot says of the whole table."""
+        snapshot = self._table.current_snapshot()
+        return {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
 
     def has(self, path: str) -> bool:
         return bool(self._table.io.new_input(path).exists())

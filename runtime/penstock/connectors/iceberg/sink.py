@@ -21,6 +21,8 @@ from penstock.connectors.iceberg.target import IcebergTarget
 from penstock.connectors.lakehouse.commits import TableCommitter, app_of
 from penstock.connectors.lakehouse.fields import Fit, fit
 from penstock.connectors.lakehouse.files import FILE_BYTES, TableWriter
+from penstock.connectors.lakehouse.keys import check_key
+from penstock.connectors.lakehouse.upserts import ChangesWriter
 from penstock.connectors.sink import Committer, Sink, SinkWriter, WriterContext
 
 
@@ -33,6 +35,9 @@ class IcebergSink(Sink):
         partition_by: columns that a table which is made here is partitioned by. A table that is there says so itself, with any transform.
         create: make the table, and its namespace, if there is none.
         add_columns: fields that the table does not have become columns of it when the job starts.
+        key: columns by which a row replaces the one that is there; columns that records do not have stay as they are. Empty: rows are added.
+        deletes: records are `Row`s of a table that changes: DELETE removes the row with this key, UPDATE_BEFORE is left out. Rows of one key must
+            come to one subtask, in order (`key_by`).
         file_bytes: a file ends at this size, and at every checkpoint.
     """
 
@@ -45,6 +50,8 @@ class IcebergSink(Sink):
         partition_by: Sequence[str] = (),
         create: bool = False,
         add_columns: bool = False,
+        key: Sequence[str] = (),
+        deletes: bool = False,
         file_bytes: int = FILE_BYTES,
     ) -> None:
         package()
@@ -57,6 +64,8 @@ class IcebergSink(Sink):
         self.partition_by = tuple(partition_by)
         self.create = create
         self.add_columns = add_columns
+        self.key = check_key(key, self.shape.schema, deletes=deletes)
+        self.deletes = deletes
         self.file_bytes = file_bytes
         self._options: StorageOptions = {}
         strange = [name for name in self.partition_by if self.shape.schema.get_field_index(name) < 0]
@@ -74,6 +83,8 @@ class IcebergSink(Sink):
             partition_by=self.partition_by,
             create=self.create,
             add_columns=self.add_columns,
+            key=self.key,
+            deletes=self.deletes,
             file_bytes=self.file_bytes,
         )
         other._options = dict(options)
@@ -93,7 +104,10 @@ class IcebergSink(Sink):
 
     def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
         table = open_table(self.catalog, self.table, self.options(context.object_store_options), SinkError)
-        target = IcebergTarget(table, self.fit_to(table).schema)
+        schema = self.fit_to(table).schema
+        if self.key:
+            return ChangesWriter(self, app_of(context.job_id, context.uid), context, schema)
+        target = IcebergTarget(table, schema)
         prefix = f"part-{owner_of(context.job_id, context.uid)}-{context.attempt}-{context.subtask}"
         return TableWriter(target, app_of(context.job_id, context.uid), self.shape, prefix, self.file_bytes)
 
@@ -101,7 +115,7 @@ class IcebergSink(Sink):
         """The table is made, and gets its new columns, before any subtask begins to write."""
         log = IcebergLog(self, self.options(object_store_options))
         log.prepare()
-        return TableCommitter(log, app_of(job_id, uid))
+        return TableCommitter(log, app_of(job_id, uid), self.key)
 
     def check_checkpoints(self, interval_ms: int, *, bounded: bool) -> None:
         if not interval_ms and not bounded:

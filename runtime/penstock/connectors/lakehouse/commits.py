@@ -1,7 +1,7 @@
-"""Adds the files of a checkpoint to a table, once, whatever becomes of the answers.
+"""Adds the files of a checkpoint to a table, or changes its rows by their key, once, whatever becomes of the answers.
 
     look          has this app's commit of this checkpoint, or of a later one, happened? Then there is nothing to do
-    commit        the files of all subtasks and the note of it, in one commit of the table
+    commit        the files of all subtasks, or what their rows change, and the note of it, in one commit of the table
     a conflict    another writer was faster: look and commit again
     no answer     it may have happened: look again. A commit that arrives later meets the one that was made meanwhile, and is
                   refused by the table: every commit follows the state of the table that was looked at
@@ -18,10 +18,13 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from penstock.common.errors import PenstockError, SinkError
+from penstock.connectors.lakehouse.upserts import Changes
 from penstock.connectors.sink import Committer
+from penstock.connectors.spark.staged import content_of, from_ipc
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +32,8 @@ TRIES = 12
 """Of one commit, before the job fails over and begins anew."""
 _OLD_S = 3600.0
 """Files that have waited for so long are looked for before they are committed: no table is cleaned of younger ones."""
+_HINT_EVERY, _MANY_FILES, _SMALL_BYTES = 100, 1000, 8 << 20
+"""After how many commits files are counted, and what is worth a hint: so many of less than so many bytes on average."""
 _PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 3.0
 
@@ -64,6 +69,18 @@ class TableLog(ABC):
         """
 
     @abstractmethod
+    def merge(self, app: str, checkpoint: int, digest: str, changes: Changes) -> None:
+        """Put the rows in the place of those with their keys, with a note of the checkpoint, as `append` does.
+
+        Raises:
+            Exception: it did not happen, or nobody knows.
+        """
+
+    @abstractmethod
+    def size(self) -> tuple[int, int]:
+        """How many files the table has, and bytes in all, as it was looked at."""
+
+    @abstractmethod
     def has(self, path: str) -> bool:
         """Whether the file is still there."""
 
@@ -79,12 +96,16 @@ class TableCommitter(Committer):
     """
     Args:
         app: whose checkpoints have ids that only rise here; committables of other apps may be of old savepoints.
+        key: the columns by which rows that wait in the checkpoint (`ChangesWriter`) replace those of the table.
     """
 
-    def __init__(self, log: TableLog, app: str, tries: int = TRIES) -> None:
+    def __init__(self, log: TableLog, app: str, key: Sequence[str] = (), tries: int = TRIES) -> None:
         self._log = log
         self._app = app
+        self._key = tuple(key)
         self._tries = tries
+        self._commits = 0
+        self._hinted = False
 
     def commit(self, committables: list[Any]) -> None:
         """
@@ -93,15 +114,17 @@ class TableCommitter(Committer):
         """
         groups = _by_checkpoint(committables)
         highest = max((checkpoint for checkpoint, app in groups if app == self._app), default=None)
-        for (checkpoint, app), files in sorted(groups.items()):
-            self._commit_once(app, checkpoint, files, highest if app == self._app else None)
+        for (checkpoint, app), pieces in sorted(groups.items(), key=lambda group: group[0]):
+            self._commit_once(app, checkpoint, pieces, highest if app == self._app else None)
 
-    def _commit_once(self, app: str, checkpoint: int, files: list[dict[str, Any]], highest: int | None) -> None:
+    def _commit_once(self, app: str, checkpoint: int, pieces: list[dict[str, Any]], highest: int | None) -> None:
         """
         Args:
             highest: no later checkpoint of the app can have been committed; None: one may.
         """
-        digest = digest_of(files)
+        files = _files_of(pieces)
+        rows = [piece for piece in pieces if "files" not in piece]
+        digest = digest_of([*(file["path"] for file in files), *(piece["id"] for piece in rows)])
         last: Exception | None = None
         for attempt in range(self._tries):
             self.check_wanted()
@@ -109,8 +132,12 @@ class TableCommitter(Committer):
                 self._log.look()
                 if self._is_committed(app, checkpoint, digest, highest):
                     return
-                self._check_files(checkpoint, files)
-                self._log.append(app, checkpoint, digest, files)
+                if rows:
+                    self._log.merge(app, checkpoint, digest, self._changes(checkpoint, rows))
+                else:
+                    self._check_files(checkpoint, files)
+                    self._log.append(app, checkpoint, digest, files)
+                self._hint()
                 return
             except PenstockError:
                 raise
@@ -123,9 +150,40 @@ class TableCommitter(Committer):
         raise SinkError(
             f"checkpoint {checkpoint} cannot be committed to table {self._log.name!r} after {self._tries} tries: "
             f"{type(last).__name__}: {str(last)[:1000]}",
-            remedy="make the table writable; its rows wait in files and are committed once when the job tries again. If other "
+            remedy="make the table writable; its rows wait and are committed once when the job tries again. If other "
             "writers are always faster, let them commit less often",
         ) from last
+
+    def _changes(self, checkpoint: int, pieces: list[dict[str, Any]]) -> Changes:
+        if not self._key:
+            raise SinkError(
+                f"rows of checkpoint {checkpoint} that are not committed to table {self._log.name!r} were written by a sink with a key, and "
+                "this one has none",
+                remedy="start the job once more as it was, stop it with a savepoint, and change the sink then",
+            )
+        assert self.environment is not None
+        files = self.environment.files
+        ordered = sorted(pieces, key=lambda piece: piece["subtask"])
+        return Changes.of(
+            self._key, (from_ipc(content_of(piece, files)) for piece in ordered), check_wanted=self.check_wanted
+        )
+
+    def _hint(self) -> None:
+        """Tell once that there are so many small files that readers suffer."""
+        self._commits += 1
+        if self._hinted or self._commits % _HINT_EVERY:
+            return
+        self._log.look()
+        files, size = self._log.size()
+        if files >= _MANY_FILES and size < files * _SMALL_BYTES:
+            self._hinted = True
+            logger.warning(
+                "table %r has %d files of %d KB on average, which makes it slow to read: compact it now and then (OPTIMIZE, "
+                "rewrite_data_files), or let checkpoints come less often",
+                self._log.name,
+                files,
+                size // files // 1024,
+            )
 
     def _check_files(self, checkpoint: int, files: list[dict[str, Any]]) -> None:
         """Nobody could read a table any more that names files which are gone."""
@@ -163,11 +221,11 @@ class TableCommitter(Committer):
         if not groups:
             return
         self._log.look()
-        for (checkpoint, app), files in groups.items():
+        for (checkpoint, app), pieces in groups.items():
             newest = self._log.last_checkpoint(app)
             if newest is not None and newest >= checkpoint:
                 continue
-            for file in files:
+            for file in _files_of(pieces):
                 self.check_wanted()
                 self._log.remove(file["path"])
 
@@ -175,10 +233,9 @@ class TableCommitter(Committer):
         self._log.close()
 
 
-def digest_of(files: list[dict[str, Any]]) -> str:
-    """Tells the files of one commit from those of another."""
-    names = "\n".join(sorted(file["path"] for file in files))
-    return hashlib.blake2b(names.encode(), digest_size=8).hexdigest()
+def digest_of(names: Iterable[str]) -> str:
+    """Tells the files, or pieces, of one commit from those of another."""
+    return hashlib.blake2b("\n".join(sorted(names)).encode(), digest_size=8).hexdigest()
 
 
 def app_of(job_id: str, uid: str) -> str:
@@ -189,5 +246,9 @@ def app_of(job_id: str, uid: str) -> str:
 def _by_checkpoint(committables: list[Any]) -> dict[tuple[int, str], list[dict[str, Any]]]:
     groups: defaultdict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
     for piece in committables:
-        groups[piece["checkpoint"], piece["app"]] += piece["files"]
+        groups[piece["checkpoint"], piece["app"]].append(piece)
     return groups
+
+
+def _files_of(pieces: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [file for piece in pieces for file in piece.get("files", ())]

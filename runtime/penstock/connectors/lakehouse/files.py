@@ -56,11 +56,11 @@ class TableWriter(SinkWriter):
     """
     Args:
         app: who writes, as the table's log names it.
-        shape: of records that are no columns.
+        shape: of records that are no columns; None: there are none.
         prefix: what names of files begin with.
     """
 
-    def __init__(self, target: TableTarget, app: str, shape: RecordShape, prefix: str, file_bytes: int) -> None:
+    def __init__(self, target: TableTarget, app: str, shape: RecordShape | None, prefix: str, file_bytes: int) -> None:
         self._target = target
         self._app = app
         self._shape = shape
@@ -72,15 +72,16 @@ class TableWriter(SinkWriter):
 
     def write_batch(self, batch: Batch, watermark: int) -> None:
         if isinstance(batch, ColumnBatch):
-            self._write(batch.columns)
+            self.write_columns(batch.columns)
         else:
             self.write(batch.values, batch.timestamps, watermark)
 
     def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
         if values:
-            self._write(columns_of(values, self._shape))
+            assert self._shape is not None
+            self.write_columns(columns_of(values, self._shape))
 
-    def _write(self, columns: pa.RecordBatch) -> None:
+    def write_columns(self, columns: pa.RecordBatch) -> None:
         if not columns.num_rows:
             return
         for key, rows in self._target.partition(as_columns(columns, self._target.schema)):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.checkpoint.files.codec import STAGED_FILE
 from penstock.connectors.source import ReadBounds, SplitReader
 from penstock.records.batch import ColumnBatch
 from penstock.records.columns import rows_as_rows
@@ -38,6 +40,12 @@ def from_ipc(data: bytes) -> pa.Table:
 
 def file_ref(file: dict[str, Any]) -> FileRef:
     return FileRef(file["path"], int(file["size"]), file["checksum"])
+
+
+def content_of(piece: dict[str, Any], files: StateFileReader) -> bytes:
+    """The content of a `StagedCommittable`, as the manifest has it."""
+    file = piece.get(STAGED_FILE)
+    return base64.b64decode(piece["content"]) if file is None else files.read(file_ref(file))
 
 
 class StageRows:

@@ -1,0 +1,127 @@
+"""Rows of a table replaced by their key: files that hold some of these keys are written anew (copy on write).
+
+Files are looked into if the least and greatest key, or their partition, do not rule them out, first at the columns of the key alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.connectors.iceberg.table import package, schema_of
+from penstock.connectors.iceberg.target import IcebergTarget
+from penstock.connectors.lakehouse.files import FILE_BYTES, TableWriter
+from penstock.connectors.lakehouse.keys import KeyIndex
+from penstock.connectors.lakehouse.upserts import Changes, nullable
+from penstock.connectors.postgres.statements import GONE
+
+_FEW = 200
+"""So many keys are named to pyiceberg one by one, with which it knows partitions by any transform."""
+_BATCH_ROWS = 100_000
+
+
+@dataclass
+class Merge:
+    """What is left to be committed: files of the table that go, and those that come (see `IcebergTarget.describe`)."""
+
+    removed: list[Any] = field(default_factory=list)
+    added: list[dict[str, Any]] = field(default_factory=list)
+
+
+def merge(table: Any, changes: Changes, written: pa.Schema, prefix: str) -> Merge:
+    """Write the files that the changes lead to; nothing names them yet.
+
+    Args:
+        table: a pyiceberg Table.
+        written: the columns that the changes have, with the table's types.
+        prefix: what names of files begin with.
+    """
+    found = Merge()
+    schema = schema_of(table)
+    writer = TableWriter(IcebergTarget(table, schema), "", None, prefix, FILE_BYTES)
+    rows = changes.as_columns(written)
+    index = KeyIndex(changes.key, rows)
+    is_there = np.zeros(rows.num_rows, bool)
+    gone = np.asarray(changes.gone)
+    try:
+        for task in table.scan(row_filter=_filter(changes)).plan_files():
+            changes.check_wanted()
+            if not _holds(table, task, changes.key, index):
+                continue
+            for batch in _batches(table, task, None):
+                numbers = index.find(batch)
+                met = np.asarray(numbers.is_valid())
+                is_there[np.asarray(numbers.drop_null())] = True
+                writer.write_columns(_aligned(batch.filter(pa.array(~met)), schema))
+                stays = met.copy()
+                stays[met] = ~gone[np.asarray(numbers.drop_null())]
+                old = batch.filter(pa.array(stays))
+                writer.write_columns(_aligned(_replaced(old, rows, numbers.filter(pa.array(stays))), schema))
+            found.removed.append(task.file)
+        new = rows.filter(pa.array(~(is_there | gone))).drop_columns(GONE)
+        for batch in new.to_batches():
+            writer.write_columns(_aligned(batch, schema))
+        for vote in writer.prepare_commit(0):
+            found.added += vote["files"]
+    finally:
+        writer.close()
+    return found
+
+
+def _holds(table: Any, task: Any, key: tuple[str, ...], index: KeyIndex) -> bool:
+    return any(index.find(batch).null_count < batch.num_rows for batch in _batches(table, task, key))
+
+
+def _batches(table: Any, task: Any, names: tuple[str, ...] | None) -> Any:
+    """A file's rows without those that are deleted, with the table's columns as they are called now."""
+    schema = table.schema() if names is None else table.schema().select(*names)
+    expressions = package("pyiceberg.expressions")
+    scan = package("pyiceberg.io.pyarrow").ArrowScan(table.metadata, table.io, schema, expressions.AlwaysTrue())
+    for batch in scan.to_record_batches([task]):
+        for begin in range(0, batch.num_rows, _BATCH_ROWS):
+            yield batch.slice(begin, _BATCH_ROWS)
+
+
+def _replaced(old: pa.RecordBatch, rows: pa.Table, numbers: pa.Array) -> pa.RecordBatch:
+    """Rows of the table with the values of the changes with these numbers in place of theirs."""
+    columns = [
+        column if (at := rows.schema.get_field_index(name)) < 0 else rows.column(at).combine_chunks().take(numbers)
+        for name, column in zip(old.schema.names, old.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=old.schema.names)
+
+
+def _aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The table's columns; null where the batch has none."""
+    loose = nullable(schema)
+    columns = [
+        pa.nulls(batch.num_rows, column.type)
+        if (at := batch.schema.get_field_index(column.name)) < 0
+        else batch.column(at).cast(column.type)
+        for column in loose
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=loose)
+
+
+def _filter(changes: Changes) -> Any:
+    """What files must not rule out to be looked into."""
+    expressions = package("pyiceberg.expressions")
+    found: Any = expressions.AlwaysTrue()
+    for name in changes.key:
+        bounds = changes.bounds(name)
+        if bounds is None:
+            continue
+        distinct = pc.unique(changes.rows.column(name))
+        if len(distinct) <= _FEW:
+            found = expressions.And(found, expressions.In(name, tuple(distinct.to_pylist())))
+        else:
+            least, greatest = bounds
+            within = expressions.And(
+                expressions.GreaterThanOrEqual(name, least), expressions.LessThanOrEqual(name, greatest)
+            )
+            found = expressions.And(found, within)
+    return found

@@ -1,0 +1,113 @@
+"""Rows by their key: which of a checkpoint's rows count, and where the table has rows with the same keys.
+
+Keys are compared by value, within their columns' types, without making Python objects: each column's values are numbered, and a row's numbers
+become one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.common.errors import InvalidJob
+from penstock.connectors.postgres.statements import GONE
+
+_ROW = "penstock_row"
+
+
+def check_key(key: Sequence[str], schema: pa.Schema, *, deletes: bool) -> tuple[str, ...]:
+    """The key of a sink whose records have this schema.
+
+    Raises:
+        InvalidJob: a field is not there, or its values are not told apart by being equal.
+    """
+    names = tuple(key)
+    if deletes and not names:
+        raise InvalidJob("deletes=True without a key", remedy="name the columns by which rows are found: key=[…]")
+    missing = [name for name in names if schema.get_field_index(name) < 0]
+    if missing or len(set(names)) < len(names):
+        raise InvalidJob(
+            f"key={list(names)} of the fields {', '.join(schema.names)}", remedy="name fields of the records, each once"
+        )
+    for name in names:
+        kind = schema.field(name).type
+        if pa.types.is_floating(kind) or pa.types.is_nested(kind):
+            raise InvalidJob(
+                f"key {name!r} is of type {kind}, whose values are not found again by being equal",
+                remedy="take whole numbers, text, dates, times, decimals or bytes as a key",
+            )
+    if GONE in schema.names:
+        raise InvalidJob(f"a field is called {GONE!r}, which rows with a key have for themselves", remedy="rename it")
+    return names
+
+
+def last_of_each_key(key: Sequence[str], batches: Iterable[pa.Table]) -> pa.Table:
+    """Of rows with one key the last, in the order in which these came.
+
+    >>> rows = pa.table({"id": [1, 2, 1], "n": [10, 20, 30]})
+    >>> last_of_each_key(["id"], [rows]).to_pydict()
+    {'id': [2, 1], 'n': [20, 30]}
+    """
+    rows = pa.concat_tables(batches).combine_chunks()
+    numbered = rows.select(list(key)).append_column(_ROW, pa.array(np.arange(rows.num_rows)))
+    last = numbered.group_by(list(key)).aggregate([(_ROW, "max")]).column(f"{_ROW}_max")
+    return rows.take(last.take(pc.sort_indices(last)))
+
+
+class KeyIndex:
+    """Finds rows by their key, for columns of many rows at once.
+
+    >>> index = KeyIndex(["id", "day"], pa.table({"id": [1, 1, 2], "day": ["a", "b", "a"]}))
+    >>> index.find(pa.table({"id": [2, 1, 2, None], "day": ["a", "b", "b", "a"]})).to_pylist()
+    [2, 1, None, None]
+    """
+
+    def __init__(self, key: Sequence[str], rows: pa.Table) -> None:
+        """
+        Args:
+            rows: of each key one, without nulls in it.
+        """
+        self._key = list(key)
+        self._levels: list[tuple[pa.Array, pa.Array | None]] = []
+        codes: pa.Array | None = None
+        for name in self._key:
+            values = _whole(rows.column(name))
+            distinct = pc.unique(values)
+            column = pc.index_in(values, distinct).cast(pa.int64())
+            if codes is None:
+                codes = column
+                self._levels.append((distinct, None))
+                continue
+            pairs = _paired(codes, column, len(distinct))
+            known = pc.unique(pairs)
+            codes = pc.index_in(pairs, known).cast(pa.int64())
+            self._levels.append((distinct, known))
+        assert codes is not None
+        rank = np.empty(rows.num_rows, np.int64)
+        rank[np.asarray(codes)] = np.arange(rows.num_rows)
+        self._rows = pa.array(rank)
+
+    def find(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
+        """For each row the number of the one with its key, or null."""
+        codes: pa.Array | None = None
+        for name, (distinct, known) in zip(self._key, self._levels, strict=True):
+            values = _whole(rows.column(name))
+            column = pc.index_in(values.cast(distinct.type), distinct).cast(pa.int64())
+            if codes is None:
+                codes = column
+            else:
+                assert known is not None
+                codes = pc.index_in(_paired(codes, column, len(distinct)), known, skip_nulls=True).cast(pa.int64())
+        return self._rows.take(codes)
+
+
+def _paired(codes: pa.Array, column: pa.Array, count: int) -> pa.Array:
+    """One number of two; null where one of them is. Both are below the number of rows, so it has room."""
+    return pc.add(pc.multiply(codes, count), column)
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

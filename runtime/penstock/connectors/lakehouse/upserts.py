@@ -1,0 +1,107 @@
+"""Rows that replace, or delete, those of a table that have the same key.
+
+They wait in the checkpoint. When it is complete the JobManager has the table changed: files that hold rows with these keys are written
+anew without them (copy on write), so that every reader of the format sees each key once, and one commit puts all in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.common.errors import RecordFormatError
+from penstock.connectors.lakehouse.fields import as_columns
+from penstock.connectors.lakehouse.keys import last_of_each_key
+from penstock.connectors.postgres.statements import GONE
+from penstock.connectors.postgres.writer import StagingWriter
+
+if TYPE_CHECKING:
+    from penstock.connectors.sink import WriterContext
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a checkpoint does to a table.
+
+    `rows`: of each key one, with a column `GONE` of those that are deleted. `check_wanted`: raises if the commit was given up.
+    """
+
+    key: tuple[str, ...]
+    rows: pa.Table
+    check_wanted: Callable[[], None] = lambda: None
+
+    @classmethod
+    def of(
+        cls, key: tuple[str, ...], tables: Iterable[pa.Table], check_wanted: Callable[[], None] = lambda: None
+    ) -> Changes:
+        """
+        Args:
+            tables: rows as they came, those of all subtasks; with a column `GONE` or without.
+        """
+        return cls(key, last_of_each_key(key, map(_marked, tables)), check_wanted)
+
+    @property
+    def gone(self) -> pa.Array:
+        """Which of the rows are deleted."""
+        return self.rows.column(GONE).combine_chunks()
+
+    def as_columns(self, schema: pa.Schema) -> pa.Table:
+        """The rows with these columns and types, and `GONE`."""
+        batches = self.rows.drop_columns(GONE).combine_chunks().to_batches()
+        loose = nullable(schema)
+        table = pa.Table.from_batches([as_columns(batch, loose) for batch in batches], loose)
+        return table.append_column(GONE, self.gone)
+
+    def bounds(self, name: str) -> tuple[Any, Any] | None:
+        """The least and the greatest value of a column of the key, where files can be told by them; else None."""
+        kind = self.rows.schema.field(name).type
+        if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date32(kind)):
+            return None
+        found = pc.min_max(self.rows.column(name))
+        return found["min"].as_py(), found["max"].as_py()
+
+
+class ChangesWriter(StagingWriter):
+    """Holds rows until the barrier.
+
+    Args:
+        sink: has `shape`, `key` and `deletes`.
+        schema: what is written, with the table's types.
+    """
+
+    def __init__(self, sink: Any, app: str, context: WriterContext, schema: pa.Schema) -> None:
+        super().__init__(sink, app, context.subtask)
+        self._key = sink.key
+        self._schema = schema
+        self._loose = nullable(schema)
+
+    def _hold(self, columns: pa.RecordBatch) -> None:
+        rows = as_columns(columns, self._loose)
+        for name in self._key:
+            if rows.column(name).null_count:
+                raise RecordFormatError(
+                    f"a record has nothing for {name!r}, which is in the table's key",
+                    remedy="filter such records out: a row without a key can be found by nobody",
+                )
+        if GONE not in columns.schema.names:
+            as_columns(rows, self._schema)
+            super()._hold(rows)
+            return
+        gone = columns.column(GONE)
+        as_columns(rows.filter(pc.invert(gone)), self._schema)
+        super()._hold(pa.RecordBatch.from_arrays([*rows.columns, gone], names=[*rows.schema.names, GONE]))
+
+
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """The same columns, which may all be null: of rows that are deleted only the key has to be there."""
+    return pa.schema([field.with_nullable(nullable=True) for field in schema])
+
+
+def _marked(rows: pa.Table) -> pa.Table:
+    if GONE in rows.schema.names:
+        return rows
+    return rows.append_column(GONE, pa.repeat(pa.scalar(value=False), rows.num_rows))
