@@ -26,6 +26,11 @@ from tests.integration.lakehouse.test_exactly_once import (  # noqa: F401
     test_a_snapshot_is_a_bounded_input,
 )
 from tests.integration.lakehouse.test_sources import test_what_is_appended_is_followed_over_restarts  # noqa: F401
+from tests.integration.lakehouse.test_upserts import (  # noqa: F401
+    test_a_jobmanager_that_was_given_up_changes_nothing_behind_its_successor,
+    test_another_writer_who_was_faster_is_taken_into_account,
+    test_kinds_of_rows_say_what_becomes_of_them,
+)
 from tools.icebergcatalog import IcebergCatalog
 
 pytestmark = pytest.mark.iceberg_rest
