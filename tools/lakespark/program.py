@@ -41,7 +41,7 @@ def main(jars: str, folder: str, catalog: str = "") -> None:
     for line in sys.stdin:
         try:
             rows = [row.asDict(recursive=True) for row in spark.sql(json.loads(line)["sql"]).collect()]
-            answer = {"rows": rows}
+            answer: dict[str, object] = {"rows": rows}
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"[:4000]}
         print("ANSWER " + json.dumps(answer, default=str), flush=True)
