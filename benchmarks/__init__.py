@@ -8,6 +8,7 @@
     execution.py     one run of one program, measured
     auctions.py, nexmark_reference.py, nexmark.py  the events of Nexmark, DuckDB's results, the queries on all systems
     comparison.py    the workloads W1-W4: all systems interleaved, medians, ratios
+    connectors/      what a record costs at each connector, and with the system's own client
     operator_cases.py  one operator of every kind, and the same loop in plain Python
     measures/        what has no peer of its own: operators, epochs, latency, cores, checkpoints, rescale, recovery, memory, start-up
 

@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks import machine, plots
 from benchmarks.comparison import BENCHMARKS, SYSTEMS, compare
 from benchmarks.measures import MEASURES
+from benchmarks.measures.connectors import connectors
 from benchmarks.nexmark import nexmark
 
 DEFAULT_RECORDS = 5_000_000
@@ -18,11 +19,12 @@ DEFAULT_RECORDS = 5_000_000
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", choices=[*BENCHMARKS, "nexmark", "plots", *MEASURES])
+    parser.add_argument("name", choices=[*BENCHMARKS, "nexmark", "connectors", "plots", *MEASURES])
     parser.add_argument("--records", type=int, default=None, help=f"{DEFAULT_RECORDS:,} in the workloads unless given")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--systems", default="", help=f"of {', '.join(s.name for s in SYSTEMS)}; separated by commas")
     parser.add_argument("--queries", default="", help="of nexmark; separated by commas")
+    parser.add_argument("--only", default="", help="of connectors: kafka,redis,…; separated by commas")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     parser.add_argument(
         "--keep", action="store_true", help="keep the result for the plots, `python -m benchmarks plots`"
@@ -37,6 +39,9 @@ def main() -> int:
     if options.name == "nexmark":
         queries = [name for name in options.queries.split(",") if name]
         result = nexmark(options.records, options.repetitions, only, queries)
+    elif options.name == "connectors":
+        systems = [name for name in options.only.split(",") if name]
+        result = {"workload": options.name, **connectors(options.records, options.repetitions, systems)}
     elif options.name in BENCHMARKS:
         result = compare(options.name, options.records or DEFAULT_RECORDS, options.repetitions, only)
     else:

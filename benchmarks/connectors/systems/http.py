@@ -1,0 +1,70 @@
+"""HTTP: a server of Python's library that gives a file of lines; httpx without Penstock."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.connectors import job
+from benchmarks.connectors.case import Case
+from benchmarks.connectors.cost import Cost, consumed
+from benchmarks.connectors.records import FIELDS, decode, messages
+from penstock.datastream.connectors.http import HttpPollSource
+from penstock.datastream.formats.json import JsonLinesFormat
+from tools.serverprocess import HOST, ServerProcess, free_port
+
+
+@contextmanager
+def http(folder: Path) -> Iterator[list[Case]]:
+    with _Site(folder) as site:
+        yield [
+            Case(
+                "http.source",
+                lambda count: _read(site, count),
+                lambda count: consumed(count, _lines(site.filled(count))),
+                "httpx.get and a loop over the lines with msgspec",
+                share=0.3,
+            )
+        ]
+
+
+class _Site(ServerProcess):
+    """Gives the files of its folder."""
+
+    title = "http.server"
+
+    def start(self) -> _Site:
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        command = [sys.executable, "-m", "http.server", str(self.port), "--bind", HOST, "--directory", str(self.root)]
+        self._run(command, self._answers, 30.0)
+        return self
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"http://{HOST}:{self.port}/", timeout=2).is_success
+        except httpx.TransportError:
+            return False
+
+    def filled(self, count: int) -> str:
+        """The URL of so many readings."""
+        path = self.root / f"{count}.jsonl"
+        if not path.exists():
+            path.write_bytes(b"\n".join(messages(count)))
+        return f"http://{HOST}:{self.port}/{path.name}"
+
+
+def _read(site: _Site, count: int) -> Cost:
+    """One answer; the source has asked once more before the job began."""
+    source = HttpPollSource(site.filled(count), JsonLinesFormat(FIELDS), interval=timedelta(seconds=1), polls=1)
+    return job.read(source, count)
+
+
+def _lines(url: str) -> Iterator[list[Any]]:
+    yield [decode(line) for line in httpx.get(url, timeout=30).content.splitlines()]
