@@ -37,17 +37,17 @@ def sqs(folder: Path) -> Iterator[list[Case]]:
                 partial(_receive, queues, True),
                 partial(_bare_receive, queues),
                 receive,
-                0.004,
+                0.003,
             ),
             Case(
                 "sqs.source-at-least-once",
                 partial(_receive, queues, False),
                 partial(_bare_receive, queues),
                 receive,
-                0.004,
+                0.003,
             ),
             Case(
-                "sqs.sink", partial(_send, queues), partial(_bare_send, queues), "botocore: send_message_batch", 0.004
+                "sqs.sink", partial(_send, queues), partial(_bare_send, queues), "botocore: send_message_batch", 0.003
             ),
         ]
 
@@ -125,14 +125,14 @@ def kinesis(folder: Path) -> Iterator[list[Case]]:
         streams = _Streams(server)
         yield [
             Case(
-                "kinesis.source", partial(_read, streams), partial(_bare_read, streams), "botocore: get_records", 0.006
+                "kinesis.source", partial(_read, streams), partial(_bare_read, streams), "botocore: get_records", 0.005
             ),
             Case(
                 "kinesis.sink",
                 partial(_put, streams),
                 partial(_bare_put, streams),
                 "botocore: put_records by 500",
-                0.006,
+                0.005,
             ),
         ]
 

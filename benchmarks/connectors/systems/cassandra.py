@@ -27,8 +27,10 @@ def cassandra(folder: Path) -> Iterator[list[Case]]:
         tables = _Tables(server)
         bare = f"cassandra-driver: execute_concurrent_with_args, {IN_FLIGHT} at a time"
         yield [
-            Case("cassandra.sink", partial(_write, tables, False), partial(_bare, tables), bare, share=0.01),
-            Case("cassandra.sink-write-ahead", partial(_write, tables, True), partial(_bare, tables), bare, share=0.01),
+            Case("cassandra.sink", partial(_write, tables, False), partial(_bare, tables), bare, share=0.008),
+            Case(
+                "cassandra.sink-write-ahead", partial(_write, tables, True), partial(_bare, tables), bare, share=0.008
+            ),
         ]
 
 

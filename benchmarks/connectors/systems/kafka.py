@@ -41,25 +41,32 @@ def kafka(folder: Path) -> Iterator[list[Case]]:
         produce = "confluent-kafka: produce for each record, idempotent, lz4"
         yield [
             Case(
-                "kafka.source", partial(_read, topics), partial(_consume, topics), "confluent-kafka: consume by 10,000"
+                "kafka.source",
+                partial(_read, topics),
+                partial(_consume, topics),
+                "confluent-kafka: consume by 10,000",
+                share=0.7,
             ),
             Case(
                 "kafka.sink-exactly-once",
                 lambda count: _write(topics, count, DeliveryGuarantee.EXACTLY_ONCE),
                 lambda count: _produce(topics, count, "bare"),
                 f"{produce}, a transaction for every {PER_TRANSACTION:,}",
+                share=0.7,
             ),
             Case(
                 "kafka.sink-at-least-once",
                 lambda count: _write(topics, count, DeliveryGuarantee.AT_LEAST_ONCE),
                 lambda count: _produce(topics, count),
                 produce,
+                share=0.7,
             ),
             Case(
                 "kafka.sink-none",
                 lambda count: _write(topics, count, DeliveryGuarantee.NONE),
                 lambda count: _produce(topics, count),
                 produce,
+                share=0.7,
             ),
         ]
 

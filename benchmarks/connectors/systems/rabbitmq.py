@@ -35,21 +35,21 @@ def rabbitmq(folder: Path) -> Iterator[list[Case]]:
                 partial(_read, queues, True),
                 partial(_consume, queues),
                 consume,
-                share=0.1,
+                share=0.07,
             ),
             Case(
                 "rabbitmq.source-at-least-once",
                 partial(_read, queues, False),
                 partial(_consume, queues),
                 consume,
-                share=0.1,
+                share=0.07,
             ),
             Case(
                 "rabbitmq.sink",
                 partial(_write, queues),
                 partial(_publish, queues),
                 "pika: BlockingConnection.basic_publish, persistent, without confirmations",
-                share=0.1,
+                share=0.07,
             ),
         ]
 
