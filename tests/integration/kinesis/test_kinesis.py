@@ -17,6 +17,7 @@ import pytest
 
 from penstock.common.errors import InvalidJob, PlatformError, RecordFormatError, SourceError
 from penstock.common.serialization import SimpleStringSchema
+from penstock.connectors.kinesis.aggregated import hash_of
 from penstock.connectors.sink import WriterContext
 from penstock.connectors.source import ReadBounds, ReaderContext, Split
 from penstock.datastream.connectors.kinesis import (
@@ -27,6 +28,7 @@ from penstock.datastream.connectors.kinesis import (
     PartitionKeyGenerator,
 )
 from penstock.datastream.formats.json import JsonLinesEncoder, JsonLinesFormat
+from tests.unit.connectors.kinesis.test_aggregated import aggregated
 from tools.kinesisserver import KEYS, KinesisServer
 
 pytestmark = pytest.mark.kinesis
@@ -47,6 +49,17 @@ class Stream:
         """A number's key is its last digit."""
         for number in numbers:
             self.client.put_record(StreamName=self.name, Data=str(number).encode(), PartitionKey=str(number)[-1])
+
+    def put_together(self, *numbers: Any) -> None:
+        """As the Kinesis Producer Library does: what is for one shard is one record, in the shard by the hash of its first."""
+        left = [(str(number)[-1], str(number).encode()) for number in numbers]
+        for shard in self.open_shards:
+            low, high = _range(shard)
+            mine = [(key, data) for key, data in left if low <= hash_of(key) <= high]
+            if mine:
+                told = {"ExplicitHashKey": str(hash_of(mine[0][0])), "PartitionKey": "a"}
+                data = aggregated(*((key, None, data) for key, data in mine))
+                self.client.put_record(StreamName=self.name, Data=data, **told)
 
     @property
     def open_shards(self) -> list[dict[str, Any]]:
@@ -83,25 +96,25 @@ class Stream:
         enumerator = source.create_enumerator()
         reader = source.create_reader(ReaderContext(0, 1, "in"))
         found: list[Any] = []
-        readers: dict[str, Any] = {}
+        readers: dict[str, tuple[Split, Any]] = {}
         until = time.monotonic() + patience
         while len(found) < count and time.monotonic() < until:
-            readers |= {split.id: reader.open_split(split, None) for split in enumerator.discover()}
+            readers |= {split.id: (split, reader.open_split(split, None)) for split in enumerator.discover()}
             found += taken(readers, enumerator)
             time.sleep(0.02)
-        for each in readers.values():
+        for _, each in readers.values():
             each.close()
         return found
 
 
-def taken(readers: dict[str, Any], enumerator: Any) -> list[Any]:
+def taken(readers: dict[str, tuple[Split, Any]], enumerator: Any) -> list[Any]:
     found: list[Any] = []
-    for id, reader in list(readers.items()):
+    for id, (split, reader) in list(readers.items()):
         batch = reader.read(ReadBounds())
         if batch is not None:
             found += batch.rows().values
         if reader.finished:
-            enumerator.on_split_finished(id)
+            enumerator.on_split_ended(split, reader.position)
             del readers[id]
     return found
 
@@ -225,11 +238,66 @@ def test_records_that_cannot_be_read_have_a_side_output(kinesis: KinesisServer) 
     assert rejected[0].data == b"{id"
 
 
-def test_what_the_producer_library_has_aggregated_is_refused(kinesis: KinesisServer) -> None:
+def test_what_the_producer_library_has_aggregated_is_read_over_other_shards(kinesis: KinesisServer) -> None:
+    stream = Stream(kinesis, 2)
+    numbers = list(range(240))
+    for begin in range(0, 240, 40):
+        stream.put_together(*numbers[begin : begin + 30])
+        stream.put(*numbers[begin + 30 : begin + 40])
+        if begin in (40, 120):
+            stream.split()
+        elif begin in (80, 160):
+            stream.merge()
+    in_order(stream.values(240), numbers)
+
+
+def test_what_came_by_an_old_map_of_shards_is_read_where_it_belongs(kinesis: KinesisServer) -> None:
+    """The producer does not know of a split: its record lands in one of the new shards, and what is the other's is sent again."""
     stream = Stream(kinesis)
-    stream.client.put_record(StreamName=stream.name, Data=b"\xf3\x89\x9a\xc2more", PartitionKey="a")
-    with pytest.raises(SourceError, match="aggregated"):
-        stream.values(1)
+    stream.split()
+    parts = [(str(number)[-1], None, str(number).encode()) for number in range(10)]
+    told = {"ExplicitHashKey": str(hash_of("0")), "PartitionKey": "a"}
+    stream.client.put_record(StreamName=stream.name, Data=aggregated(*parts), **told)
+    (mine,) = [_range(shard) for shard in stream.open_shards if _range(shard)[0] <= hash_of("0") <= _range(shard)[1]]
+    others = [number for number in range(10) if not mine[0] <= hash_of(str(number)) <= mine[1]]
+    assert 0 < len(others) < 10
+    stream.put_together(*others)
+    in_order(stream.values(10), list(range(10)))
+
+
+def test_a_last_record_that_is_gone_is_told_of(kinesis: KinesisServer) -> None:
+    """The mock drops nothing by itself: the number is another stream's."""
+    other, stream = Stream(kinesis), Stream(kinesis)
+    other.put(0)
+    gone = other.client.get_records(ShardIterator=_iterator(other))["Records"][0]["SequenceNumber"]
+    stream.put(1, 2)
+    for on_lost in ("fail", "continue"):
+        source = stream.source(on_lost=on_lost)
+        (split,) = source.create_enumerator().discover()
+        position = {"after": gone, "sub": -1, "read_to": int(time.time() * 1000) - 25 * 3_600_000}
+        reader = source.create_reader(ReaderContext(0, 1, "in")).open_split(split, position)
+        try:
+            if on_lost == "fail":
+                with pytest.raises(SourceError, match="keeps records for 24 h: records may be lost"):
+                    _read(reader, 2)
+            else:
+                assert _read(reader, 2) == ["1", "2"]
+        finally:
+            reader.close()
+
+
+def _iterator(stream: Stream) -> str:
+    asked = {"StreamName": stream.name, "ShardId": "shardId-000000000000", "ShardIteratorType": "TRIM_HORIZON"}
+    return str(stream.client.get_shard_iterator(**asked)["ShardIterator"])
+
+
+def _read(reader: Any, count: int) -> list[Any]:
+    found: list[Any] = []
+    until = time.monotonic() + 10
+    while len(found) < count and time.monotonic() < until:
+        batch = reader.read(ReadBounds())
+        found += [] if batch is None else batch.rows().values
+    return found
 
 
 @pytest.mark.parametrize(
@@ -337,8 +405,8 @@ def test_each_record_once_and_in_order_over_kills_and_other_shards(tmp_path: Pat
         try:
             for round_, change in enumerate(changes):
                 job.start(1 + round_ % 3)
-                for _ in range(3):
-                    stream.put(*range(sent, sent + 50))
+                for put in (stream.put, stream.put_together, stream.put):
+                    put(*range(sent, sent + 50))
                     sent += 50
                     time.sleep(chance.uniform(0.0, 0.3))
                 change()

@@ -19,6 +19,7 @@ from penstock.common.time import TimeLike, as_millis
 from penstock.connectors.aws import AwsTarget
 from penstock.connectors.formats.record_format import MALFORMED_RECORDS, StreamFormat
 from penstock.connectors.kafka.source.deserializer import MessageDecoder, shown
+from penstock.connectors.kinesis.place import Place
 from penstock.connectors.kinesis.reader import Record, Shard
 from penstock.connectors.kinesis.shards import LATEST, TRIM_HORIZON, ShardEnumerator
 from penstock.connectors.kinesis.stream import stream_of
@@ -41,6 +42,8 @@ _PROPERTIES = {
     "flink.stream.initpos.timestamp.format": "format",
     "flink.shard.discovery.intervalmillis": "discovery",
 }
+_CONNECTIONS = 32
+"""To a stream, that are kept."""
 
 
 class KinesisRejectedRecord(NamedTuple):
@@ -65,10 +68,12 @@ class KinesisSource(Source):
         start: "latest" (what comes after the job's first look), "trim_horizon" (all there is), or a time: a datetime, or ms since 1970.
         discovery_interval: how often is looked for shards that others were split or merged into.
         on_error: what becomes of a record that cannot be read: "fail", or "side-output" to `error_tag` as `KinesisRejectedRecord`.
+        on_lost: what becomes of records that the stream has dropped, or may have, before they were read: "fail", or "continue" with what is there.
         patience: how long Kinesis may be lost or throttle until the job fails over.
     """
 
     bounded = False
+    tells_last_positions = True
 
     def __init__(
         self,
@@ -81,10 +86,16 @@ class KinesisSource(Source):
         discovery_interval: TimeLike = 10_000,
         on_error: str = "fail",
         error_tag: Any = MALFORMED_RECORDS,
+        on_lost: str = "fail",
         patience: TimeLike = 30_000,
     ) -> None:
-        if on_error not in ("fail", "side-output"):
-            raise InvalidJob(f"on_error={on_error!r}", remedy="write 'fail' or 'side-output'")
+        for name, given, known in (
+            ("on_lost", on_lost, ("fail", "continue")),
+            ("on_error", on_error, ("fail", "side-output")),
+        ):
+            if given not in known:
+                raise InvalidJob(f"{name}={given!r}", remedy=f"write {known[0]!r} or {known[1]!r}")
+        self.goes_on = on_lost == "continue"
         self.streams = list(dict.fromkeys([streams] if isinstance(streams, str) else streams))
         self._targets = {
             name: stream_of(name, region, endpoint, as_millis(patience, "patience") / 1000) for name in self.streams
@@ -192,26 +203,32 @@ def _flinks_time(text: str) -> int:
 class KinesisSourceReader(SourceReader):
     def __init__(self, source: KinesisSource) -> None:
         self._source = source
+        self._clients: dict[str, Any] = {}
+        """Of streams: one takes megabytes, and can be used by many threads."""
 
     def open_split(self, split: Split, position: Any) -> SplitReader:
-        return ShardReader(self._source, split, position or "")
+        stream = split.properties["stream"]
+        if stream not in self._clients:
+            self._clients[stream] = self._source.target(stream).client(SourceError, _CONNECTIONS)
+        return ShardReader(self._source, self._clients[stream], split, position)
 
 
 class ShardReader(SplitReader):
-    """A position is the number of the last record that was read."""
+    """The position is a `Place`, which moves with the time, too."""
 
-    def __init__(self, source: KinesisSource, split: Split, sequence: str) -> None:
+    moves_without_records = True
+
+    def __init__(self, source: KinesisSource, client: Any, split: Split, position: Any) -> None:
         told = split.properties
         self._decoder = source.decoder(told["stream"], told["shard"])
-        self._shard = Shard(source.target(told["stream"]), told["stream"], told["shard"], sequence, told["start_ms"])
-        self._sequence = sequence
+        place = Place.of(position, told["since"])
+        self._shard = Shard(source.target(told["stream"]), client, told, place, goes_on=source.goes_on)
         self._rejected: list[Any] = []
 
     def read(self, bounds: ReadBounds) -> Batch | None:
         taken = self._shard.take(bounds.max_records, bounds.max_bytes)
         if not taken:
             return None
-        self._sequence = taken[-1].sequence
         batch, rejected = self._decoder.decode(taken)
         self._rejected += rejected
         return batch
@@ -221,8 +238,8 @@ class ShardReader(SplitReader):
         return rejected
 
     @property
-    def position(self) -> str:
-        return self._sequence
+    def position(self) -> dict[str, Any]:
+        return self._shard.place.position()
 
     @property
     def finished(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -12,15 +13,21 @@ from botocore.exceptions import ClientError
 from penstock.common.errors import SinkError, SourceError
 from penstock.common.serialization import SimpleStringSchema
 from penstock.connectors.aws import AwsTarget
+from penstock.connectors.kinesis.place import WHOLE, Place
 from penstock.connectors.kinesis.reader import Shard
 from penstock.connectors.kinesis.shards import TRIM_HORIZON
 from penstock.connectors.kinesis.stream import stream_of
 from penstock.connectors.sink import WriterContext
+from penstock.connectors.source import Split
 from penstock.datastream.connectors.kinesis import KinesisSource, KinesisStreamsSink
 
 
 def refusal(code: str) -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {}}, "Operation")
+
+
+def shard_named(name: str, **parents: str) -> dict[str, Any]:
+    return {"ShardId": name, "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": str(2**128 - 1)}, **parents}
 
 
 class Service:
@@ -115,7 +122,10 @@ def test_requests_have_the_sizes_that_were_said(using: Any) -> None:
 
 
 def read(service: Service, count: int, sequence: str = "") -> tuple[Shard, list[int]]:
-    shard = Shard(stream_of("s", "", None, 5.0), "s", "shard-0", sequence, TRIM_HORIZON)
+    told = {"stream": "s", "shard": "shard-0", "start_ms": TRIM_HORIZON, "hashes": ["0", str(2**128 - 1)]}
+    shard = Shard(
+        stream_of("s", "", None, 5.0), service, told, Place(sequence, WHOLE, int(time.time() * 1000)), goes_on=False
+    )
     found: list[int] = []
     until = time.monotonic() + 10
     while len(found) < count and time.monotonic() < until:
@@ -149,27 +159,38 @@ def test_a_refusal_that_stays_is_the_readers_error(using: Any) -> None:
 
 def test_children_wait_for_their_parents_and_those_that_are_gone_are_forgotten(using: Any) -> None:
     service = using(Service())
-    shard = {"ShardId": "p"}
-    children = [{"ShardId": "c1", "ParentShardId": "p"}, {"ShardId": "c2", "ParentShardId": "p"}]
-    merged = {"ShardId": "m", "ParentShardId": "c1", "AdjacentParentShardId": "c2"}
-    service.shards = [shard, *children, merged, {"ShardId": "orphan", "ParentShardId": "long gone"}]
+    shard = shard_named("p")
+    children = [shard_named("c1", ParentShardId="p"), shard_named("c2", ParentShardId="p")]
+    merged = shard_named("m", ParentShardId="c1", AdjacentParentShardId="c2")
+    service.shards = [shard, *children, merged, shard_named("orphan", ParentShardId="long gone")]
     source = KinesisSource("s", SimpleStringSchema(), start="trim_horizon")
     enumerator = source.create_enumerator()
 
+    splits: dict[str, Split] = {}
+
     def found() -> list[str]:
-        return [split.properties["shard"] for split in enumerator.discover()]
+        new = enumerator.discover()
+        splits.update({split.properties["shard"]: split for split in new})
+        return [split.properties["shard"] for split in new]
+
+    def end(shard: str, read_to: int) -> None:
+        enumerator.on_split_ended(splits[shard], Place("7", WHOLE, read_to).position())
 
     assert found() == ["p", "orphan"]
-    enumerator.on_split_finished("s/p")
+    begun = splits["p"].properties["since"]
+    assert abs(begun - time.time() * 1000) < 60_000
+    end("p", begun + 5)
     again = source.create_enumerator()
-    again.restore(enumerator.snapshot())
+    again.restore(json.loads(json.dumps(enumerator.snapshot())))
     enumerator = again
     assert found() == ["c1", "c2"]
-    enumerator.on_split_finished("s/c2")
+    assert splits["c1"].properties["since"] == begun + 5  # what came to it is younger than all of its parent
+    end("c2", begun + 7)
     assert found() == []
-    enumerator.on_split_finished("s/c1")
+    end("c1", begun + 9)
     assert found() == ["m"]
+    assert splits["m"].properties["since"] == begun + 9
     service.shards = [merged]
     assert found() == []
     assert enumerator.snapshot()["found"] == ["s/m"]
-    assert enumerator.snapshot()["finished"] == []
+    assert enumerator.snapshot()["finished"] == {}
