@@ -9,10 +9,14 @@ import socket
 import threading
 from typing import Any
 
+from penstock.common.errors import InvalidJob, RecordFormatError, SourceError
 from penstock.functions.record_functions import SourceFunction
 
 _PAUSE_S = 0.5
-_PIECE = 8192
+_CONNECT_S = 10.0
+_PIECE = 65_536
+_LONGEST = 64 * 1024 * 1024
+_SHOWN = 200
 
 
 class SocketTextSource(SourceFunction):
@@ -20,9 +24,15 @@ class SocketTextSource(SourceFunction):
 
     Args:
         max_retry: how often it connects again, half a second after it could not or after the server has closed; -1: for ever.
+
+    Raises:
+        SourceError: in the job: nobody answers there any more, or sends without a delimiter for 64 MiB.
+        RecordFormatError: likewise: a line is no UTF-8.
     """
 
     def __init__(self, host: str, port: int, delimiter: str = "\n", max_retry: int = 0) -> None:
+        if not delimiter:
+            raise InvalidJob("a socket source with an empty delimiter", remedy="give the text that ends a line")
         self.host = host
         self.port = port
         self.delimiter = delimiter
@@ -34,18 +44,25 @@ class SocketTextSource(SourceFunction):
         retries = 0
         while not cancelled.is_set():
             try:
-                with socket.create_connection((self.host, self.port), timeout=_PAUSE_S) as connection:
+                with socket.create_connection((self.host, self.port), timeout=_CONNECT_S) as connection:
+                    connection.settimeout(_PAUSE_S)
+                    connection.setsockopt(
+                        socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1
+                    )  # a server may be gone without a word
                     self._read(connection, ctx, cancelled)
-            except OSError:
+            except OSError as error:
                 if retries == self.max_retry:
-                    raise
+                    raise SourceError(
+                        f"{self._shown} cannot be read: {type(error).__name__}: {error}",
+                        remedy="check host and port and that the server runs, or let it be tried again: max_retry=",
+                    ) from error
             if retries == self.max_retry:
                 return
             retries += 1
             cancelled.wait(_PAUSE_S)
 
     def _read(self, connection: socket.socket, ctx: Any, cancelled: threading.Event) -> None:
-        rest, delimiter = b"", self.delimiter.encode()
+        rest, delimiter = bytearray(), self.delimiter.encode()
         while not cancelled.is_set():
             try:
                 piece = connection.recv(_PIECE)
@@ -53,11 +70,33 @@ class SocketTextSource(SourceFunction):
                 continue
             if not piece:
                 break
-            *lines, rest = (rest + piece).split(delimiter)
-            for line in lines:
-                ctx.collect(_text(line, delimiter))
+            looked = max(0, len(rest) - len(delimiter) + 1)
+            rest += piece
+            if rest.find(delimiter, looked) >= 0:
+                *lines, rest = rest.split(delimiter)
+                for line in lines:
+                    ctx.collect(self._text(line, delimiter))
+            elif len(rest) > _LONGEST:
+                raise SourceError(
+                    f"{self._shown} has sent {len(rest):,} bytes without a delimiter {self.delimiter!r}: {bytes(rest[:_SHOWN])!r}",
+                    remedy="give the delimiter that it sends",
+                )
         if rest:
-            ctx.collect(_text(rest, delimiter))
+            ctx.collect(self._text(rest, delimiter))
+
+    @property
+    def _shown(self) -> str:
+        return f"the socket {self.host}:{self.port}"
+
+    def _text(self, line: bytearray, delimiter: bytes) -> str:
+        """A line; what ends with a line feed may have a carriage return before it."""
+        try:
+            return (line.removesuffix(b"\r") if delimiter == b"\n" else line).decode()
+        except UnicodeDecodeError as error:
+            raise RecordFormatError(
+                f"a line of {self._shown} is no UTF-8: {error.reason} at {error.start}: {bytes(line[:_SHOWN])!r}",
+                remedy="let the server send UTF-8",
+            ) from None
 
     def cancel(self) -> None:
         if self._cancelled is not None:
@@ -65,8 +104,3 @@ class SocketTextSource(SourceFunction):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_cancelled": None}
-
-
-def _text(line: bytes, delimiter: bytes) -> str:
-    """A line; what ends with a line feed may have a carriage return before it."""
-    return (line.removesuffix(b"\r") if delimiter == b"\n" else line).decode()

@@ -10,21 +10,23 @@ what one URL answers, and a server may give all its pages the same.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
-from ssl import SSLContext
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import httpx
+import numpy as np
 import orjson
 
 from penstock.common.errors import InvalidJob, RecordFormatError, SourceError
 from penstock.common.secret_file import read_secret
 from penstock.common.time import TimeLike, as_millis
 from penstock.connectors.formats.record_format import MalformedBlock, StreamFormat
+from penstock.connectors.http.request import NoAnswer, asked
 from penstock.connectors.source import (
     ReadBounds,
     ReaderContext,
@@ -39,7 +41,6 @@ from penstock.records.batch import RowBatch
 PATIENCE_S = 60.0
 _PAUSE_S = 0.5
 _SHOWN = 200
-_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class HttpPollSource(Source):
@@ -53,7 +54,7 @@ class HttpPollSource(Source):
         start: the first request's cursor.
         headers: of every request.
         header_files: files with the values of more headers, read at every request, so that secrets are in no payload.
-        timeout: of a request.
+        timeout: of a request, from the first word to the last byte of the answer.
         polls: end after so many answers.
     """
 
@@ -85,6 +86,10 @@ class HttpPollSource(Source):
                 f"HttpPollSource with a format with on_error={format.on_error!r}",
                 remedy="leave on_error out: an answer is read whole or not at all, as the cursor of a record that cannot be read is not known",
             )
+        try:
+            httpx.URL(url.replace("{cursor}", "0"))
+        except httpx.InvalidURL as error:
+            raise InvalidJob(f"{url!r} is no URL: {error}", remedy="correct it") from error
         self.url = url
         self.format = format
         self.interval_ms = as_millis(interval, "interval")
@@ -113,7 +118,8 @@ class HttpPollSource(Source):
             SourceError: no answer, or a refusal.
             RecordFormatError: the answer is not what was declared.
         """
-        self.decoded(self.ask(self.start, ""))
+        with ThreadPoolExecutor(1) as thread:  # the caller's may have an event loop
+            self.decoded(thread.submit(self.ask, self.start, "").result())
 
     def ask(self, cursor: Any, etag: str) -> Answer:
         """
@@ -126,23 +132,10 @@ class HttpPollSource(Source):
         if etag:
             headers["If-None-Match"] = etag
         url = self.url.replace("{cursor}", quote(_text(cursor), safe=""))
-        try:
-            answer = httpx.get(
-                url, headers=headers, timeout=self.timeout_s, follow_redirects=True, verify=_certificates()
-            )
-        except httpx.HTTPError as error:
-            raise NoAnswer(f"{self._shown}: {type(error).__name__}: {error}", remedy=_AWAY) from error
-        if answer.status_code == httpx.codes.NOT_MODIFIED:
+        answer = asyncio.run(asked(url, headers, self.timeout_s, self._shown))
+        if answer.status == httpx.codes.NOT_MODIFIED:
             return Answer(b"", etag, is_same=True)
-        if answer.status_code in _PASSING:
-            raise NoAnswer(f"{self._shown} answers {answer.status_code}", remedy=_AWAY)
-        if not answer.is_success:
-            raise SourceError(
-                f"{self._shown} answers {answer.status_code}: {answer.text[:_SHOWN]}",
-                remedy="correct the URL, or the headers by which the server knows who asks",
-            )
-        found = answer.headers.get("ETag", "")
-        return Answer(answer.content, found, is_same=bool(found) and found == etag)
+        return Answer(answer.content, answer.etag, is_same=bool(answer.etag) and answer.etag == etag)
 
     @property
     def _shown(self) -> str:
@@ -172,27 +165,32 @@ class HttpPollSource(Source):
             ) from error
 
 
-@cache
-def _certificates() -> SSLContext:
-    """Whom servers are believed by. Made once: it takes 40 ms of CPU."""
-    return httpx.create_ssl_context()
-
-
 class Answer(NamedTuple):
     content: bytes
     etag: str
     is_same: bool
 
 
-class NoAnswer(SourceError):
-    """It may answer another time."""
-
-
-_AWAY = "check the URL and that the server runs; the job tries again when it fails over"
-
-
 def _text(cursor: Any) -> str:
-    return cursor if isinstance(cursor, str) else "" if cursor is None else orjson.dumps(cursor).decode()
+    return cursor if isinstance(cursor, str) else "" if cursor is None else json.dumps(cursor)
+
+
+def _json(cursor: Any, record: Any) -> Any:
+    """As it is kept in checkpoints.
+
+    Raises:
+        RecordFormatError: JSON has no such value.
+    """
+    value = cursor.item() if isinstance(cursor, np.generic) else cursor
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        text = repr(record)
+        raise RecordFormatError(
+            f"the cursor {cursor!r} of {text[:_SHOWN]} is a {type(cursor).__name__}: {error}",
+            remedy="let cursor= give text, a number, or a list of such: of a time its isoformat()",
+        ) from error
+    return value
 
 
 class _OneSplit(SplitEnumerator):
@@ -247,7 +245,7 @@ class PollReader(SplitReader):
         values = self._waiting[self._given : self._given + max(1, bounds.max_records)]
         self._given += len(values)
         if self._source.cursor is not None:
-            self._cursor = self._source.cursor(values[-1])
+            self._cursor = _json(self._source.cursor(values[-1]), values[-1])
         if self._given == len(self._waiting):
             self._waiting, self._given = [], 0
             self._end_answer()
@@ -266,12 +264,14 @@ class PollReader(SplitReader):
         self._due = time.time() + self._source.interval_ms / 1000
         try:
             answer = asked.result()
-        except NoAnswer:
+        except NoAnswer as error:
             now = time.monotonic()
-            self._failing_since = self._failing_since or now
+            self._failing_since = now if self._failing_since is None else self._failing_since
             if now - self._failing_since > PATIENCE_S:
                 raise
-            self._due = time.time() + max(_PAUSE_S, min(self._source.interval_ms / 1000, PATIENCE_S / 10))
+            self._failing_since += error.after_s  # the server has asked for it
+            pause_s = max(_PAUSE_S, min(self._source.interval_ms / 1000, PATIENCE_S / 10))
+            self._due = time.time() + max(pause_s, error.after_s)
             return
         self._failing_since = None
         self._next_etag = answer.etag

@@ -1,0 +1,262 @@
+"""Servers that hang, drip, send elsewhere, want to be asked later, or are not who they say."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.common.errors import InvalidJob, RecordFormatError, SourceError
+from penstock.connectors.http import request
+from penstock.connectors.http import source as http
+from penstock.connectors.source import ReadBounds, ReaderContext
+from penstock.datastream.connectors.http import HttpPollSource
+from penstock.datastream.formats.json import JsonLinesFormat
+
+FORMAT = JsonLinesFormat({"id": int})
+
+
+class Raw:
+    """Sends what `answer` gives, piece by piece; one connection after the other."""
+
+    def __init__(self, answer: Callable[[socket.socket], None]) -> None:
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.server.getsockname()[1]}/alerts"
+        self.is_over = threading.Event()
+        self._answer = answer
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while not self.is_over.is_set():
+            try:
+                connection, _ = self.server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._guarded, args=(connection,), daemon=True).start()
+
+    def _guarded(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                connection.recv(65_536)
+                self._answer(connection)
+            except OSError:
+                pass
+
+    def close(self) -> None:
+        self.is_over.set()
+        self.server.close()
+
+
+@pytest.fixture
+def serving() -> Iterator[Callable[[Callable[[socket.socket], None]], Raw]]:
+    made: list[Raw] = []
+
+    def serve(answer: Callable[[socket.socket], None]) -> Raw:
+        made.append(Raw(answer))
+        return made[-1]
+
+    yield serve
+    for server in made:
+        server.close()
+
+
+def _hang(connection: socket.socket) -> None:
+    connection.recv(1)
+
+
+def _half(connection: socket.socket) -> None:
+    connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"id": 1}\n')
+
+
+def _drip(begin: bytes) -> Callable[[socket.socket], None]:
+    def drip(connection: socket.socket) -> None:
+        connection.sendall(begin)
+        while True:
+            connection.sendall(b"a")
+            time.sleep(0.02)
+
+    return drip
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        _hang,
+        _drip(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"),
+        _drip(b"HTTP/1.1 200 OK\r\nX-Long: "),
+        _drip(b""),
+    ],
+)
+def test_an_answer_that_does_not_end_is_none(serving: Any, answer: Callable[[socket.socket], None]) -> None:
+    source = HttpPollSource(serving(answer).url, FORMAT, interval=1, timeout=300)
+    begun = time.monotonic()
+    with pytest.raises(SourceError, match=r"has not answered whole within 0\.3 s|RemoteProtocolError"):
+        source.validate()
+    assert time.monotonic() - begun < 5
+
+
+def test_half_an_answer_is_none(serving: Any) -> None:
+    with pytest.raises(SourceError, match="RemoteProtocolError"):
+        HttpPollSource(serving(_half).url, FORMAT, interval=1).validate()
+
+
+def test_an_answer_without_end_does_not_fill_the_memory(serving: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request, "_MOST_BYTES", 1_000_000)
+
+    def flood(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            connection.sendall(b'{"id": 1}\n' * 1000)
+
+    with pytest.raises(SourceError, match="has more than 1,000,000 bytes"):
+        HttpPollSource(serving(flood).url, FORMAT, interval=1).validate()
+
+
+class Site:
+    """`answers`: status, headers and body, one after the other; the last one stays."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self.answers: list[tuple[int, dict[str, str], bytes]] = []
+        self.asked: list[tuple[float, dict[str, str]]] = []
+        site = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                site.asked.append((time.monotonic(), dict(self.headers)))
+                status, headers, body = site.answers.pop(0) if len(site.answers) > 1 else site.answers[0]
+                self.send_response(status)
+                for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *arguments: Any) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if tls is not None:
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    made = Site()
+    yield made
+    made.close()
+
+
+def _until(reader: Any, is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < deadline
+        reader.read(ReadBounds())
+        time.sleep(0.005)
+
+
+def opened(source: HttpPollSource) -> Any:
+    (split,) = source.create_enumerator().discover()
+    return source.create_reader(ReaderContext(0, 1, "in")).open_split(split, None)
+
+
+def test_who_wants_to_be_asked_later_is(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(http, "PATIENCE_S", 0.5)
+    site.answers = [(429, {"Retry-After": "1"}, b""), (503, {"Retry-After": "1"}, b""), (200, {}, b'{"id": 1}')]
+    reader = opened(HttpPollSource(f"http://127.0.0.1:{site.port}/", FORMAT, interval=1))
+    _until(reader, lambda: len(site.asked) >= 3)  # a second each, although it is patient for half of one
+    times = [at for at, _ in site.asked]
+    assert times[1] - times[0] >= 0.95
+    assert times[2] - times[1] >= 0.95
+    reader.close()
+
+
+def test_a_time_to_be_asked_at_is_understood() -> None:
+    later = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
+    assert 90 < request._after_s(later) <= 100
+    assert request._after_s("1000000") == 3600
+    assert request._after_s("-5") == request._after_s("") == request._after_s("soon") == 0
+
+
+def test_secrets_do_not_go_where_a_redirect_leads(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret")
+    other = Site()
+    try:
+        other.answers = [(200, {}, b'{"id": 1}')]
+        site.answers = [
+            (302, {"Location": "/moved"}, b""),
+            (302, {"Location": f"http://127.0.0.1:{other.port}/"}, b""),
+        ]
+        given = {"X-Api-Key": str(tmp_path / "token"), "Authorization": str(tmp_path / "token")}
+        source = HttpPollSource(
+            f"http://127.0.0.1:{site.port}/",
+            FORMAT,
+            interval=1,
+            headers={"Cookie": "session=secret"},
+            header_files=given,
+        )
+        source.validate()
+    finally:
+        other.close()
+    assert [asked["X-Api-Key"] for _, asked in site.asked] == ["secret"] * 2
+    ((_, told),) = other.asked
+    assert "secret" not in json.dumps(told)
+
+
+def test_a_redirect_in_a_circle_is_an_error(site: Site) -> None:
+    site.answers = [(302, {"Location": "/"}, b"")]
+    with pytest.raises(SourceError, match="redirects more than 10 times"):
+        HttpPollSource(f"http://127.0.0.1:{site.port}/", FORMAT, interval=1).validate()
+    site.answers = [(302, {"Location": "ftp://elsewhere/"}, b"")]
+    with pytest.raises(SourceError, match="cannot be asked"):
+        HttpPollSource(f"http://127.0.0.1:{site.port}/", FORMAT, interval=1).validate()
+
+
+def test_a_certificate_that_nobody_vouches_for_is_an_error_at_once(tmp_path: Path) -> None:
+    told = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    subprocess.run([*told, "-keyout", tmp_path / "key", "-out", tmp_path / "cert"], check=True, capture_output=True)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    site = Site(tls)
+    try:
+        with pytest.raises(SourceError, match=r"certificate is not trusted[\s\S]*SSL_CERT_FILE"):
+            HttpPollSource(f"https://localhost:{site.port}/", FORMAT, interval=1).validate()
+    finally:
+        site.close()
+
+
+def test_a_cursor_is_what_json_has(site: Site) -> None:
+    site.answers = [(200, {}, b'{"id": 7}')]
+    url = f"http://127.0.0.1:{site.port}/?after={{cursor}}"
+    source = HttpPollSource(url, FORMAT, interval=1, cursor=lambda row: np.int64(row["id"]), start=0)
+    reader = opened(source)
+    _until(reader, lambda: reader.position["cursor"] == 7)
+    assert json.loads(json.dumps(reader.position))["cursor"] == 7
+    reader.close()
+    for cursor in (datetime(2026, 1, 1, tzinfo=UTC), b"7", float("nan"), {7}):
+        reader = opened(HttpPollSource(url, FORMAT, interval=1, cursor=lambda _, cursor=cursor: cursor, start=0))
+        with pytest.raises(RecordFormatError, match=r"the cursor [\s\S]* let cursor= give text"):
+            _until(reader, lambda: False)
+        reader.close()
+
+
+def test_what_is_no_url_is_refused() -> None:
+    for url in ("http://[::1", "http://host:port/"):
+        with pytest.raises(InvalidJob, match="is no URL"):
+            HttpPollSource(url, FORMAT, interval=1)

@@ -1,0 +1,83 @@
+"""Sockets that send in pieces, too much, or what is no text."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.common.errors import InvalidJob, PenstockError, RecordFormatError, SourceError
+from penstock.connectors import socket as module
+from penstock.connectors.socket import SocketTextSource
+
+
+class Collected:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def collect(self, line: str) -> None:
+        self.lines.append(line)
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        yield made
+
+
+def read(server: socket.socket, *pieces: bytes, delimiter: str = "\n") -> list[str]:
+    def send() -> None:
+        connection, _ = server.accept()
+        with connection:
+            try:
+                for piece in pieces:
+                    connection.sendall(piece)
+                    time.sleep(0.02)
+            except OSError:
+                pass
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    found = Collected()
+    try:
+        SocketTextSource(*server.getsockname(), delimiter=delimiter).run(found)
+    finally:
+        thread.join(10)
+    return found.lines
+
+
+def test_lines_come_whole_however_they_were_sent(server: socket.socket) -> None:
+    assert read(server, "ä".encode()[:1], "ä".encode()[1:] + b"\nb", b"\r\n\n", b"c") == ["ä", "b", "", "c"]
+    assert read(server, b"a<", b"e", b">b<e", b">", delimiter="<e>") == ["a", "b"]
+
+
+def test_lines_of_megabytes_take_no_longer_than_they_have_bytes(server: socket.socket) -> None:
+    begun = time.monotonic()
+    (line,) = read(server, *[b"x" * 1_000_000] * 30)
+    assert len(line) == 30_000_000
+    assert time.monotonic() - begun < 5
+
+
+def test_who_sends_no_delimiter_does_not_fill_the_memory(
+    server: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LONGEST", 1000)
+    with pytest.raises(SourceError, match=r"has sent [\d,]+ bytes without a delimiter '\\n': b'xxx"):
+        read(server, b"x" * 1001, b"x" * 1000)
+
+
+def test_what_is_no_text_is_named(server: socket.socket) -> None:
+    with pytest.raises(RecordFormatError, match=r"a line of the socket 127.0.0.1:\d+ is no UTF-8: .*b'\\xff'"):
+        read(server, b"a\n\xff\nb\n")
+
+
+def test_who_is_not_there_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host, port = server.getsockname()
+    with pytest.raises(PenstockError, match=rf"{host}:{port} cannot be read: ConnectionRefusedError[\s\S]*max_retry"):
+        SocketTextSource(host, port).run(Collected())
+    with pytest.raises(InvalidJob, match="empty delimiter"):
+        SocketTextSource(host, port, delimiter="")
