@@ -10,6 +10,7 @@ from penstock.common.errors import InvalidJob
 
 MODULES = {
     "connectors.dynamic_kafka": "DynamicKafkaSource",
+    "connectors.kafka": "FlinkKafkaConsumer",
     "connectors.elasticsearch": "Elasticsearch6SinkBuilder",
     "connectors.jdbc": "JdbcSink",
     "connectors.kinesis": "KinesisFirehoseSink",
@@ -26,6 +27,23 @@ def test_it_says_what_to_do_when_it_is_used(module: str) -> None:
             use()
         assert len(error.value.remedy) > 30
     assert not hasattr(found, "builder")
+
+
+def test_names_of_pyflink_that_are_no_more_import_and_say_what_to_use() -> None:
+    from penstock.datastream.connectors.kafka import FlinkKafkaConsumer, FlinkKafkaProducer, Semantic
+    from penstock.datastream.connectors.kinesis import WatermarkTracker
+
+    with pytest.raises(InvalidJob) as error:
+        FlinkKafkaConsumer("topic", None, {})
+    assert "KafkaSource.builder()" in error.value.remedy
+    with pytest.raises(InvalidJob) as error:
+        FlinkKafkaProducer("topic", None, {}, semantic=None)
+    assert "KafkaSink.builder()" in error.value.remedy
+    with pytest.raises(InvalidJob) as error:
+        _ = Semantic.EXACTLY_ONCE
+    assert "DeliveryGuarantee" in error.value.remedy
+    with pytest.raises(InvalidJob):
+        WatermarkTracker()
 
 
 def test_a_database_is_reached_in_another_way() -> None:

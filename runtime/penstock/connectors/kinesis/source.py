@@ -173,21 +173,29 @@ class FlinkKinesisConsumer(KinesisSource):
                 remedy=f"it knows {', '.join(_PROPERTIES)}; credentials are found as by every AWS client (variables, a role)",
             )
         given = {_PROPERTIES[key]: str(value) for key, value in config_props.items()}
-        position = given.get("start", "LATEST").upper()
-        start: str | int = position
-        if position == "AT_TIMESTAMP":
-            start = _flinks_time(given.get("timestamp", ""))
         super().__init__(
             streams,
             deserializer,
             region=given.get("region", ""),
             endpoint=given.get("endpoint"),
-            start=start,
+            start=flinks_start(config_props, "flink.stream.initpos"),
             discovery_interval=int(given.get("discovery", 10_000)),
         )
 
 
-def _flinks_time(text: str) -> int:
+def flinks_start(given: Mapping[str, Any], prefix: str) -> str | int:
+    """What Flink's properties say of where to begin.
+
+    Raises:
+        InvalidJob: the time is none.
+    """
+    names = {"flink.stream.initpos": ("", ".timestamp"), "source.init": (".position", ".timestamp")}[prefix]
+    position, key = (prefix + name for name in names)
+    found = str(given.get(position, "LATEST")).upper()
+    return _flinks_time(key, str(given.get(key, ""))) if found == "AT_TIMESTAMP" else found
+
+
+def _flinks_time(key: str, text: str) -> int:
     try:
         return int(float(text) * 1000)
     except ValueError:
@@ -195,9 +203,7 @@ def _flinks_time(text: str) -> int:
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except ValueError:
-        raise InvalidJob(
-            f"flink.stream.initpos.timestamp={text!r}", remedy="write s since 1970, or 2026-11-24T12:00:00+00:00"
-        ) from None
+        raise InvalidJob(f"{key}={text!r}", remedy="write s since 1970, or 2026-11-24T12:00:00+00:00") from None
 
 
 class KinesisSourceReader(SourceReader):

@@ -14,10 +14,23 @@ from penstock.connectors.kafka.source.deserializer import (
     RejectedMessage,
 )
 from penstock.connectors.kafka.source.kafka_source import KafkaSource, KafkaSourceBuilder
+from penstock.datastream.not_built import not_built
+
+_SOURCE, _SINK = "use KafkaSource.builder() and env.from_source", "use KafkaSink.builder() and stream.sink_to"
+
+FlinkKafkaConsumer = not_built("FlinkKafkaConsumer", __name__, _SOURCE)
+FlinkKafkaConsumerBase = not_built("FlinkKafkaConsumerBase", __name__, _SOURCE)
+FlinkKafkaProducer = not_built("FlinkKafkaProducer", __name__, _SINK)
+FlinkKafkaProducerBase = not_built("FlinkKafkaProducerBase", __name__, _SINK)
+Semantic = not_built("Semantic", __name__, "use DeliveryGuarantee with KafkaSink.builder().set_delivery_guarantee")
 
 __all__ = [
     "ConsumerRecord",
     "DeliveryGuarantee",
+    "FlinkKafkaConsumer",
+    "FlinkKafkaConsumerBase",
+    "FlinkKafkaProducer",
+    "FlinkKafkaProducerBase",
     "KafkaOffsetResetStrategy",
     "KafkaOffsetsInitializer",
     "KafkaRecordDeserializationSchema",
@@ -30,4 +43,5 @@ __all__ = [
     "KafkaTopicPartition",
     "KafkaTopicSelector",
     "RejectedMessage",
+    "Semantic",
 ]

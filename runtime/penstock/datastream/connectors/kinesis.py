@@ -2,19 +2,23 @@
 
 from penstock.connectors.kinesis.sink import KinesisStreamsSink, KinesisStreamsSinkBuilder, PartitionKeyGenerator
 from penstock.connectors.kinesis.source import FlinkKinesisConsumer, KinesisRejectedRecord, KinesisSource
+from penstock.connectors.kinesis.streams_source import (
+    KinesisShardAssigner,
+    KinesisStreamsSource,
+    KinesisStreamsSourceBuilder,
+)
 from penstock.datastream.not_built import not_built
 
 _INSTEAD = (
     "write to a stream (KinesisStreamsSink) that Firehose reads, or give a SinkFunction with a client of your own"
 )
-_SHARDS = "nothing needs it: shards are spread by what is to be read, and each has a watermark of its own"
+_SHARDS = "nothing needs it: each shard has a watermark of its own"
 
 KinesisDeserializationSchema = not_built(
     "KinesisDeserializationSchema", __name__, "give KinesisSource a DeserializationSchema, or a format of lines"
 )
 KinesisFirehoseSink = not_built("KinesisFirehoseSink", __name__, _INSTEAD)
 KinesisFirehoseSinkBuilder = not_built("KinesisFirehoseSinkBuilder", __name__, _INSTEAD)
-KinesisShardAssigner = not_built("KinesisShardAssigner", __name__, _SHARDS)
 WatermarkTracker = not_built("WatermarkTracker", __name__, _SHARDS)
 
 __all__ = [
@@ -27,6 +31,8 @@ __all__ = [
     "KinesisSource",
     "KinesisStreamsSink",
     "KinesisStreamsSinkBuilder",
+    "KinesisStreamsSource",
+    "KinesisStreamsSourceBuilder",
     "PartitionKeyGenerator",
     "WatermarkTracker",
 ]

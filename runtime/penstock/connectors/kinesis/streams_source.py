@@ -1,0 +1,121 @@
+"""`KinesisStreamsSource`: PyFlink's builder of a `KinesisSource`.
+
+KinesisStreamsSource.builder().set_stream_arn("arn:aws:kinesis:eu-central-1:123456789012:stream/readings").set_deserialization_schema(
+    SimpleStringSchema()).set_source_config(Configuration({"source.init.position": "TRIM_HORIZON"})).build()
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Self
+
+from penstock.common.configuration import Configuration
+from penstock.common.errors import InvalidJob
+from penstock.common.serialization import DeserializationSchema
+from penstock.common.time import parse_duration
+from penstock.connectors.formats.record_format import StreamFormat
+from penstock.connectors.kinesis.source import KinesisSource, flinks_start
+
+_ARN = re.compile(r"arn:aws[a-z-]*:kinesis:([a-z0-9-]+):\d*:stream/([A-Za-z0-9_.-]{1,128})")
+_KNOWN = {
+    "aws.region",
+    "aws.endpoint",
+    "source.init.position",
+    "source.init.timestamp",
+    "source.init.timestamp.format",
+    "source.shard.discovery.interval",
+    "source.reader.type",
+}
+
+
+class KinesisShardAssigner:
+    """PyFlink's. Nothing depends on it: shards are spread by what is to be read."""
+
+    @staticmethod
+    def default_shard_assigner() -> KinesisShardAssigner:
+        return KinesisShardAssigner()
+
+    @staticmethod
+    def uniform_shard_assigner() -> KinesisShardAssigner:
+        return KinesisShardAssigner()
+
+
+class KinesisStreamsSource(KinesisSource):
+    """A `KinesisSource`, made by `builder()`."""
+
+    @staticmethod
+    def builder() -> KinesisStreamsSourceBuilder:
+        return KinesisStreamsSourceBuilder()
+
+
+class KinesisStreamsSourceBuilder:
+    """`set_stream_arn` and `set_deserialization_schema` are needed."""
+
+    def __init__(self) -> None:
+        self._region = self._stream = ""
+        self._schema: Any = None
+        self._config: dict[str, Any] = {}
+
+    def set_stream_arn(self, stream_arn: str) -> Self:
+        """
+        Raises:
+            InvalidJob: it is none of a stream.
+        """
+        found = _ARN.fullmatch(str(stream_arn))
+        if not found:
+            raise InvalidJob(
+                f"stream_arn={stream_arn!r}",
+                remedy="write it as Kinesis gives it: arn:aws:kinesis:eu-central-1:123456789012:stream/readings",
+            )
+        self._region, self._stream = found[1], found[2]
+        return self
+
+    def set_deserialization_schema(self, deserialization_schema: DeserializationSchema | StreamFormat) -> Self:
+        """A schema, or a format of lines such as `JsonLinesFormat`, which decodes many at once into columns."""
+        self._schema = deserialization_schema
+        return self
+
+    def set_kinesis_shard_assigner(self, shard_assigner: KinesisShardAssigner) -> Self:
+        """Nothing to do: shards are spread by what is to be read."""
+        return self
+
+    def set_source_config(self, source_config: Configuration | Mapping[str, Any]) -> Self:
+        """`source.init.position` (LATEST, TRIM_HORIZON, AT_TIMESTAMP), `source.init.timestamp`, `source.shard.discovery.interval`, `aws.region`, `aws.endpoint`.
+
+        Raises:
+            InvalidJob: another key, or readers with enhanced fan-out.
+        """
+        given = source_config.to_dict() if isinstance(source_config, Configuration) else dict(source_config)
+        unknown = sorted(set(given) - _KNOWN)
+        if unknown:
+            raise InvalidJob(
+                f"KinesisStreamsSource does not know {', '.join(unknown)}",
+                remedy=f"it knows {', '.join(sorted(_KNOWN))}; credentials are found as by every AWS client (variables, a role)",
+            )
+        if str(given.get("source.reader.type", "POLLING")).upper() != "POLLING":
+            raise InvalidJob(
+                f"source.reader.type={given['source.reader.type']}",
+                remedy="leave it out: shards are read by GetRecords",
+            )
+        self._config = given
+        return self
+
+    def build(self) -> KinesisStreamsSource:
+        """
+        Raises:
+            InvalidJob: something that is needed was not set.
+        """
+        for name, value in (("stream_arn", self._stream), ("deserialization_schema", self._schema)):
+            if not value:
+                raise InvalidJob(f"a KinesisStreamsSource without {name}", remedy=f"call set_{name}(…)")
+        given = self._config
+        interval = given.get("source.shard.discovery.interval", "10 s")
+        return KinesisStreamsSource(
+            self._stream,
+            self._schema,
+            region=str(given.get("aws.region", self._region)),
+            endpoint=given.get("aws.endpoint"),
+            start=flinks_start(given, "source.init"),
+            discovery_interval=parse_duration(interval) if isinstance(interval, str) else interval,
+        )
