@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.common.errors import PenstockError, SinkError
 from penstock.common.program.user_frames import user_line
 from penstock.connectors.function import RecordContext, clock_of
+from penstock.connectors.json_able import json_able
 from penstock.connectors.sink import Committer, Sink, SinkWriter, WriterContext
 from penstock.functions.runtime_context import close_function, open_function
 
@@ -34,7 +35,7 @@ class TwoPhaseCommitSinkFunction(ABC):
 
     @abstractmethod
     def begin_transaction(self) -> Transaction:
-        """Begin a transaction and return its handle."""
+        """Begin a transaction and return its handle, which the other methods get in JSON's types: a tuple as a list."""
 
     @abstractmethod
     def invoke(self, transaction: Transaction, value: Any, context: RecordContext) -> None:
@@ -94,7 +95,10 @@ class TwoPhaseCommitWriter(SinkWriter):
         self._begin()
 
     def _begin(self) -> None:
-        self._transaction = self._function.begin_transaction()
+        handle = self._function.begin_transaction()
+        self._transaction = json_able(
+            handle, f"the handle that {type(self._function).__name__}.begin_transaction gives"
+        )
         self._is_empty = True
 
     def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:

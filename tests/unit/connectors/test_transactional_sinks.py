@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections import Counter
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,12 +18,15 @@ from hypothesis import strategies as st
 from penstock.common.errors import EpochFailed, InvalidJob, SinkError, StateTypeError
 from penstock.common.typeinfo import Types
 from penstock.common.types import Row
-from penstock.connectors.two_phase import TwoPhaseCommitSink
+from penstock.connectors.sink import Sink, SinkWriter
+from penstock.connectors.two_phase import TwoPhaseCommitSink, TwoPhaseCommitSinkFunction
 from penstock.connectors.write_ahead import (
     FileCheckpointCommitter,
     GenericWriteAheadSink,
     ObjectStoreCheckpointCommitter,
 )
+from penstock.taskmanager.operators.connectors.sink import SinkOperator
+from penstock.testing import OperatorHarness
 from tests.unit.connectors.support import FileTransactions, snapshot, writer_context
 
 
@@ -84,6 +90,72 @@ def test_a_failing_commit_names_the_transaction(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="cannot commit transaction 'txn-9': OSError: away"):
         sink.create_committer({}).commit(["txn-9"])
     sink.create_committer({}).abort(["txn-9"])
+
+
+class Handles(TwoPhaseCommitSinkFunction):
+    """Its only handle is given."""
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+        self.seen: list[Any] = []
+
+    def begin_transaction(self) -> Any:
+        return self.handle
+
+    def invoke(self, transaction: Any, value: Any, context: Any) -> None:
+        self.seen.append(transaction)
+
+    def pre_commit(self, transaction: Any) -> None: ...
+
+    def commit(self, transaction: Any) -> None: ...
+
+    def abort(self, transaction: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("handle", "kept"),
+    [
+        (np.int64(5), 5),
+        (np.str_("a"), "a"),
+        (("a", 2**64 - 1, -(2**63)), ["a", 2**64 - 1, -(2**63)]),
+        ({"id": np.float32(0.5), "of": [None, True]}, {"id": 0.5, "of": [None, True]}),
+    ],
+)
+def test_a_handle_is_the_same_before_and_after_a_crash(handle: Any, kept: Any) -> None:
+    function = Handles(handle)
+    writer = TwoPhaseCommitSink(function).create_writer(writer_context(), [])
+    writer.write([1], None, 0)
+    committables = writer.prepare_commit(1)
+    assert function.seen == committables == json.loads(json.dumps(committables)) == [kept]
+    assert [type(value) for value in committables] == [type(kept)]
+
+
+@pytest.mark.parametrize(
+    "handle",
+    [b"producer-7", {"id": b"x"}, uuid.UUID(int=3), datetime(2026, 1, 1), {1: 2}, 2**64, float("nan"), {3}, object()],
+)
+def test_a_handle_that_would_come_back_as_another_is_refused(handle: Any) -> None:
+    with pytest.raises(SinkError, match=r"the handle that Handles\.begin_transaction gives has .* of type") as error:
+        TwoPhaseCommitSink(Handles(handle)).create_writer(writer_context(), [])
+    assert "hex()" in str(error.value.remedy)
+
+
+class BytesWriter(SinkWriter):
+    def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None: ...
+
+    def prepare_commit(self, checkpoint_id: int) -> list[Any]:
+        return [{"part": b"1"}]
+
+
+class BytesSink(Sink):
+    def create_writer(self, context: Any, restored: list[Any]) -> SinkWriter:
+        return BytesWriter()
+
+
+def test_a_committable_that_would_come_back_as_another_is_refused() -> None:
+    harness = OperatorHarness(SinkOperator(BytesSink()))
+    with pytest.raises(SinkError, match="a committable of BytesWriter has b'1' of type bytes"):
+        harness.snapshot()
 
 
 class Lists(GenericWriteAheadSink):

@@ -117,7 +117,7 @@ def _checked(decoder: msgspec.json.Decoder[Any], to_batch: Callable[[list[Any]],
             objects = decode_lines(data)
             if not _is_object_per_line(data, len(objects)):
                 objects = [decode_one(line) for line in data.split(b"\n") if line.strip()]
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise MalformedBlock(str(error).replace("$[0]", "$")) from None
         return to_batch(objects)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import fastavro
+import numpy as np
 import pytest
 
 from penstock.common.errors import InvalidJob, RecordFormatError, SourceError
@@ -139,6 +140,61 @@ def test_damaged_messages_say_so(damage: bytes) -> None:
 def test_records_that_do_not_fit_are_named(value: Any) -> None:
     with pytest.raises(RecordFormatError, match="does not fit the Avro schema"):
         AvroSerializationSchema.for_generic(AvroSchema(READING)).serialize(value)
+
+
+CHANGED: list[tuple[Any, Any]] = [
+    ("long", 1.5),
+    ("long", np.float32(2.7)),
+    ("long", Decimal("1.5")),
+    ("int", 2**31),
+    ("int", np.int64(-(2**31) - 1)),
+    ("boolean", "no"),
+    ("boolean", 2),
+    ("float", 1e300),
+    ("float", "1"),
+    ("double", "1"),
+    ("null", 5),
+    ({"type": "array", "items": "long"}, [1, 1.5]),
+    ({"type": "map", "values": "int"}, {"a": 2**40}),
+    ({"type": "record", "name": "Inner", "fields": [{"name": "n", "type": "int"}]}, {"n": 1.0}),
+    ({"type": "long", "logicalType": "timestamp-millis"}, 1.5),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), CHANGED)
+def test_a_value_that_would_become_another_is_refused(kind: Any, value: Any) -> None:
+    schema = AvroSchema(record(("id", kind)))
+    for write in (AvroSerializationSchema(schema).serialize, lambda one: written(schema, [one])):
+        with pytest.raises(RecordFormatError, match=r"is no (long|int|boolean|float|double|null) .*on field id"):
+            write({"id": value})
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("long", np.int64(5)),
+        ("int", -(2**31)),
+        ("int", np.int8(3)),
+        ("boolean", np.bool_(True)),
+        ("float", np.float32(0.5)),
+        ("float", float("inf")),
+        ("float", 3),
+        ("double", np.float64(0.1)),
+        ("double", 7),
+    ],
+)
+def test_values_of_numpy_are_written_as_what_they_are(kind: str, value: Any) -> None:
+    schema = AvroSchema(record(("id", kind)))
+    data = AvroSerializationSchema(schema).serialize({"id": value})
+    assert AvroDeserializationSchema(schema).deserialize(data) == {"id": value}
+    assert [values for _, values in read(written(schema, [{"id": value}]), AvroFormat())] == [[{"id": value}]]
+
+
+def test_a_field_that_is_missing_is_told_of_in_files_as_in_messages() -> None:
+    schema = AvroSchema(record(("id", "long"), ("x", ["null", "double"])))
+    for write in (AvroSerializationSchema(schema).serialize, lambda one: written(schema, [one])):
+        with pytest.raises(RecordFormatError, match="does not fit the Avro schema"):
+            write({"id": 1})
 
 
 def test_what_is_no_schema_is_refused(tmp_path: Path) -> None:

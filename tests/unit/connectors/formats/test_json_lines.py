@@ -189,6 +189,14 @@ def test_a_malformed_line_is_named(line: bytes) -> None:
     assert record.reason
 
 
+def test_values_within_each_other_without_end_are_malformed() -> None:
+    line = b'{"n": 1, "more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    with pytest.raises(MalformedBlock, match="recursion"):
+        JsonLinesFormat({"n": int}).decoder(b"")(line)
+    with pytest.raises(MalformedBlock, match="recursion"):
+        JsonLinesFormat().decoder(b"")(line)
+
+
 def test_a_value_over_two_lines_is_two_malformed_lines() -> None:
     format = JsonLinesFormat(on_error="side-output")
     decode = format.decoder(b"")

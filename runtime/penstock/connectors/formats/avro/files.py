@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import RecordFormatError
+from penstock.connectors.formats.avro.exactness import check_of
 from penstock.connectors.formats.avro.schema import AvroSchema, fastavro, is_recursive, row_type, to_dicts, to_rows
 from penstock.connectors.formats.bulk import BulkWriter, ByteSink, ColumnsWriterFactory
 from penstock.connectors.formats.record_format import BulkFormat
@@ -148,14 +149,21 @@ class AvroFileWriter(BulkWriter):
 
     def __init__(self, factory: AvroWriterFactory, sink: ByteSink) -> None:
         self._convert = to_dicts(factory.schema.parsed)
+        self._check = check_of(factory.schema.parsed)
         self._sink = sink
         writer = fastavro("fastavro.write").Writer
-        self._writer = writer(_FileLike(sink), factory.schema.parsed, factory.compression, _BLOCK_BYTES)
+        self._writer = writer(
+            *(_FileLike(sink), factory.schema.parsed, factory.compression, _BLOCK_BYTES),
+            options={"strict_allow_default": True},
+        )
 
     def add(self, values: Sequence[Any]) -> None:
         for value in values:
             try:
-                self._writer.write(value if self._convert is None else self._convert(value))
+                record = value if self._convert is None else self._convert(value)
+                if self._check is not None:
+                    self._check(record)
+                self._writer.write(record)
             except Exception as error:
                 raise RecordFormatError(
                     f"{str(value)[:200]} does not fit the Avro schema: {type(error).__name__}: {error}",

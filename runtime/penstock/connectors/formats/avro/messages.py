@@ -17,6 +17,7 @@ from typing import Any
 from penstock.common.errors import PlatformError, RecordFormatError
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
 from penstock.common.typeinfo import TypeInformation
+from penstock.connectors.formats.avro.exactness import check_of
 from penstock.connectors.formats.avro.registry import SchemaAbsent, SchemaRegistry
 from penstock.connectors.formats.avro.schema import AvroSchema, fastavro, is_recursive, row_type, to_dicts, to_rows
 from penstock.connectors.formats.record_format import MalformedBlock
@@ -160,13 +161,16 @@ class AvroMessageWriter(SerializationSchema):
 
     def _writer(self) -> Callable[[Any], bytes]:
         write = fastavro().schemaless_writer
-        convert, schema = to_dicts(self._schema.parsed), self._schema.parsed
+        convert, check, schema = to_dicts(self._schema.parsed), check_of(self._schema.parsed), self._schema.parsed
         head = b"" if self._registry is None else _HEAD.pack(0, self._registry.register(self._subject, self._schema))
 
         def one(element: Any) -> bytes:
             data = BytesIO()
             data.write(head)
-            write(data, schema, element if convert is None else convert(element), strict_allow_default=True)
+            record = element if convert is None else convert(element)
+            if check is not None:
+                check(record)
+            write(data, schema, record, strict_allow_default=True)
             return data.getvalue()
 
         self._write = one

@@ -88,7 +88,7 @@ class ChangelogFormat(StreamFormat):
                 return []
             try:
                 message = self.envelope(parse(value))
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, RecursionError) as error:
                 raise MalformedBlock(str(error)) from None
             if message is None or (self.tables and not self.tables & set(self.names_of(message))):
                 return []

@@ -76,7 +76,7 @@ class RowImages:
             for index, load in self._times:
                 if values[index] is not None:
                     values[index] = load(values[index])
-        except (msgspec.MsgspecError, ValueError, OverflowError) as error:
+        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
             raise MalformedBlock(f"{kind}: {error}") from None
         [converted] = self._convert([tuple(values)])
         row = self._make((*converted, *extra))

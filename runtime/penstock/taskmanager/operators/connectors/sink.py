@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.connectors.sink import Sink, SinkWriter, WriterContext
+from penstock.connectors.json_able import json_able
+from penstock.connectors.sink import Sink, SinkWriter, StagedCommittable, WriterContext
 from penstock.graph.operator import Operator, OperatorSnapshot
 from penstock.records.batch import MIN_TIMESTAMP, Batch
 
@@ -65,7 +66,11 @@ class SinkOperator(Operator):
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         assert self._writer is not None
-        committables = self._writer.prepare_commit(checkpoint_id)
+        what = f"a committable of {type(self._writer).__name__}"
+        committables = [
+            one if isinstance(one, StagedCommittable) else json_able(one, what)
+            for one in self._writer.prepare_commit(checkpoint_id)
+        ]
         items: list[Any] = self.context.operator_state.get_list_state(_STATE)
         items[:] = self._writer.snapshot_state(checkpoint_id)
         return OperatorSnapshot(committables)

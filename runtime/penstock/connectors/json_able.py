@@ -1,0 +1,45 @@
+"""What a checkpoint's manifest keeps as it is: JSON's values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from penstock.common.errors import SinkError
+
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
+
+
+def json_able(value: Any, what: str) -> Any:
+    """The value in JSON's types: what is read back from a manifest equals it. Tuples become lists, numpy's scalars Python's.
+
+    Args:
+        what: names it in the error.
+
+    Raises:
+        SinkError: it has something that JSON does not, and that would come back as something else.
+
+    >>> json_able({"id": np.int64(7), "parts": (1, 2)}, "a handle")
+    {'id': 7, 'parts': [1, 2]}
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool) or type(value) is str:
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int) and _LEAST <= value <= _MOST:
+        return int(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return float(value)
+    if isinstance(value, list | tuple):
+        return [json_able(each, what) for each in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {str(key): json_able(each, what) for key, each in value.items()}
+    shown = repr(value)
+    raise SinkError(
+        f"{what} has {shown if len(shown) <= 200 else shown[:200] + '…'} of type {type(value).__name__}, which a checkpoint does not keep as it is",
+        remedy="give text, numbers of 64 bits, True, False, None, and lists and dicts by text of such: bytes as hex(), times as isoformat()",
+    )
