@@ -15,7 +15,6 @@ MODULES = {
     "connectors.jdbc": "JdbcSink",
     "connectors.kinesis": "KinesisFirehoseSink",
     "connectors.pulsar": "PulsarSource",
-    "formats.orc": "OrcBulkWriters",
 }
 
 

@@ -84,19 +84,29 @@ class ParquetWriterFactory(ColumnsWriterFactory):
         return ParquetFileWriter(self, sink)
 
 
-class ParquetFileWriter(BulkWriter):
-    def __init__(self, factory: ParquetWriterFactory, sink: ByteSink) -> None:
-        self._shape = factory.shape
-        self._row_group_rows = factory.row_group_rows
+class ColumnsFileWriter(BulkWriter):
+    """Holds columns until they are worth a group of rows.
+
+    Args:
+        most_rows: of a group.
+        most_bytes: the same, about.
+    """
+
+    def __init__(self, shape: RecordShape, sink: ByteSink, *, most_rows: int, most_bytes: int = _GROUP_BYTES) -> None:
+        self._shape = shape
+        self._most_rows, self._most_bytes = most_rows, most_bytes
         self._held: list[pa.RecordBatch] = []
         self._rows = 0
         self._bytes = 0
         self._file = _FileLike(sink)
-        import pyarrow.parquet as pq  # 5 MB of libraries, in every process that writes files of any format
+        self._writer: Any = self.open(pa.PythonFile(self._file, "w"))
 
-        self._writer = pq.ParquetWriter(
-            pa.PythonFile(self._file, "w"), self._shape.schema, compression=factory.compression
-        )
+    @abstractmethod
+    def open(self, file: pa.NativeFile) -> Any:
+        """Arrow's writer of the format, which has `close`."""
+
+    @abstractmethod
+    def write_table(self, table: pa.Table) -> None: ...
 
     def add(self, values: Sequence[Any]) -> None:
         self._hold(columns_of(values, self._shape))
@@ -116,12 +126,12 @@ class ParquetFileWriter(BulkWriter):
         self._held.append(columns)
         self._rows += columns.num_rows
         self._bytes += columns.nbytes
-        if self._bytes >= _GROUP_BYTES or self._rows >= self._row_group_rows:
+        if self._bytes >= self._most_bytes or self._rows >= self._most_rows:
             self._write_group()
 
     def _write_group(self) -> None:
         if self._held:
-            self._writer.write_table(pa.Table.from_batches(self._held), self._row_group_rows)
+            self.write_table(pa.Table.from_batches(self._held))
         self._held, self._rows, self._bytes = [], 0, 0
 
     @property
@@ -144,6 +154,20 @@ class ParquetFileWriter(BulkWriter):
             self._writer.close()
         except pa.ArrowException:
             return
+
+
+class ParquetFileWriter(ColumnsFileWriter):
+    def __init__(self, factory: ParquetWriterFactory, sink: ByteSink) -> None:
+        self._compression = factory.compression
+        super().__init__(factory.shape, sink, most_rows=factory.row_group_rows)
+
+    def open(self, file: pa.NativeFile) -> Any:
+        import pyarrow.parquet as pq  # 5 MB of libraries, in every process that writes files of any format
+
+        return pq.ParquetWriter(file, self._shape.schema, compression=self._compression)
+
+    def write_table(self, table: pa.Table) -> None:
+        self._writer.write_table(table, self._most_rows)
 
 
 class CsvWriterFactory(ColumnsWriterFactory):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.common.errors import RecordFormatError
+from penstock.connectors.formats.declared_columns import columns_in, shaped
 from penstock.connectors.formats.record_format import BulkFormat
 from penstock.connectors.formats.shape import Declaration, RecordShape
 from penstock.connectors.source import ReadBounds, SplitReader
@@ -72,7 +73,7 @@ class ParquetReader(SplitReader):
         self._path = path
         self._file = file
         self._shape = format.shape or RecordShape.of(file.schema_arrow, format.record)
-        self._columns = _columns_in(file.schema_arrow, self._shape, path, case_sensitive=format.case_sensitive)
+        self._columns = columns_in(file.schema_arrow, self._shape, path, case_sensitive=format.case_sensitive)
         self._batch_size = format.batch_size
         self._groups = groups
         group, row = (groups[0] if groups else 0, 0) if position is None else position
@@ -120,7 +121,7 @@ class ParquetReader(SplitReader):
         try:
             if self._batches is None:
                 self._batches = self._open_group()
-            return self._shaped(next(self._batches))
+            return shaped(next(self._batches), self._columns, self._shape, self._path)
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(self._path, error, f", row group {self._groups[self._index]}") from error
 
@@ -135,21 +136,6 @@ class ParquetReader(SplitReader):
             else:
                 yield batch.slice(skip)
                 skip = 0
-
-    def _shaped(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The declared columns in their order, with their types."""
-        schema = self._shape.schema
-        arrays = [
-            batch.column(name) if batch.column(name).type == field.type else batch.column(name).cast(field.type)
-            for (name, _), field in zip(self._columns, schema, strict=True)
-        ]
-        for array, field in zip(arrays, self._shape.fields, strict=True):
-            if array.null_count and not field.optional:
-                raise RecordFormatError(
-                    f"column {field.name!r} of {self._path!r} holds nulls, but the field is not optional",
-                    remedy=f"declare it as {field.type!r} | None",
-                )
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _skip_finished_groups(self) -> None:
         if self._rest is not None:
@@ -171,18 +157,6 @@ def _groups_between(file: pq.ParquetFile, start: int, end: int) -> list[int]:
         if start <= first < end:
             groups.append(number)
     return groups
-
-
-def _columns_in(schema: pa.Schema, shape: RecordShape, path: str, *, case_sensitive: bool) -> list[tuple[str, str]]:
-    """(name in the file, declared name) of every declared column."""
-    have = {name if case_sensitive else name.lower(): name for name in schema.names}
-    missing = [name for name in shape.names if (name if case_sensitive else name.lower()) not in have]
-    if missing:
-        raise RecordFormatError(
-            f"no column {', '.join(map(repr, missing))} in {path!r}: it has {', '.join(schema.names)}",
-            remedy="declare the columns that the files have",
-        )
-    return [(have[name if case_sensitive else name.lower()], name) for name in shape.names]
 
 
 def _unreadable(path: str, error: Exception, where: str = "") -> RecordFormatError:

@@ -457,6 +457,30 @@ def test_a_missing_parquet_column_and_a_null_where_none_may_be_are_named(tmp_pat
     assert read_source(source_of(ParquetFormat({"EXTRA": str | None, "N": int}, case_sensitive=False), tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("ends", "content"),
+    [((0, 2), b"a\xff"), ((0, 1, 2), "ä".encode())],  # the other is a character cut in two
+)
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_texts_of_parquet_that_are_none_are_named(
+    tmp_path: Path, ends: tuple[int, ...], content: bytes, is_nested: bool
+) -> None:
+    offsets = pa.py_buffer(b"".join(end.to_bytes(4, "little") for end in ends))
+    wrong: Any = pa.StringArray.from_buffers(len(ends) - 1, offsets, pa.py_buffer(content))
+    if is_nested:
+        wrong = pa.ListArray.from_arrays(pa.array([0, len(ends) - 1], pa.int32()), wrong)
+    pq.write_table(pa.table({"id": wrong}), tmp_path / "a.parquet")
+    with pytest.raises(RecordFormatError, match=r"cannot read the Parquet file .*a\.parquet', row group 0: .*UTF8"):
+        read_source(source_of(ParquetFormat({"id": list[str] if is_nested else str}), tmp_path))
+
+
+def test_texts_of_every_script_are_read_from_parquet(tmp_path: Path) -> None:
+    texts = ["", "ä", None, "漢字", "🙂", "a\0b", "x" * 100_000]
+    pq.write_table(pa.table({"id": texts * 3}), tmp_path / "a.parquet")
+    source = source_of(ParquetFormat({"id": str | None}, record="tuple", batch_size=4), tmp_path)
+    assert read_source(source, ReadBounds(3)) == [(text,) for text in texts * 3]
+
+
 def test_a_file_that_is_not_parquet_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_text("x" * 100)
     with pytest.raises(RecordFormatError, match=r"a\.parquet"):

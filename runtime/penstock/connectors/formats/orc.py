@@ -1,0 +1,180 @@
+"""ORC files, read and written in columns, a stripe at a time.
+
+A position is a stripe and a row in it; stripes before it are not touched, and a reader that starts inside a stripe decodes it again. A file is read by one
+subtask: Arrow does not tell where stripes begin. A stripe is in memory as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.common.errors import InvalidJob, RecordFormatError
+from penstock.connectors.formats.bulk import BulkWriter, ByteSink, ColumnsFileWriter, ColumnsWriterFactory
+from penstock.connectors.formats.declared_columns import columns_in, shaped
+from penstock.connectors.formats.record_format import BulkFormat
+from penstock.connectors.formats.shape import Declaration, RecordShape
+from penstock.connectors.source import ReadBounds, SplitReader
+from penstock.records.batch import ColumnBatch
+
+if TYPE_CHECKING:
+    import pyarrow.orc
+
+_COMPRESSIONS = ("snappy", "zstd", "zlib", "lz4", "none")
+_STRIPE_BYTES = 64 << 20
+_MOST_ROWS = 1_000_000
+
+
+class OrcFormat(BulkFormat):
+    """Reads the declared columns of ORC files; all of them, as dicts, if none are declared.
+
+    Args:
+        fields: which columns, their types and what records are (see `formats.shape`). A column of another type is cast if no value is lost.
+        record: another form for the same fields: "tuple", "dict" or "row".
+        case_sensitive: whether the names of columns must match in case.
+    """
+
+    def __init__(self, fields: Declaration = None, *, record: str | None = None, case_sensitive: bool = True) -> None:
+        super().__init__()
+        self.shape = None if fields is None else RecordShape.of(fields, record)
+        if self.shape is not None:
+            assert self.shape.schema
+        self.record = record
+        self.case_sensitive = case_sensitive
+
+    @property
+    def splittable(self) -> bool:
+        return False
+
+    def produced_type(self) -> Any:
+        return None if self.shape is None else self.shape.produced_type()
+
+    def open(self, path: str, file: Any, start: int, end: int, position: Any) -> SplitReader:
+        import pyarrow.orc as orc
+
+        try:
+            return OrcReader(self, path, orc.ORCFile(pa.PythonFile(file, "r")), position)
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(path, error) from error
+
+
+class OrcReader(SplitReader):
+    def __init__(self, format: OrcFormat, path: str, file: pyarrow.orc.ORCFile, position: Any) -> None:
+        self._path = path
+        self._file = file
+        self._shape = format.shape or RecordShape.of(file.schema, format.record)
+        self._columns = columns_in(file.schema, self._shape, path, case_sensitive=format.case_sensitive)
+        stripe, row = (0, 0) if position is None else position
+        self._stripe: int = stripe
+        self._row: int = row
+        self._rest: pa.RecordBatch | None = None
+
+    def read(self, bounds: ReadBounds) -> ColumnBatch | None:
+        rest = self._rest if self._rest is not None else self._decoded()
+        if rest is None:
+            return None
+        limit = max(1, bounds.max_records)
+        if rest.nbytes > bounds.max_bytes:
+            limit = max(1, min(limit, rest.num_rows * bounds.max_bytes // rest.nbytes))
+        part = rest.slice(0, limit)
+        self._rest = rest.slice(limit) if rest.num_rows > limit else None
+        self._row += part.num_rows
+        if self._rest is None:
+            self._stripe, self._row = self._stripe + 1, 0
+        return ColumnBatch(part, None, self._shape.maker)
+
+    def _decoded(self) -> pa.RecordBatch | None:
+        """The rest of the stripe at hand, or the next one that has rows."""
+        while self._stripe < self._file.nstripes:
+            try:
+                batch = self._file.read_stripe(self._stripe, [name for name, _ in self._columns])
+                batch = shaped(batch.slice(self._row), self._columns, self._shape, self._path)
+            except (pa.ArrowException, OSError) as error:
+                raise _unreadable(self._path, error, f", stripe {self._stripe}") from error
+            if batch.num_rows:
+                return batch
+            self._stripe, self._row = self._stripe + 1, 0
+        return None
+
+    @property
+    def position(self) -> Any:
+        return [self._stripe, self._row]
+
+    @property
+    def finished(self) -> bool:
+        return self._rest is None and self._stripe >= self._file.nstripes
+
+    def close(self) -> None:
+        self._rest = None
+
+
+def _unreadable(path: str, error: Exception, where: str = "") -> RecordFormatError:
+    return RecordFormatError(
+        f"cannot read the ORC file {path!r}{where}: {error}",
+        remedy="the file is damaged, not ORC, or not of the declared types; remove or correct it",
+    )
+
+
+class OrcWriterFactory(ColumnsWriterFactory):
+    """Writes ORC.
+
+    Args:
+        fields: the columns (see `formats.shape`); rows must have these fields, columns are cast to their types.
+        compression: "snappy", "zstd", "zlib", "lz4" or "none".
+        stripe_bytes: of a stripe, about.
+    """
+
+    suffix = ".orc"
+
+    def __init__(self, fields: Declaration, *, compression: str = "zstd", stripe_bytes: int = _STRIPE_BYTES) -> None:
+        self.shape = RecordShape.of(fields)
+        assert self.shape.schema
+        if compression not in _COMPRESSIONS:
+            raise InvalidJob(f"compression={compression!r} of ORC", remedy=f"give one of {', '.join(_COMPRESSIONS)}")
+        self.compression = compression
+        self.stripe_bytes = stripe_bytes
+
+    @staticmethod
+    def by_properties(fields: Declaration, properties: Mapping[str, Any]) -> OrcWriterFactory:
+        """By ORC's own names: `orc.compress` and `orc.stripe.size`.
+
+        Raises:
+            InvalidJob: others, or none of a name.
+        """
+        unknown = sorted(set(properties) - {"orc.compress", "orc.stripe.size"})
+        if unknown:
+            raise InvalidJob(
+                f"ORC writers do not know {', '.join(unknown)}", remedy="orc.compress and orc.stripe.size can be set"
+            )
+        size = str(properties.get("orc.stripe.size", _STRIPE_BYTES))
+        if not size.isdigit() or int(size) < 1:
+            raise InvalidJob(f"orc.stripe.size={size!r}", remedy="give a number of bytes")
+        compression = str(properties.get("orc.compress", "ZLIB" if properties else "zstd")).lower()
+        return OrcWriterFactory(fields, compression=compression, stripe_bytes=int(size))
+
+    def create(self, sink: ByteSink) -> BulkWriter:
+        return OrcFileWriter(self, sink)
+
+
+class OrcFileWriter(ColumnsFileWriter):
+    def __init__(self, factory: OrcWriterFactory, sink: ByteSink) -> None:
+        self._factory = factory
+        super().__init__(factory.shape, sink, most_rows=_MOST_ROWS, most_bytes=factory.stripe_bytes)
+
+    def open(self, file: pa.NativeFile) -> Any:
+        import pyarrow.orc as orc
+
+        given = self._factory
+        compression = "uncompressed" if given.compression == "none" else given.compression
+        return orc.ORCWriter(file, compression=compression, stripe_size=given.stripe_bytes)
+
+    def write_table(self, table: pa.Table) -> None:
+        try:
+            self._writer.write(table)
+        except pa.ArrowException as error:
+            raise RecordFormatError(
+                f"columns {table.schema.names} cannot be written as ORC: {error}",
+                remedy="give the fields types that ORC has: no unsigned numbers, times of day or durations",
+            ) from error
