@@ -67,6 +67,7 @@ class PrintWriter(SinkWriter):
 
     def flush(self) -> None:
         sys.stdout.flush()
+        sys.stderr.flush()
 
 
 def prefix(identifier: str, subtask: int, parallelism: int) -> str:

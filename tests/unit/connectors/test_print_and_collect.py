@@ -13,6 +13,7 @@ import penstock
 from penstock.common.errors import InvalidJob
 from penstock.connectors.collect import CollectSink, decode_collected, encode_collected
 from penstock.connectors.print import PrintSink
+from tests.in_process import environment, run
 from tests.unit.connectors.support import writer_context
 
 
@@ -35,6 +36,17 @@ def test_without_a_task_lines_go_to_the_process(capsys: pytest.CaptureFixture[st
     PrintSink("e", to_stderr=True).create_writer(writer_context(), []).write([2], None, 0)
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("1\n", "e> 2\n")
+
+
+def test_a_stream_can_be_printed_to_either_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    env = environment(tmp_path)
+    numbers = env.from_collection([1, 2])
+    numbers.print("out")
+    numbers.print_to_err("err", text=lambda number: f"<{number}>")
+    run(env)
+    captured = capsys.readouterr()
+    assert [line for line in captured.out.splitlines() if "> " in line] == ["out> 1", "out> 2"]
+    assert [line for line in captured.err.splitlines() if "err> " in line] == ["err> <1>", "err> <2>"]
 
 
 def test_collected_records_arrive_in_order() -> None:

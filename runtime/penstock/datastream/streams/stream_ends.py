@@ -57,6 +57,20 @@ class StreamEnds(RecordedStream):
 
         return self._sink("Print to Std. Out", PrintSink(sink_identifier or "", text=text), beside=True)
 
+    def print_to_err(
+        self, sink_identifier: str | None = None, *, text: Callable[[Any], str] | None = None
+    ) -> DataStreamSink:
+        """As `print`, to the standard error of the process that the subtask runs in, which is in the TaskManager's log.
+
+        Args:
+            sink_identifier: put before the values, to tell streams apart.
+            text: what writes a value, as for `print`.
+        """
+        from penstock.connectors.print import PrintSink
+
+        sink = PrintSink(sink_identifier or "", to_stderr=True, text=text)
+        return self._sink("Print to Std. Err", sink, beside=True)
+
     def to_spark(self, function: Callable[..., Any]) -> DataStreamSink:
         """Hands the rows to Spark: `function(data_frame, checkpoint_id)` is called in the JobManager for each completed
         checkpoint that has rows. After a failure it may be called again with the same id and the same rows."""
