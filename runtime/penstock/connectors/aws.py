@@ -39,6 +39,8 @@ _PASSING = (
     *("ProvisionedThroughputExceeded", "LimitExceeded"),
 )
 _LONGEST_PAUSE_S = 3.0
+_NO_ANSWER: tuple[type[Exception], ...] = (LookupError, AttributeError, TypeError, ValueError)
+"""What comes of an answer without what it should have: botocore gives one also for half an answer, or a web page."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,9 @@ class AwsTarget:
             told, remedy = f"the credentials are refused ({code})", "give the job keys, or a role, of its account"
         elif any(part in code for part in _RIGHTS):
             told, remedy = f"a right is missing ({code})", f"allow {self.rights}"
+        elif isinstance(error, _NO_ANSWER):
+            told = f"what answers there is not {self.service}, or answers by halves: {type(error).__name__}: {error}"
+            remedy = "correct the endpoint, and look for a proxy that answers instead"
         elif code:
             told, remedy = f"{code}: {error}", f"see what {self.service} says"
         else:
@@ -114,7 +119,7 @@ class AwsTarget:
     def asked(
         self, kind: type[PlatformError], what: str, call: Callable[[], R], is_over: Callable[[], bool] = lambda: False
     ) -> R:
-        """What the call gives; it is tried again while that may help.
+        """What the call gives; it is tried again while that may help. What the call takes out of an answer must be there.
 
         Args:
             is_over: nobody waits any more.
@@ -127,7 +132,7 @@ class AwsTarget:
         while True:
             try:
                 return call()
-            except errors() as error:
+            except errors() + _NO_ANSWER as error:
                 if not is_passing(error) or is_over() or time.monotonic() - begun > self.patience_s:
                     raise self.explained(kind, what, error) from error
                 self.logger.info("%s %s: %s; it is tried again", self.shown, what, error)
@@ -150,6 +155,10 @@ def code_of(error: Exception) -> str:
 
 def is_passing(error: Exception) -> bool:
     """Whether another try may help."""
+    from botocore.exceptions import ParamValidationError
+
+    if isinstance(error, ParamValidationError):
+        return False
     code = code_of(error)
     status = getattr(error, "response", {}).get("ResponseMetadata", {}).get("HTTPStatusCode", 0) if code else 0
     return not code or status >= 500 or any(part in code for part in _PASSING)

@@ -181,11 +181,16 @@ class Shard:
     def _records_at(self, iterator: str) -> Any:
         """None: the iterator is good no more."""
         try:
-            return self._asked(partial(self._client.get_records, ShardIterator=iterator, Limit=_MOST))
+            return self._asked(partial(self._get_records, iterator))
         except SourceError as error:
             if _code(error, "ExpiredIterator", "ResourceNotFound"):
                 return None  # it is good for five minutes
             raise
+
+    def _get_records(self, iterator: str) -> Any:
+        answer = self._client.get_records(ShardIterator=iterator, Limit=_MOST)
+        _ = answer["Records"], answer["MillisBehindLatest"]  # else it is none, and the shard is not at its end
+        return answer
 
     def _iterator(self) -> tuple[str | None, bool]:
         """None: there is nothing to read any more. Whether it points at the last record that was read, as a proof that nothing behind that is lost."""
@@ -202,12 +207,13 @@ class Shard:
             if self._start_ms != TRIM_HORIZON and not self._is_trimmed:
                 where = {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": self._start_ms / 1000}
         try:
-            found = self._asked(
-                partial(self._client.get_shard_iterator, StreamName=self._stream, ShardId=self._shard, **where)
-            )
+            return self._asked(partial(self._get_iterator, where)), proves
         except SourceError as error:
             return self._without(error)
-        return str(found["ShardIterator"]), proves
+
+    def _get_iterator(self, where: dict[str, Any]) -> str:
+        found = self._client.get_shard_iterator(StreamName=self._stream, ShardId=self._shard, **where)
+        return str(found["ShardIterator"])
 
     def _without(self, error: SourceError) -> tuple[str | None, bool]:
         """When there is no iterator: what was asked for is gone."""

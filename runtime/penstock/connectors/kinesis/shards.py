@@ -103,11 +103,16 @@ def shards_of(target: AwsTarget, client: Any, stream: str) -> list[dict[str, Any
     shards: list[dict[str, Any]] = []
     asked: dict[str, Any] = {"StreamName": stream}
     while True:
-        answer = target.asked(SourceError, "cannot be read", partial(client.list_shards, **asked))
-        shards += answer["Shards"]
-        if not answer.get("NextToken"):
+        some, token = target.asked(SourceError, "cannot be read", partial(_listed, client, asked))
+        shards += some
+        if not token:
             return shards
-        asked = {"NextToken": answer["NextToken"]}
+        asked = {"NextToken": token}
+
+
+def _listed(client: Any, asked: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
+    answer = client.list_shards(**asked)
+    return answer["Shards"], answer.get("NextToken", "")
 
 
 def _parents(stream: str, shard: dict[str, Any]) -> list[str]:

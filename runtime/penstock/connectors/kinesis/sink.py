@@ -135,7 +135,9 @@ class KinesisStreamsSink(Sink):
         """
         client = self.target.client(SinkError)
         self.target.asked(
-            SinkError, "cannot be written to", lambda: client.describe_stream_summary(StreamName=self.stream)
+            SinkError,
+            "cannot be written to",
+            lambda: client.describe_stream_summary(StreamName=self.stream)["StreamDescriptionSummary"],
         )
 
 
@@ -268,15 +270,18 @@ class KinesisWriter(BatchingWriter):
         def send() -> None:
             nonlocal left
             answer = self._client.put_records(StreamName=sink.stream, Records=left)
-            refused = [told for told in answer["Records"] if told.get("ErrorCode")]
-            left = [entry for entry, told in zip(left, answer["Records"], strict=True) if told.get("ErrorCode")]
+            pairs = list(zip(left, answer["Records"], strict=True))
+            refused = [told for _, told in pairs if not told.get("SequenceNumber")]
+            left = [entry for entry, told in pairs if not told.get("SequenceNumber")]
             if left and sink.limits.fails_at_once:
                 raise SinkError(
-                    f"{sink.target.shown} has not taken {len(left)} records: {refused[0]['ErrorCode']}: {refused[0].get('ErrorMessage', '')}",
+                    f"{sink.target.shown} has not taken {len(left)} records: {refused[0].get('ErrorCode')}: {refused[0].get('ErrorMessage', '')}",
                     remedy="add shards, or let them be sent again: set_fail_on_error(False)",
                 )
             if left:  # the others are in
-                raise OSError(f"{len(left)} records: {refused[0]['ErrorCode']}: {refused[0].get('ErrorMessage', '')}")
+                raise OSError(
+                    f"{len(left)} records: {refused[0].get('ErrorCode')}: {refused[0].get('ErrorMessage', '')}"
+                )
 
         sink.target.asked(SinkError, "takes no records", send, lambda: self._is_closed)
 

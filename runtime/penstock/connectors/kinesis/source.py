@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from penstock.connectors.formats.record_format import MALFORMED_RECORDS, StreamF
 from penstock.connectors.kafka.source.deserializer import MessageDecoder, shown
 from penstock.connectors.kinesis.place import Place
 from penstock.connectors.kinesis.reader import Record, Shard
-from penstock.connectors.kinesis.shards import LATEST, TRIM_HORIZON, ShardEnumerator
+from penstock.connectors.kinesis.shards import LATEST, TRIM_HORIZON, ShardEnumerator, shards_of
 from penstock.connectors.kinesis.stream import stream_of
 from penstock.connectors.source import (
     ReadBounds,
@@ -134,8 +133,7 @@ class KinesisSource(Source):
             SourceError: Kinesis does not answer or does not let us, or there is no such stream.
         """
         for name, target in self._targets.items():
-            client = target.client(SourceError)
-            target.asked(SourceError, "cannot be read", partial(client.list_shards, StreamName=name))
+            shards_of(target, target.client(SourceError), name)
 
 
 def _start_ms(start: Any) -> int:

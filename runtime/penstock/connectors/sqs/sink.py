@@ -118,7 +118,7 @@ class SqsSink(Sink):
         self.queue.aws.asked(
             SinkError,
             "cannot be written to",
-            lambda: client.get_queue_attributes(QueueUrl=self.queue.url, AttributeNames=["QueueArn"]),
+            lambda: client.get_queue_attributes(QueueUrl=self.queue.url, AttributeNames=["QueueArn"])["Attributes"],
         )
 
 
@@ -162,7 +162,8 @@ class SqsWriter(BatchingWriter):
             nonlocal left
             answer = self._client.send_message_batch(QueueUrl=queue.url, Entries=left)
             failed = {told["Id"]: told for told in answer.get("Failed", ())}
-            left = [entry for entry in left if entry["Id"] in failed]
+            taken = {told["Id"] for told in answer.get("Successful", ())}
+            left = [entry for entry in left if entry["Id"] not in taken]
             wrong = next((told for told in failed.values() if told.get("SenderFault")), None)
             if wrong is not None:
                 body = next(entry["MessageBody"] for entry in left if entry["Id"] == wrong["Id"])
@@ -171,7 +172,8 @@ class SqsWriter(BatchingWriter):
                     remedy="correct or filter out such records; for a FIFO queue give deduplication, or let it deduplicate by content",
                 )
             if left:  # the others are in
-                raise OSError(f"{len(left)} messages: {next(iter(failed.values())).get('Message')}")
+                told = [one.get("Message") for one in failed.values()]
+                raise OSError(f"{len(left)} messages: {told[0] if told else 'no word of them'}")
 
         queue.aws.asked(SinkError, "takes no messages", send, lambda: self._is_closed)
 

@@ -134,9 +134,9 @@ class SqsSource(Source):
         found = self.queue.aws.asked(
             SourceError,
             "cannot be read",
-            lambda: client.get_queue_attributes(QueueUrl=self.queue.url, AttributeNames=["All"]),
+            lambda: client.get_queue_attributes(QueueUrl=self.queue.url, AttributeNames=["All"])["Attributes"],
         )
-        return int(found.get("Attributes", {}).get(name, _RETENTION_S))
+        return int(found.get(name, _RETENTION_S))
 
 
 class QueueEnumerator(SplitEnumerator):

@@ -46,7 +46,7 @@ class Service:
     def put_records(self, **request: Any) -> Any:
         refused = self._next() or ()
         told = [
-            {"ErrorCode": "ProvisionedThroughputExceededException"} if n in refused else {}
+            {"ErrorCode": "ProvisionedThroughputExceededException"} if n in refused else {"SequenceNumber": str(n)}
             for n in range(len(request["Records"]))
         ]
         self.sent += [record["Data"] for n, record in enumerate(request["Records"]) if n not in refused]
@@ -59,7 +59,7 @@ class Service:
     def get_records(self, **_: Any) -> Any:
         numbers = self._next()
         if numbers == "end":
-            return {"Records": []}
+            return {"Records": [], "MillisBehindLatest": 0}
         now = datetime.now(UTC)
         records = [
             {"SequenceNumber": str(n), "PartitionKey": "k", "Data": b"%d" % n, "ApproximateArrivalTimestamp": now}
@@ -148,6 +148,21 @@ def test_an_iterator_that_has_expired_is_made_anew_behind_what_was_read(using: A
     while not shard.is_over and time.monotonic() < until:
         time.sleep(0.01)
     assert shard.is_over
+
+
+def test_half_an_answer_is_not_the_end_of_a_shard(using: Any) -> None:
+    """botocore makes an answer without anything of it."""
+    service = using(Service([1]))
+    real, halves = service.get_records, [{}, {"Records": []}]
+
+    def half(**request: Any) -> Any:
+        return halves.pop(0) if halves else real(**request)
+
+    service.get_records = half  # type: ignore[method-assign]
+    shard, found = read(service, 1)
+    assert found == [1]
+    assert not shard.is_over
+    shard.close()
 
 
 def test_a_refusal_that_stays_is_the_readers_error(using: Any) -> None:

@@ -50,8 +50,9 @@ class Service:
     def send_message_batch(self, **request: Any) -> Any:
         answer = self._next()
         failed = {told["Id"] for told in answer.get("Failed", ())}
-        self.sent += [entry["MessageBody"] for entry in request["Entries"] if entry["Id"] not in failed]
-        return answer
+        taken = [entry for entry in request["Entries"] if entry["Id"] not in failed]
+        self.sent += [entry["MessageBody"] for entry in taken]
+        return {"Successful": [{"Id": entry["Id"]} for entry in taken], **answer}
 
     def receive_message(self, **_: Any) -> Any:
         found, self.waiting = self.waiting[:10], self.waiting[10:]
