@@ -48,7 +48,7 @@ _LEVELS = {"gzip": 4, "zstd": 3}
 
 
 class JsonLinesEncoder(Encoder):
-    r"""One JSON value per line: dicts, Rows with names, NamedTuples, dataclasses and Structs as objects.
+    r"""One JSON value per line: dicts, Rows with names, NamedTuples, dataclasses, Structs and pydantic's models as objects.
 
     Args:
         fields: names for the fields of tuples and of Rows without names; tuples are arrays without them.
@@ -288,6 +288,8 @@ def _plain(value: Any) -> Any:
         return value.to_epoch_milli()
     if isinstance(value, date | timedelta):
         return _of_subclass(value)
+    if hasattr(type(value), "model_dump"):  # pydantic's
+        return value.model_dump()
     raise TypeError(f"{type(value).__name__} is no JSON value")
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pydantic
 import pytest
 
 from penstock.connectors.formats.encode import JsonLinesEncoder
@@ -70,3 +72,22 @@ class Span(timedelta): ...
 )
 def test_values_are_written_by_what_they_are(value: Any, expected: bytes) -> None:
     assert JsonLinesEncoder().encode({"a": value}) == b'{"a":' + expected + b"}\n"
+
+
+class Place(pydantic.BaseModel):
+    name: str
+    at: datetime
+
+
+class Reading(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(arbitrary_types_allowed=True)
+    place: Place
+    values: list[np.int64]
+    price: Decimal | None = None
+
+
+def test_models_of_pydantic_are_objects_at_any_depth() -> None:
+    place = Place(name="ä", at=datetime(2026, 1, 1, tzinfo=UTC))
+    reading = Reading(place=place, values=[np.int64(1)], price=Decimal("1.10"))
+    expected = '{"place":{"name":"ä","at":"2026-01-01T00:00:00Z"},"values":[1],"price":1.10}'.encode()
+    assert JsonLinesEncoder().encode_batch([reading, {"of": [reading]}]) == expected + b'\n{"of":[' + expected + b"]}\n"
