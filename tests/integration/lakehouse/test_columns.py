@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import uuid
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from penstock.common.errors import InvalidJob, RecordFormatError, SinkError
 from penstock.common.extras import module_of_extra
 from penstock.common.typeinfo import Types
 from penstock.common.types import Row
+from penstock.connectors.json_able import json_able
 from penstock.records.batch import ColumnBatch
 from penstock.records.columns import rows_as_dicts
 from tests.integration.lakehouse.lakes import DeltaLake, IcebergLake, Lake, committer_of, voted, writer_of
@@ -225,3 +227,13 @@ def test_bytes_that_are_no_text_are_no_partition_of_a_delta_table(tmp_path: Path
     assert written(lake, sink, [{"n": 1, "key": "ä".encode()}]) == [{"n": 1, "key": "ä".encode()}]
     with pytest.raises(RecordFormatError, match="partition value"):
         written(lake, sink, [{"n": 1, "key": b"\xff"}])
+
+
+@pytest.mark.parametrize(
+    "value", [b"\xff", uuid.UUID(int=5), float("inf"), decimal.Decimal("1.10"), 2**40, "a", None, True, 0.5]
+)
+def test_values_of_iceberg_partitions_come_back_from_a_checkpoint(value: Any) -> None:
+    from penstock.connectors.iceberg.target import _as_json, _from_json
+
+    found = _from_json(json.loads(json.dumps(json_able(_as_json(value), "a partition"))))
+    assert (found, type(found)) == (value, type(value))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import decimal
+import math
 import time
+import uuid
 from collections.abc import Iterable
 from typing import Any
 
@@ -128,8 +130,13 @@ def _values(array: Any) -> pa.Array:
 
 
 def _as_json(value: Any) -> Any:
+    """As a checkpoint keeps it, with the type where JSON has none."""
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
+    if isinstance(value, uuid.UUID):
+        return {"uuid": str(value)}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
     return {"decimal": str(value)} if isinstance(value, decimal.Decimal) else value
 
 
@@ -138,4 +145,8 @@ def _from_json(value: Any) -> Any:
         return value
     if "bytes" in value:
         return base64.b64decode(value["bytes"])
+    if "uuid" in value:
+        return uuid.UUID(value["uuid"])
+    if "float" in value:
+        return float(value["float"])
     return decimal.Decimal(value["decimal"])
