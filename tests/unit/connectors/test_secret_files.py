@@ -79,12 +79,12 @@ def of_avro() -> str:
 def of_http() -> str:
     told: list[str] = []
 
-    def get(url: str, *, headers: dict[str, str], **_: Any) -> httpx.Response:
-        told.append(headers["Authorization"])
-        return httpx.Response(200)
+    async def send(client: Any, request: httpx.Request, **_: Any) -> httpx.Response:
+        told.append(request.headers["Authorization"])
+        return httpx.Response(200, request=request)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(httpx, "get", get)
+        patch.setattr(httpx.AsyncClient, "send", send)
         HttpPollSource(
             "http://any", JsonLinesFormat({"id": int}), interval=1, header_files={"Authorization": FILE}
         ).ask(None, "")
