@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -241,6 +242,10 @@ def test_a_certificate_that_nobody_vouches_for_is_an_error_at_once(tmp_path: Pat
         site.close()
 
 
+def _always(cursor: Any, record: Any) -> Any:
+    return cursor
+
+
 def test_a_cursor_is_what_json_has(site: Site) -> None:
     site.answers = [(200, {}, b'{"id": 7}')]
     url = f"http://127.0.0.1:{site.port}/?after={{cursor}}"
@@ -250,7 +255,7 @@ def test_a_cursor_is_what_json_has(site: Site) -> None:
     assert json.loads(json.dumps(reader.position))["cursor"] == 7
     reader.close()
     for cursor in (datetime(2026, 1, 1, tzinfo=UTC), b"7", float("nan"), {7}):
-        reader = opened(HttpPollSource(url, FORMAT, interval=1, cursor=lambda _, cursor=cursor: cursor, start=0))
+        reader = opened(HttpPollSource(url, FORMAT, interval=1, cursor=partial(_always, cursor), start=0))
         with pytest.raises(RecordFormatError, match=r"the cursor [\s\S]* let cursor= give text"):
             _until(reader, lambda: False)
         reader.close()

@@ -153,7 +153,8 @@ def test_an_iterator_that_has_expired_is_made_anew_behind_what_was_read(using: A
 def test_half_an_answer_is_not_the_end_of_a_shard(using: Any) -> None:
     """botocore makes an answer without anything of it."""
     service = using(Service([1]))
-    real, halves = service.get_records, [{}, {"Records": []}]
+    real = service.get_records
+    halves: list[dict[str, Any]] = [{}, {"Records": []}]
 
     def half(**request: Any) -> Any:
         return halves.pop(0) if halves else real(**request)

@@ -11,7 +11,7 @@ from penstock.common.serialization import SimpleStringSchema
 from penstock.connectors.aws import AwsTarget
 from penstock.connectors.kinesis import reader as reader_module
 from penstock.connectors.kinesis.place import WHOLE, Place
-from penstock.connectors.source import ReaderContext
+from penstock.connectors.source import ReaderContext, Split
 from penstock.datastream.connectors.kinesis import KinesisSource
 from tests.unit.connectors.kinesis.service import HOUR, Kinesis, now, read_until, refusal
 
@@ -27,18 +27,14 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Kinesis:
 
 def opened(position: Place | None, on_lost: str = "fail", since: int | None = None) -> Any:
     source = KinesisSource("s", SimpleStringSchema(), start="trim_horizon", on_lost=on_lost, patience=100)
-    (split,) = source.create_enumerator().discover() or [None]
-    if split is None:
-        split = _split(source)
+    (split,) = source.create_enumerator().discover() or [_split(source)]
     if since is not None:
         split.properties["since"] = since
     found = source.create_reader(ReaderContext(0, 1, "in"))
     return found.open_split(split, None if position is None else position.position())
 
 
-def _split(source: KinesisSource) -> Any:
-    from penstock.connectors.source import Split
-
+def _split(source: KinesisSource) -> Split:
     told = {"stream": "s", "shard": "shard-0", "start_ms": 0, "since": now(), "hashes": ["0", str(2**128 - 1)]}
     return Split("s/shard-0", told)
 
