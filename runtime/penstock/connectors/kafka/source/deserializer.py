@@ -16,7 +16,8 @@ import numpy as np
 from penstock.common.errors import InvalidJob, PlatformError, RecordFormatError
 from penstock.common.serialization import DeserializationSchema, SimpleStringSchema
 from penstock.connectors.formats.changelog.formats import ChangelogFormat
-from penstock.connectors.formats.record_format import MALFORMED_RECORDS, MalformedBlock, StreamFormat
+from penstock.connectors.formats.json_lines import JsonLinesFormat
+from penstock.connectors.formats.record_format import MALFORMED_RECORDS, MalformedBlock, StreamFormat, TextLineFormat
 from penstock.records.batch import ColumnBatch, RowBatch
 
 if TYPE_CHECKING:
@@ -219,7 +220,10 @@ def _of_schema(schema: DeserializationSchema) -> Callable[[Sequence[Any]], Batch
 def _of_format(format: StreamFormat) -> Callable[[Sequence[Any]], Batch]:
     if format.header_lines:
         raise InvalidJob("messages have no header line", remedy="turn the format's header off")
+    if type(format) is TextLineFormat:
+        return _of_text(format.charset)
     decode_lines = format.decoder(b"")
+    is_json = isinstance(format, JsonLinesFormat)
 
     def decode(messages: Sequence[Any]) -> Batch:
         values = [message.value() for message in messages]
@@ -228,13 +232,30 @@ def _of_format(format: StreamFormat) -> Callable[[Sequence[Any]], Batch]:
         except TypeError:
             raise MalformedBlock(_NO_VALUE) from None
         if len(values) == 1:
-            data = data.replace(b"\n", b" ")
+            data = (
+                data.replace(b"\n", b" ") if is_json else data
+            )  # between its parts, as JSON has no line ends elsewhere
         elif data.count(b"\n") != len(values) - 1:
             raise MalformedBlock("values of several lines are decoded one by one")
         batch = decode_lines(data)
         if len(batch) != len(values):
             raise MalformedBlock("not one record for a message")
         return batch
+
+    return decode
+
+
+def _of_text(charset: str) -> Callable[[Sequence[Any]], Batch]:
+    """A message is a text, whatever stands in it: lines are of files."""
+
+    def decode(messages: Sequence[Any]) -> Batch:
+        values = [message.value() for message in messages]
+        if None in values:
+            raise MalformedBlock(_NO_VALUE)
+        try:
+            return RowBatch([str(value, charset) for value in values])
+        except UnicodeDecodeError as error:
+            raise MalformedBlock(f"not {charset}: {error.reason}") from None
 
     return decode
 
