@@ -212,6 +212,31 @@ def test_transactions_are_found_though_a_broker_has_just_died(tmp_path: Path) ->
         assert not [id for id, state in states.items() if state == "Ongoing"]
 
 
+def test_many_transactions_are_committed_over_one_client(kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    from aiokafka.client import AIOKafkaClient
+
+    made: list[Any] = []
+    bootstrap = AIOKafkaClient.bootstrap
+
+    async def noted(client: Any) -> None:
+        made.append(client)
+        await bootstrap(client)
+
+    monkeypatch.setattr(AIOKafkaClient, "bootstrap", noted)
+    name = topic(kafka)
+    built = sink(kafka.bootstrap_servers, name).build()
+    writers = [writer(built, subtask=n, parallelism=8) for n in range(8)]
+    committables = []
+    for n, each in enumerate(writers):
+        each.write([{"n": n}], None, 0)
+        committables += each.prepare_commit(1)
+    committer(built).commit(committables)
+    assert sorted(numbers(kafka, name)) == list(range(8))
+    assert len(made) == 1
+    for each in writers:
+        each.close()
+
+
 def test_a_transaction_that_timed_out_says_what_is_lost_and_what_to_do(tmp_path: Path) -> None:
     properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
     with KafkaServer(tmp_path, properties=properties) as kafka:

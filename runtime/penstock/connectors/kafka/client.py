@@ -1,8 +1,8 @@
 """Clients of a Kafka cluster: librdkafka's (`confluent_kafka`) for records, aiokafka's protocol for what that has no call for.
 
 Both are made of one set of properties, in librdkafka's spelling, which is Kafka's own for almost all of them. Secrets need not
-be among them: `sasl.password.file` names a file that every process reads when it connects. So it is neither in the job's
-payload nor in a log, and a new one is taken at the next connection.
+be among them: `sasl.password.file` names a file that every process reads. So it is neither in the job's payload nor in a log,
+and a new one is taken when brokers refuse the old one.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ _JAVA_ONLY = {
     "value.serializer": "what records become says the sink's record serializer",
 }
 _TOKEN_LIFE_S = 300.0
+_REFUSED = ("_AUTHENTICATION", "_SSL")
+SHUT_OUT_S = 30.0
+"""How long a client that is refused tries on, s; between two tries are ten at the most."""
 
 
 def package(name: str) -> Any:
@@ -76,15 +79,45 @@ def resolved(properties: Properties) -> dict[str, Any]:
 
 
 class Complaints:
-    """What a client has said of its connections; the reason behind a time-out."""
+    """What a client has said of its connections; the reason behind a time-out.
 
-    def __init__(self) -> None:
+    librdkafka asks brokers that refuse its password or certificate for ever, with those that it began with. So what a file has
+    meanwhile is given to it at each refusal (`renews`), and a client that is refused for half a minute has no more to hope
+    for: another one reads all files anew.
+    """
+
+    def __init__(self, renews: Callable[[], None] = lambda: None) -> None:
         self.last = ""
+        self._renews = renews
+        self._refusals = 0
+        self._first_refusal = self._last_refusal = 0.0
 
     def __call__(self, error: Any) -> None:
         text = str(error.str())
         if "brokers are down" not in text or not self.last:
             self.last = text
+        if error.name() in _REFUSED:
+            now = time.monotonic()
+            if not self._refusals or now - self._last_refusal > SHUT_OUT_S:
+                self._refusals, self._first_refusal = 0, now
+            self._refusals, self._last_refusal = self._refusals + 1, now
+            self._renews()
+
+    @property
+    def is_shut_out(self) -> bool:
+        """Brokers have refused the client for so long that nothing but another one may change it."""
+        return self._refusals > 1 and self._last_refusal - self._first_refusal > SHUT_OUT_S
+
+
+def renewed(client: Any, properties: Properties) -> None:
+    """Give a client of confluent_kafka's the password that its file has now, for the next connection."""
+    if "sasl.password.file" in properties:
+        try:
+            given = resolved(properties)
+        except InvalidJob as error:
+            LOGGER.warning("the password stays as it was: %s", error.message)
+        else:
+            client.set_sasl_credentials(given.get("sasl.username", ""), given["sasl.password"])
 
 
 def librdkafka(properties: Properties, complaints: Complaints | None = None, **more: Any) -> dict[str, Any]:
@@ -213,7 +246,7 @@ def _remedy(reason: str, properties: Properties) -> str:
 
 _REMEDIES: list[tuple[tuple[str, ...], Callable[[Properties], str]]] = [
     (
-        ("sasl", "_AUTHENTICATION"),
+        ("sasl", "_AUTHENTICATION", "authentication failure"),
         lambda p: (
             f"check sasl.mechanism ({p.get('sasl.mechanism', 'not set')}), sasl.username and sasl.password (or the file of "
             "sasl.password.file) against the broker's users"
@@ -232,6 +265,10 @@ _REMEDIES: list[tuple[tuple[str, ...], Callable[[Properties], str]]] = [
         lambda p: (
             "a later attempt has aborted it: nothing is to be done, what it held is written again by that attempt"
         ),
+    ),
+    (
+        ("_UNKNOWN_PARTITION",),
+        lambda p: "partitions are numbered from 0: correct the partitioner, or give the topic more partitions",
     ),
     (("UNKNOWN_TOPIC", "unknown topic"), lambda p: "make the topic, or correct its name"),
     (("SIZE_TOO_LARGE", "too large"), lambda p: "raise message.max.bytes of sink and topic, or write smaller records"),

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from penstock.common.errors import SinkError
-from penstock.connectors.kafka.client import Properties, aiokafka, explained, package
+from penstock.connectors.kafka.client import Properties, aiokafka, explained, package, resolved
 from penstock.connectors.kafka.sink.transaction import Description
 
 T = TypeVar("T")
@@ -42,6 +42,10 @@ class CoordinatorClient:
         self._check = check
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Any = None
+        self._connecting: asyncio.Lock
+        """Of the loop's: many questions at once make one client."""
+        self._given: dict[str, Any] = {}
+        """What the client was made with."""
         self._nodes: dict[str, int] = {}
         """Transactional id -> its coordinator, as last looked up."""
 
@@ -172,23 +176,34 @@ class CoordinatorClient:
             self._check()
             await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)
+            if isinstance(reason, errors.NodeNotReadyError | errors.KafkaConnectionError):
+                await self._renew()
             if self._client is not None and not isinstance(reason, errors.CoordinatorNotAvailableError):
                 self._client.force_metadata_update()
 
     async def _connected(self) -> Any:
-        if self._client is None:
-            client = package("aiokafka.client").AIOKafkaClient(**aiokafka(self._properties))
-            try:
-                await client.bootstrap()
-            except BaseException:
+        async with self._connecting:
+            if self._client is None:
+                self._given = resolved(self._properties)
+                client = package("aiokafka.client").AIOKafkaClient(**aiokafka(self._properties))
+                try:
+                    await client.bootstrap()
+                except BaseException:
+                    await client.close()
+                    raise
+                self._client = client
+            return self._client
+
+    async def _renew(self) -> None:
+        """Another client, if files have other secrets than the one that cannot reach a broker was made with."""
+        async with self._connecting:
+            if self._client is not None and resolved(self._properties) != self._given:
+                client, self._client = self._client, None
                 await client.close()
-                raise
-            self._client = client
-        return self._client
 
     def _run(self, question: Coroutine[Any, Any, T]) -> T:
         if self._loop is None:
-            self._loop = asyncio.new_event_loop()
+            self._loop, self._connecting = asyncio.new_event_loop(), asyncio.Lock()
             threading.Thread(target=self._loop.run_forever, name="penstock-kafka", daemon=True).start()
         return asyncio.run_coroutine_threadsafe(question, self._loop).result()
 

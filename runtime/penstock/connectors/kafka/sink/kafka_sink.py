@@ -25,6 +25,7 @@ from penstock.connectors.kafka.client import (
 from penstock.connectors.kafka.client_builder import ClientBuilder
 from penstock.connectors.kafka.offsets import made
 from penstock.connectors.kafka.sink.committer import KafkaCommitter
+from penstock.connectors.kafka.sink.coordinator_client import CoordinatorClient
 from penstock.connectors.kafka.sink.serializer import KafkaRecordSerializationSchema
 from penstock.connectors.kafka.sink.transaction import Owner
 from penstock.connectors.kafka.sink.writer import PlainWriter, TransactionalWriter
@@ -105,7 +106,7 @@ class KafkaSink(Sink):
             )
 
     def validate(self) -> None:
-        """Asks the cluster for the topic and for how long a transaction may be open.
+        """Asks the cluster for the topic, for how long a transaction may be open, and for the right to see one.
 
         Raises:
             InvalidJob: a package is missing, or a property is wrong.
@@ -125,10 +126,19 @@ class KafkaSink(Sink):
                 raise kafka.KafkaException(error)
             if self._is_exact:
                 self._check_timeout(admin, next(iter(metadata.brokers)))
+                self._check_coordinator()
         except kafka.KafkaException as error:
             what = f"topic {topic!r} cannot be written" if topic else "nothing can be written"
             admin.poll(0.1)  # what it has to complain of comes with this
             raise explained(SinkError, what, error, self.properties, complaints.last) from error
+
+    def _check_coordinator(self) -> None:
+        """Whether the client that commits gets in, and may see transactions of the prefix."""
+        client = CoordinatorClient(self.properties, CONNECT_S, lambda: None)
+        try:
+            client.describe(f"{self.prefix}-")
+        finally:
+            client.close()
 
     def _check_timeout(self, admin: Any, broker: int) -> None:
         kafka = package("confluent_kafka.admin")

@@ -16,14 +16,16 @@ from itertools import repeat
 from operator import length_hint
 from typing import Any
 
-from penstock.common.errors import SinkError
-from penstock.connectors.kafka.client import Complaints, Properties, explained, librdkafka, package
+from penstock.common.errors import RecordFormatError, SinkError
+from penstock.connectors.kafka.client import Complaints, Properties, explained, librdkafka, package, renewed
 from penstock.connectors.kafka.offsets import made
 from penstock.connectors.kafka.sink.transaction import Transaction
 
 _POLL_S = 0.1
 _INIT_S = 60.0
 _STATISTICS_MS = 100
+_NO_MESSAGE = (TypeError, ValueError, OverflowError)
+"""What the client raises for a message of wrong types."""
 _DEFAULTS = {
     "acks": "all",
     "enable.idempotence": "true",
@@ -47,7 +49,7 @@ class KafkaProducer:
         kafka = self._kafka = package("confluent_kafka")
         self.id = transactional_id
         self._properties = properties
-        self._complaints = Complaints()
+        self._complaints = Complaints(lambda: renewed(self._producer, properties))
         self._failed: Any = None
         self._identity: tuple[int, int] | None = None
         settings = librdkafka({**_DEFAULTS, **properties}, self._complaints)
@@ -100,16 +102,17 @@ class KafkaProducer:
         topic: str,
         values: Sequence[Any],
         keys: Sequence[Any] | None = None,
-        timestamps: Sequence[int] | None = None,
+        timestamps: Sequence[int | None] | None = None,
     ) -> None:
         """Messages without headers, into the partitions of their keys. (`Producer.produce_batch` wants a dict for each, which
         costs more than the calls that it saves, and knows neither partitions nor times.)
 
         Args:
-            timestamps: ms; None: now.
+            timestamps: ms; 0 or None: now.
 
         Raises:
             SinkError: one was refused.
+            RecordFormatError: one is none, for its key or value is of a wrong type.
         """
         self._note(len(values))
         done = 0
@@ -127,19 +130,34 @@ class KafkaProducer:
             except self._kafka.KafkaException as error:
                 refused = values[len(values) - length_hint(rest) - 1]
                 raise self._not_written(error.args[0], topic, len(refused or b"")) from error
+            except _NO_MESSAGE as error:
+                at = len(values) - length_hint(rest) - 1
+                parts = {"value": values, "key": keys, "timestamp": timestamps}
+                raise _no_message(
+                    topic, error, **{n: part[at] for n, part in parts.items() if part is not None}
+                ) from error
         self._look(0.0)
 
     def send(self, topic: str, **message: Any) -> None:
-        """One message, as `Producer.produce` takes it."""
+        """One message, as `Producer.produce` takes it.
+
+        Raises:
+            SinkError: it was refused.
+            RecordFormatError: it is none: of wrong types, or for a partition below 0.
+        """
         self._note(1)
         while True:
             try:
+                if message.get("partition", 0) < 0:
+                    raise ValueError("partitions are numbered from 0")
                 self._producer.produce(topic, **message)
                 return
             except BufferError:
                 self._look(_POLL_S)
             except self._kafka.KafkaException as error:
                 raise self._not_written(error.args[0], topic, len(message.get("value") or b"")) from error
+            except _NO_MESSAGE as error:
+                raise _no_message(topic, error, **message) from error
 
     def _note(self, count: int) -> None:
         if not self.records:
@@ -157,6 +175,9 @@ class KafkaProducer:
         self._serve(lambda: self._producer.poll(seconds))
         if self._failed is not None:
             raise self._not_written(*self._failed)
+        if self._complaints.is_shut_out:
+            what = "messages cannot be written"
+            raise explained(SinkError, what, PermissionError(self._complaints.last), self._properties)
 
     def flush(self) -> None:
         """Wait until all messages have been taken, for as long as the client tries (`message.timeout.ms`).
@@ -179,7 +200,7 @@ class KafkaProducer:
             if cause is None:  # it says nothing more of an error that it has told before
                 cause = self._kafka.KafkaException(self._kafka.KafkaError(self._kafka.KafkaError._FATAL, str(error)))
             what = "the producer cannot go on" if self.id is None else f"transaction {self.id!r} cannot go on"
-            raise explained(SinkError, what, cause, self._properties, self._complaints.last) from error
+            raise self._explained(what, cause) from error
 
     def transaction(self) -> Transaction:
         """What was written, after `flush`."""
@@ -188,13 +209,33 @@ class KafkaProducer:
         return Transaction(self.id, *self._identity, self.records, self._began_ms, self._timeout_ms)
 
     def _not_written(self, error: Any, topic: str, size: int) -> Exception:
-        exception = self._kafka.KafkaException(error)
         what = f"a message of {size} bytes cannot be written to topic {topic!r}"
-        return explained(SinkError, what, exception, self._properties, self._complaints.last)
+        return self._explained(what, self._kafka.KafkaException(error))
+
+    def _explained(self, what: str, error: BaseException) -> Exception:
+        reason = explained(SinkError, what, error, self._properties, self._complaints.last)
+        open_ms = int(time.time() * 1000) - self._began_ms
+        if self.id is None or not self.records or open_ms < self._timeout_ms:
+            return reason
+        return SinkError(
+            f"{reason.message}; transaction {self.id!r} is open for {open_ms} ms, and brokers abort what is open for longer than "
+            f"transaction.timeout.ms ({self._timeout_ms} ms)",
+            remedy="what it held is written again by the next attempt. If this comes again take checkpoints more often, or raise "
+            "transaction.timeout.ms above the longest time from a record to the commit of its checkpoint",
+        )
 
     def close(self) -> None:
         """Let go of it; what it has written and flushed stays, its transaction is left as it is."""
         del self._producer
+
+
+def _no_message(topic: str, error: Exception, **message: Any) -> RecordFormatError:
+    parts = ", ".join(f"{name} {repr(part)[:60]} ({type(part).__name__})" for name, part in message.items())
+    return RecordFormatError(
+        f"no message for topic {topic!r} can be made of {parts}: {error}",
+        remedy="keys and values are bytes, text or None; headers are pairs of a name and one of these; times and partitions are "
+        "whole numbers",
+    )
 
 
 class TransactionalProducers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.kafka.sink.producer import KafkaProducer, TransactionalProducers
@@ -25,28 +26,38 @@ class MessageWriter:
             return
         schema = self._schema
         values, keys = schema.values(records), schema.keys(records)
-        if schema.timestamp is not None:
-            timestamps = [schema.timestamp(record) or 0 for record in records]
+        given = timestamps if schema.timestamp is None else [schema.timestamp(record) for record in records]
+        times = None if given is None else _told(given)
         topic = schema.fixed_topic
         if topic is not None and schema.headers is None and schema.partitioner is None:
-            known = timestamps is not None and min(timestamps) >= 0
-            producer.send_all(topic, values, keys, timestamps if known else None)
+            producer.send_all(topic, values, keys, times)
             return
         topics = [topic] * len(records) if topic is not None else schema.topics(records)
         for index, record in enumerate(records):
             message: dict[str, Any] = {"value": values[index]}
             if keys is not None:
                 message["key"] = keys[index]
-            if timestamps is not None and timestamps[index] > 0:
-                message["timestamp"] = timestamps[index]
+            if times is not None:
+                message["timestamp"] = times[index]
             if schema.headers is not None:
                 headers = schema.headers(record)
-                message["headers"] = headers if isinstance(headers, dict) else list(headers)
+                message["headers"] = list(headers.items() if isinstance(headers, Mapping) else headers or ())
             partition = None if schema.partitioner is None else schema.partitioner(record)
             if partition is not None:
                 message["partition"] = partition
             producer.send(topics[index], **message)
         producer.look()
+
+
+def _told(times: Sequence[int | None]) -> Sequence[int | None]:
+    """Times as the client takes them: 0 is the present to it, and Kafka has none before 1970.
+
+    >>> _told([5, None, -1, 0])
+    [5, 0, 0, 1]
+    """
+    if None not in times and min(times) > 0:  # type: ignore[type-var, operator]
+        return times
+    return [0 if time is None or time < 0 else time or 1 for time in times]
 
 
 class PlainWriter(SinkWriter):

@@ -1,0 +1,139 @@
+"""What a Kafka sink makes of records whose parts are odd: a message that says the same, or an error that names it."""
+
+from __future__ import annotations
+
+import time
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.common.errors import RecordFormatError, SinkError
+from penstock.common.serialization import SerializationSchema
+from penstock.datastream.connectors.kafka import KafkaRecordSerializationSchema, KafkaRecordSerializationSchemaBuilder
+from tests.integration.kafka.support import read, topic
+from tests.integration.kafka.test_sink import plain, strings, writer
+from tools.kafkaserver import KafkaServer
+
+pytestmark = pytest.mark.kafka
+
+
+def sent(
+    kafka: KafkaServer,
+    schema: KafkaRecordSerializationSchemaBuilder,
+    values: list[Any],
+    times: list[int] | None = None,
+    partitions: int = 1,
+) -> list[Any]:
+    name = topic(kafka, partitions)
+    writes = writer(plain(kafka, schema.set_topic(name)).build())
+    try:
+        writes.write(values, times, 0)
+        writes.prepare_commit(1)
+    finally:
+        writes.close()
+    return read(kafka.bootstrap_servers, name)
+
+
+@pytest.mark.parametrize("is_extracted", [False, True])
+def test_a_record_without_a_time_or_before_1970_has_the_present_and_the_others_their_own(
+    kafka: KafkaServer, is_extracted: bool
+) -> None:
+    given = [1_000, -1, -(2**63), 0, 2_000]
+    schema = strings()
+    if is_extracted:
+        given[1] = None  # type: ignore[call-overload]
+        schema = schema.set_timestamp_extractor(lambda value: given[int(value)])
+    messages = sent(kafka, schema, ["0", "1", "2", "3", "4"], None if is_extracted else given)
+    times = [message.timestamp()[1] for message in messages]
+    assert [times[0], times[3], times[4]] == [1_000, 1, 2_000]
+    assert min(times[1:3]) > (time.time() - 60) * 1_000
+
+
+def test_keys_that_are_empty_have_a_partition_and_keys_that_are_none_have_none(kafka: KafkaServer) -> None:
+    keys = {"none": None, "bytes": b"", "text": ""}
+    schema = strings().set_key_serialization_schema(keys.__getitem__)
+    name = topic(kafka, 7)
+    writes = writer(plain(kafka, schema.set_topic(name)).build())
+    for _ in range(40):  # the client keeps to a partition for a while, as Java's does
+        writes.write(list(keys), None, 0)
+        writes._producer.flush()
+    writes.close()
+    found: dict[str, set[int]] = {}
+    for message in read(kafka.bootstrap_servers, name):
+        found.setdefault(message.value().decode(), set()).add(message.partition())
+    of_empty = 275646681 % 7  # murmur2 of nothing, by Kafka's Java client
+    assert found["bytes"] == found["text"] == {of_empty}
+    assert len(found["none"]) > 1
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        None,
+        [],
+        {"a": b"1", "b": "ü", "c": None},
+        MappingProxyType({"a": b"1"}),
+        (("a", b"1"), ("a", None), ("", b"")),
+    ],
+)
+def test_headers_are_pairs_a_mapping_or_none(kafka: KafkaServer, headers: Any) -> None:
+    (message,) = sent(kafka, strings().set_header_provider(lambda value: headers), ["v"])
+    pairs = list(headers.items() if hasattr(headers, "items") else headers or ())
+    assert (message.headers() or []) == [(name, v.encode() if isinstance(v, str) else v) for name, v in pairs]
+
+
+class Makes(SerializationSchema):
+    """This, of any record."""
+
+    def __init__(self, made: Any) -> None:
+        self.made = made
+
+    def serialize(self, element: Any) -> Any:
+        if isinstance(self.made, Exception):
+            raise self.made
+        return self.made
+
+
+def test_no_value_is_a_tombstone(kafka: KafkaServer) -> None:
+    schema = KafkaRecordSerializationSchema.builder().set_value_serialization_schema(Makes(None))
+    (message,) = sent(kafka, schema.set_key_serialization_schema(lambda value: b"k"), ["v"])
+    assert (message.key(), message.value()) == (b"k", None)
+
+
+def test_numbers_of_numpy_are_times_and_partitions(kafka: KafkaServer) -> None:
+    schema = strings().set_partitioner(lambda value: np.int64(2)).set_timestamp_extractor(lambda value: np.int64(5_000))
+    (message,) = sent(kafka, schema, ["v"], partitions=4)
+    assert (message.partition(), message.timestamp()[1]) == (2, 5_000)
+
+
+WRONG = {
+    "a key that is a number": (strings().set_key_serialization_schema(lambda value: 7), r"key 7 \(int\)"),
+    "a header that is a number": (strings().set_header_provider(lambda value: {"h": 1}), r"\('h', 1\)"),
+    "a time that is no whole number": (strings().set_timestamp_extractor(lambda value: 1.5), r"1\.5 \(float\)"),
+    "a partition below 0": (strings().set_partitioner(lambda value: -1), "partitions are numbered from 0"),
+    "a partition that is text": (strings().set_partitioner(lambda value: "x"), r"partition 'x' \(str\)"),
+    "a value that is a number": (
+        KafkaRecordSerializationSchema.builder().set_value_serialization_schema(Makes(5)),
+        r"value 5 \(int\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_no_message_is_an_error_that_shows_it(kafka: KafkaServer, what: str) -> None:
+    schema, shown = WRONG[what]
+    with pytest.raises(RecordFormatError, match=rf"(?s)no message for topic 'topic-\w+' can be made.*{shown}"):
+        sent(kafka, schema, ["v"])
+
+
+def test_a_partition_that_is_not_there_says_what_to_correct(kafka: KafkaServer) -> None:
+    with pytest.raises(SinkError, match=r"(?s)_UNKNOWN_PARTITION.*correct the partitioner"):
+        sent(kafka, strings().set_partitioner(lambda value: 9), ["v"], partitions=4)
+
+
+def test_what_a_serializer_raises_comes_as_it_is(kafka: KafkaServer) -> None:
+    schema = KafkaRecordSerializationSchema.builder().set_value_serialization_schema(Makes(ValueError("as ordered")))
+    with pytest.raises(ValueError, match="as ordered"):
+        sent(kafka, schema, ["v"])
