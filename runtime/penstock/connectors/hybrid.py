@@ -156,6 +156,14 @@ class HybridEnumerator(SplitEnumerator):
             self._index, self._asked, self._open = state["index"], state["asked"], set(state["open"])
             self._enumerator().restore(state["state"])
 
+    def outdated(self, splits: Sequence[Split]) -> set[str]:
+        own = [_unwrapped(split)[1] for split in splits if split.properties["source"] == self._index]
+        found = {f"{self._index}:{id}" for id in self._enumerator().outdated(own)} if own else set()
+        self._open -= found
+        if found:
+            self._asked = False
+        return found
+
     def on_split_ended(self, split: Split, position: Any) -> None:
         self._open.discard(split.id)
         index, own = _unwrapped(split)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from penstock.checkpoint.files.storage import CheckpointStorage
@@ -109,6 +109,17 @@ class SplitEnumerator(ABC):
         return None
 
     def restore(self, state: Any) -> None: ...
+
+    def outdated(self, splits: Sequence[Split]) -> set[str]:
+        """Ids of those that are not to be read on, because what they name is not there any more.
+
+        Called once behind `restore`, before anything is assigned, with the snapshot's splits that were not read to their end.
+        If there are any, `discover` is called in any case.
+
+        Raises:
+            SourceError: what is left of them cannot be read.
+        """
+        return set()
 
     def on_split_finished(self, split_id: str) -> None: ...
 

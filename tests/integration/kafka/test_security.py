@@ -8,13 +8,27 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.common.errors import PenstockError, SinkError, SourceError
-from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer
-from tests.in_process import environment, run
-from tests.integration.kafka.support import counting, fill, new_name, records, sink, source, topic, verdict
+from penstock.connectors.source import ReadBounds, ReaderContext
+from penstock.datastream.connectors.kafka import DeliveryGuarantee, KafkaOffsetsInitializer
+from penstock.jobmanager.job.requests import Operation
+from tests.in_process import environment, run, started, until
+from tests.integration.kafka.support import (
+    counting,
+    eventually,
+    fill,
+    new_name,
+    read,
+    records,
+    sink,
+    source,
+    topic,
+    verdict,
+)
 from tools.kafkaserver import KafkaServer
 
 pytestmark = pytest.mark.kafka
@@ -136,6 +150,120 @@ def test_a_user_without_rights_is_told_which_right_is_missing(guarded: KafkaServ
         source(guarded.bootstrap_servers, name).set_properties(properties).build().validate()
     with pytest.raises(SinkError, match=r"(?s)AUTHORIZATION.*ACL"):
         sink(guarded.bootstrap_servers, name).set_properties(properties).build().validate()
+
+
+def allow(kafka: KafkaServer, name: str, *operations: str) -> dict[str, str]:
+    """Give `nobody` rights on a topic, and on nothing else; the properties of that user."""
+    from confluent_kafka.admin import (
+        AclBinding,
+        AclOperation,
+        AclPermissionType,
+        ResourcePatternType,
+        ResourceType,
+    )
+
+    rights = [
+        AclBinding(
+            ResourceType.TOPIC,
+            name,
+            ResourcePatternType.LITERAL,
+            "User:nobody",
+            "*",
+            AclOperation[operation],
+            AclPermissionType.ALLOW,
+        )
+        for operation in operations
+    ]
+    for future in kafka.admin().create_acls(rights).values():
+        future.result(20)
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "nobody",
+        "sasl.password": "s3cret",
+    }
+
+
+def test_who_may_write_the_topic_and_no_transactions_is_told_so_before_the_job_starts(guarded: KafkaServer) -> None:
+    name = topic(guarded)
+    properties = allow(guarded, name, "WRITE", "DESCRIBE")
+    plain = sink(guarded.bootstrap_servers, name, DeliveryGuarantee.AT_LEAST_ONCE).set_properties(properties)
+    eventually(lambda: _is_valid(plain.build()), 20, "the right")
+    with pytest.raises(SinkError, match=r"(?s)TransactionalIdAuthorizationFailed.*transactional ids by their prefix"):
+        sink(guarded.bootstrap_servers, name).set_properties(properties).build().validate()
+
+
+def test_who_may_read_the_topic_and_not_commit_to_the_group_is_told_so(
+    guarded: KafkaServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before the job starts; if the right goes later, the job does not: nothing depends on these offsets."""
+    name = topic(guarded)
+    fill(guarded.inner_servers, name, records(3))
+    builder = source(guarded.bootstrap_servers, name).set_properties(allow(guarded, name, "READ", "DESCRIBE"))
+    eventually(lambda: _is_valid(builder.build()), 20, "the right")
+    built = builder.set_group_id("not-mine").build()
+    with pytest.raises(SourceError, match=r"(?s)group 'not-mine'.*GROUP_AUTHORIZATION_FAILED.*the right"):
+        built.validate()
+    reader = built.create_reader(ReaderContext(0, 1, "uid"))
+    opened: Any = reader.open_split(built.create_enumerator().discover()[0], None)
+    eventually(lambda: opened.read(ReadBounds()) is not None, 20, "records")
+    reader.snapshot(1)
+    reader.notify_checkpoint_complete(1)
+
+    def is_told() -> bool:
+        opened.read(ReadBounds())
+        return "offsets were not committed to group 'not-mine'" in caplog.text
+
+    eventually(is_told, 20, "the warning")
+    assert opened.committed == -1
+    reader.close()
+
+
+def _is_valid(built: Any) -> bool:
+    try:
+        built.validate()
+    except PenstockError:
+        return False
+    return True
+
+
+def test_a_password_that_is_renewed_costs_no_record(tmp_path: Path) -> None:
+    from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+
+    def change(kafka: KafkaServer, secret: str) -> str:
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+        wanted = UserScramCredentialUpsertion("penstock", info, secret.encode())
+        for future in kafka.admin().alter_user_scram_credentials([wanted]).values():
+            future.result(20)
+        return password(tmp_path, secret)
+
+    with KafkaServer(tmp_path / "kafka", properties=SASL, security="SASL_PLAINTEXT") as kafka:
+        reads, writes = topic(kafka, 2, "in"), topic(kafka, 2, "out")
+        properties = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": "penstock",
+            "sasl.password.file": change(kafka, "first"),
+        }
+        settings = {"type": "fixed-delay", "fixed-delay.delay": "200 ms", "fixed-delay.attempts": "100"}
+        env = environment(tmp_path, **{f"restart-strategy.{name}": value for name, value in settings.items()})
+        servers = kafka.bootstrap_servers
+        counting(
+            env,
+            source(servers, reads).set_properties(properties).build(),
+            sink(servers, writes).set_properties(properties).build(),
+        )
+        master = started(env)
+        fill(kafka.inner_servers, reads, records(500), 2)
+        until(lambda: len(read(kafka.inner_servers, writes)) >= 500, master)
+        change(kafka, "second")
+        kafka.kill()  # with all connections that know the first one
+        kafka.restart()
+        fill(kafka.inner_servers, reads, records(500, 500), 2)
+        until(lambda: len(read(kafka.inner_servers, writes)) >= 1_000, master)
+        master.request(Operation("cancel"))
+        master.wait(30)
+        assert verdict(kafka.inner_servers, writes, 1_000) == ""
 
 
 def certificates(folder: Path) -> None:

@@ -76,13 +76,18 @@ class KafkaOffsetsInitializer:
     @staticmethod
     def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
         """The first record whose time is at or after `timestamp` (ms); the end if there is none."""
+        if timestamp < 0:
+            raise InvalidJob(
+                f"timestamp {timestamp} is before 1970", remedy="give ms since 1970, or earliest() or latest()"
+            )
         return KafkaOffsetsInitializer("timestamp", timestamp_ms=timestamp)
 
     @staticmethod
     def committed_offsets(
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
-        """What the group has committed; `offset_reset_strategy` for a partition without: an error, the beginning or the end."""
+        """What the group has committed; `offset_reset_strategy` for a partition without, or that has lost the record or never
+        had it: an error, the beginning or the end."""
         return KafkaOffsetsInitializer("committed", offset_reset_strategy)
 
     @staticmethod
@@ -90,7 +95,7 @@ class KafkaOffsetsInitializer:
         offsets: dict[KafkaTopicPartition, int],
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> KafkaOffsetsInitializer:
-        """These; `offset_reset_strategy` for a partition that is not among them."""
+        """These; `offset_reset_strategy` for a partition that is not among them, or does not have the offset."""
         given = tuple(sorted((KafkaTopicPartition(*partition), offset) for partition, offset in offsets.items()))
         negative = [str(partition) for partition, offset in given if offset < 0]
         if negative:
@@ -169,9 +174,12 @@ class ClusterView:
         return found
 
     def resolve(
-        self, initializer: KafkaOffsetsInitializer, partitions: list[KafkaTopicPartition]
+        self, initializer: KafkaOffsetsInitializer, partitions: list[KafkaTopicPartition], *, is_start: bool = False
     ) -> dict[KafkaTopicPartition, int]:
         """The offset for each of these partitions.
+
+        Args:
+            is_start: reading begins there, so offsets that the partition does not have are as good as none.
 
         Raises:
             SourceError: one has none, or the cluster does not answer.
@@ -188,25 +196,35 @@ class ClusterView:
                 found = self._listed(partitions, spec.for_timestamp(initializer.timestamp_ms))
                 return found | self._listed([p for p in partitions if found[p] < 0], spec.latest())
             case "committed":
-                known = self._group_offsets(partitions)
+                known = self.committed(partitions)
             case _:
                 known = {p: offset for p, offset in initializer.given if p in partitions}
-        missing = [p for p in partitions if p not in known]
+        first = self._listed(list(known), spec.earliest())
+        last = self._listed(list(known), spec.latest(), committed_only=False)
+        out = {p for p, offset in known.items() if is_start and not first[p] <= offset <= last[p]}
+        missing = [p for p in partitions if p not in known or p in out]
         if missing and initializer.reset is KafkaOffsetResetStrategy.NONE:
-            where = ", ".join(f"{p.topic}-{p.partition}" for p in missing[:5])
+            where = ", ".join(
+                f"{p.topic}-{p.partition}{f' ({known[p]}, it has {first[p]} to {last[p]})' if p in out else ''}"
+                for p in missing[:5]
+            )
             said = "the group has committed no offsets" if initializer.kind == "committed" else "no offsets were given"
             raise SourceError(
-                f"{said} for {where}{', …' if len(missing) > 5 else ''}",
+                f"{said} that can be read at, for {where}{', …' if len(missing) > 5 else ''}",
                 remedy="give a KafkaOffsetResetStrategy: EARLIEST or LATEST for partitions without offsets",
             )
         is_earliest = initializer.reset is KafkaOffsetResetStrategy.EARLIEST
         return known | self._listed(missing, spec.earliest() if is_earliest else spec.latest())
 
-    def _listed(self, partitions: list[KafkaTopicPartition], spec: Any) -> dict[KafkaTopicPartition, int]:
+    def _listed(
+        self, partitions: list[KafkaTopicPartition], spec: Any, *, committed_only: bool | None = None
+    ) -> dict[KafkaTopicPartition, int]:
         if not partitions:
             return {}
         kafka = package("confluent_kafka")
-        level = kafka.IsolationLevel.READ_COMMITTED if self._committed_only else kafka.IsolationLevel.READ_UNCOMMITTED
+        levels = kafka.IsolationLevel
+        committed_only = self._committed_only if committed_only is None else committed_only
+        level = levels.READ_COMMITTED if committed_only else levels.READ_UNCOMMITTED
 
         def ask(client: Any) -> dict[KafkaTopicPartition, int]:
             asked = {kafka.TopicPartition(*partition): spec for partition in partitions}
@@ -219,7 +237,12 @@ class ClusterView:
         names = sorted({partition.topic for partition in partitions})
         return self._ask(f"the offsets of {', '.join(map(repr, names))} cannot be found out", ask)
 
-    def _group_offsets(self, partitions: list[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+    def committed(self, partitions: list[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """What the group has committed, of those where it has.
+
+        Raises:
+            SourceError: as `topics`.
+        """
         kafka = package("confluent_kafka")
         group = self._properties.get("group.id", "")
 
@@ -228,6 +251,8 @@ class ClusterView:
             futures = client.list_consumer_group_offsets([asked], request_timeout=CONNECT_S)
             return next(iter(futures.values())).result(CONNECT_S + 5)
 
+        if not partitions:
+            return {}
         answer = self._ask(f"offsets of group {group!r} cannot be read", ask)
         return {KafkaTopicPartition(p.topic, p.partition): p.offset for p in answer.topic_partitions if p.offset >= 0}
 

@@ -158,6 +158,15 @@ class SourceCoordinator:
             if position.files and context is not None and restored_root not in ("", self._root):
                 tracked.files = _adopted(position.files, context.storage, restored_root)
             self._track(tracked)
+        self._drop_outdated()
+
+    def _drop_outdated(self) -> None:
+        splits = [tracked.split for tracked in self._unassigned]
+        outdated = self._call(lambda: self._enumerator.outdated(splits), BEGINNING) if splits else set()
+        if outdated:
+            self._splits = {id: tracked for id, tracked in self._splits.items() if id not in outdated}
+            self._unassigned = list(self._splits.values())
+            self._discovered_at = None
 
     def _new_enumerator(self, context: EnumeratorContext | None) -> SplitEnumerator:
         enumerator = self.source.create_enumerator()

@@ -6,7 +6,9 @@ one fits the pattern, is read from its beginning: all of it was written after th
 
 A topic has an id besides its name. One that was deleted and made anew has the same name and other records under the offsets
 that a checkpoint holds; going on there would lose some and repeat others. So it is an error, unless the source was told to
-start anew (`KafkaSourceBuilder.set_recreated_topics`).
+start anew (`KafkaSourceBuilder.set_recreated_topics`): then the attempt ends, for its tasks read under the old offsets, and the
+next one drops the splits of the old topic before it assigns any. Sources that end look at their topics now and then, too: the
+client asks for a topic that was deleted for ever, without a word.
 
 Brokers that are away when an attempt has begun are no reason to end it: its readers wait for them, and so does the next look.
 """
@@ -14,6 +16,7 @@ Brokers that are away when an attempt has begun are no reason to end it: its rea
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +46,8 @@ class KafkaEnumerator(SplitEnumerator):
         starting, stopping: where partitions begin and, if the source is bounded, end.
         isolation_level: of the readers, for what `latest` means.
         interval_ms: look for partitions again after so many ms; None: once.
-        starts_anew: a topic that was made again is read from its beginning.
+        ends: only partitions of the first look are read.
+        starts_anew: a topic that was made again is read from its beginning, one of a pattern that was deleted no more.
     """
 
     forgets_finished = True
@@ -57,17 +61,23 @@ class KafkaEnumerator(SplitEnumerator):
         isolation_level: str,
         interval_ms: int | None,
         *,
+        ends: bool = False,
         starts_anew: bool = False,
     ) -> None:
         self.discovery_interval_ms = interval_ms
         self._subscription = subscription
         self._starting = starting
         self._stopping = stopping
+        self._ends = ends
         self._starts_anew = starts_anew
         self._cluster = ClusterView(properties, isolation_level)
         self._topics: dict[str, str] = {}
         """Name -> id of those that are read."""
         self._known: set[KafkaTopicPartition] = set()
+        self._unread: dict[str, str] = {}
+        """Id of a split that was not read to its end -> topic."""
+        self._anew: set[str] = set()
+        """Topics that were made again and are read from their beginning."""
         self._has_looked = False
         self._has_begun = False
 
@@ -82,22 +92,37 @@ class KafkaEnumerator(SplitEnumerator):
         self._has_begun = True
         return found
 
+    def check_group(self) -> None:
+        """
+        Raises:
+            SourceError: this user has no right on the group.
+        """
+        self._cluster.committed(sorted(self._known))
+
+    def is_finished(self) -> bool:
+        return self._ends or super().is_finished()
+
     def _look(self) -> list[Split]:
         present = self.find()
         self._check_topics({partition.topic: topic_id for partition, topic_id in present.items()})
         new = [partition for partition in present if partition not in self._known]
+        if self._ends and self._has_looked:
+            new = [partition for partition in new if partition.topic in self._anew]
         starting = KafkaOffsetsInitializer.earliest() if self._has_looked else self._starting
-        begins = self._cluster.resolve(starting, new)
+        begins = self._cluster.resolve(starting, new, is_start=True)
         ends = {} if self._stopping is None else self._cluster.resolve(self._stopping, new)
         self._has_looked = True
         self._known.update(new)
-        return [
+        self._anew.clear()
+        found = [
             Split(
                 f"{at.topic}-{at.partition}@{present[at]}",
                 {"topic": at.topic, "partition": at.partition, "start": begins[at], "stop": ends.get(at)},
             )
             for at in new
         ]
+        self._unread |= {split.id: split.properties["topic"] for split in found}
+        return found
 
     def find(self) -> dict[KafkaTopicPartition, str]:
         """All partitions there are now, with the ids of their topics.
@@ -134,10 +159,7 @@ class KafkaEnumerator(SplitEnumerator):
     def _missing(self, names: list[str]) -> SourceError:
         was_read = [name for name in names if name in self._topics]
         if was_read:
-            return SourceError(
-                f"topic {', '.join(map(repr, was_read))} was deleted while the job reads it: what was not read is lost",
-                remedy="make the topic again and start the job without its state of this source, or take it out of the program",
-            )
+            return self._deleted(was_read)
         others = sorted(self._cluster.topics())
         close = [other for other in others if any(other.lower() == name.lower() for name in names)] or others[:10]
         return SourceError(
@@ -145,24 +167,66 @@ class KafkaEnumerator(SplitEnumerator):
             remedy=f"make it, or correct its name; there are: {', '.join(close) or 'none'}",
         )
 
+    def _deleted(self, names: list[str]) -> SourceError:
+        return SourceError(
+            f"topic {', '.join(map(repr, names))} was deleted while the job reads it: what was not read is lost",
+            remedy="make the topic again and start the job without its state of this source, or take it out of the program"
+            if self._subscription.pattern is None
+            else "go on without topics that are deleted: builder.set_recreated_topics('start-anew')",
+        )
+
     def _check_topics(self, present: dict[str, str]) -> None:
         """
         Raises:
             SourceError: a topic was deleted, or another one has its name now.
         """
+        unread = set(self._unread.values())
+        deleted = sorted(unread - present.keys())
+        if deleted:
+            raise self._deleted(deleted)
         for name, topic_id in present.items():
-            known = self._topics.get(name, topic_id)
-            if known == topic_id:
+            if self._topics.get(name, topic_id) == topic_id:
                 continue
-            if not self._starts_anew:
-                raise SourceError(
-                    f"topic {name!r} was deleted and made again (its id was {known}, it is {topic_id}): the offsets that the job "
-                    "holds are of records that are gone",
-                    remedy="let the source begin with the new topic: builder.set_recreated_topics('start-anew'), or start "
-                    "without the state of this source",
-                )
-            self._known = {partition for partition in self._known if partition.topic != name}
+            if name in unread or not self._starts_anew:
+                raise self._made_again(name, topic_id)
+            self._start_anew(name)
         self._topics.update(present)
+
+    def _made_again(self, name: str, topic_id: str) -> SourceError:
+        what = f"topic {name!r} was deleted and made again (its id was {self._topics[name]}, it is {topic_id})"
+        if self._starts_anew:
+            return SourceError(what, remedy="nothing is to be done: the next attempt begins with the new one")
+        return SourceError(
+            f"{what}: the offsets that the job holds are of records that are gone",
+            remedy="let the source begin with the new topic: builder.set_recreated_topics('start-anew'), or start "
+            "without the state of this source",
+        )
+
+    def _start_anew(self, name: str) -> None:
+        LOGGER.warning("topic %r was deleted or made again; what its splits had not read is not read any more", name)
+        self._known = {partition for partition in self._known if partition.topic != name}
+        self._topics.pop(name, None)
+        self._anew.add(name)
+
+    def outdated(self, splits: Sequence[Split]) -> set[str]:
+        self._unread = {split.id: split.properties["topic"] for split in splits}
+        names = sorted(set(self._unread.values()))
+        now = self._cluster.describe(names)
+        deleted = [name for name in names if name not in now]
+        if deleted and not (self._starts_anew and self._subscription.pattern is not None):
+            raise self._deleted(deleted)
+        changed = [name for name in names if name in now and self._topics.get(name, now[name].id) != now[name].id]
+        if changed and not self._starts_anew:
+            raise self._made_again(changed[0], now[changed[0]].id)
+        for name in [*deleted, *changed]:
+            self._start_anew(name)
+        gone = {id for id, topic in self._unread.items() if topic in self._anew}
+        for id in gone:
+            del self._unread[id]
+        return gone
+
+    def on_split_finished(self, split_id: str) -> None:
+        self._unread.pop(split_id, None)
 
     def snapshot(self) -> Any:
         return {"topics": self._topics, "partitions": sorted(self._known), "looked": self._has_looked}

@@ -74,16 +74,18 @@ class KafkaSource(Source):
             self._starting,
             self._stopping,
             self.properties.get("isolation.level", "read_uncommitted"),
-            None if self.bounded or interval <= 0 else interval,
+            interval if interval > 0 else None,
+            ends=self.bounded,
             starts_anew=self._starts_anew,
         )
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
         decoder = MessageDecoder(self._deserializer, rejects=self._error_tag is not None, timestamps=self._timestamps)
-        commits = "group.id" in self.properties and self.properties.get(_COMMITS, "true") == "true"
-        return KafkaSourceReader(
-            self._client_properties, decoder, context, bounded=self._stopping is not None, commits=commits
-        )
+        return KafkaSourceReader(self._client_properties, decoder, context, commits=self._commits)
+
+    @property
+    def _commits(self) -> bool:
+        return "group.id" in self.properties and self.properties.get(_COMMITS, "true") == "true"
 
     def produced_type(self) -> Any:
         if isinstance(self._deserializer, StreamFormat):
@@ -94,7 +96,7 @@ class KafkaSource(Source):
         return () if self._error_tag is None else (self._error_tag,)
 
     def validate(self) -> None:
-        """Asks the cluster for the partitions and where they begin.
+        """Asks the cluster for the partitions, where they begin, and for the group that offsets are committed to.
 
         Raises:
             InvalidJob: a package is missing, or a property is wrong.
@@ -104,6 +106,8 @@ class KafkaSource(Source):
         enumerator = self.create_enumerator()
         try:
             enumerator.discover()
+            if self._commits:
+                enumerator.check_group()
         finally:
             enumerator.close()
 
@@ -191,7 +195,11 @@ class KafkaSourceBuilder(ClientBuilder):
         return self
 
     def set_recreated_topics(self, what: str) -> KafkaSourceBuilder:
-        """A topic that was deleted and made again: "fail", or "start-anew" with the beginning of the new one."""
+        """A topic that was deleted and made again: "fail", or "start-anew" with the beginning of the new one.
+
+        A topic of a pattern that is deleted is an error, too, or read no more with "start-anew". Either is noticed when topics
+        are looked for (`set_discovery_interval`), and takes a new attempt.
+        """
         if what not in ("fail", "start-anew"):
             raise InvalidJob(f"recreated topics: {what!r}", remedy="write 'fail' or 'start-anew'")
         self._starts_anew = what == "start-anew"

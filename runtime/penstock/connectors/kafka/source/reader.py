@@ -2,6 +2,10 @@
 
 A consumer of its own for each partition would be threads and connections for each. So whoever asks first takes what has come
 for all, and the others find theirs waiting. A partition that nobody reads (watermark alignment) is paused when enough waits.
+
+Offsets are not only of records: a transaction ends with a marker that has one, and what was aborted or compacted has some. So
+a position moves on when the end of the partition is seen. Else an idle partition would lag for ever, and once retention has
+taken the marker, the position behind the last record would be of something that is gone.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import SourceError
-from penstock.connectors.kafka.client import LOGGER, Complaints, Properties, explained, librdkafka, package
+from penstock.connectors.kafka.client import LOGGER, Complaints, Properties, explained, librdkafka, package, renewed
 from penstock.connectors.kafka.offsets import made
 from penstock.connectors.kafka.source.deserializer import MessageDecoder
 from penstock.connectors.source import ReadBounds, ReaderContext, SourceReader, Split, SplitReader
@@ -24,6 +28,7 @@ MOST_WAITING = 50_000
 MOST_BYTES = 16 << 20
 """Messages that wait for a reader, and bytes of their values, before its partition is paused; again below half of either."""
 _CONSUMED = 10_000
+_NOT_COMMITTED = "offsets were not committed to group %r, whose lag looks larger than it is: %s"
 _DEFAULTS = {
     "enable.auto.commit": "false",
     "enable.auto.offset.store": "false",
@@ -76,14 +81,15 @@ class _Inbox:
 class SharedConsumer:
     """The consumer of a subtask."""
 
-    def __init__(self, properties: Properties, *, tells_ends: bool) -> None:
+    def __init__(self, properties: Properties) -> None:
         kafka = self._kafka = package("confluent_kafka")
         self._properties = properties
-        self._complaints = Complaints()
+        self._complaints = Complaints(lambda: renewed(self._consumer, properties))
         settings = librdkafka({**_DEFAULTS, **properties}, self._complaints)
-        if tells_ends:
-            settings["enable.partition.eof"] = True
+        settings |= {"enable.partition.eof": True, "on_commit": self._on_commit}
         self._consumer = made(lambda: kafka.Consumer(settings), properties)
+        self.committed: dict[tuple[str, int], int] = {}
+        """What the group was told last, by partition."""
         self._inboxes: dict[tuple[str, int], _Inbox] = {}
         self._eof = kafka.KafkaError._PARTITION_EOF
         self._of_message = methodcaller("partition")
@@ -107,6 +113,10 @@ class SharedConsumer:
             SourceError: a partition cannot be read on.
         """
         messages = self._consumer.consume(_CONSUMED, 0.0)
+        if self._complaints.is_shut_out:
+            raise explained(
+                SourceError, "topics cannot be read", PermissionError(self._complaints.last), self._properties
+            )
         if not messages:
             return
         errors = [message for message in messages if message.error() is not None]
@@ -137,7 +147,10 @@ class SharedConsumer:
             if inbox is not None:
                 inbox.ended_at = message.offset()
             return
-        where = f"{message.topic()}-{message.partition()}"
+        if error.code() == self._kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
+            LOGGER.warning(_NOT_COMMITTED, self._properties.get("group.id"), error.str())
+            return
+        where = "topics" if message.topic() is None else f"{message.topic()}-{message.partition()}"
         if error.code() == self._kafka.KafkaError._AUTO_OFFSET_RESET:
             raise SourceError(
                 f"{where} has no record at offset {message.offset()} any more: {error.str()}",
@@ -183,7 +196,15 @@ class SharedConsumer:
         try:
             self._consumer.commit(offsets=given, asynchronous=True)
         except self._kafka.KafkaException as error:
-            LOGGER.warning("offsets were not committed to the group: %s", error)
+            LOGGER.warning(_NOT_COMMITTED, self._properties.get("group.id"), error)
+
+    def _on_commit(self, error: Any, partitions: list[Any]) -> None:
+        for at in partitions:
+            error = error or at.error
+            if error is None and at.offset >= 0:
+                self.committed[at.topic, at.partition] = at.offset
+        if error is not None:
+            LOGGER.warning(_NOT_COMMITTED, self._properties.get("group.id"), error.str())
 
     def close(self) -> None:
         self._consumer.close()
@@ -206,12 +227,11 @@ class KafkaSourceReader(SourceReader):
     """
 
     def __init__(
-        self, properties: Properties, decoder: MessageDecoder, context: ReaderContext, *, bounded: bool, commits: bool
+        self, properties: Properties, decoder: MessageDecoder, context: ReaderContext, *, commits: bool
     ) -> None:
         client_id = f"{properties.get('client.id', 'penstock')}-{context.uid}-{context.subtask}"
         self._properties = {**properties, "client.id": client_id}
         self._decoder = decoder
-        self._bounded = bounded
         self._commits = commits
         self._context = context
         self._consumer: SharedConsumer | None = None
@@ -221,7 +241,7 @@ class KafkaSourceReader(SourceReader):
 
     def open_split(self, split: Split, position: Any) -> SplitReader:
         if self._consumer is None:
-            self._consumer = SharedConsumer(self._properties, tells_ends=self._bounded)
+            self._consumer = SharedConsumer(self._properties)
         about = split.properties
         key = about["topic"], about["partition"]
         offset = about["start"] if position is None else position
@@ -244,8 +264,6 @@ class KafkaSourceReader(SourceReader):
         self._taken = {taken: of for taken, of in self._taken.items() if taken > checkpoint_id}
         if offsets and self._consumer is not None:
             self._consumer.commit(offsets)
-            for key, offset in offsets.items():
-                self._readers[key].committed = offset
 
     def close(self) -> None:
         if self._consumer is not None:
@@ -254,10 +272,9 @@ class KafkaSourceReader(SourceReader):
 
 
 class PartitionReader(SplitReader):
-    """Of one partition. The position is the offset of the next record."""
+    """Of one partition. The position is the offset of the next record, or the end of the partition."""
 
-    committed = -1
-    """What the group was told last."""
+    moves_without_records = True
 
     def __init__(
         self,
@@ -286,8 +303,9 @@ class PartitionReader(SplitReader):
         if inbox.is_paused and not inbox.holds(0.5):
             self._consumer.resume(self._topic, self._partition, inbox)
         if not messages:
-            if self._stop is not None and inbox.ended_at >= self._stop and not inbox.waiting:
-                self._offset, self._finished = max(self._offset, inbox.ended_at), True
+            if not inbox.waiting and not self._finished:
+                self._offset = max(self._offset, inbox.ended_at)
+                self._finished = self._stop is not None and self._offset >= self._stop
             return None
         stop, last = self._stop, messages[-1].offset()
         if stop is not None and last >= stop - 1:
@@ -311,6 +329,11 @@ class PartitionReader(SplitReader):
     @property
     def finished(self) -> bool:
         return self._finished
+
+    @property
+    def committed(self) -> int:
+        """What the group was told last; -1: nothing yet."""
+        return self._consumer.committed.get((self._topic, self._partition), -1)
 
     def lag(self) -> int | None:
         """Offsets between the next record and the end of the partition, or where reading stops."""
