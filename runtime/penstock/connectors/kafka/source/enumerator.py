@@ -97,7 +97,10 @@ class KafkaEnumerator(SplitEnumerator):
         Raises:
             SourceError: this user has no right on the group.
         """
-        self._cluster.committed(sorted(self._known))
+        try:
+            self._cluster.committed(sorted(self._known))
+        except ClusterAway as error:  # the group's coordinator, of which nothing else is asked
+            LOGGER.warning("whether offsets may be committed is not known: %s", error.message)
 
     def is_finished(self) -> bool:
         return self._ends or super().is_finished()

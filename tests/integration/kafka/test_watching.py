@@ -1,0 +1,122 @@
+"""What is told of a Kafka source while it reads: lag of each partition, and event time, which each partition has of its own."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from penstock.common.time import Duration
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.formats.json_lines import JsonLinesFormat
+from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer
+from penstock.datastream.functions import ProcessFunction
+from penstock.jobmanager.job.requests import Operation
+from tests.in_process import environment, started, until
+from tests.integration.kafka.support import fill, new_name, records, sink, source, topic
+from tools.kafkaserver import KafkaServer
+
+pytestmark = pytest.mark.kafka
+
+
+def ended(master: Any) -> None:
+    master.request(Operation("cancel"))
+    master.wait(30)
+
+
+def gauges(master: Any, name: str) -> dict[str, float]:
+    """Of the source's partitions, by their numbers, as REST has them."""
+    form = re.compile(rf".*KafkaSourceReader\.topic\.in-\w+\.partition\.(\d+)\.{name}")
+    values = [one for scope in master.metrics.store.collect() for one in scope.values().items()]
+    return {found[1]: value for id, value in values if (found := form.fullmatch(id))}
+
+
+def lag(master: Any) -> int | None:
+    """Of the whole source, as the dashboard has it; None: nothing was told yet."""
+    coordinator = master.parts.sources.get("in")
+    found: int | None = None if coordinator is None else coordinator.describe(1).lag
+    return found
+
+
+def test_each_partition_tells_its_lag_and_what_the_group_knows(kafka: KafkaServer, tmp_path: Path) -> None:
+    reads, writes = topic(kafka, 2, "in"), topic(kafka)
+    fill(kafka.bootstrap_servers, reads, records(100), 2)
+    env = environment(tmp_path)
+    built = source(kafka.bootstrap_servers, reads).set_group_id(new_name("group")).build()
+    stream = env.from_source(built, WatermarkStrategy.no_watermarks(), "in").uid("in")
+    stream.sink_to(sink(kafka.bootstrap_servers, writes).build()).uid("out")
+    master = started(env)
+    until(lambda: gauges(master, "committedOffset") == {"0": 50, "1": 50}, master)
+    until(lambda: gauges(master, "recordsLag") == {"0": 0, "1": 0}, master)
+    facts = master.parts.sources["in"].describe(10)
+    assert facts.lag == 0
+    assert sorted(split.position for split in facts.splits) == ["50", "50"]
+    ended(master)
+
+
+def test_what_is_not_read_yet_lags(kafka: KafkaServer, tmp_path: Path) -> None:
+    reads = topic(kafka, 1, "in")
+    fill(kafka.bootstrap_servers, reads, records(20_000))
+    env = environment(tmp_path)
+    built = source(kafka.bootstrap_servers, reads).build()
+    stream = env.from_source(built, WatermarkStrategy.no_watermarks(), "in").uid("in")
+    Stays.may_go_on = False
+    stream.map(Stays()).sink_to(sink(kafka.bootstrap_servers, topic(kafka)).build())
+    master = started(env)
+    until(lambda: (lag(master) or 0) > 1_000, master)
+    Stays.may_go_on = True
+    until(lambda: lag(master) == 0, master)
+    ended(master)
+
+
+class Stays:
+    """A map function that takes its time until it may go on."""
+
+    may_go_on = False
+
+    def __call__(self, value: Any) -> Any:
+        if not Stays.may_go_on:
+            time.sleep(0.001)  # so slow it is
+        return value
+
+
+class Lateness(ProcessFunction):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+        yield ctx.timestamp(), ctx.timer_service().current_watermark()
+
+
+def test_a_partition_that_is_ahead_makes_no_record_of_another_late(kafka: KafkaServer, tmp_path: Path) -> None:
+    reads = topic(kafka, 2, "in")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for n in range(25_000):
+        for partition in range(2):
+            producer.produce(reads, b'{"id": %d}' % n, partition=partition, timestamp=1 + n * 10 + 10**6 * partition)
+        if n % 1_000 == 0:
+            producer.poll(0)
+    assert producer.flush(60) == 0
+    env = environment(tmp_path, **{"restart-strategy.type": "none", "penstock.runner": "in-process"})
+    built = source(kafka.bootstrap_servers, reads).set_bounded(KafkaOffsetsInitializer.latest()).build()
+    stream = env.from_source(built, WatermarkStrategy.for_monotonous_timestamps(), "in")
+    seen = list(stream.process(Lateness()).execute_and_collect())
+    assert len(seen) == 50_000
+    assert not [(at, mark) for at, mark in seen if at <= mark]
+    assert max(mark for _, mark in seen) > 0
+
+
+def test_a_partition_without_messages_holds_the_clock_back_only_until_it_counts_as_idle(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    reads = topic(kafka, 2, "in")
+    fill(kafka.bootstrap_servers, reads, records(10), 1, timestamp=5_000)
+    env = environment(tmp_path)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_millis(500))
+    built = source(kafka.bootstrap_servers, reads).set_value_only_deserializer(JsonLinesFormat()).build()
+    stream = env.from_source(built, strategy, "in").uid("in")
+    stream.sink_to(sink(kafka.bootstrap_servers, topic(kafka)).build())
+    master = started(env)
+    until(lambda: master.metrics.watermark() == 4_999, master)
+    ended(master)
