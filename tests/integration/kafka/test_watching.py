@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from penstock.common.serialization import SimpleStringSchema
 from penstock.common.time import Duration
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.formats.json_lines import JsonLinesFormat
-from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer
+from penstock.connectors.kafka.source.reader import MOST_WAITING
+from penstock.connectors.source import ReadBounds, ReaderContext
+from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource
 from penstock.datastream.functions import ProcessFunction
 from penstock.jobmanager.job.requests import Operation
 from tests.in_process import environment, started, until
@@ -120,3 +123,33 @@ def test_a_partition_without_messages_holds_the_clock_back_only_until_it_counts_
     master = started(env)
     until(lambda: master.metrics.watermark() == 4_999, master)
     ended(master)
+
+
+def test_a_partition_that_nobody_reads_is_fetched_no_more_and_then_read_without_a_gap(kafka: KafkaServer) -> None:
+    """As watermark alignment leaves one alone."""
+    reads, count = topic(kafka, 2, "in"), 120_000
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "queue.buffering.max.messages": 1_000_000})
+    for n in range(count):
+        for partition in range(2):
+            producer.produce(reads, b"%d" % n, partition=partition)
+    assert producer.flush(60) == 0
+    built = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap_servers).set_topics(reads)
+    built = built.set_value_only_deserializer(SimpleStringSchema()).set_bounded(KafkaOffsetsInitializer.latest())
+    read_by = built.build()
+    reader = read_by.create_reader(ReaderContext(0, 1, "uid"))
+    opened: list[Any] = [reader.open_split(split, None) for split in read_by.create_enumerator().discover()]
+    for split in opened:
+        values: list[str] = []
+
+        def is_read(split: Any = split, values: list[str] = values) -> bool:
+            batch = split.read(ReadBounds(max_records=5_000))
+            values += [] if batch is None else batch.rows().values
+            assert opened[1]._inbox.waiting <= MOST_WAITING + 10_000
+            return bool(split.finished)
+
+        deadline = time.monotonic() + 60
+        while not is_read():
+            assert time.monotonic() < deadline
+        assert values == [str(n) for n in range(count)]
+        assert opened[1]._inbox.is_paused == (split is opened[0])
+    reader.close()

@@ -88,6 +88,8 @@ class Complaints:
 
     def __init__(self, renews: Callable[[], None] = lambda: None) -> None:
         self.last = ""
+        self.refusal = ""
+        """What a broker that refuses the client has said last."""
         self._renews = renews
         self._refusals = 0
         self._first_refusal = self._last_refusal = 0.0
@@ -100,7 +102,7 @@ class Complaints:
             now = time.monotonic()
             if not self._refusals or now - self._last_refusal > SHUT_OUT_S:
                 self._refusals, self._first_refusal = 0, now
-            self._refusals, self._last_refusal = self._refusals + 1, now
+            self._refusals, self._last_refusal, self.refusal = self._refusals + 1, now, text
             self._renews()
 
     @property

@@ -49,7 +49,7 @@ class KafkaProducer:
         kafka = self._kafka = package("confluent_kafka")
         self.id = transactional_id
         self._properties = properties
-        self._complaints = Complaints(lambda: renewed(self._producer, properties))
+        self._complaints = Complaints(self._renew)
         self._failed: Any = None
         self._identity: tuple[int, int] | None = None
         settings = librdkafka({**_DEFAULTS, **properties}, self._complaints)
@@ -75,6 +75,9 @@ class KafkaProducer:
             about = json.loads(text).get("eos", {})
             if about.get("producer_id", -1) >= 0:
                 self._identity = about["producer_id"], about["producer_epoch"]
+
+    def _renew(self) -> None:
+        renewed(self._producer, self._properties)
 
     def prepare(self) -> KafkaProducer:
         """Get an epoch for the id, and begin the transaction: the broker learns of that with the first message.
@@ -177,7 +180,7 @@ class KafkaProducer:
             raise self._not_written(*self._failed)
         if self._complaints.is_shut_out:
             what = "messages cannot be written"
-            raise explained(SinkError, what, PermissionError(self._complaints.last), self._properties)
+            raise explained(SinkError, what, PermissionError(self._complaints.refusal), self._properties)
 
     def flush(self) -> None:
         """Wait until all messages have been taken, for as long as the client tries (`message.timeout.ms`).
@@ -227,6 +230,12 @@ class KafkaProducer:
     def close(self) -> None:
         """Let go of it; what it has written and flushed stays, its transaction is left as it is."""
         del self._producer
+
+
+def _close(made: Future[tuple[int, KafkaProducer]]) -> None:
+    """One that nobody will write with: else it would end whenever it is found, in any thread."""
+    if not made.cancelled() and made.exception() is None:
+        made.result()[1].close()
 
 
 def _no_message(topic: str, error: Exception, **message: Any) -> RecordFormatError:
@@ -294,4 +303,6 @@ class TransactionalProducers:
                 self._free += self._used.pop(checkpoint)
 
     def close(self) -> None:
+        if self._next is not None:
+            self._next.add_done_callback(_close)
         self._thread.shutdown(wait=False, cancel_futures=True)

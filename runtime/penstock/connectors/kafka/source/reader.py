@@ -10,6 +10,7 @@ taken the marker, the position behind the last record would be of something that
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from itertools import groupby
 from operator import methodcaller
@@ -84,9 +85,10 @@ class SharedConsumer:
     def __init__(self, properties: Properties) -> None:
         kafka = self._kafka = package("confluent_kafka")
         self._properties = properties
-        self._complaints = Complaints(lambda: renewed(self._consumer, properties))
+        me = weakref.ref(self)  # a client that is part of a cycle would end whenever it is found, in any thread
+        self._complaints = Complaints(lambda: _renew(me()))
         settings = librdkafka({**_DEFAULTS, **properties}, self._complaints)
-        settings |= {"enable.partition.eof": True, "on_commit": self._on_commit}
+        settings |= {"enable.partition.eof": True, "on_commit": lambda error, at: _on_commit(me(), error, at)}
         self._consumer = made(lambda: kafka.Consumer(settings), properties)
         self.committed: dict[tuple[str, int], int] = {}
         """What the group was told last, by partition."""
@@ -115,7 +117,7 @@ class SharedConsumer:
         messages = self._consumer.consume(_CONSUMED, 0.0)
         if self._complaints.is_shut_out:
             raise explained(
-                SourceError, "topics cannot be read", PermissionError(self._complaints.last), self._properties
+                SourceError, "topics cannot be read", PermissionError(self._complaints.refusal), self._properties
             )
         if not messages:
             return
@@ -198,7 +200,8 @@ class SharedConsumer:
         except self._kafka.KafkaException as error:
             LOGGER.warning(_NOT_COMMITTED, self._properties.get("group.id"), error)
 
-    def _on_commit(self, error: Any, partitions: list[Any]) -> None:
+    def note_commit(self, error: Any, partitions: list[Any]) -> None:
+        """What became of a commit."""
         for at in partitions:
             error = error or at.error
             if error is None and at.offset >= 0:
@@ -206,8 +209,21 @@ class SharedConsumer:
         if error is not None:
             LOGGER.warning(_NOT_COMMITTED, self._properties.get("group.id"), error.str())
 
+    def renew(self) -> None:
+        renewed(self._consumer, self._properties)
+
     def close(self) -> None:
         self._consumer.close()
+
+
+def _renew(consumer: SharedConsumer | None) -> None:
+    if consumer is not None:
+        consumer.renew()
+
+
+def _on_commit(consumer: SharedConsumer | None, error: Any, partitions: list[Any]) -> None:
+    if consumer is not None:
+        consumer.note_commit(error, partitions)
 
 
 def check_properties(properties: Properties) -> None:
