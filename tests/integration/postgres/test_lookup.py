@@ -64,6 +64,28 @@ def test_a_column_that_is_not_unique_gives_all_rows(table: Table) -> None:
     assert asked(function, "k1") == [1, 4]
 
 
+@pytest.mark.parametrize(
+    ("kind", "stored", "asked_for"),
+    [
+        ("uuid", "550e8400-e29b-41d4-a716-446655440000", "550E8400-E29B-41D4-A716-446655440000"),
+        ("numeric", "1.50", 1.5),
+        ("timestamptz", "2020-01-01T12:00:00+02:00", "2020-01-01 10:00:00+00:00"),
+        ("boolean", "true", True),
+        ("char(5)", "a", "a"),
+    ],
+)
+def test_keys_are_compared_as_the_column_compares_them(
+    postgres: PostgresServer, kind: str, stored: str, asked_for: Any
+) -> None:
+    table = Table(postgres, f'"the %s" {kind} primary key, key text')
+    table.execute(f"insert into {table.name} values ('{stored}', 'found')")
+    function = PostgresLookup(
+        postgres.conninfo, table.name, {"key": str}, column="the %s", key=lambda value: value, join=names
+    )
+    function.open(None)
+    assert asked(function, asked_for) == [(asked_for, ["found"])]
+
+
 def test_answers_are_believed_for_their_time_and_no_longer(table: Table) -> None:
     believes, asks = lookup(table), lookup(table, ttl=0)
     for function in (believes, asks):

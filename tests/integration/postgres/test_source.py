@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from penstock.common.errors import InvalidJob, SourceError
 from penstock.connectors.source import ReadBounds, ReaderContext, Split
+from penstock.datastream.connectors.postgres import PostgresSource
 from tests.integration.postgres.tables import Table
 from tools.postgresserver import PostgresServer
 
@@ -144,6 +146,24 @@ def test_a_connection_that_is_cut_is_made_anew(table: Table) -> None:
     while not reader.finished:
         seen += take(reader)
     assert seen == list(range(20))
+
+
+def test_names_and_types_that_need_quotes_are_read_in_pages(postgres: PostgresServer) -> None:
+    name = f"T %s {uuid.uuid4().hex[:6]}"
+    with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
+        connection.execute(f"""create type "{name}k" as enum ('a', 'b', 'c')""")
+        connection.execute(f"""create table "{name}" ("the %s" "{name}k" primary key, "order" int)""")
+        connection.execute(f"""insert into "{name}" values ('c', 3), ('a', 1), ('b', 2)""")
+    fields = {"the %s": str, "order": int}
+    source = PostgresSource(postgres.conninfo, name, fields, key="the %s")
+    source.validate()
+    (split,) = source.create_enumerator().discover()
+    reader = source.create_reader(ReaderContext(0, 1, "in")).open_split(split, None)
+    found = []
+    while not reader.finished:
+        batch = reader.read(ReadBounds(1))
+        found += [] if batch is None else batch.rows().values
+    assert [row["order"] for row in found] == [1, 2, 3]
 
 
 def test_what_cannot_be_read_is_an_error_at_the_start(table: Table) -> None:

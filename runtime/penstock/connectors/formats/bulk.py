@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.common.errors import RecordFormatError
 from penstock.common.serialization import BulkWriterFactory
 from penstock.common.types import Row
+from penstock.connectors.formats.arrow_types import fields_of_class
 from penstock.connectors.formats.csv import CsvDialect
 from penstock.connectors.formats.encode import CsvEncoder
 from penstock.connectors.formats.shape import Declaration, RecordShape
@@ -286,4 +287,8 @@ def _without_rows(value: Any) -> Any:
         return value.as_dict(recursive=True)
     if isinstance(value, list):
         return [_without_rows(item) for item in value]
-    return value
+    if isinstance(value, tuple | dict):
+        return value
+    cls: Any = type(value)
+    fields = fields_of_class(cls)  # a dataclass or a Struct, which Arrow does not look into
+    return value if fields is None else {name: _without_rows(getattr(value, name)) for name in fields}

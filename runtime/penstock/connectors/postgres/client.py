@@ -13,12 +13,20 @@ from penstock.common.extras import module_of_extra
 from penstock.common.secret_file import read_secret
 
 CONNECT_S = 10
+SETTINGS = """
+set time zone 'UTC'; set datestyle = 'ISO'; set intervalstyle = 'postgres'; set extra_float_digits = 3; set bytea_output = 'hex';
+set tcp_keepalives_idle = 30; set tcp_keepalives_interval = 10; set tcp_keepalives_count = 3"""
+"""Times without a zone are of UTC here, and values are written as the log of changes has them, whatever the role or the server has set. The server sees within a
+minute that this machine is gone, and lets go of its locks."""
+_ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+"""And so does libpq of the server's."""
 _INTEGERS = ("int2", "int4", "int8")
 _FITTING: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (pa.types.is_boolean, ("bool",)),
-    (lambda kind: pa.types.is_integer(kind) and kind.bit_width <= 16, ("int2", "int4", "int8", "numeric")),
-    (lambda kind: pa.types.is_integer(kind) and kind.bit_width <= 32, ("int4", "int8", "numeric")),
-    (pa.types.is_integer, ("int8", "numeric")),
+    (lambda kind: _signed_bits(kind) <= 16, ("int2", "int4", "int8", "numeric")),
+    (lambda kind: _signed_bits(kind) <= 32, ("int4", "int8", "numeric")),
+    (lambda kind: _signed_bits(kind) <= 64, ("int8", "numeric")),
+    (pa.types.is_integer, ("numeric",)),
     (pa.types.is_float32, ("float4", "float8")),
     (pa.types.is_floating, ("float8",)),
     (pa.types.is_decimal, ("numeric",)),
@@ -51,7 +59,7 @@ class Server:
         psycopg = package()
         try:
             connection = psycopg.connect(self.conninfo, autocommit=True, **self.options(kind))
-            connection.execute("set time zone 'UTC'")  # times without a zone are of UTC here
+            connection.execute(SETTINGS)
             connection.autocommit = autocommit
             return connection
         except psycopg.ProgrammingError as error:
@@ -63,12 +71,14 @@ class Server:
             raise self.explained(kind, "cannot connect", error) from error
 
     def options(self, kind: type[PlatformError]) -> dict[str, Any]:
-        """Beside `conninfo`, with the password as its file has it now.
+        """Beside `conninfo`, whose own go first, with the password as its file has it now.
 
         Raises:
             PlatformError: of this kind: the file cannot be read.
         """
-        given: dict[str, Any] = {"connect_timeout": CONNECT_S, "application_name": "penstock"}
+        said = package("psycopg.conninfo").conninfo_to_dict(self.conninfo)
+        given: dict[str, Any] = {"connect_timeout": CONNECT_S, "application_name": "penstock", **_ALIVE}
+        given = {name: value for name, value in given.items() if name not in said}
         if self.password_file:
             given["password"] = read_secret(self.password_file, "password_file", kind)
         return given
@@ -93,18 +103,38 @@ def is_lost(error: Exception) -> bool:
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
 
 
+def _signed_bits(kind: pa.DataType) -> float:
+    if not pa.types.is_integer(kind):
+        return float("inf")
+    return int(kind.bit_width) + int(pa.types.is_unsigned_integer(kind))
+
+
+_NO_ROOM = ("too many clients", "too many connections", "remaining connection slots", "max_wal_senders")
+"""In what a server says that refuses a connection, without a code."""
+
+
 def _remedy(error: Exception, text: str) -> str:
     errors = package("psycopg.errors")
-    if "password" in text or "authentication" in text or "pg_hba" in text:
+    if any(words in text for words in _NO_ROOM):
+        return (
+            "give the server room: max_connections or the role's limit (one for each subtask, and one), max_wal_senders"
+        )
+    if any(words in text for words in ("password", "authentication", "pg_hba", "not permitted to log in")):
         return "check user and password (password_file), and that pg_hba.conf lets this user in from here"
     if "does not exist" in text and "database" in text:
         return "create the database, or name another one in conninfo"
     if isinstance(error, errors.InsufficientPrivilege):
         return "grant the job's user the right to it"
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return "name the server that takes writes: target_session_attrs=read-write in conninfo finds it among several hosts"
+    if isinstance(error, errors.QueryCanceled):
+        return "raise statement_timeout of the job's user (alter role … set statement_timeout), or let less come at once: checkpoints more often"
     if isinstance(error, errors.DataError | errors.IntegrityError):
         return "correct or filter out such rows before the sink, or let the table take them"
     if isinstance(error, errors.DiskFull | errors.TooManyConnections | errors.ConfigurationLimitExceeded):
         return "give the server room: disk, or max_connections (one for each subtask, and one)"
+    if isinstance(error, errors.ProgrammingError | errors.NotSupportedError | errors.ObjectNotInPrerequisiteState):
+        return "the server says what it does not take: alter the table, or what the job asks of it"
     return (
         "check that the server runs, host, port, TLS settings and the network; the job tries again when it fails over"
     )
@@ -114,28 +144,33 @@ def _remedy(error: Exception, text: str) -> str:
 class Column:
     name: str
     type: str
-    """Postgres's own name: int8, timestamptz, …"""
+    """Postgres's own name: int8, timestamptz, …; of a domain, that of what it is made of."""
     required: bool
     """NOT NULL and no default."""
     is_generated: bool
+    sql_type: str = ""
+    """As SQL takes it."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it is. `sql`: its name, quoted. `unique`: sets of columns that are unique and never null."""
+    """A table as it is. `sql`: its name, quoted. `unique`: sets of columns that are unique and never null; `arbiters`: those that are so at any moment, not only at the end
+    of a transaction."""
 
     sql: str
     columns: dict[str, Column]
     unique: tuple[frozenset[str], ...]
+    arbiters: tuple[frozenset[str], ...]
     rights: frozenset[str]
 
 
 _COLUMNS = """
-select a.attname, t.typname, a.attnotnull and not a.atthasdef and a.attidentity = '', a.attgenerated <> '' or a.attidentity = 'a'
-from pg_attribute a join pg_type t on t.oid = a.atttypid where a.attrelid = %s and a.attnum > 0 and not a.attisdropped
+select a.attname, coalesce(b.typname, t.typname), a.attnotnull and not a.atthasdef and a.attidentity = '',
+  a.attgenerated <> '' or a.attidentity = 'a', format_type(a.atttypid, null)
+from pg_attribute a join pg_type t on t.oid = a.atttypid left join pg_type b on t.typtype = 'd' and b.oid = t.typbasetype where a.attrelid = %s and a.attnum > 0 and not a.attisdropped
 order by a.attnum"""
 _UNIQUE = """
-select array_agg(a.attname::text) from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
+select array_agg(a.attname::text), bool_and(i.indimmediate) from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any((i.indkey::int2[])[:i.indnkeyatts - 1])
 where i.indrelid = %s and i.indisunique and i.indpred is null and i.indexprs is null and i.indisvalid
 group by i.indexrelid having bool_and(a.attnotnull)"""
 _RIGHTS = "select right_ from unnest(array['SELECT', 'INSERT', 'UPDATE', 'DELETE']) right_ where has_table_privilege(%s::oid, right_)"
@@ -144,8 +179,15 @@ _RIGHTS = "select right_ from unnest(array['SELECT', 'INSERT', 'UPDATE', 'DELETE
 def look_up(connection: Any, server: Server, name: str, kind: type[PlatformError]) -> Table:
     """
     Raises:
-        PlatformError: of this kind: there is no such table.
+        PlatformError: of this kind: there is no such table, or it cannot be looked at.
     """
+    try:
+        return _found(connection, server, name, kind)
+    except package().Error as error:
+        raise server.explained(kind, f"table {name!r} cannot be looked at", error) from error
+
+
+def _found(connection: Any, server: Server, name: str, kind: type[PlatformError]) -> Table:
     sql = quoted(name)
     found = connection.execute("select to_regclass(%s)::oid", [sql]).fetchone()[0]
     if found is None:
@@ -154,9 +196,11 @@ def look_up(connection: Any, server: Server, name: str, kind: type[PlatformError
             remedy="create it, or write 'schema.table' with names as they are (no quotes, capitals as in the table)",
         )
     columns = [Column(*row) for row in connection.execute(_COLUMNS, [found])]
-    unique = tuple(frozenset(row[0]) for row in connection.execute(_UNIQUE, [found]))
+    keys = [(frozenset(names), is_immediate) for names, is_immediate in connection.execute(_UNIQUE, [found])]
+    unique = tuple(names for names, _ in keys)
+    arbiters = tuple(names for names, is_immediate in keys if is_immediate)
     rights = frozenset(row[0] for row in connection.execute(_RIGHTS, [found]))
-    return Table(sql, {column.name: column for column in columns}, unique, rights)
+    return Table(sql, {column.name: column for column in columns}, unique, arbiters, rights)
 
 
 def quoted(name: str) -> str:
@@ -166,6 +210,11 @@ def quoted(name: str) -> str:
     '"public"."Means"'
     """
     return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
+
+
+def named(name: str) -> str:
+    """In a statement with values."""
+    return quoted(name).replace("%", "%%")
 
 
 def check_rights(table: Table, rights: Sequence[str], server: Server, kind: type[PlatformError]) -> None:
@@ -211,7 +260,17 @@ def fits(kind: pa.DataType, column: str) -> bool:
         return column.startswith("_") and fits(kind.value_type, column[1:])
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return column in _FROM_TEXT_TOO or (not column.startswith("_") and column not in _SIMPLE)
-    return column in ("json", "jsonb")
+    return column in ("json", "jsonb") and _has_json(kind)
+
+
+def _has_json(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind):
+        return _has_json(kind.key_type) and _has_json(kind.item_type)
+    if pa.types.is_struct(kind):
+        return all(_has_json(field.type) for field in kind)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _has_json(kind.value_type)
+    return not any(check(kind) for check in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_duration))
 
 
 _SIMPLE = {name for _, names in _FITTING for name in names}

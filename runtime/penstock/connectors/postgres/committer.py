@@ -15,7 +15,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.files.codec import STAGED_FILE
-from penstock.common.errors import PenstockError, SinkError
+from penstock.common.errors import PenstockError, PlatformError, SinkError
 from penstock.connectors.postgres.client import is_lost, package, quoted
 from penstock.connectors.postgres.statements import write_rows
 from penstock.connectors.sink import Committer
@@ -84,9 +84,7 @@ class PostgresCommitter(Committer):
                 if isinstance(error, PenstockError) and not isinstance(error.__cause__, package().OperationalError):
                     raise
                 if not isinstance(error, PenstockError) and not is_lost(error):
-                    raise self._sink.server.explained(
-                        SinkError, f"rows of checkpoint {checkpoint} cannot be written to {self._sink.table!r}", error
-                    ) from error
+                    raise self._refused(checkpoint, error) from error
                 if attempt == self._tries - 1:
                     if isinstance(error, PenstockError):
                         raise
@@ -94,6 +92,12 @@ class PostgresCommitter(Committer):
                     raise self._sink.server.explained(SinkError, what, error) from error
                 logger.info("commit of checkpoint %d, try %d: %s", checkpoint, attempt + 1, error)
                 time.sleep(min(_LONGEST_PAUSE_S, 0.1 * 2**attempt) * random.uniform(0.5, 1.0))
+
+    def _refused(self, checkpoint: int, error: Exception) -> PlatformError:
+        what = f"rows of checkpoint {checkpoint} cannot be written to {self._sink.table!r}"
+        explained = self._sink.server.explained(SinkError, what, error)
+        explained.remedy += f"; the rows are in checkpoint {checkpoint} and will be written before the job goes on from it: to leave one out, start from an older one"
+        return explained
 
     def _write(self, app: str, checkpoint: int, pieces: list[dict[str, Any]]) -> None:
         connection, sink = self._connection, self._sink

@@ -16,13 +16,14 @@ from penstock.connectors.formats.bulk import columns_of
 from penstock.connectors.formats.shape import Declaration, RecordShape
 from penstock.connectors.lookup import Lookup
 from penstock.connectors.postgres.client import (
+    SETTINGS,
     Server,
     check_fields,
     check_rights,
     is_lost,
     look_up,
+    named,
     package,
-    quoted,
     selected,
 )
 
@@ -79,10 +80,13 @@ class PostgresLookup(Lookup):
                     f"{self.server.shown}: {table.sql} has no column {self.column!r}",
                     remedy=f"name one of {', '.join(table.columns)}",
                 )
-        name = f"t.{quoted(self.column)}"
         columns = ", ".join(selected(field) for field in self.shape.schema)
-        kind = table.columns[self.column].type
-        self._statement = f"select {columns}, {name}::text as penstock_key from {table.sql} t where {name} = any(%s::text[]::{kind}[])"
+        kind = table.columns[self.column].sql_type.replace("%", "%%")
+        columns = columns.replace("%", "%%")
+        self._statement = (
+            f"select {columns}, penstock_keys.text as penstock_key from unnest(%s::text[]) penstock_keys (text) "
+            f"join {named(self.table)} t on t.{named(self.column)} = penstock_keys.text::{kind}"
+        )
         self._prepare()
 
     @property
@@ -91,7 +95,13 @@ class PostgresLookup(Lookup):
 
     async def _connect(self) -> Any:
         options = self.server.options(SourceError)
-        return await package().AsyncConnection.connect(self.server.conninfo, autocommit=True, **options)
+        connection = await package().AsyncConnection.connect(self.server.conninfo, autocommit=True, **options)
+        try:
+            await connection.execute(SETTINGS)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
 
     async def _disconnect(self, connection: Any) -> None:
         await connection.close()

@@ -13,10 +13,17 @@ from penstock.common.time import TimeLike, as_millis
 from penstock.connectors.delivery_guarantee import DeliveryGuarantee
 from penstock.connectors.formats.shape import Declaration, RecordShape
 from penstock.connectors.lakehouse.commits import app_of
-from penstock.connectors.postgres.client import Server, check_fields, check_rights, look_up, package, quoted
+from penstock.connectors.postgres.client import Server, Table, check_fields, check_rights, look_up, package, quoted
 from penstock.connectors.postgres.committer import NOTES, PostgresCommitter
+from penstock.connectors.postgres.statements import write_rows
 from penstock.connectors.postgres.writer import DirectWriter, StagingWriter
 from penstock.connectors.sink import Committer, Sink, SinkWriter, WriterContext
+
+_SEQUENCES = """
+select s.oid::regclass::text from pg_attrdef f join pg_attribute a on a.attrelid = f.adrelid and a.attnum = f.adnum
+join pg_depend d on d.classid = 'pg_attrdef'::regclass and d.objid = f.oid and d.refclassid = 'pg_class'::regclass
+join pg_class s on s.oid = d.refobjid
+where f.adrelid = to_regclass(%s) and a.attname = any(%s) and case when s.relkind = 'S' then not has_sequence_privilege(s.oid, 'USAGE') end"""
 
 
 class PostgresSink(Sink):
@@ -102,19 +109,47 @@ class PostgresSink(Sink):
             replaces = ["SELECT", "UPDATE"] if self.key else []
             check_rights(table, ["INSERT", *replaces, *(["DELETE"] if self.deletes else [])], self.server, SinkError)
             check_fields(self.shape.schema, table, writes=True)
-            if self.key and frozenset(self.key) not in table.unique:
+            if self.key and frozenset(self.key) not in table.arbiters:
                 raise SinkError(
-                    f"{self.server.shown}: {table.sql} has no primary key or unique index (of columns that are NOT NULL) of just "
+                    f"{self.server.shown}: {table.sql} has no primary key or unique index (of columns that are NOT NULL, not deferrable) of just "
                     f"{', '.join(self.key)}",
                     remedy="add one, or name the columns of the one that there is as key",
                 )
+            self._check_sequences(connection, table)
             if self._is_exact:
                 self._check_notes(connection)
+            self._rehearse(connection)
+
+    def _rehearse(self, connection: Any) -> None:
+        """A write of no rows, of which nothing stays: views, policies, keys that are checked later, a server that only reads, …"""
+        psycopg = package()
+        try:
+            with connection.transaction(force_rollback=True):
+                connection.execute("set local lock_timeout = '5s'")
+                write_rows(connection, quoted(self.table), self.shape.names, self.key, [], deletes=self.deletes)
+        except psycopg.errors.LockNotAvailable:
+            return  # somebody alters the table: that passes
+        except psycopg.Error as error:
+            what = f"rows cannot be written to {self.table!r}"
+            raise self.server.explained(SinkError, what, error) from error
+
+    def _check_sequences(self, connection: Any, table: Table) -> None:
+        """Of the columns that the table fills by itself."""
+        own = [name for name in table.columns if name not in self.shape.names]
+        missing = [row[0] for row in connection.execute(_SEQUENCES, [quoted(self.table), own])]
+        if missing:
+            raise SinkError(
+                f"{self.server.shown}: {table.sql} takes values from {', '.join(missing)}, which the user may not use",
+                remedy=f"GRANT USAGE ON SEQUENCE {', '.join(missing)} TO the job's user",
+            )
 
     def _check_notes(self, connection: Any) -> None:
         if connection.execute("select to_regclass(%s)", [quoted(NOTES)]).fetchone()[0] is not None:
             check_rights(
-                look_up(connection, self.server, NOTES, SinkError), ["SELECT", "INSERT"], self.server, SinkError
+                look_up(connection, self.server, NOTES, SinkError),
+                ["SELECT", "INSERT", "DELETE"],
+                self.server,
+                SinkError,
             )
         elif not connection.execute("select has_schema_privilege(current_schema(), 'CREATE')").fetchone()[0]:
             raise SinkError(

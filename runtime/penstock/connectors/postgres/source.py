@@ -21,8 +21,8 @@ from penstock.connectors.postgres.client import (
     is_integer,
     is_lost,
     look_up,
+    named,
     package,
-    quoted,
     selected,
 )
 from penstock.connectors.sequence import ranges
@@ -194,7 +194,7 @@ class PostgresReader(SourceReader):
 
     def greatest(self) -> str | None:
         """The greatest key that can be seen now."""
-        rows = self.query(f"{_keys(self._looked_up(), self.source)} order by 1 desc limit 1", [])
+        rows = self.query(f"{_keys(self.source)} order by 1 desc limit 1", [])
         return str(rows[0][1]) if rows else None
 
     def _looked_up(self) -> Table:
@@ -206,10 +206,10 @@ class PostgresReader(SourceReader):
     def statement(self) -> str:
         """A page of rows behind a key and up to another."""
         source, table = self.source, self._looked_up()
-        key, cast = f"t.{quoted(source.key)}", _cast(table, source)
-        columns = ", ".join(selected(field) for field in source.shape.schema)
+        key, cast = f"t.{named(source.key)}", _cast(table, source)
+        columns = ", ".join(selected(field) for field in source.shape.schema).replace("%", "%%")
         return (
-            f"select {columns}, {key}::text as penstock_position from {table.sql} t where (%s::text is null or {key} > {cast}) "
+            f"select {columns}, {key}::text as penstock_position from {named(source.table)} t where (%s::text is null or {key} > {cast}) "
             f"and (%s::text is null or {key} <= {cast}) order by {key} limit %s"
         )
 
@@ -288,18 +288,18 @@ class RangeReader(SplitReader):
         return int((time.time() + max(0.0, self._next_look - time.monotonic())) * 1000)
 
 
-def _keys(table: Table, source: PostgresSource) -> str:
-    key = quoted(source.key)
-    return f"select {key}, {key}::text from {table.sql}"
+def _keys(source: PostgresSource) -> str:
+    key = named(source.key)
+    return f"select {key}, {key}::text from {named(source.table)}"
 
 
 def _end_of(connection: Any, table: Table, source: PostgresSource, direction: str, start: str | None) -> str | None:
     """The least or greatest key behind another; some types have no min and max."""
-    behind = f"where %s::text is null or {quoted(source.key)} > {_cast(table, source)}"
-    statement = f"{_keys(table, source)} {behind} order by 1 {direction} limit 1"
+    behind = f"where %s::text is null or {named(source.key)} > {_cast(table, source)}"
+    statement = f"{_keys(source)} {behind} order by 1 {direction} limit 1"
     row = connection.execute(statement, [start, start]).fetchone()
     return None if row is None else str(row[1])
 
 
 def _cast(table: Table, source: PostgresSource) -> str:
-    return f"%s::{table.columns[source.key].type}"
+    return f"%s::{table.columns[source.key].sql_type.replace('%', '%%')}"

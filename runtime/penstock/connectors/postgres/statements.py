@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import orjson
 import pyarrow as pa
 
 from penstock.connectors.postgres.client import quoted
+from penstock.connectors.postgres.values import json_of
 
 _SCRATCH = '"penstock_rows"'
-_ORDER = '"penstock_row"'
 GONE = "penstock_gone"
 """A column of rows that are held: whether the row with this key is to be deleted."""
 
@@ -41,14 +40,17 @@ def write_rows(
     connection.execute(
         f"create temp table if not exists {_SCRATCH} on commit drop as select {columns} from {table} with no data"
     )
-    connection.execute(f"alter table {_SCRATCH} add column {_ORDER} bigserial")
+    order = quoted(
+        next(name for name in ("penstock_row", *map("penstock_row_{}".format, range(9999))) if name not in names)
+    )
+    connection.execute(f"alter table {_SCRATCH} add column {order} bigserial")
     given = columns
     if deletes:
         connection.execute(f"alter table {_SCRATCH} add column {quoted(GONE)} boolean")
         given = f"{columns}, {quoted(GONE)}"
     count = _copy(connection, f"copy {_SCRATCH} ({given}) from stdin", batches)
     keys = ", ".join(map(quoted, key))
-    last = f"(select distinct on ({keys}) {given} from {_SCRATCH} order by {keys}, {_ORDER} desc) penstock_last"
+    last = f"(select distinct on ({keys}) {given} from {_SCRATCH} order by {keys}, {order} desc) penstock_last"
     if deletes:
         same = " and ".join(f"t.{quoted(name)} = penstock_last.{quoted(name)}" for name in key)
         connection.execute(f"delete from {table} t using {last} where {quoted(GONE)} and {same}")
@@ -74,9 +76,9 @@ def _copy(connection: Any, statement: str, batches: Iterable[pa.RecordBatch]) ->
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """As Postgres takes them; structs and maps as JSON."""
+    """As Postgres takes them; structs and maps, which votes of earlier versions have, as JSON."""
     kind = column.type
     values: list[Any] = column.to_pylist(maps_as_pydicts="lossy") if pa.types.is_map(kind) else column.to_pylist()
     if pa.types.is_struct(kind) or pa.types.is_map(kind):
-        return [None if value is None else orjson.dumps(value).decode() for value in values]
+        return [None if value is None else json_of(value) for value in values]
     return values

@@ -14,6 +14,7 @@ from penstock.connectors.formats.bulk import columns_of
 from penstock.connectors.lakehouse.fields import as_columns
 from penstock.connectors.postgres.client import is_lost, package, quoted
 from penstock.connectors.postgres.statements import GONE, write_rows
+from penstock.connectors.postgres.values import written
 from penstock.connectors.sink import SinkWriter, StagedCommittable
 from penstock.connectors.spark.staged import to_ipc
 from penstock.records.batch import Batch, ColumnBatch
@@ -51,7 +52,7 @@ class RowsWriter(SinkWriter):
             self._hold(columns_of(values, self._sink.shape))
 
     def _hold(self, columns: pa.RecordBatch) -> None:
-        self._held.append(columns)
+        self._held.append(written(columns))
         self._rows += columns.num_rows
 
     def _take(self) -> list[pa.RecordBatch]:

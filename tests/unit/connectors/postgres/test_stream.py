@@ -14,6 +14,7 @@ from penstock.common.errors import InvalidJob, SourceError
 from penstock.connectors.postgres.cdc import stream
 from penstock.connectors.postgres.cdc.source import PostgresCdcSource
 from penstock.connectors.postgres.cdc.stream import ChangesReader
+from penstock.connectors.postgres.cdc.watched_tables import WatchedTables
 from penstock.connectors.source import ReadBounds, ReaderContext, Source, Split
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.hybrid_source import HybridSource
@@ -87,7 +88,7 @@ class Server:
         server = self
 
         class Link:
-            system = "1"
+            system, timeline = "1", 1
 
             def __init__(self, _: Any, lsn: int, *__: Any) -> None:
                 self._left = iter(scripts(server.connections, lsn))
@@ -106,6 +107,7 @@ class Server:
                 pass
 
         monkeypatch.setattr(stream, "ReplicationLink", Link)
+        monkeypatch.setattr(WatchedTables, "look", lambda _: None)
 
 
 def behind(lsn: int) -> Script:
@@ -150,7 +152,8 @@ def test_a_link_that_is_lost_again_while_changes_come_again_repeats_none(
     attempt = reader()
     records = [number for _ in range(8) for number in read(attempt)]
     assert records == list(range(2 * COUNT))
-    assert attempt.position == {"lsn": "0/177A", "commit": None, "number": 0, "system": "1"}
+    end = {"lsn": "0/177A", "commit": None, "number": 0, "system": "1", "timeline": 1, "oids": {}}
+    assert attempt.position == end
 
 
 def read_for(found: ChangesReader, clock: Clock, seconds: float) -> list[int]:

@@ -177,3 +177,16 @@ def lsn_text(lsn: int) -> str:
     '1/A0'
     """
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def end_of_timeline(history: str, timeline: int) -> int:
+    """Where the log of a timeline ends that a later one goes on from; 0: it does not.
+
+    Args:
+        history: the later one's file.
+
+    >>> lsn_text(end_of_timeline("1\\t0/15000A0\\tno recovery target specified\\n\\n2\\t1/0\\tbefore", 2))
+    '1/0'
+    """
+    parts = [line.split("\t") for line in history.splitlines() if line.strip() and not line.startswith("#")]
+    return next((lsn_of(end) for number, end, *_ in parts if int(number) == timeline), 0)

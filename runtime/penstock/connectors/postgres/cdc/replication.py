@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import SourceError
-from penstock.connectors.postgres.cdc.messages import lsn_text, status
+from penstock.connectors.postgres.cdc.messages import end_of_timeline, lsn_of, lsn_text, status
 from penstock.connectors.postgres.cdc.server_facts import check_slot, slot_of
 from penstock.connectors.postgres.client import package, quoted
 
@@ -18,6 +18,9 @@ _SETTINGS = (
     "-c wal_sender_timeout=600s"
 )
 """A task that is held up does not answer meanwhile; the server is to wait for it."""
+
+_SILENT_MS = 30_000
+"""How long what was sent may be without an answer from the server's machine."""
 
 
 class SlotBusy(Exception):
@@ -35,8 +38,11 @@ class ReplicationLink:
         SlotBusy: another one reads from the slot.
     """
 
-    def __init__(self, source: PostgresCdcSource, position: int, who: str, system: str | None) -> None:
+    def __init__(
+        self, source: PostgresCdcSource, position: int, who: str, system: str | None, timeline: int | None
+    ) -> None:
         self._source = source
+        self.timeline = timeline
         self._pq = package("psycopg.pq")
         with source.server.connect(SourceError, autocommit=True) as connection:
             slot = slot_of(connection, source.slot)
@@ -66,6 +72,7 @@ class ReplicationLink:
         given = conninfo.conninfo_to_dict(source.server.conninfo)
         options = source.server.options(SourceError)
         options |= {
+            "tcp_user_timeout": given.get("tcp_user_timeout", _SILENT_MS),
             "replication": "database",
             "application_name": who,
             "options": f"{given.get('options', '')} {_SETTINGS}".strip(),
@@ -88,7 +95,24 @@ class ReplicationLink:
                 f"{lsn_text(position)} (system {known})",
                 remedy="a position in one server's log means nothing in another's: start the job without the state of this source",
             )
+        self._check_timeline(int(result.get_value(0, 1)), lsn_of(result.get_value(0, 2).decode()), position)
         return system
+
+    def _check_timeline(self, timeline: int, end: int, position: int) -> None:
+        """A replica that takes over, or a backup, begins a timeline where its log ended. What was read behind that is in its log no more, and what is there
+        instead, below the position, would not be sent."""
+        known, self.timeline = self.timeline, timeline
+        if known is not None and known != timeline:
+            result = self._link.exec_(f"TIMELINE_HISTORY {timeline}".encode())
+            if result.status != self._pq.ExecStatus.TUPLES_OK:
+                raise self._failed(result)
+            end = min(end, end_of_timeline(result.get_value(0, 1).decode(), known))
+        if end < position:
+            raise SourceError(
+                f"{self._source.server.shown}: its log was read up to {lsn_text(position)}, and this server, a replica that took over or a backup, has "
+                f"it up to {lsn_text(end)}: what was read behind that it has not",
+                remedy="start the job without the state of this source: it reads all rows again",
+            )
 
     def _start(self, position: int) -> None:
         source = self._source

@@ -9,7 +9,7 @@ from penstock.common.errors import SourceError
 from penstock.connectors.postgres.cdc.changes import Captured
 from penstock.connectors.postgres.cdc.columns import CapturedTable, TableValues, type_name
 from penstock.connectors.postgres.cdc.messages import Values
-from penstock.connectors.postgres.client import is_lost, package, quoted
+from penstock.connectors.postgres.client import is_lost, named, package
 from penstock.connectors.source import ReadBounds, Split, SplitReader
 from penstock.records.batch import RowBatch
 
@@ -20,8 +20,8 @@ TRIES = 6
 _FIRST_STEP = 10
 _LARGEST_STEP = 10_000
 """Rows that are fetched at once: until their size is known, and at most."""
-AS_IN_THE_LOG = "set datestyle = 'ISO'; set intervalstyle = 'postgres'; set extra_float_digits = 3; set bytea_output = 'hex'; set time zone 'UTC'"
-"""Values are written as the log writes them, whose connection has the same settings."""
+_STAYS_OPEN = "set idle_in_transaction_session_timeout = 0"
+"""The snapshot is kept while those behind are slow."""
 _AS_THEY_ARE = ("text", "varchar")
 """Types whose cast to text, for which there may be an index, is what the log writes. It is not that of bool, char(n) or inet; `concat` is."""
 
@@ -116,7 +116,7 @@ class RowRangeReader(SplitReader):
     def _open(self) -> None:
         """In a new snapshot: what was read in the one before is noted with it."""
         connection = self._connection = self._source.server.connect(SourceError, autocommit=True)
-        connection.execute(AS_IN_THE_LOG)
+        connection.execute(_STAYS_OPEN)
         connection.autocommit = False
         connection.execute("set transaction isolation level repeatable read, read only")
         if self._snapshot is not None and self._after is not None:
@@ -128,8 +128,8 @@ class RowRangeReader(SplitReader):
 
     def _statement(self) -> tuple[str, list[Any]]:
         table, about = self._table, self._about
-        columns = ", ".join(_named(name) for name, _ in table.columns)
-        parts = [_named(name) for name in table.key]
+        columns = ", ".join(named(name) for name, _ in table.columns)
+        parts = [named(name) for name in table.key]
         if not table.has_integer_key:
             types = dict(table.columns)
             parts = [
@@ -147,14 +147,9 @@ class RowRangeReader(SplitReader):
             conditions.append(f"{order} <= %s")
             values.append(about["high"])
         where = f" where {' and '.join(conditions)}" if conditions else ""
-        return f"select {columns} from {_named(about['table'])}{where} order by {order}", values
+        return f"select {columns} from {named(about['table'])}{where} order by {order}", values
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-
-
-def _named(name: str) -> str:
-    """In a statement with values."""
-    return quoted(name).replace("%", "%%")

@@ -24,15 +24,19 @@ _PUBLICATION = (
 _PUBLISHED = """
 select schemaname || '.' || tablename, to_jsonb(t) -> 'attnames', to_jsonb(t) ->> 'rowfilter' from pg_publication_tables t where pubname = %s"""
 _RELATION = """
-select n.nspname || '.' || c.relname, c.relreplident, c.relkind, c.reltuples::bigint
+select n.nspname || '.' || c.relname, c.relreplident, c.relkind, c.reltuples::bigint,
+  c.relkind = 'r' and exists (select from pg_inherits i where i.inhparent = c.oid)
 from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = to_regclass(%s)"""
 _KEY = """
 select array_agg(a.attname::text order by array_position(i.indkey::int2[], a.attnum)) from pg_index i join pg_attribute a
-on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
+on a.attrelid = i.indrelid and a.attnum = any((i.indkey::int2[])[:i.indnkeyatts - 1])
 where i.indrelid = to_regclass(%s) and case when %s = 'i' then i.indisreplident else i.indisprimary end group by i.indexrelid"""
 _COLUMNS = """
 select attname, atttypid::bigint from pg_attribute where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped
 and attgenerated = '' order by attnum"""
+_OIDS = """
+select n.nspname || '.' || c.relname, c.oid::bigint from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where n.nspname || '.' || c.relname = any(%s)"""
 _SLOT = """
 select plugin, database = current_database(), wal_status, confirmed_flush_lsn::text, restart_lsn::text, active_pid, slot_type
 from pg_replication_slots where slot_name = %s"""
@@ -79,6 +83,14 @@ def look(connection: Any, source: PostgresCdcSource) -> list[FoundTable]:
     else:
         check_slot(slot, source, None)
     return tables
+
+
+def published_now(
+    connection: Any, source: PostgresCdcSource, names: Sequence[str]
+) -> tuple[frozenset[str], dict[str, int]]:
+    """What the publication has, and the OIDs of tables ("schema.table") that are there."""
+    published = frozenset(row[0] for row in connection.execute(_PUBLISHED, [source.publication]))
+    return published, dict(connection.execute(_OIDS, [list(names)]).fetchall())
 
 
 def slot_of(connection: Any, name: str) -> Slot | None:
@@ -162,7 +174,12 @@ def _table(connection: Any, source: PostgresCdcSource, name: str) -> FoundTable:
     table = look_up(connection, server, name, SourceError)
     if shape is not None:
         check_fields(shape.schema, table, writes=False)
-    table_id, identity, kind, count = connection.execute(_RELATION, [sql]).fetchone()
+    table_id, identity, kind, count, has_children = connection.execute(_RELATION, [sql]).fetchone()
+    if has_children:
+        raise SourceError(
+            f"{server.shown}: tables inherit from {sql}: their rows are among its rows, and their changes in the log are not its own",
+            remedy="partition the table (partition by …), or read each of those tables by a source of its own",
+        )
     via_root = connection.execute(_PUBLICATION, [source.publication]).fetchone()
     if kind == "p" and via_root is not None and not via_root[2]:
         raise SourceError(

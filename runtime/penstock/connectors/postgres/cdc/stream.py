@@ -23,6 +23,7 @@ from penstock.connectors.postgres.cdc.messages import (
 )
 from penstock.connectors.postgres.cdc.replication import ReplicationLink, SlotBusy
 from penstock.connectors.postgres.cdc.visibility import ReadRows
+from penstock.connectors.postgres.cdc.watched_tables import WatchedTables
 from penstock.connectors.postgres.client import is_lost, package
 from penstock.connectors.source import ReadBounds, Split, SplitReader
 from penstock.records.batch import RowBatch
@@ -42,7 +43,7 @@ _NAMES = {"I": "insert", "U": "update", "D": "delete"}
 
 class ChangesReader(SplitReader):
     """The position: `lsn`, the end of the last transaction that was read whole (or of the log, where nothing followed); `commit`, the next one's, if some of
-    it was read, and `number`, how many of its changes; `system`, whose log it is."""
+    it was read, and `number`, how many of its changes; `system` and `timeline`, whose log it is; `oids`, which tables the names meant."""
 
     moves_without_records = True
 
@@ -54,11 +55,14 @@ class ChangesReader(SplitReader):
         self._captured = {name: CapturedTable.of(told["captured"]) for name, told in about["tables"].items()}
         self._read_rows = {name: ReadRows.of(told["ranges"]) for name, told in about["tables"].items()}
         position = position or {"lsn": about["lsn"], "commit": None, "number": 0, "system": None}
+        names = [name for name, captured in self._captured.items() if captured.name in source.tables]
+        self._watched = WatchedTables(source, names, position.get("oids", {}))
         self._lsn = lsn_of(position["lsn"])
         self._commit: str | None = position["commit"]
         self._delivered: int = position["number"]
         self._number = 0
         self._system: str | None = position["system"]
+        self._timeline: int | None = position.get("timeline")
         self._confirmed = self._lsn
         self._end = self._lsn
         self._link: ReplicationLink | None = None
@@ -74,7 +78,14 @@ class ChangesReader(SplitReader):
 
     @property
     def position(self) -> Any:
-        return {"lsn": lsn_text(self._lsn), "commit": self._commit, "number": self._delivered, "system": self._system}
+        return {
+            "lsn": lsn_text(self._lsn),
+            "commit": self._commit,
+            "number": self._delivered,
+            "system": self._system,
+            "timeline": self._timeline,
+            "oids": dict(self._watched.oids),
+        }
 
     @property
     def finished(self) -> bool:
@@ -105,6 +116,7 @@ class ChangesReader(SplitReader):
                 return None
             assert self._link is not None
             self._tell()
+            self._watched.look_now_and_then()
             until = time.monotonic() + _LONGEST_READ_S
             while len(found) < bounds.max_records:
                 data = self._link.receive()
@@ -127,7 +139,8 @@ class ChangesReader(SplitReader):
             return False
         self._tables, self._transaction = {}, None
         try:
-            self._link = ReplicationLink(self._source, self._lsn, self._who, self._system)
+            self._watched.look()
+            self._link = ReplicationLink(self._source, self._lsn, self._who, self._system, self._timeline)
         except SlotBusy as error:
             busy = SourceError(
                 str(error), remedy="a slot serves one job: end the other reader, or set_slot_name('…') to another name"
@@ -139,8 +152,9 @@ class ChangesReader(SplitReader):
                 raise
             self._wait(error)
             return False
-        self._system = self._link.system
-        self._told_at, self._connected_at = 0.0, time.monotonic()
+        self._system, self._timeline = self._link.system, self._link.timeline
+        self._told_at = 0.0
+        self._connected_at = time.monotonic()
         return True
 
     def _lost(self, error: Exception) -> None:
@@ -210,6 +224,7 @@ class ChangesReader(SplitReader):
     def _table(self, relation: Relation) -> tuple[TableValues, ReadRows] | None:
         captured = self._captured.get(relation.name)
         source = self._source
+        self._watched.check(relation)
         if captured is None or captured.name not in source.tables:
             return None
         columns = [(column.name, column.type) for column in relation.columns]

@@ -1,0 +1,93 @@
+"""Columns as they travel to the server: what it would refuse is found in the task that has the row, where the user's line is known and nothing is promised yet."""
+
+from __future__ import annotations
+
+import decimal
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.common.errors import RecordFormatError
+
+
+def written(columns: pa.RecordBatch) -> pa.RecordBatch:
+    """Structs and maps as JSON, times with a zone as those of UTC, in microseconds.
+
+    Raises:
+        RecordFormatError: text that Postgres does not have, or a value that JSON does not.
+    """
+    arrays = [_written(column, field.name) for column, field in zip(columns.columns, columns.schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=columns.schema.names)
+
+
+def _written(column: pa.Array, name: str) -> pa.Array:
+    kind = column.type
+    if _is_text(kind):
+        _check_text(column, name)
+    elif pa.types.is_timestamp(kind) and (kind.unit == "ns" or kind.tz not in (None, "UTC")):
+        unit = "us" if kind.unit == "ns" else kind.unit
+        return column.cast(pa.timestamp(unit, None if kind.tz is None else "UTC"), safe=False)
+    elif pa.types.is_struct(kind) or pa.types.is_map(kind):
+        return _as_json(column, name)
+    elif _is_list(kind):
+        items = column.flatten()
+        made = _written(items, name)
+        if made is not items:
+            return _regrouped(column, made)
+    return column
+
+
+def _regrouped(column: pa.Array, items: pa.Array) -> pa.Array:
+    ends = pc.cumulative_sum(pc.fill_null(pc.list_value_length(column), 0).cast(pa.int32()))
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    return pa.ListArray.from_arrays(offsets, items, mask=column.is_null())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _check_text(column: pa.Array, name: str) -> None:
+    if pc.any(pc.match_substring(column, "\0")).as_py():
+        raise _no_text(name)
+
+
+def _as_json(column: pa.Array, name: str) -> pa.Array:
+    values = column.to_pylist(maps_as_pydicts="lossy")
+    try:
+        texts = [None if value is None else json_of(value) for value in values]
+    except (TypeError, ValueError) as error:
+        raise RecordFormatError(
+            f"values of field {name!r} cannot be written as JSON: {error}",
+            remedy="give the field values that JSON has, or convert them before the sink",
+        ) from error
+    if any(text is not None and "\\u0000" in text for text in texts):
+        raise _no_text(name)
+    return pa.array(texts, pa.string())
+
+
+def _no_text(name: str) -> RecordFormatError:
+    return RecordFormatError(
+        f"values of field {name!r} have the character NUL, which text of Postgres has not",
+        remedy="take it out before the sink (text.replace('\\0', '')), or write bytes (bytea)",
+    )
+
+
+def json_of(value: Any) -> str:
+    """
+    >>> json_of({"price": decimal.Decimal("1.50"), 2: [None, True]})
+    '{"price":1.50,"2":[null,true]}'
+    """
+    return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, decimal.Decimal):
+        return orjson.Fragment(format(value, "f"))
+    raise TypeError(f"{type(value).__name__} {value!r:.100}")

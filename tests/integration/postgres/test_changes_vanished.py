@@ -1,0 +1,182 @@
+"""What is in the log no more, and looks as if nobody changed anything: it is told, and nothing that follows is taken for the whole."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from penstock.common.errors import SourceError
+from penstock.connectors.postgres.cdc import watched_tables
+from tests.integration.postgres.captures import COLUMNS, CapturedTable, Job, applied, logical
+from tests.integration.postgres.test_changes_refused import begun, failing
+from tools.postgresserver import PostgresServer
+
+__all__ = ["logical"]
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+def table(logical: PostgresServer) -> Iterator[CapturedTable]:
+    found = CapturedTable(logical)
+    yield found
+    found.forget()
+
+
+def connected(table: CapturedTable) -> Job:
+    job = begun(table)
+    table.add(5)
+    job.until(lambda: len(job.records) == 2)
+    job.checkpoint()
+    return job
+
+
+def test_a_table_that_is_taken_out_of_the_publication_stops_the_job(
+    table: CapturedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watched_tables, "LOOK_S", 0.2)
+    job = connected(table)
+    table.execute(f"create table {table.name}_2 (id int primary key)")
+    table.execute(f"alter publication {table.name} set table {table.name}_2")
+    table.add(6)
+    assert "add table" in failing(job, f"has no public.{table.name} any more.*are lost").remedy
+    job.die()
+    failing(job, f"has no public.{table.name} any more")
+    job.close()
+    table.execute(f"drop table {table.name}_2")
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_table_that_is_renamed_stops_the_job_and_goes_on_when_it_has_its_name_again(
+    table: CapturedTable, *, is_away: bool
+) -> None:
+    job = connected(table)
+    if is_away:
+        job.close()
+    table.execute(f"alter table {table.name} rename to {table.name}_old")
+    table.execute(f"insert into {table.name}_old values (7, 'x', 0)")
+    if is_away:
+        job.die()
+    failing(job, f"has no public.{table.name} any more" if is_away else f"is now called 'public.{table.name}_old'")
+    table.execute(f"alter table {table.name}_old rename to {table.name}")
+    job.die()
+    if not is_away:  # the log has the change under the other name
+        failing(job, "is now called")
+    job.close()
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_table_that_is_made_anew_under_its_name_is_another_one(table: CapturedTable, *, is_away: bool) -> None:
+    table.execute(f"drop publication {table.name}; create publication {table.name} for all tables")
+    job = connected(table)
+    if is_away:
+        job.close()
+    table.execute(f"drop table {table.name}; create table {table.name} ({COLUMNS})")
+    table.add(8)
+    if is_away:
+        job.die()
+    failing(job, f"another table is called 'public.{table.name}'.*made anew")
+    job.close()
+
+
+def test_tables_with_heirs_are_refused_at_the_start(table: CapturedTable) -> None:
+    table.execute(f"create table {table.name}_heir () inherits ({table.name})")
+    with pytest.raises(SourceError, match="tables inherit from"):
+        table.builder().build().validate()
+    table.execute(f"drop table {table.name}_heir")
+
+
+def test_a_server_that_took_over_without_all_that_was_read_is_refused(tmp_path: Path) -> None:
+    """A copy of the data, as a replica that is behind has it, begins a new timeline where its log ends."""
+    root = tmp_path / "postgres"
+    server = PostgresServer(root, wal_level="logical").start()
+    try:
+        table = CapturedTable(server)
+        job = connected(table)
+        job.close()
+        server.stop()
+        subprocess.run(["cp", "-a", str(root / "data"), str(root / "behind")], check=True)
+        server.start()
+        job.die()
+        table.add(6)
+        job.until(lambda: len(job.records) == 3)
+        job.checkpoint()
+        job.close()
+        server.stop()
+        (root / "data").rename(root / "died")
+        (root / "behind").rename(root / "data")
+        (root / "data" / "recovery.signal").touch()
+        with (root / "data" / "postgresql.auto.conf").open("a") as settings:
+            settings.write("restore_command = 'false'\n")
+        server.start()
+        until(lambda: table.execute("select pg_is_in_recovery()") == [(False,)])
+        table.add(*range(10, 200))  # the log is longer again than what was read
+        job.die()
+        failing(job, "a replica that took over or a backup, has it up to")
+        job.close()
+    finally:
+        server.stop()
+
+
+def test_columns_that_a_key_s_index_only_carries_are_none_of_the_key(logical: PostgresServer) -> None:
+    table = CapturedTable(logical, "id bigint, key text, n bigint not null default 0, primary key (id) include (n)")
+    job = begun(table)
+    table.add(2, 3)
+    table.execute(
+        f"update {table.name} set n = 5 where id = 1; delete from {table.name} where id = 2; update {table.name} set id = 7 where id = 3"
+    )
+    job.until(lambda: len(job.records) == 7)
+    assert applied(job.records) == table.rows()
+    job.close()
+    table.forget()
+
+
+def test_limits_of_the_role_do_not_end_what_is_read(table: CapturedTable) -> None:
+    user = f"r{table.name}"
+    table.execute(f"create role {user} login replication password 'x'; grant select on {table.name} to {user}")
+    for limit in ("statement_timeout", "idle_in_transaction_session_timeout", "lock_timeout"):
+        table.execute(f"alter role {user} set {limit} = '100ms'")
+    table.execute(f"alter role {user} set datestyle = 'SQL, DMY'")
+    table.add(*range(500))
+    job = Job(table.builder().set_conninfo(table.server.conninfo_of(user, "x")).set_splits(1).build())
+    job.step(10)
+    table.execute("select pg_sleep(0.3)")
+    job.step(10)
+    first = job.splits[next(iter(job.splits))][1].position
+    assert first["parts"] == []  # still in its first snapshot
+    job.until(lambda: len(job.records) == 500)
+    table.add(1000)
+    job.until(lambda: len(job.records) == 501)
+    table.execute("select pg_sleep(0.3)")
+    table.add(1001)
+    job.until(lambda: len(job.records) == 502)
+    job.close()
+
+
+def test_a_large_transaction_comes_once_though_job_and_server_die_within_it(tmp_path: Path) -> None:
+    with PostgresServer(tmp_path / "postgres", wal_level="logical") as server:
+        table = CapturedTable(server)
+        job = begun(table)
+        with psycopg.connect(server.conninfo) as connection:
+            connection.execute(f"insert into {table.name} select n, 'k', n from generate_series(2, 100000) n")
+        for until in (30_000, 60_000):
+            job.until(lambda until=until: job.step(5_000) >= 0 and len(job.records) >= until)  # type: ignore[misc]
+            job.checkpoint()
+            job.step(3_000)
+            server.kill()
+            server.restart()
+            job.die()
+        job.until(lambda: job.step(5_000) >= 0 and len(job.records) >= 100_000)
+        assert [row[0] for row in job.records] == list(range(1, 100_001))
+        job.close()
