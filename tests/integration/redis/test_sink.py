@@ -194,6 +194,17 @@ def test_notes_that_go_in_the_middle_of_a_commit_are_told(stream: Stream, monkey
     assert stream.ids() == list(range(20))
 
 
+def test_a_server_that_evicts_keys_which_must_stay_is_refused(tmp_path: Path) -> None:
+    with RedisServer(tmp_path, maxmemory="100mb", maxmemory_policy="allkeys-lru") as server:
+        with pytest.raises(SinkError, match="maxmemory-policy is allkeys-lru") as told:
+            RedisStreamSink(server.url, "s", fields).validate()
+        assert "noeviction" in told.value.remedy
+        RedisStreamSink(server.url, "s", fields, guarantee=DeliveryGuarantee.AT_LEAST_ONCE).validate()
+        with Stream(server).client as client:
+            client.config_set("maxmemory-policy", "volatile-lru")
+        RedisStreamSink(server.url, "s", fields).validate()
+
+
 def test_a_key_of_another_type_is_told_at_the_start_and_adds_nothing_later(stream: Stream) -> None:
     with stream.client as client:
         client.set("text", "x")

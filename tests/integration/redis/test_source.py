@@ -158,6 +158,60 @@ def test_a_stream_that_was_made_anew_with_more_than_was_read_is_told(stream: Str
     assert numbers(read(goes_on, 20)) == list(range(20))
 
 
+@pytest.mark.parametrize("count", [3, 12])
+def test_a_stream_that_was_made_anew_with_lower_ids_is_read_from_its_beginning(stream: Stream, count: int) -> None:
+    stream.add(range(10))
+    reader = opened(stream.source())
+    read(reader, 10)
+    stream.delete()
+    with stream.client as client:
+        for number in range(count):
+            client.xadd(stream.name, {"id": number}, id=f"{number + 1}-0")
+    with pytest.raises(SourceError, match="made anew, or the server has forgotten"):
+        read(opened(stream.source(), reader.position), 1)
+    goes_on = opened(stream.source(on_lost="continue"), reader.position)
+    assert numbers(read(goes_on, count)) == list(range(count))
+
+
+def test_what_was_read_does_not_come_again_from_a_server_that_has_forgotten(tmp_path: Path) -> None:
+    with RedisServer(tmp_path, appendonly="no", save="") as server:
+        stream = Stream(server)
+        stream.add(range(10))
+        reader = opened(stream.source())
+        read(reader, 10)
+        with stream.client as client:
+            client.save()
+        stream.add(range(10, 15))
+        read(reader, 5)
+        reader.close()
+        server.kill()
+        server.start()
+        assert stream.ids() == list(range(10))
+        goes_on = opened(stream.source(on_lost="continue"), reader.position)
+        stream.add([20])
+        assert numbers(read(goes_on, 1)) == [20]
+        goes_on.close()
+
+
+def test_an_entry_that_somebody_has_removed_is_none_that_was_trimmed_unread(stream: Stream) -> None:
+    stream.add(range(10))
+    reader = opened(stream.source())
+    read(reader, 4, at_once=4)
+    ids = [id for id, _ in stream.entries()]
+    with stream.client as client:
+        client.xdel(stream.name, ids[6])
+    stream.trim(5)  # those that were read have gone
+    again = opened(stream.source(), reader.position)
+    assert numbers(read(again, 5)) == [4, 5, 7, 8, 9]
+    assert again.lag() == 0
+    again.close()
+    with stream.client as client:
+        client.xdel(stream.name, ids[7])
+    stream.trim(2)
+    with pytest.raises(SourceError, match=r"4 entries were gone before they were read \(some by XDEL"):
+        read(opened(stream.source(), reader.position), 1)
+
+
 def test_a_bounded_stream_that_is_removed_before_it_was_read_is_told(stream: Stream) -> None:
     stream.add(range(10))
     source = stream.source(bounded=True)

@@ -101,19 +101,28 @@ class CommandWriter(BatchingWriter):
         self._pipeline.close()
 
 
-def check_writable(server: Server) -> None:
+def check_writable(server: Server, *, keeps_notes: bool = False) -> None:
     """
+    Args:
+        keeps_notes: keys of ours without a time to live must stay.
+
     Raises:
-        SinkError: the server does not answer or does not let us, is a replica, or one of a cluster.
+        SinkError: the server does not answer or does not let us, is a replica, or one of a cluster; or it evicts such keys.
     """
     client = server.connect(SinkError)
     try:
         try:
-            about = {**client.info("replication"), **client.info("cluster")}
+            about = {**client.info("replication"), **client.info("cluster"), **client.info("memory")}
         except Exception as error:
             if word(error) == "NOPERM":
                 return  # it need not tell us
             raise server.explained(SinkError, f"cannot be asked: {told(error)}", error) from error
+        policy = str(about.get("maxmemory_policy", ""))
+        if keeps_notes and about.get("maxmemory") and policy.startswith("allkeys"):
+            raise SinkError(
+                f"{server.shown}: maxmemory-policy is {policy}: the server would evict the notes by which a checkpoint is written once, and streams",
+                remedy="config set maxmemory-policy noeviction (or volatile-…, for keys with a time to live), or DeliveryGuarantee.AT_LEAST_ONCE",
+            )
         if about.get("role") == "slave" and not about.get("slave_read_only") == 0:
             raise SinkError(
                 f"{server.shown} is a replica (READONLY)",

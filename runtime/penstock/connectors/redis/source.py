@@ -17,7 +17,7 @@ from penstock.connectors.formats.record_format import MALFORMED_RECORDS, StreamF
 from penstock.connectors.redis.client import Connection, Server, word
 from penstock.connectors.redis.entries import EntryDecoder
 from penstock.connectors.redis.sink import PATIENCE, check_alone
-from penstock.connectors.redis.tail import BEGIN, Place, Tail, TailedStream
+from penstock.connectors.redis.tail import BEGIN, Place, Tail, TailedStream, marked
 from penstock.connectors.source import (
     ReadBounds,
     ReaderContext,
@@ -204,7 +204,8 @@ class StreamSourceReader(SourceReader):
     def open_split(self, split: Split, position: Any) -> SplitReader:
         given = split.properties if position is None else position
         place = Place(given["after"], None if given["number"] < 0 else given["number"])
-        stream = self._tail.follow(split.id, place, split.properties["up_to"])
+        marks = [Place(id, number) for id, number in given.get("marks", [])]
+        stream = self._tail.follow(split.id, place, split.properties["up_to"], marks)
         return StreamReader(self._source, stream, place)
 
     def close(self) -> None:
@@ -212,7 +213,8 @@ class StreamSourceReader(SourceReader):
 
 
 class StreamReader(SplitReader):
-    """The position: the id of the last entry that was read, and the how manieth it was of all that were ever added (-1: not known)."""
+    """The position: the id of the last entry that was read, and the how manieth it was of all that were ever added (-1: not known); `marks`, some that were
+    read before, by which a stream that has forgotten is told from another one."""
 
     def __init__(self, source: RedisStreamSource, stream: TailedStream, place: Place) -> None:
         self._decoder = source.decoder(stream.name)
@@ -225,6 +227,7 @@ class StreamReader(SplitReader):
         if not entries:
             return None
         self._place = entries[-1].place
+        self._stream.marks = marked(self._stream.marks or [entries[0].place], self._place)
         batch, rejected = self._decoder.decode(entries)
         self._rejected += rejected
         return batch
@@ -236,7 +239,8 @@ class StreamReader(SplitReader):
     @property
     def position(self) -> Any:
         number = self._place.number
-        return {"after": self._place.id, "number": -1 if number is None else number}
+        marks = [list(mark) for mark in self._stream.marks]
+        return {"after": self._place.id, "number": -1 if number is None else number, "marks": marks}
 
     @property
     def finished(self) -> bool:

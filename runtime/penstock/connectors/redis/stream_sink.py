@@ -126,9 +126,10 @@ class RedisStreamSink(Sink):
     def validate(self) -> None:
         """
         Raises:
-            SinkError: the server does not answer or does not let us, is a replica or one of a cluster, or the stream's key is of another type.
+            SinkError: the server does not answer or does not let us, is a replica or one of a cluster, or evicts keys that must stay, or the stream's key is
+                of another type.
         """
-        check_writable(self.server)
+        check_writable(self.server, keeps_notes=self.is_exact)
         if isinstance(self.stream, str):
             connection = Connection(self.server, SinkError, 0.0)
             stream = self.stream

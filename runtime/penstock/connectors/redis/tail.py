@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from functools import partial
 from typing import Any, NamedTuple
 
 from penstock.common.errors import PenstockError, SourceError
@@ -22,6 +23,8 @@ _FETCH_BYTES = 2 * 1024 * 1024
 _MOST_FETCHED = 2_000
 _SHORTEST_WAIT_MS, _LONGEST_WAIT_MS = 20, 1_000
 _ENTRY_BYTES = 64
+_MARK_MS = 1_000
+_MOST_MARKS = 16
 
 
 class Place(NamedTuple):
@@ -58,6 +61,8 @@ class TailedStream:
         self.has_more = True
         self.count = 100
         self.added: int | None = None
+        self.marks: list[Place] = []
+        """Behind some entries that were read, closer to each other the later they were."""
         self._tail = tail
         self._waiting: deque[Entry] = deque()
         self._bytes = 0
@@ -123,8 +128,9 @@ class Tail:
         connection.stopped = lambda: self._is_closed
         self._thread: threading.Thread | None = None
 
-    def follow(self, name: str, place: Place, up_to: str | None) -> TailedStream:
+    def follow(self, name: str, place: Place, up_to: str | None, marks: list[Place]) -> TailedStream:
         stream = TailedStream(self, name, place, up_to)
+        stream.marks = marks
         with self.changed:
             self._streams.append(stream)
             self.changed.notify()
@@ -236,20 +242,25 @@ class Tail:
         gone = added - length
         if place.id != BEGIN and number_of(last) < number_of(place.id):
             told = f"ends with {last}: it was made anew, or the server has forgotten entries"
-            return self._lost(stream, told, Place(last, added))
+            return self._lost(stream, told, Place(last, added), Place(BEGIN, gone))
         if number is not None and added < number:
             told = f"has had {added} entries, of which {number} were read: it was made anew, or the server has forgotten entries"
-            return self._lost(stream, told, Place(place.id, gone))
+            return self._lost(stream, told, Place(place.id, gone), Place(BEGIN, gone))
         is_behind = not length or first is None or number_of(first[0].decode()) > number_of(place.id)
         if number is not None and is_behind and gone < number:  # what was read would be gone from this one
             return self._lost(stream, "was made anew", Place(place.id, gone))
         if number is not None and is_behind and gone > number:
-            return self._lost(
-                stream, f"was trimmed: {gone - number} entries were gone before they were read", Place(place.id, gone)
-            )
+            here = Place(place.id, gone)
+            # what somebody has removed by its id (XDEL) is no loss, and the server tells the greatest of those
+            removed = number_of(about["max-deleted-entry-id"].decode()) > number_of(place.id)
+            if removed and gone - number == 1:
+                return here
+            told = f"was trimmed: {gone - number} entries were gone before they were read"
+            return self._lost(stream, f"{told} (some by XDEL, how many is not known)" if removed else told, here)
         return place
 
-    def _lost(self, stream: TailedStream, told: str, place: Place) -> Place:
+    def _lost(self, stream: TailedStream, told: str, place: Place, begin: Place | None = None) -> Place:
+        """Where to go on: at `place`; at `begin`, if that is given and the stream is another one."""
         text = f"{self._connection.server.shown}: stream {stream.name!r} {told}; the job had read it up to {stream.place.id}"
         if not self._goes_on:
             raise SourceError(
@@ -258,8 +269,20 @@ class Tail:
                 "always), or go on without them: on_lost='continue'",
             )
         LOGGER.warning("%s; it goes on with what is there", text)
-        stream.place = place
-        return place
+        stream.place = place if begin is None or self._has_what_was_read(stream) else begin
+        return stream.place
+
+    def _has_what_was_read(self, stream: TailedStream) -> bool:
+        """Whether an entry that was read is there: the server has forgotten what came behind it. Else the stream was made anew."""
+        marks = list(stream.marks)
+        what = f"stream {stream.name!r} cannot be read"
+        return any(
+            self._connection.run(what, partial(_entry, name=stream.name, id=mark.id)) for mark in reversed(marks)
+        )
+
+
+def _entry(client: Any, name: str, id: str) -> Any:
+    return client.xrange(name, id, id, 1)
 
 
 def number_of(id: str) -> tuple[int, int]:
@@ -270,3 +293,16 @@ def number_of(id: str) -> tuple[int, int]:
     """
     time, _, number = id.partition("-")
     return int(time), int(number or 0)
+
+
+def marked(marks: list[Place], place: Place) -> list[Place]:
+    """With one more, if it is a second behind the last; of those that are long ago every other one goes.
+
+    >>> marks = [Place("1000-0", 1)]
+    >>> marked(marks, Place("1999-0", 2)) == marks, [mark.id for mark in marked(marks, Place("2000-0", 2))]
+    (True, ['1000-0', '2000-0'])
+    """
+    if marks and number_of(place.id)[0] - number_of(marks[-1].id)[0] < _MARK_MS:
+        return marks
+    found = [*marks, place]
+    return found if len(found) <= _MOST_MARKS else found[: _MOST_MARKS // 2 : 2] + found[_MOST_MARKS // 2 :]
