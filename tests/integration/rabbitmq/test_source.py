@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.common.errors import InvalidJob, PenstockError, RecordFormatError, SourceError
+from penstock.connectors.rabbitmq.consumer import MANY_TIMES
 from penstock.connectors.source import ReadBounds, ReaderContext, Split
 from penstock.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSource
 from penstock.datastream.formats.json import JsonLinesFormat
@@ -322,3 +323,22 @@ def test_a_password_may_be_in_a_file(queue: Queue, reading: Any, tmp_path: Any) 
     queue.source(config=config).validate()
     queue.publish(range(1))
     assert reading(queue.source(config=config)).take(1) == ["0"]
+
+
+def test_a_message_that_was_given_back_many_times_is_warned_of(
+    rabbitmq: RabbitMQServer, reading: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A quorum queue drops it in the end."""
+    queue = Queue(rabbitmq, **{"x-queue-type": "quorum"})
+    queue.publish([1])
+    with channel_to(rabbitmq.uri) as channel:
+        given = 0
+        while given < MANY_TIMES:
+            method, _, _ = channel.basic_get(queue.name)
+            if method is not None:
+                channel.basic_nack(method.delivery_tag, requeue=True)
+                given += 1
+    found = reading(queue.source())
+    assert found.take(1) == ["1"]
+    assert f"given a message back {MANY_TIMES} times" in caplog.text
+    assert "delivery-limit -1" in caplog.text

@@ -15,6 +15,8 @@ _TURN_S = 1.0
 _ASKED_S = 5.0
 """How often the broker is asked how much is left."""
 _CLOSE_S = 5.0
+MANY_TIMES = 10
+"""That a message was given back; half of what RabbitMQ 4 lets it be."""
 
 
 class Delivery(NamedTuple):
@@ -69,6 +71,7 @@ class Consumer:
         self._delivered = self._acknowledged = 0
         self._left: int | None = None
         self._is_cancelled = False
+        self._has_warned = False
         self._thread = threading.Thread(target=self._run, name=f"rabbitmq {name}", daemon=True)
         self._thread.start()
 
@@ -224,7 +227,19 @@ class Consumer:
     def _on_cancel(self, _method: Any) -> None:
         self._is_cancelled = True
 
+    def _watch_count(self, count: Any) -> None:
+        """How often a quorum queue was given a message back; at its limit it drops the message, and tells nobody who reads."""
+        if not self._has_warned and isinstance(count, int) and count >= MANY_TIMES:
+            self._has_warned = True
+            LOGGER.warning(
+                "queue %r was given a message back %d times: a quorum queue drops it at its delivery-limit (of RabbitMQ 4: 20). Let the job come to a "
+                "checkpoint, or set a policy with delivery-limit -1",
+                self._queue,
+                count,
+            )
+
     def _on_message(self, _channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        self._watch_count((properties.headers or {}).get("x-delivery-count", 0))
         seconds = properties.timestamp
         self._delivered = method.delivery_tag
         self._inbox.append(
