@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from penstock.common.errors import SourceError
+from penstock.common.errors import SinkError, SourceError
 from penstock.connectors.postgres.cdc import watched_tables
 from tests.integration.postgres.captures import COLUMNS, CapturedTable, Job, applied, logical
 from tests.integration.postgres.test_changes_refused import begun, failing
@@ -127,6 +127,21 @@ def test_a_server_that_took_over_without_all_that_was_read_is_refused(tmp_path: 
         job.close()
     finally:
         server.stop()
+
+
+def test_a_replica_is_refused_at_the_start(tmp_path: Path) -> None:
+    root = tmp_path / "postgres"
+    with PostgresServer(root, wal_level="logical") as server:
+        table = CapturedTable(server)
+        sink = table.sink({"id": int, "key": str, "n": int})
+        sink.create_committer({}, job_id="job", uid="sink")
+        server.stop()
+        (root / "data" / "standby.signal").touch()
+        server.start()
+        for end, kind in ((table.builder().build(), SourceError), (sink, SinkError)):
+            with pytest.raises(kind, match=r"is a replica|during recovery") as told:
+                end.validate()
+            assert "target_session_attrs=read-write" in told.value.remedy
 
 
 def test_columns_that_a_key_s_index_only_carries_are_none_of_the_key(logical: PostgresServer) -> None:

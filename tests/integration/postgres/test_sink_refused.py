@@ -6,6 +6,7 @@ import datetime
 import decimal
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -220,6 +221,23 @@ def test_a_statement_that_takes_too_long_names_the_limit(
     assert "raise statement_timeout" in told.value.remedy
     assert table.ids() == []
     table.execute(f"drop function {table.name}_f cascade")
+
+
+def test_a_server_that_only_reads_for_a_while_is_tried_again(table: Table, poor: PostgresSink) -> None:
+    """As one does that hands over to another."""
+    user = f"r{table.name}"
+    writer = poor.create_writer(WriterContext(0, 1, 1, "sink", "job"), [])
+    writer.write([(1, "a")], None, 0)
+    votes = settled(writer.prepare_commit(1))
+    committer = poor.create_committer({}, job_id=table.name, uid="sink")
+    assert committer is not None
+    table.execute(f"alter role {user} set default_transaction_read_only = on")
+    takes_over = threading.Timer(0.5, table.execute, [f"alter role {user} reset all"])
+    takes_over.start()
+    committer.commit(votes)
+    takes_over.join()
+    committer.close()
+    assert table.ids() == [1]
 
 
 def test_a_machine_that_is_gone_is_noticed_by_both_sides(table: Table) -> None:

@@ -98,9 +98,10 @@ class Server:
 
 
 def is_lost(error: Exception) -> bool:
-    """Whether the server may do it another time: it was gone, or busy; else the statement or a row is wrong."""
+    """Whether the server may do it another time: it was gone, busy or has handed over to another; else the statement or a row is wrong."""
     psycopg = package()
-    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    ended = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.IdleInTransactionSessionTimeout)
+    return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, *ended))
 
 
 def _signed_bits(kind: pa.DataType) -> float:

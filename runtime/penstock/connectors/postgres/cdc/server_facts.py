@@ -134,9 +134,14 @@ def check_slot(slot: Slot | None, source: PostgresCdcSource, position: int | Non
 
 
 def _check_server(connection: Any, server: Server) -> None:
-    version, level = connection.execute(
-        "select current_setting('server_version_num')::int, current_setting('wal_level')"
+    version, level, is_replica = connection.execute(
+        "select current_setting('server_version_num')::int, current_setting('wal_level'), pg_is_in_recovery()"
     ).fetchone()
+    if is_replica:
+        raise SourceError(
+            f"{server.shown} is a replica (in recovery), which makes no slots",
+            remedy="name the primary: target_session_attrs=read-write in conninfo finds it among several hosts",
+        )
     if version < _OLDEST:
         raise SourceError(f"{server.shown}: Postgres {version // 10000}", remedy="changes are read from Postgres 13 on")
     if level != "logical":
