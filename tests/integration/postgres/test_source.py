@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import json
 import threading
 import uuid
@@ -146,6 +148,26 @@ def test_a_connection_that_is_cut_is_made_anew(table: Table) -> None:
     while not reader.finished:
         seen += take(reader)
     assert seen == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("field", "column"),
+    [
+        (int, "text"),
+        (bool, "int"),
+        (float, "date"),
+        (bytes, "text"),
+        (decimal.Decimal, "float8"),
+        (datetime.time, "timestamp"),
+    ],
+)
+def test_a_field_that_no_value_of_its_column_fits_is_refused_at_the_start(
+    postgres: PostgresServer, field: Any, column: str
+) -> None:
+    table = Table(postgres, f"id bigint primary key, v {column}")
+    with pytest.raises(InvalidJob, match="fields cannot be read"):
+        table.source({"v": field}).validate()
+    table.source({"v": str}).validate()
 
 
 def test_names_and_types_that_need_quotes_are_read_in_pages(postgres: PostgresServer) -> None:

@@ -18,7 +18,6 @@ from penstock.connectors.lookup import Lookup
 from penstock.connectors.postgres.client import (
     SETTINGS,
     Server,
-    check_fields,
     check_rights,
     is_lost,
     look_up,
@@ -26,6 +25,7 @@ from penstock.connectors.postgres.client import (
     package,
     selected,
 )
+from penstock.connectors.postgres.fitting import check_read
 
 
 class PostgresLookup(Lookup):
@@ -74,7 +74,7 @@ class PostgresLookup(Lookup):
         with self.server.connect(SourceError, autocommit=True) as connection:
             table = look_up(connection, self.server, self.table, SourceError)
             check_rights(table, ["SELECT"], self.server, SourceError)
-            check_fields(self.shape.schema, table, writes=False)
+            check_read(self.shape.schema, table)
             if self.column not in table.columns:
                 raise SourceError(
                     f"{self.server.shown}: {table.sql} has no column {self.column!r}",

@@ -13,8 +13,9 @@ from penstock.common.time import TimeLike, as_millis
 from penstock.connectors.delivery_guarantee import DeliveryGuarantee
 from penstock.connectors.formats.shape import Declaration, RecordShape
 from penstock.connectors.lakehouse.commits import app_of
-from penstock.connectors.postgres.client import Server, Table, check_fields, check_rights, look_up, package, quoted
+from penstock.connectors.postgres.client import Server, Table, check_rights, look_up, package, quoted
 from penstock.connectors.postgres.committer import NOTES, PostgresCommitter
+from penstock.connectors.postgres.fitting import check_fields
 from penstock.connectors.postgres.statements import write_rows
 from penstock.connectors.postgres.writer import DirectWriter, StagingWriter
 from penstock.connectors.sink import Committer, Sink, SinkWriter, WriterContext

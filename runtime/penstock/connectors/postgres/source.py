@@ -16,7 +16,6 @@ from penstock.connectors.formats.shape import Declaration, RecordShape
 from penstock.connectors.postgres.client import (
     Server,
     Table,
-    check_fields,
     check_rights,
     is_integer,
     is_lost,
@@ -25,6 +24,7 @@ from penstock.connectors.postgres.client import (
     package,
     selected,
 )
+from penstock.connectors.postgres.fitting import check_read
 from penstock.connectors.sequence import ranges
 from penstock.connectors.source import (
     ReadBounds,
@@ -92,7 +92,7 @@ class PostgresSource(Source):
         """
         table = look_up(connection, self.server, self.table, SourceError)
         check_rights(table, ["SELECT"], self.server, SourceError)
-        check_fields(self.shape.schema, table, writes=False)
+        check_read(self.shape.schema, table)
         if self.key not in table.columns or frozenset([self.key]) not in table.unique:
             raise InvalidJob(
                 f"key={self.key!r} of table {table.sql} is no column that is NOT NULL and has a unique index of its own",

@@ -11,7 +11,8 @@ from penstock.common.errors import SourceError
 from penstock.connectors.formats.bulk import columns_of
 from penstock.connectors.formats.shape import RecordShape
 from penstock.connectors.postgres.cdc.messages import UNCHANGED, Values
-from penstock.connectors.postgres.client import fits, package
+from penstock.connectors.postgres.client import package
+from penstock.connectors.postgres.fitting import fits
 
 _ARROW: dict[str, pa.DataType] = {
     "bool": pa.bool_(),

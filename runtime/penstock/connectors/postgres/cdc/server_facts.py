@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from penstock.common.errors import InvalidJob, SourceError
 from penstock.connectors.postgres.cdc.columns import CapturedTable
 from penstock.connectors.postgres.cdc.messages import lsn_of, lsn_text
-from penstock.connectors.postgres.client import Server, check_fields, check_rights, is_integer, look_up, quoted
+from penstock.connectors.postgres.client import Server, check_rights, is_integer, look_up, quoted
+from penstock.connectors.postgres.fitting import check_fields
 
 if TYPE_CHECKING:
     from penstock.connectors.postgres.cdc.source import PostgresCdcSource
