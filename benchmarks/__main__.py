@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks import machine, plots
 from benchmarks.comparison import BENCHMARKS, SYSTEMS, compare
-from benchmarks.measures import MEASURES
+from benchmarks.measures import COMPARISONS, MEASURES
 from benchmarks.measures.connectors import connectors
 from benchmarks.nexmark import nexmark
 
@@ -19,7 +19,7 @@ DEFAULT_RECORDS = 5_000_000
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", choices=[*BENCHMARKS, "nexmark", "connectors", "plots", *MEASURES])
+    parser.add_argument("name", choices=[*BENCHMARKS, "nexmark", "connectors", "plots", *MEASURES, *COMPARISONS])
     parser.add_argument("--records", type=int, default=None, help=f"{DEFAULT_RECORDS:,} in the workloads unless given")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--systems", default="", help=f"of {', '.join(s.name for s in SYSTEMS)}; separated by commas")
@@ -44,6 +44,11 @@ def main() -> int:
         result = {"workload": options.name, **connectors(options.records, options.repetitions, systems)}
     elif options.name in BENCHMARKS:
         result = compare(options.name, options.records or DEFAULT_RECORDS, options.repetitions, only)
+    elif options.name in COMPARISONS:
+        result = {
+            "workload": options.name,
+            **COMPARISONS[options.name](options.records, options.repetitions, only),
+        }
     else:
         result = {"workload": options.name, **MEASURES[options.name](options.records, options.repetitions)}
     result["machine"] = {**before, "load_after": machine.describe()["load"]}

@@ -10,9 +10,10 @@ import venv
 from pathlib import Path
 
 REQUIREMENTS = {
-    "bytewax": ["bytewax==0.21.1", "orjson==3.*"],
+    "bytewax": ["bytewax==0.21.1", "confluent-kafka==2.16.1", "orjson==3.*"],
     "pathway": ["pathway==0.33.0"],
     "flink": ["apache-flink==2.3.0", "orjson==3.*", "setuptools<81"],
+    "quix": ["quixstreams==3.28.1"],
     "plots": ["matplotlib==3.11.*"],
     "spark": ["pyspark==4.3.0", "pandas==2.*", "pyarrow==22.*", "protobuf==6.*"],
 }

@@ -1,8 +1,11 @@
-"""Measures beside the workloads. Each is a function (records or None, repetitions) -> figures."""
+"""Measures beside the workloads. Each is a function (records or None, repetitions) -> figures.
+
+Those that compare systems take the names of some of them, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.measures.backpressure import backpressure
@@ -22,6 +25,7 @@ from benchmarks.measures.small import small
 from benchmarks.measures.startup import startup
 
 Measure = Callable[[int | None, int], dict[str, Any]]
+Comparison = Callable[[int | None, int, Sequence[str]], dict[str, Any]]
 
 MEASURES: dict[str, Measure] = {
     "epoch": epoch,
@@ -38,9 +42,8 @@ MEASURES: dict[str, Measure] = {
     "backpressure": backpressure,
     "jobmanager": jobmanager,
     "heap": heap,
-    "kafka": kafka,
-    "kafka-latency": kafka_latency,
     "large-state": large_state,
     "small": small,
     "metrics": metrics,
 }
+COMPARISONS: dict[str, Comparison] = {"kafka": kafka, "kafka-latency": kafka_latency}

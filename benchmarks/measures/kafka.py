@@ -1,214 +1,180 @@
-"""Kafka to Kafka: a million JSON readings of four partitions, counted by key, out again exactly once, a checkpoint every second.
+"""Kafka to Kafka: a million JSON readings of four partitions, counted by key, out again, a checkpoint every second.
 
 The broker is outside what is measured. What comes out is read back committed and held against what must be in it.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
 import statistics
+import subprocess
 import sys
 import tempfile
-import threading
-import time
-from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from benchmarks.environments import python_of, site_packages
-from benchmarks.execution import Run, execute
-from benchmarks.readings import Shape, columns
+from benchmarks.execution import Run, RunFailed, execute
+from benchmarks.kafka.outputs import difference, read_outputs
+from benchmarks.kafka.pace import RATE, Listener, Pacer
+from benchmarks.kafka.systems import COUNTS, LIVE, SYSTEMS, KafkaSystem, chosen
+from benchmarks.kafka.topics import PARTITIONS, fill
+from benchmarks.readings import Shape
 from tools.kafkaserver import KafkaServer
-from tools.mavenjars import MavenJars
 
 RECORDS = 1_000_000
 KEYS = 10_000
-PARTITIONS = 4
-JARS = MavenJars(Path(__file__).resolve().parent.parent / "flinkkafka")
-RATE = 1000
-"""Readings per second where latency is measured."""
 WARM_UP_S = 10
 _START_S = 15
 """Until a job reads its first record, at most."""
-GOALS = {"to_flink_sql": 1.0}
+GOALS = {"to_flink_sql": 1.0, "to_best_python_peer": 0.7}
+GOAL_P50_MS = 25
+_BROKER = {"group.initial.rebalance.delay.ms": "3000"}
+"""Kafka's own default: members of a group that start together share its partitions from the first."""
 
 
-def kafka(records: int | None, repetitions: int) -> dict[str, Any]:
-    """Penstock, exactly and at least once, and Flink SQL with its connector, in turn."""
+def kafka(records: int | None, repetitions: int, only: Sequence[str] = ()) -> dict[str, Any]:
+    """Penstock, exactly and at least once, Flink SQL with its connector, and the peers in Python, in turn."""
     shape = Shape(records or RECORDS, KEYS, 0)
-    flink = {"PYTHONPATH": str(site_packages("flink"))}
-    systems = {
-        "penstock": ("penstock_kafka.py", sys.executable, {}, []),
-        "penstock-at-least-once": ("penstock_kafka.py", sys.executable, {}, ["--guarantee", "AT_LEAST_ONCE"]),
-        "flink-sql": ("flink_sql_kafka.py", str(python_of("flink")), flink, ["--jars", str(JARS.ensure())]),
-    }
-    found: dict[str, list[Run]] = {}
-    with tempfile.TemporaryDirectory(prefix="penstock-kafka-") as folder, KafkaServer(Path(folder, "broker")) as server:
+    systems = chosen(SYSTEMS, only)
+    runs: dict[str, list[Run]] = {}
+    problems: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="penstock-kafka-") as folder, _server(folder) as server:
         server.create_topic("in", PARTITIONS)
-        expected = _fill(server, shape)
+        expected = fill(server, "in", shape)
         print(f"{shape.records:,} readings are in the topic", file=sys.stderr, flush=True)
-        for number, (name, (program, python, environment, more)) in itertools.product(
-            range(repetitions), systems.items()
-        ):
-            writes, out = f"out-{name}-{number}", Path(folder, f"{name}-{number}")
-            out.mkdir()
-            server.create_topic(writes, PARTITIONS)
-            topics = ["--servers", server.bootstrap_servers, "--reads", "in", "--writes", writes, "--out", str(out)]
-            path = Path(__file__).resolve().parent.parent / "programs" / program
-            run = execute([python, str(path), *topics, *more], environment, shape.records, out / "log.txt")
-            _check(server, writes, expected)
-            print(f"{name}: {run.cpu_us:.2f} us of CPU, {run.rate:,.0f} records/s", file=sys.stderr)
-            found.setdefault(name, []).append(run)
-    figures = {
-        name: {
-            "cpu_us": round(statistics.median(run.cpu_us for run in runs), 2),
-            "jvm_cpu_us": round(statistics.median(run.jvm_cpu_s / run.records * 1e6 for run in runs), 2),
-            "records_s": round(statistics.median(run.rate for run in runs)),
-            "load": max(run.load for run in runs),
-            "others_cores": round(max(run.others for run in runs), 2),
-        }
-        for name, runs in found.items()
+        for number in range(repetitions):
+            for system in systems:
+                if system.name in problems:
+                    continue
+                try:
+                    run = _run_once(server, system, Path(folder, f"{system.name}-{number}"), expected)
+                except (RunFailed, OSError, subprocess.CalledProcessError) as error:
+                    problems[system.name] = str(error)[-1000:]
+                    print(f"{system.name}: {error}", file=sys.stderr, flush=True)
+                    continue
+                runs.setdefault(system.name, []).append(run)
+                print(
+                    f"{system.name}: {run.cpu_us:.2f} us of CPU, {run.rate:,.0f} records/s, load {run.load:.1f}, "
+                    f"others {run.others:.2f} cores{', wrong: ' + run.result['wrong'] if 'wrong' in run.result else ''}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+    figures = {system.name: _figures(system, runs[system.name]) for system in systems if system.name in runs}
+    return {
+        "records": shape.records,
+        "keys": KEYS,
+        "systems": figures,
+        **ratios(figures),
+        "goal": GOALS,
+        "problems": problems,
     }
-    ratio = round(figures["penstock"]["cpu_us"] / figures["flink-sql"]["cpu_us"], 2)
-    return {"records": shape.records, "keys": KEYS, "systems": figures, "to_flink_sql": ratio, "goal": GOALS}
 
 
-def kafka_latency(records: int | None, repetitions: int) -> dict[str, Any]:
+def _server(folder: str) -> KafkaServer:
+    return KafkaServer(Path(folder, "broker"), properties=_BROKER)
+
+
+def _topics(server: KafkaServer, reads: str, writes: str, out: Path) -> list[str]:
+    return ["--servers", server.bootstrap_servers, "--reads", reads, "--writes", writes, "--out", str(out)]
+
+
+def _run_once(server: KafkaServer, system: KafkaSystem, out: Path, expected: npt.NDArray[np.int64]) -> Run:
+    """
+    Raises:
+        RunFailed: it did not end well, or Penstock's counts are wrong. A peer's cost counts all the same.
+    """
+    writes = f"out-{out.name}"
+    out.mkdir()
+    server.create_topic(writes, PARTITIONS)
+    command = system.command(_topics(server, "in", writes, out))
+    run = execute(command, system.environment(), int(expected.sum()), out / "log.txt")
+    outputs = read_outputs(server, writes)
+    server.delete_topic(writes)
+    run.result["outputs"] = len(outputs.count)
+    wrong = difference(outputs, expected, system.output)
+    if wrong is not None:
+        if system.peer == "penstock":
+            raise RunFailed(f"{system.name} gives a wrong result: {wrong}")
+        run.result["wrong"] = wrong
+    return run
+
+
+def _figures(system: KafkaSystem, runs: Sequence[Run]) -> dict[str, Any]:
+    """Medians; µs of CPU per reading."""
+    return {
+        "guarantee": system.guarantee,
+        "output": system.output,
+        "cpu_us": round(statistics.median(run.cpu_us for run in runs), 2),
+        "jvm_cpu_us": round(statistics.median(run.jvm_cpu_s / run.records * 1e6 for run in runs), 2),
+        "records_s": round(statistics.median(run.rate for run in runs)),
+        "outputs": round(statistics.median(run.result["outputs"] for run in runs)),
+        "load": round(max(run.load for run in runs), 1),
+        "others_cores": round(max(run.others for run in runs), 2),
+        "wrong": [run.result["wrong"] for run in runs if "wrong" in run.result],
+        "runs": [round(run.cpu_us, 2) for run in runs],
+    }
+
+
+def ratios(figures: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Penstock's cost, exactly once, to Flink SQL's and to the least of a peer in Python, as far as they ran.
+
+    Peers that do not give a count for every reading do other work: they are in `to_best_python_peer`, and there is a ratio
+    without them.
+    """
+    own = figures.get("penstock")
+    if own is None:
+        return {}
+    found: dict[str, Any] = {}
+    if "flink-sql" in figures:
+        found["to_flink_sql"] = round(own["cpu_us"] / figures["flink-sql"]["cpu_us"], 2)
+    peers = [system for system in SYSTEMS if system.python and system.name in figures]
+    for suffix, among in (("", peers), ("_of_every_count", [peer for peer in peers if peer.output == COUNTS])):
+        if among:
+            best = min(among, key=lambda peer: float(figures[peer.name]["cpu_us"])).name
+            found[f"best_python_peer{suffix}"] = best
+            found[f"to_best_python_peer{suffix}"] = round(own["cpu_us"] / figures[best]["cpu_us"], 2)
+    return found
+
+
+def kafka_latency(records: int | None, repetitions: int, only: Sequence[str] = ()) -> dict[str, Any]:
     """1,000 readings per second from topic to topic, at least once: from before a reading is written until its count is read."""
     seconds = max(10, (records or 20_000) // RATE)
-    found = []
-    with tempfile.TemporaryDirectory(prefix="penstock-kafka-") as folder, KafkaServer(Path(folder, "broker")) as server:
+    systems = chosen(LIVE, only)
+    found: dict[str, list[dict[str, float]]] = {}
+    with tempfile.TemporaryDirectory(prefix="penstock-kafka-") as folder, _server(folder) as server:
         for number in range(repetitions):
-            reads, writes, out = f"in-{number}", f"out-{number}", Path(folder, str(number))
-            out.mkdir()
-            for name in (reads, writes):
-                server.create_topic(name, PARTITIONS)
-            topics = ["--servers", server.bootstrap_servers, "--reads", reads, "--writes", writes, "--out", str(out)]
-            path = Path(__file__).resolve().parent.parent / "programs" / "penstock_kafka.py"
-            more = ["--guarantee", "AT_LEAST_ONCE", "--seconds", str(_START_S + WARM_UP_S + seconds)]
-            with _Pacer(server, reads), _Listener(server, writes) as listener:
-                run = execute(
-                    [sys.executable, str(path), *topics, *more], {}, RATE * seconds, out / "log.txt", keep_moments=True
-                )
-            begin = run.result["begin"] + WARM_UP_S
-            taken = [1e3 * (at - due) for at, due in listener.arrivals if begin <= due <= begin + seconds]
-            assert len(taken) >= 0.99 * RATE * seconds, f"only {len(taken)} counts came"
-            p50, p99 = np.percentile(taken, [50, 99])
-            found.append({"p50_ms": p50, "p99_ms": p99, "load": run.load, "cores": run.cpu_s / run.wall_s})
-            print(f"p50 {p50:.1f} ms, p99 {p99:.1f} ms", file=sys.stderr)
-    medians = {key: round(float(statistics.median(one[key] for one in found)), 2) for key in found[0]}
-    return {"rate": RATE, "seconds": seconds, "penstock": medians, "goal": {"p50_ms": 25}}
+            for system in systems:
+                one = _latencies(server, system, Path(folder, f"{system.name}-{number}"), seconds)
+                print(f"{system.name}: p50 {one['p50_ms']:.1f} ms, p99 {one['p99_ms']:.1f} ms", file=sys.stderr)
+                found.setdefault(system.name, []).append(one)
+    medians = {
+        name: {key: round(statistics.median(one[key] for one in of_system), 2) for key in of_system[0]}
+        for name, of_system in found.items()
+    }
+    return {"rate": RATE, "seconds": seconds, "systems": medians, "goal": {"p50_ms": GOAL_P50_MS}}
 
 
-class _Pacer(threading.Thread):
-    """Writes readings of 1,000 sensors at a rate, each with the moment (µs) at which it was due."""
-
-    def __init__(self, server: KafkaServer, topic: str) -> None:
-        from confluent_kafka import Producer
-
-        super().__init__(name="pacer", daemon=True)
-        self._producer = Producer({"bootstrap.servers": server.bootstrap_servers, "linger.ms": 0})
-        self._topic = topic
-        self._ended = threading.Event()
-
-    def run(self) -> None:
-        began = time.time()
-        for number in itertools.count():
-            due = began + number / RATE
-            if self._ended.wait(max(0.0, due - time.time())):
-                return
-            sensor = number % 1000
-            value = b'{"sensor_id":"s%07d","ts":%d,"temp":%.2f}' % (sensor, int(due * 1e6), number % 50)
-            self._producer.produce(self._topic, value, partition=sensor % PARTITIONS)
-            self._producer.poll(0)
-
-    def __enter__(self) -> _Pacer:
-        self.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._ended.set()
-        self.join()
-        self._producer.flush(10)
-
-
-class _Listener(threading.Thread):
-    """Reads counts as they come; `arrivals`: when each came, and when its reading was due (s since the epoch)."""
-
-    def __init__(self, server: KafkaServer, topic: str) -> None:
-        from confluent_kafka import Consumer, TopicPartition
-
-        super().__init__(name="listener", daemon=True)
-        self._consumer = Consumer({"bootstrap.servers": server.bootstrap_servers, "group.id": "listener"})
-        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-        self._ended = threading.Event()
-        self.arrivals: list[tuple[float, float]] = []
-
-    def run(self) -> None:
-        while not self._ended.is_set():
-            message = self._consumer.poll(0.1)
-            if message is not None and message.error() is None:
-                self.arrivals.append((time.time(), json.loads(message.value())["ts"] / 1e6))
-
-    def __enter__(self) -> _Listener:
-        self.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._ended.set()
-        self.join()
-        self._consumer.close()
-
-
-def _fill(server: KafkaServer, shape: Shape) -> Counter[str]:
-    """Write the readings, a sensor's all into one partition; how many each sensor has."""
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": server.bootstrap_servers, "linger.ms": 50, "compression.type": "none"})
-    whole = columns(shape)
-    for begin in range(0, shape.records, 20_000):
-        span = slice(begin, begin + 20_000)
-        rows = zip(
-            whole.sensor[span].tolist(), whole.time[span].tolist(), whole.temperature[span].tolist(), strict=True
-        )
-        parts: list[list[dict[str, bytes]]] = [[] for _ in range(PARTITIONS)]
-        for sensor, moment, temperature in rows:
-            value = b'{"sensor_id":"s%07d","ts":%d,"temp":%.2f}' % (sensor, moment, temperature)
-            parts[sensor % PARTITIONS].append({"value": value})
-        for partition, messages in enumerate(parts):
-            producer.produce_batch("in", messages, partition)
-        while len(producer) > 50_000:
-            producer.poll(0.05)
-    assert producer.flush(120) == 0
-    sensors, counts = np.unique(whole.sensor, return_counts=True)
-    return Counter({f"s{sensor:07d}": int(count) for sensor, count in zip(sensors, counts, strict=True)})
-
-
-def _check(server: KafkaServer, topic: str, expected: Counter[str]) -> None:
-    """Of every key the counts 1 to n, each once.
-
-    Raises:
-        AssertionError: something was lost, or came twice.
+def _latencies(server: KafkaServer, system: KafkaSystem, out: Path, seconds: int) -> dict[str, float]:
     """
-    from confluent_kafka import Consumer, TopicPartition
-
-    settings = {"bootstrap.servers": server.bootstrap_servers, "group.id": "check", "isolation.level": "read_committed"}
-    consumer = Consumer({**settings, "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-    seen: Counter[str] = Counter()
-    highest: dict[str, int] = {}
-    ended = 0
-    while ended < PARTITIONS:
-        for message in consumer.consume(10_000, 1.0):
-            if message.error() is not None:
-                ended += 1
-                continue
-            about = json.loads(message.value())
-            seen[about["sensor_id"]] += 1
-            highest[about["sensor_id"]] = max(highest.get(about["sensor_id"], 0), about["n"])
-    consumer.close()
-    assert highest == dict(expected), f"{topic}: the highest counts are not those of the input"
-    assert seen == expected, f"{topic}: {seen.total()} counts instead of {expected.total()}"
+    Raises:
+        AssertionError: more than a hundredth of the counts did not come.
+    """
+    out.mkdir()
+    reads, writes = f"in-{out.name}", f"out-{out.name}"
+    for name in (reads, writes):
+        server.create_topic(name, PARTITIONS)
+    command = [
+        *system.command(_topics(server, reads, writes, out)),
+        "--seconds",
+        str(_START_S + WARM_UP_S + seconds),
+    ]
+    with Pacer(server, reads), Listener(server, writes) as listener:
+        run = execute(command, system.environment(), RATE * seconds, out / "log.txt", keep_moments=True)
+    begin = run.result["begin"] + WARM_UP_S
+    taken = [1e3 * (at - due) for at, due in listener.arrivals if begin <= due <= begin + seconds]
+    assert len(taken) >= 0.99 * RATE * seconds, f"{system.name}: only {len(taken)} counts came"
+    p50, p99 = (float(value) for value in np.percentile(taken, [50, 99]))
+    return {"p50_ms": p50, "p99_ms": p99, "load": run.load, "cores": run.cpu_s / run.wall_s}
