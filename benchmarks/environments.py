@@ -18,6 +18,7 @@ REQUIREMENTS = {
     "spark": ["pyspark==4.3.0", "pandas==2.*", "pyarrow==22.*", "protobuf==6.*"],
 }
 _READY = ".ready"
+"""Has the packages that are installed, one a line: when others are wanted they are installed, too."""
 
 
 def cache() -> Path:
@@ -34,15 +35,15 @@ def python_of(peer: str) -> Path:
     if peer not in REQUIREMENTS:
         return Path(sys.executable)
     home = cache() / "peers" / peer
-    python = home / "bin" / "python"
+    python, ready = home / "bin" / "python", home / _READY
     home.parent.mkdir(parents=True, exist_ok=True)
     with home.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (home / _READY).exists():
+        if not ready.exists() or ready.read_text().splitlines() != REQUIREMENTS[peer]:
             if not python.exists():
                 venv.create(home, with_pip=True)
             subprocess.run([python, "-m", "pip", "install", "-q", *REQUIREMENTS[peer]], check=True, stdout=sys.stderr)
-            (home / _READY).touch()
+            ready.write_text("\n".join(REQUIREMENTS[peer]))
     return python
 
 
