@@ -2,7 +2,7 @@
 
     python penstock_kafka.py --servers HOST:PORT --reads in --writes out --out DIR [--guarantee EXACTLY_ONCE] [--seconds 30]
 
-With `--seconds` it reads for so long whatever comes, and each count has the highest `ts` of its key beside it.
+With `--seconds` it reads for so long from its first reading on, whatever comes, and each count has the highest `ts` of its key beside it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from penstock.datastream.connectors.kafka import (
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.window import FieldAggregate
 
+START_S = 120
+
 
 class Reading(NamedTuple):
     sensor_id: str
@@ -52,6 +54,19 @@ class NotedJsonLines(JsonLinesFormat):
             return decode(data)
 
         return noting if self.folder else decode
+
+
+def await_begin(out: Path) -> None:
+    """Until a reader has decoded its first reading.
+
+    Raises:
+        SystemExit: that takes more than two minutes.
+    """
+    deadline = time.monotonic() + START_S
+    while not any(out.glob("begin-*")):
+        if time.monotonic() > deadline:
+            raise SystemExit(f"no reading was read within {START_S} s")
+        time.sleep(0.05)
 
 
 def main() -> None:
@@ -86,6 +101,7 @@ def main() -> None:
     readings.key_by("sensor_id").aggregate(FieldAggregate.of(*(kind for _, kind in counted))).sink_to(sink.build())
     if options.seconds:
         client = env.execute_async("kafka")
+        await_begin(Path(options.out))
         time.sleep(options.seconds)
         client.cancel().result(60)
     else:

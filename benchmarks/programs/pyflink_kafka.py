@@ -2,7 +2,7 @@
 
     python pyflink_kafka.py --servers HOST:PORT --reads in --writes out --out DIR --jars DIR [--guarantee EXACTLY_ONCE] [--seconds 30]
 
-With `--seconds` it reads for so long whatever comes, and each count has the highest `ts` of its key beside it.
+With `--seconds` it reads for so long from when all tasks run, whatever comes, and each count has the highest `ts` of its key beside it.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from pyflink.datastream.connectors.kafka import (  # noqa: E402
 from pyflink.datastream.state import ValueStateDescriptor  # noqa: E402
 
 READING = Types.TUPLE([Types.STRING(), Types.LONG(), Types.DOUBLE()])
+START_S = 120
 TRANSACTION_TIMEOUT_MS = "600000"
 """Flink's own, an hour, is over what a broker allows."""
 
@@ -70,9 +71,15 @@ class CountingWithTime(KeyedProcessFunction):
 
 
 def await_running() -> None:
-    """Until all tasks run."""
-    seen = None
+    """Until all tasks run: the last one to say so is the last one for half a second.
+
+    Raises:
+        SystemExit: that takes more than two minutes.
+    """
+    deadline, seen = time.monotonic() + START_S, None
     while seen is None or run_times(OUT / "log")["begin"] != seen:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"no task ran within {START_S} s")
         seen = run_times(OUT / "log")["begin"]
         time.sleep(0.5)
 
