@@ -4,9 +4,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest -q
+SERVERS := kafka postgres rabbitmq redis cassandra opensearch mongodb sqs kinesis iceberg_rest lakespark
 SPREAD := -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-spark test-browser test-kafka test-postgres test-rabbitmq test-redis test-cassandra test-opensearch test-sqs test-kinesis test-iceberg test-lakespark test-prometheus test-soak test-api test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
+.PHONY: help setup demo test test-spark test-browser test-kafka test-postgres test-rabbitmq test-redis test-cassandra test-opensearch test-mongodb test-sqs test-kinesis test-iceberg test-lakespark test-prometheus test-soak test-api test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s '	'
@@ -22,7 +23,7 @@ demo: $(STAMP) ## run the main job on real input: checkpoints, rescale, a killed
 
 test: $(STAMP) ## the default tests (under 12 minutes); with jobs on a real Kubernetes where one can be had at once
 	@$(PYTEST) $(SPREAD) -m "not slow and not e2e and not chaos" tests/unit runtime/penstock
-	@$(PYTEST) -m "not slow and not e2e and not chaos and not kafka and not postgres and not rabbitmq and not redis and not cassandra and not opensearch and not sqs and not kinesis and not iceberg_rest and not lakespark" tests --ignore=tests/unit
+	@$(PYTEST) -m "not slow and not e2e and not chaos $(foreach server,$(SERVERS),and not $(server))" tests --ignore=tests/unit
 	@$(BIN)/python -m tests.e2e.here; case $$? in 0) $(PYTEST) -s -m e2e tests/e2e/test_deploy.py;; 75) ;; *) exit 1;; esac
 
 test-spark: $(STAMP) ## changes and faults on clusters of real Spark processes, and a short soak
@@ -57,6 +58,9 @@ test-opensearch: $(STAMP) ## the OpenSearch connector on a real server, killed a
 	@command -v mvn >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends maven >/dev/null)
 	@command -v redis-server >/dev/null || (apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server >/dev/null)
 	@$(PYTEST) -m opensearch tests
+
+test-mongodb: $(STAMP) ## the MongoDB connector on a FerretDB, which speaks MongoDB's protocol, killed and paused
+	@$(PYTEST) -m mongodb tests
 
 test-sqs: $(STAMP) ## the SQS connector on a real ElasticMQ, stopped and paused (Maven is fetched as root on Debian)
 	@command -v mvn >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends maven >/dev/null)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tools.cassandraserver import CassandraServer
     from tools.kafkaserver import KafkaServer
     from tools.kinesisserver import KinesisServer
+    from tools.mongoserver import MongoServer
     from tools.opensearchserver import OpenSearchServer
     from tools.postgresserver import PostgresServer
     from tools.rabbitmqserver import RabbitMQServer
@@ -111,6 +112,15 @@ def opensearch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearchS
     from tools.opensearchserver import OpenSearchServer
 
     with OpenSearchServer(tmp_path_factory.mktemp("opensearch")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mongodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MongoServer]:
+    """A FerretDB that asks for a password; a test makes collections of its own, and whatever kills or pauses has a server of its own."""
+    from tools.mongoserver import MongoServer
+
+    with MongoServer(tmp_path_factory.mktemp("mongodb")) as server:
         yield server
 
 

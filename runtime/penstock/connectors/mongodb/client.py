@@ -1,0 +1,227 @@
+"""Clients of MongoDB, what its refusals mean, and whether another try would help."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from penstock.common.errors import InvalidJob, PlatformError
+from penstock.common.extras import module_of_extra
+from penstock.common.secret_file import read_secret
+
+E = TypeVar("E", bound=PlatformError)
+T = TypeVar("T")
+
+DUPLICATE_KEY = 11000
+_CONNECT_MS, _REQUEST_MS = 5_000, 20_000
+_LONGEST_PAUSE_S = 3.0
+_DEFAULTS = {
+    "serverSelectionTimeoutMS": _CONNECT_MS,
+    "connectTimeoutMS": _CONNECT_MS,
+    "socketTimeoutMS": _REQUEST_MS,
+    "w": "majority",
+    "appName": "penstock",
+}
+"""Where the URL says nothing else."""
+_PASSING = frozenset(
+    (
+        *(6, 7, 24, 46, 50, 64, 89, 91, 112, 133, 134, 189, 202, 262, 290, 317, 358, 384),
+        *(9001, 10058, 10107, 11600, 11601, 11602, 13388, 13435, 13436, 14031, 16500),
+    )
+)
+"""Codes of what may end without anybody's doing: no primary, shutting down, locks, time limits, a full disk
+(https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml)."""
+_REMEDIES = (
+    ((18,), "check user and password: mongodb://user@host, password_file, and authSource= of the URL"),
+    ((13, 8000), "check that the URL names the job's user, and grant it the database: the role readWrite, or read"),
+    ((DUPLICATE_KEY,), "another document has this value of a unique index: correct the records, or the index"),
+    ((121,), "map records to what the collection's validator takes, or change the validator"),
+    ((66,), "the _id of a document cannot be changed: leave it out, or name the document by it"),
+    ((79, 100), "the servers cannot confirm as w= of the URL asks: correct it"),
+    ((14031,), "the server's disk is full: give it room"),
+    ((26,), "check the names of database and collection"),
+)
+
+
+def package(name: str = "pymongo") -> Any:
+    module_of_extra("pymongo", "mongodb", "MongoDB")
+    return module_of_extra(name, "mongodb", "MongoDB")
+
+
+@dataclass(frozen=True, repr=False)
+class Server:
+    """Where, and as whom. Picklable; holds no password but what `url` itself has."""
+
+    url: str
+    password_file: str = ""
+
+    def __post_init__(self) -> None:
+        package()
+        scheme = self.url.partition("://")[0] if isinstance(self.url, str) else ""
+        if scheme not in ("mongodb", "mongodb+srv"):
+            raise InvalidJob(
+                f"the url of {self.shown} cannot be understood",
+                remedy="write 'mongodb://user@host:27017/', or mongodb+srv://",
+            )
+        if self.password_file and not self.user:
+            raise InvalidJob(
+                f"password_file={self.password_file!r} without a user", remedy="name it in the url: mongodb://user@host"
+            )
+
+    def __repr__(self) -> str:
+        return f"Server({self.shown})"
+
+    @property
+    def user(self) -> str:
+        return self._place.rpartition("@")[0].partition(":")[0]
+
+    @property
+    def _place(self) -> str:
+        return self.url.partition("://")[2].partition("?")[0].rpartition("/")[0] or self.url.partition("://")[2]
+
+    @property
+    def shown(self) -> str:
+        """The hosts, without user and password."""
+        return f"MongoDB {self._place.rpartition('@')[2].rstrip('/')}" if isinstance(self.url, str) else "MongoDB"
+
+    def options(self, kind: type[PlatformError]) -> dict[str, Any]:
+        """Beside `url`, with the password as its file has it now.
+
+        Raises:
+            PlatformError: of this kind: the file cannot be read.
+        """
+        said = {option.partition("=")[0].lower() for option in self.url.partition("?")[2].split("&")}
+        given: dict[str, Any] = {name: value for name, value in _DEFAULTS.items() if name.lower() not in said}
+        if self.password_file:
+            given["password"] = read_secret(self.password_file, "password_file", kind)
+        return given
+
+    def connect(self, kind: type[PlatformError]) -> Any:
+        """A client whose server has answered.
+
+        Raises:
+            PlatformError: of this kind: the server does not answer, or does not let us; says what to do.
+        """
+        client = None
+        errors = package("pymongo.errors")
+        options = self.options(kind)
+        try:
+            client = package().MongoClient(self.url, **options)
+            client.admin.command("ping")
+            return client
+        except (errors.PyMongoError, OSError, ValueError, TypeError) as error:
+            if client is not None:
+                client.close()
+            if client is None and not isinstance(error, OSError):
+                told_of = f": {error}" if isinstance(error, errors.ConfigurationError) else f": {type(error).__name__}"
+                raise InvalidJob(
+                    f"the url of {self.shown} cannot be understood{told_of}",
+                    remedy="write 'mongodb://user@host:27017/?option=value', special characters of the user as %40",
+                ) from None  # it may show the password
+            raise self.explained(kind, "cannot connect", error) from error
+
+    def explained(self, kind: type[E], what: str, error: BaseException) -> E:
+        return kind(f"{self.shown}: {what}: {told(error)}", remedy=remedy(error))
+
+
+class Connection:
+    """A client that is made anew when it was lost, and how long that is borne."""
+
+    def __init__(self, server: Server, kind: type[PlatformError], patience: float) -> None:
+        self.server = server
+        self._kind = kind
+        self._patience = patience
+        self._client: Any = None
+
+    def run(self, what: str, work: Callable[[Any], T]) -> T:
+        """What `work` makes of a client; it is called again when that has failed in passing.
+
+        Raises:
+            PlatformError: of this connection's kind: the server is lost for long, or refuses it.
+        """
+        end, pause = time.monotonic() + self._patience, 0.1
+        while True:
+            try:
+                if self._client is None:
+                    self._client = self.server.connect(self._kind)
+                return work(self._client)
+            except (package("pymongo.errors").PyMongoError, OSError, self._kind) as error:
+                cause = error.__cause__ if isinstance(error, self._kind) else error
+                if cause is None or not is_passing(cause):
+                    self.close()
+                elif time.monotonic() < end:
+                    time.sleep(pause)
+                    pause = min(_LONGEST_PAUSE_S, pause * 2)
+                    continue
+                if isinstance(error, self._kind):
+                    raise
+                raise self.server.explained(self._kind, what, error) from error
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+
+def look_up(client: Any, server: Server, database: str, name: str, kind: type[E]) -> None:
+    """
+    Raises:
+        PlatformError: of this kind: there is no such collection, or it is a view or of time series, whose `_id` is no key.
+    """
+    try:
+        options = {"nameOnly": True, "authorizedCollections": True}
+        found = list(client[database].list_collections(filter={"name": name}, **options))
+    except (package("pymongo.errors").PyMongoError, OSError) as error:
+        raise server.explained(kind, f"collection {database}.{name} cannot be looked up", error) from error
+    if not found:
+        raise kind(f"{server.shown} has no collection {database}.{name}", remedy="check the names of both; make it")
+    what = str(found[0].get("type", "collection"))
+    if what != "collection":
+        raise kind(
+            f"{server.shown}: {database}.{name} is a {what}", remedy="name a collection whose documents have an _id"
+        )
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether another try may succeed without anybody doing anything."""
+    errors = package("pymongo.errors")
+    if isinstance(error, errors.OperationFailure):
+        return passes(error.code) or error.has_error_label("RetryableWriteError")
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return False
+    return isinstance(error, errors.ConnectionFailure | OSError)
+
+
+def passes(code: int | None) -> bool:
+    return code in _PASSING
+
+
+def told(error: BaseException) -> str:
+    """The server's own words, with the name of its code."""
+    details = getattr(error, "details", None)
+    if isinstance(details, dict) and details.get("errmsg"):
+        return words_of(details)
+    return (
+        " ".join((str(error) or type(error).__name__).split())
+        .partition(" (configured")[0]
+        .partition(", Timeout: ")[0][:1000]
+    )
+
+
+def words_of(details: Any) -> str:
+    """Of an answer with `errmsg`, such as one write's."""
+    name = details.get("codeName") or details.get("code", "")
+    more = f" {details['errInfo']}" if details.get("errInfo") else ""
+    return f"{' '.join(str(details.get('errmsg', '')).split())[:700]} ({name}){more[:500]}"
+
+
+def remedy(error: BaseException) -> str:
+    if isinstance(error, package("pymongo.errors").OperationFailure):
+        return remedy_of(error.code)
+    return "check that the server runs, hosts, ports, TLS and replicaSet of the URL, and the network; the job tries again when it fails over"
+
+
+def remedy_of(code: int | None) -> str:
+    return next((found for codes, found in _REMEDIES if code in codes), "correct what the job asks of the server")

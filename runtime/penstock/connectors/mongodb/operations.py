@@ -1,0 +1,142 @@
+"""What is written for a record: documents, and pymongo's `ReplaceOne`, `UpdateOne` and `DeleteOne`, each of a document that it names."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.common.errors import SinkError
+from penstock.connectors.mongodb.client import package
+from penstock.connectors.mongodb.documents import as_mapping, encoded, storable
+
+LARGEST = 16 << 20
+"""Bytes of a document, in every MongoDB."""
+_TWICE = ("$set", "$unset", "$setOnInsert", "$min", "$max", "$addToSet", "$pull", "$pullAll", "$currentDate", "$rename")
+"""Operators whose second time changes nothing."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """One write of a bulk."""
+
+    request: Any
+    """pymongo's."""
+    key: bytes
+    """Of the document that it names."""
+    shown: str
+    size: int
+    replaces: bool
+    """Whether nothing of what came before for this document is left."""
+    upserts: bool
+
+    def send_to(self, collection: Any) -> None:
+        """By itself."""
+        pymongo, request = package(), self.request
+        if isinstance(request, pymongo.DeleteOne):
+            collection.delete_one(request._filter, collation=request._collation, hint=request._hint)
+            return
+        about = {"upsert": request._upsert, "collation": request._collation, "hint": request._hint}
+        if isinstance(request, pymongo.ReplaceOne):
+            collection.replace_one(request._filter, request._doc, **about)
+        else:
+            collection.update_one(request._filter, request._doc, array_filters=request._array_filters, **about)
+
+
+class Writes:
+    """
+    Args:
+        operation: a record -> a document, or one of pymongo's writes, or a list of them, or None; None: records are documents.
+        key: fields that name a document; `_id` unless given.
+    """
+
+    def __init__(self, operation: Callable[[Any], Any] | None, key: Sequence[str]) -> None:
+        self._operation = operation
+        self._key = tuple(key) or ("_id",)
+        pymongo = package()
+        self._kinds = (pymongo.ReplaceOne, pymongo.UpdateOne, pymongo.DeleteOne)
+        self._raw = package("bson.raw_bson").RawBSONDocument
+
+    def of(self, record: Any) -> list[Write]:
+        """
+        Raises:
+            SinkError: the function gave something else, or what BSON has no form for, or what may not be done twice.
+        """
+        found = record if self._operation is None else self._operation(record)
+        if found is None:
+            return []
+        return [self._write(one, record) for one in (found if isinstance(found, list) else [found])]
+
+    def _write(self, given: Any, record: Any) -> Write:
+        try:
+            if isinstance(given, self._kinds):
+                return self._of_request(given)
+            if type(given).__module__.startswith("pymongo."):
+                raise ValueError(f"{type(given).__name__} names no single document, or counts twice")
+            fields = as_mapping(given)
+            if fields is None:
+                raise ValueError(f"a {type(given).__name__} is no document")
+            return self._of_document(fields)
+        except ValueError as error:
+            raise SinkError(
+                f"{error}; in {str(given)[:300]}, made of {str(record)[:200]}",
+                remedy=f"give a document with {' and '.join(self._key)}, or ReplaceOne, UpdateOne or DeleteOne of pymongo, or a list of them, or None; "
+                "sums belong into the job's state",
+            ) from error
+
+    def _of_document(self, fields: Mapping[str, Any]) -> Write:
+        missing = [name for name in self._key if fields.get(name) is None]
+        if missing:
+            raise ValueError(f"a document without {', '.join(missing)}")
+        named = {name: storable(fields[name], name) for name in self._key}
+        raw = encoded(fields)
+        request = package().ReplaceOne(named, self._raw(raw), upsert=True)
+        return self._made(request, named, len(raw), replaces=True, upserts=True)
+
+    def _of_request(self, given: Any) -> Write:
+        request = copy.copy(given)
+        names = storable(given._filter, "the filter")
+        if not isinstance(names, dict):
+            raise ValueError(f"the filter {given._filter!r} is none")
+        named = {name: names[name] for name in self._key if name in names and not _is_condition(names[name])}
+        if len(named) < len(self._key):
+            raise ValueError(f"the filter {names!r} does not name one document by {', '.join(self._key)}")
+        request._filter = names
+        is_plain, upserts = len(names) == len(named), bool(getattr(given, "_upsert", False))
+        if upserts and not is_plain:
+            raise ValueError(f"upsert=True with a condition beside {', '.join(self._key)} would make it a second time")
+        if isinstance(given, package().DeleteOne):
+            return self._made(request, named, 0, replaces=is_plain, upserts=False)
+        is_replacement = isinstance(given, package().ReplaceOne)
+        if not is_replacement:
+            _check_update(given._doc)
+        raw = encoded(given._doc)
+        request._doc = self._raw(raw)
+        return self._made(request, named, len(raw), replaces=is_replacement and upserts, upserts=upserts)
+
+    def _made(self, request: Any, named: dict[str, Any], size: int, *, replaces: bool, upserts: bool) -> Write:
+        shown = ", ".join(f"{name}: {value!r}" for name, value in named.items())[:200]
+        if size > LARGEST:
+            raise ValueError(f"the document {{{shown}}} has {size:,} bytes, more than the 16 MB that MongoDB takes")
+        key = encoded({name: _same(value) for name, value in named.items()})
+        return Write(request, key, f"{{{shown}}}", size + 2 * len(key) + 50, replaces, upserts)
+
+
+def _is_condition(value: Any) -> bool:
+    return isinstance(value, dict) and any(name.startswith("$") for name in value)
+
+
+def _same(value: Any) -> Any:
+    """Numbers that are equal are the same `_id`, whatever their type."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**63 else value
+
+
+def _check_update(update: Any) -> None:
+    if not isinstance(update, Mapping):
+        raise ValueError("an update by a pipeline may count twice what a restart writes again")
+    strange = [str(name) for name in update if name not in _TWICE]
+    if strange:
+        raise ValueError(
+            f"{', '.join(strange)} would count twice what a restart writes again; {', '.join(_TWICE)} do not"
+        )

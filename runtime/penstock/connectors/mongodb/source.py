@@ -1,0 +1,227 @@
+"""`MongoSource`: the documents of a collection, in ranges of `_id` side by side.
+
+MongoSource("mongodb://job@db/", "weather", "stations", Station, password_file="/secrets/password")
+MongoSource("mongodb://job@db/", "weather", "readings", filter={"celsius": {"$gt": 30}}, splits=8)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from penstock.common.errors import InvalidJob, RecordFormatError, SourceError
+from penstock.common.time import TimeLike, as_millis
+from penstock.common.type_info.type_inference import to_type_info
+from penstock.connectors.formats.bulk import columns_of
+from penstock.connectors.formats.shape import Declaration, RecordShape
+from penstock.connectors.mongodb.client import Connection, Server, look_up, package
+from penstock.connectors.mongodb.documents import encoded, last_of, record_options, stored_options
+from penstock.connectors.mongodb.ranges import IdRange, find_ranges, packed
+from penstock.connectors.mongodb.sink import check_names
+from penstock.connectors.source import (
+    ReadBounds,
+    ReaderContext,
+    Source,
+    SourceReader,
+    Split,
+    SplitEnumerator,
+    SplitReader,
+)
+from penstock.records.batch import Batch, ColumnBatch, RowBatch
+
+_FIRST_PAGE = 10
+"""Documents, until it is known how large they are."""
+
+
+class MongoSource(Source):
+    """
+    Args:
+        url: MongoDB's; see the package.
+        fields: which fields of documents, and what records are (see `formats.shape`); without them records are dicts of the whole documents, with ids (`ObjectId`) as text, decimals
+            as `Decimal`, and times in UTC.
+        record: another form for the same fields: "tuple", "dict" or "row".
+        filter: a query: which documents.
+        splits: how many ranges of `_id` are read side by side; one for each subtask unless given.
+        patience: how long a server may be lost until the job fails over.
+        password_file: holds the password; read at every connection.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        database: str,
+        collection: str,
+        fields: Declaration | None = None,
+        *,
+        record: str | None = None,
+        filter: Mapping[str, Any] | None = None,
+        splits: int | None = None,
+        patience: TimeLike = 30_000,
+        password_file: str = "",
+    ) -> None:
+        self.server = Server(url, password_file)
+        check_names(database, collection)
+        if splits is not None and splits < 1:
+            raise InvalidJob(f"splits={splits}", remedy="1 or more")
+        if record is not None and fields is None:
+            raise InvalidJob(
+                f"record={record!r} without fields", remedy="say which fields: {'name': str, 'height': int}"
+            )
+        self.database = database
+        self.collection = collection
+        self.shape = None if fields is None else RecordShape.of(fields, record)
+        try:
+            self.filter = encoded(filter or {})
+        except ValueError as error:
+            raise InvalidJob(f"filter={filter!r}: {error}", remedy="give a query of MongoDB's") from error
+        self.splits = splits
+        self.patience_s = as_millis(patience, "patience") / 1000
+
+    def of(self, client: Any) -> Any:
+        return client[self.database].get_collection(self.collection, codec_options=stored_options())
+
+    def create_enumerator(self) -> SplitEnumerator:
+        return MongoEnumerator(self)
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        return MongoReader(self)
+
+    def produced_type(self) -> Any:
+        return to_type_info(dict[str, Any]) if self.shape is None else self.shape.produced_type()
+
+    def validate(self) -> None:
+        """
+        Raises:
+            SourceError: the server does not answer or does not let us, there is no such collection, or it does not understand the filter.
+        """
+        client = self.server.connect(SourceError)
+        try:
+            look_up(client, self.server, self.database, self.collection, SourceError)
+            condition = package("bson").decode(self.filter, codec_options=stored_options())
+            self.of(client).find_one(condition, {"_id": 1})
+        except package("pymongo.errors").PyMongoError as error:
+            what = f"collection {self.database}.{self.collection} cannot be read"
+            raise self.server.explained(SourceError, what, error) from error
+        finally:
+            client.close()
+
+
+class MongoEnumerator(SplitEnumerator):
+    """Ranges are found once."""
+
+    forgets_finished = True
+
+    def __init__(self, source: MongoSource) -> None:
+        self._source = source
+        self._found = False
+
+    def discover(self) -> list[Split]:
+        if self._found:
+            return []
+        source = self._source
+        connection = Connection(source.server, SourceError, source.patience_s)
+        parts = source.splits or max(1, self.parallelism)
+        try:
+            what = f"the ranges of {source.database}.{source.collection} cannot be found"
+            ranges = connection.run(what, lambda client: find_ranges(source.of(client), parts))
+        finally:
+            connection.close()
+        self._found = True
+        return [Split(f"{n}", asdict(found), size) for n, (found, size) in enumerate(ranges)]
+
+    def snapshot(self) -> Any:
+        return self._found
+
+    def restore(self, state: Any) -> None:
+        self._found = bool(state)
+
+
+class MongoReader(SourceReader):
+    """One client for all splits of a subtask."""
+
+    def __init__(self, source: MongoSource) -> None:
+        self.source = source
+        self._connection = Connection(source.server, SourceError, source.patience_s)
+        self._condition = package("bson").decode(source.filter, codec_options=stored_options())
+        names = None if source.shape is None else source.shape.names
+        self._projection = None if names is None else dict.fromkeys((*names, "_id"), 1)
+
+    def open_split(self, split: Split, position: Any) -> SplitReader:
+        return RangeReader(self, IdRange(**split.properties), position)
+
+    def page(self, found: IdRange, position: str | None, limit: int) -> tuple[bytes, bool]:
+        """The documents that come next, as they are in the server's first answer, and whether that was all there is.
+
+        Raises:
+            SourceError: the server is lost for longer than some seconds, or refuses it.
+        """
+        source = self.source
+        condition = found.condition(position)
+        if self._condition:
+            condition = {"$and": [condition, self._condition]}
+
+        def read(client: Any) -> tuple[bytes, bool]:
+            cursor = source.of(client).find_raw_batches(condition, self._projection, sort=[("_id", 1)], limit=limit)
+            try:
+                batch = bytes(next(cursor, b""))
+                return batch, not cursor.alive
+            finally:
+                cursor.close()
+
+        return self._connection.run(f"collection {source.database}.{source.collection} cannot be read", read)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class RangeReader(SplitReader):
+    """Reads pages of documents. The position is the last `_id` that was read, as text."""
+
+    def __init__(self, reader: MongoReader, found: IdRange, position: Any) -> None:
+        self._reader = reader
+        self._range = found
+        self._position: str | None = position
+        self._page = _FIRST_PAGE
+        self._finished = False
+
+    def read(self, bounds: ReadBounds) -> Batch | None:
+        if self._finished:
+            return None
+        limit = max(1, min(bounds.max_records, self._page))
+        batch, was_all = self._reader.page(self._range, self._position, limit)
+        count, last = last_of(batch) if batch else (0, b"")
+        self._finished = was_all and count < limit
+        if not count:
+            return None
+        made = self._records(batch)
+        self._position = packed(package("bson").decode(last, codec_options=stored_options())["_id"])
+        self._page = max(1, bounds.max_bytes * count // len(batch))
+        return made
+
+    def _records(self, batch: bytes) -> Batch:
+        source = self._reader.source
+        where = f"{source.server.shown}: documents of {source.database}.{source.collection} behind _id {self._position or 'none'}"
+        try:
+            documents = package("bson").decode_all(batch, codec_options=record_options())
+        except (package("bson.errors").BSONError, ValueError, OverflowError) as error:
+            raise RecordFormatError(
+                f"{where} cannot be read: {error}", remedy="correct them, or leave them out by filter="
+            ) from error
+        if source.shape is None:
+            return RowBatch(documents)
+        try:
+            return ColumnBatch(columns_of(documents, source.shape), None, source.shape.maker)
+        except RecordFormatError as error:
+            raise RecordFormatError(
+                f"{where} do not fit the fields: {error.message}",
+                remedy="declare the field with the type that it has in all of them, or leave the others out by filter=",
+            ) from error
+
+    @property
+    def position(self) -> Any:
+        return self._position
+
+    @property
+    def finished(self) -> bool:
+        return self._finished

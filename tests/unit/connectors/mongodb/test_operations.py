@@ -1,0 +1,94 @@
+"""What the sink takes as a write, and which of two for one document is left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pymongo import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
+
+from penstock.common.errors import InvalidJob, SinkError
+from penstock.connectors.mongodb.operations import Writes
+from penstock.connectors.sink import WriterContext
+from penstock.datastream.connectors.mongodb import MongoSink
+
+CONTEXT = WriterContext(0, 1, 0, "out", "job")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (5, "a int is no document"),
+        ({"n": 1}, "a document without _id"),
+        ({"_id": None}, "a document without _id"),
+        (InsertOne({"_id": 1}), "InsertOne names no single document"),
+        (UpdateMany({}, {"$set": {"a": 1}}), "UpdateMany names no single document"),
+        (DeleteMany({}), "DeleteMany names no single document"),
+        (DeleteOne({"n": 1}), "does not name one document by _id"),
+        (ReplaceOne({"_id": {"$gt": 1}}, {}), "does not name one document by _id"),
+        (UpdateOne({"_id": 1}, {"$inc": {"n": 1}}), r"\$inc would count twice"),
+        (UpdateOne({"_id": 1}, {"$set": {"a": 1}, "$push": {"n": 1}}), r"\$push would count twice"),
+        (UpdateOne({"_id": 1}, [{"$set": {"n": {"$add": ["$n", 1]}}}]), "pipeline may count twice"),
+        (UpdateOne({"_id": 1, "n": 1}, {"$set": {"n": 2}}, upsert=True), "would make it a second time"),
+        ({"_id": 1, "n": 2**70}, "n is the number"),
+        ({"_id": object()}, "_id is a object"),
+    ],
+)
+def test_what_cannot_be_written_twice_or_at_all_is_named(given: Any, told: str) -> None:
+    with pytest.raises(SinkError, match=told):
+        Writes(None, ()).of(given)
+
+
+def test_a_key_of_fields_must_be_there() -> None:
+    writes = Writes(None, ("a", "b"))
+    with pytest.raises(SinkError, match="a document without b"):
+        writes.of({"a": 1})
+    [write] = writes.of({"a": 1, "b": 2, "n": 3})
+    assert write.shown == "{a: 1, b: 2}"
+    assert write.request._filter == {"a": 1, "b": 2}
+
+
+def test_equal_numbers_name_the_same_document() -> None:
+    keys = {Writes(None, ()).of({"_id": value})[0].key for value in (1, 1.0)}
+    assert len(keys) == 1
+    assert Writes(None, ()).of({"_id": 1.5})[0].key not in keys
+
+
+def test_names_and_sizes_are_checked() -> None:
+    for options in ({"database": "a.b"}, {"database": ""}, {"collection": "$x"}, {"batch_size": 0}, {"batch_bytes": 0}):
+        given = {"url": "mongodb://db/", "database": "d", "collection": "c", **options}
+        with pytest.raises(InvalidJob):
+            MongoSink(**given)
+
+
+class Sent:
+    """What a writer sends, instead of a server."""
+
+    def __init__(self) -> None:
+        self.bulks: list[list[str]] = []
+
+    def send(self, writes: Any) -> None:
+        self.bulks.append([str(write.request) for write in writes])
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("writes", "bulks"),
+    [
+        ([{"_id": 1, "n": 1}, {"_id": 1, "n": 2}], [1]),
+        ([{"_id": 1}, DeleteOne({"_id": 1})], [1]),
+        ([DeleteOne({"_id": 1}), {"_id": 1}], [1]),
+        ([{"_id": 1}, UpdateOne({"_id": 1}, {"$set": {"a": 1}})], [1, 1]),
+        ([UpdateOne({"_id": 1}, {"$set": {"a": 1}}), {"_id": 1}], [1]),
+        ([DeleteOne({"_id": 1}), ReplaceOne({"_id": 1}, {"n": 1})], [1, 1]),
+        ([{"_id": 1}, DeleteOne({"_id": 1, "n": 2})], [1, 1]),
+        ([{"_id": n} for n in range(5)], [3, 2]),
+    ],
+)
+def test_two_writes_of_a_document_never_go_in_one_bulk(writes: list[Any], bulks: list[int]) -> None:
+    writer: Any = MongoSink("mongodb://db/", "d", "c", batch_size=3).create_writer(CONTEXT, [])
+    sent = writer._bulk = Sent()
+    writer.write(writes, None, 0)
+    writer.prepare_commit(1)
+    assert [len(bulk) for bulk in sent.bulks] == bulks
