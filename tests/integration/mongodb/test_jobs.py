@@ -88,7 +88,7 @@ def test_a_job_that_is_killed_ends_with_each_document_as_if_it_had_not_been(
 
 
 def test_every_document_is_read_once_however_often_the_job_is_killed(own: MongoServer, job: Any, written: str) -> None:
-    count, reached, read = 3_000, 0, f"{written}-in"
+    count, reached, read = 1_500, 0, f"{written}-in"
     fill(own, read, count)
     for parallelism in (2, 1, 2):
         process = job(own, read, written, count, parallelism)
@@ -100,7 +100,7 @@ def test_every_document_is_read_once_however_often_the_job_is_killed(own: MongoS
 
 
 def test_a_server_that_dies_or_stands_still_under_a_job_loses_nothing(own: MongoServer, job: Any, written: str) -> None:
-    count, read = 3_000, f"{written}-in"
+    count, read = 1_500, f"{written}-in"
     fill(own, read, count)
     process = job(own, read, written, count, 2)
     reached = goes_on(process, own, written, 0)

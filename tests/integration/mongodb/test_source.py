@@ -40,19 +40,22 @@ def opened(source: MongoSource, split: Split, position: Any = None) -> Any:
     return source.create_reader(ReaderContext(0, 1, "in")).open_split(travelled, json.loads(json.dumps(position)))
 
 
-def read(source: MongoSource, bounds: ReadBounds = BOUNDS) -> list[Any]:
+def read_split(source: MongoSource, split: Split) -> list[Any]:
     """With a new reader for every few documents, each in a process of its own as it were."""
-    source.validate()
-    values = []
-    for split in source.create_enumerator().discover():
-        position: Any = None
-        finished = False
-        while not finished:
-            reader = opened(source, split, position)
-            batch = reader.read(bounds)
-            values += [] if batch is None else batch.rows().values
-            position, finished = reader.position, reader.finished
+    values: list[Any] = []
+    position: Any = None
+    finished = False
+    while not finished:
+        reader = opened(source, split, position)
+        batch = reader.read(BOUNDS)
+        values += [] if batch is None else batch.rows().values
+        position, finished = reader.position, reader.finished
     return values
+
+
+def read(source: MongoSource) -> list[Any]:
+    source.validate()
+    return [value for split in source.create_enumerator().discover() for value in read_split(source, split)]
 
 
 @pytest.mark.parametrize("splits", [1, 3, 100])
@@ -66,14 +69,10 @@ def test_every_document_is_read_once_from_any_position_whatever_its_id_is(
 
 def test_ranges_are_of_about_one_length(mongodb: MongoServer, collection: Any) -> None:
     collection.insert_many([{"_id": f"k{n:03}"} for n in range(100)])
-    enumerator = MongoSource(mongodb.url, DATABASE, collection.name).create_enumerator()
-    enumerator.parallelism = 4
     source = MongoSource(mongodb.url, DATABASE, collection.name)
-    lengths = []
-    for split in enumerator.discover():
-        batch = opened(source, split).read(ReadBounds())
-        lengths.append(len(batch))
-    assert lengths == [25, 25, 25, 25]
+    enumerator = source.create_enumerator()
+    enumerator.parallelism = 4
+    assert [len(read_split(source, split)) for split in enumerator.discover()] == [25, 25, 25, 25]
 
 
 def test_what_is_added_behind_the_end_meanwhile_is_not_read(mongodb: MongoServer, collection: Any) -> None:

@@ -75,16 +75,15 @@ class Server:
 
     @property
     def user(self) -> str:
-        return self._place.rpartition("@")[0].partition(":")[0]
-
-    @property
-    def _place(self) -> str:
-        return self.url.partition("://")[2].partition("?")[0].rpartition("/")[0] or self.url.partition("://")[2]
+        return self.url.partition("://")[2].rpartition("@")[0].partition(":")[0]
 
     @property
     def shown(self) -> str:
         """The hosts, without user and password."""
-        return f"MongoDB {self._place.rpartition('@')[2].rstrip('/')}" if isinstance(self.url, str) else "MongoDB"
+        if not isinstance(self.url, str):
+            return "MongoDB"
+        hosts = self.url.partition("://")[2].rpartition("@")[2]
+        return f"MongoDB {hosts.partition('?')[0].partition('/')[0]}"
 
     def options(self, kind: type[PlatformError]) -> dict[str, Any]:
         """Beside `url`, with the password as its file has it now.

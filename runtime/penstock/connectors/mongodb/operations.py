@@ -135,6 +135,8 @@ def _same(value: Any) -> Any:
 def _check_update(update: Any) -> None:
     if not isinstance(update, Mapping):
         raise ValueError("an update by a pipeline may count twice what a restart writes again")
+    if not all(str(name).startswith("$") for name in update) or not update:
+        raise ValueError(f"the update {str(update)[:100]} has no operators")
     strange = [str(name) for name in update if name not in _TWICE]
     if strange:
         raise ValueError(

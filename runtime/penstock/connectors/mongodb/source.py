@@ -162,7 +162,9 @@ class MongoReader(SourceReader):
             condition = {"$and": [condition, self._condition]}
 
         def read(client: Any) -> tuple[bytes, bool]:
-            cursor = source.of(client).find_raw_batches(condition, self._projection, sort=[("_id", 1)], limit=limit)
+            cursor = source.of(client).find_raw_batches(
+                condition, self._projection, sort=[("_id", 1)], limit=limit, batch_size=limit
+            )
             try:
                 batch = bytes(next(cursor, b""))
                 return batch, not cursor.alive

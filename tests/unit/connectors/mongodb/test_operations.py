@@ -28,6 +28,7 @@ CONTEXT = WriterContext(0, 1, 0, "out", "job")
         (ReplaceOne({"_id": {"$gt": 1}}, {}), "does not name one document by _id"),
         (UpdateOne({"_id": 1}, {"$inc": {"n": 1}}), r"\$inc would count twice"),
         (UpdateOne({"_id": 1}, {"$set": {"a": 1}, "$push": {"n": 1}}), r"\$push would count twice"),
+        (UpdateOne({"_id": 1}, {"n": 1}), "the update {'n': 1} has no operators"),
         (UpdateOne({"_id": 1}, [{"$set": {"n": {"$add": ["$n", 1]}}}]), "pipeline may count twice"),
         (UpdateOne({"_id": 1, "n": 1}, {"$set": {"n": 2}}, upsert=True), "would make it a second time"),
         ({"_id": 1, "n": 2**70}, "n is the number"),

@@ -131,6 +131,7 @@ def test_whether_another_try_helps(error: Exception, passing: bool) -> None:
     [
         ("mongodb://job:secret@db-1:27017,db-2/?replicaSet=rs0", "MongoDB db-1:27017,db-2", "job"),
         ("mongodb://db", "MongoDB db", ""),
+        ("mongodb://job:a/secret?x@db", "MongoDB db", "job"),
         ("mongodb+srv://job@cluster.example.net/admin", "MongoDB cluster.example.net", "job"),
     ],
 )
