@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from penstock.common.errors import InvalidJob, PlatformError
@@ -45,6 +46,7 @@ _REMEDIES = (
 )
 
 
+@cache
 def package(name: str = "pymongo") -> Any:
     module_of_extra("pymongo", "mongodb", "MongoDB")
     return module_of_extra(name, "mongodb", "MongoDB")

@@ -17,7 +17,7 @@ _TWICE = ("$set", "$unset", "$setOnInsert", "$min", "$max", "$addToSet", "$pull"
 """Operators whose second time changes nothing."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Write:
     """One write of a bulk."""
 
@@ -25,11 +25,16 @@ class Write:
     """pymongo's."""
     key: bytes
     """Of the document that it names."""
-    shown: str
+    named: dict[str, Any]
+    """What names it."""
     size: int
     replaces: bool
     """Whether nothing of what came before for this document is left."""
     upserts: bool
+
+    @property
+    def shown(self) -> str:
+        return f"{{{_shown(self.named)}}}"
 
     def send_to(self, collection: Any) -> None:
         """By itself."""
@@ -116,11 +121,16 @@ class Writes:
         return self._made(request, named, len(raw), replaces=is_replacement and upserts, upserts=upserts)
 
     def _made(self, request: Any, named: dict[str, Any], size: int, *, replaces: bool, upserts: bool) -> Write:
-        shown = ", ".join(f"{name}: {value!r}" for name, value in named.items())[:200]
         if size > LARGEST:
-            raise ValueError(f"the document {{{shown}}} has {size:,} bytes, more than the 16 MB that MongoDB takes")
+            raise ValueError(
+                f"the document {{{_shown(named)}}} has {size:,} bytes, more than the 16 MB that MongoDB takes"
+            )
         key = encoded({name: _same(value) for name, value in named.items()})
-        return Write(request, key, f"{{{shown}}}", size + 2 * len(key) + 50, replaces, upserts)
+        return Write(request, key, named, size + 2 * len(key) + 50, replaces, upserts)
+
+
+def _shown(named: dict[str, Any]) -> str:
+    return ", ".join(f"{name}: {value!r}" for name, value in named.items())[:200]
 
 
 def _is_condition(value: Any) -> bool:

@@ -57,7 +57,7 @@ def test_equal_numbers_name_the_same_document() -> None:
 
 def test_names_and_sizes_are_checked() -> None:
     for options in ({"database": "a.b"}, {"database": ""}, {"collection": "$x"}, {"batch_size": 0}, {"batch_bytes": 0}):
-        given = {"url": "mongodb://db/", "database": "d", "collection": "c", **options}
+        given: dict[str, Any] = {"url": "mongodb://db/", "database": "d", "collection": "c", **options}
         with pytest.raises(InvalidJob):
             MongoSink(**given)
 
