@@ -1,7 +1,7 @@
 """A server of MongoDB's protocol on this machine, for tests and development: FerretDB 1, which keeps its documents in SQLite.
 
 MongoDB itself comes by no package registry. FerretDB is a server of its own that speaks the protocol, asks for passwords as MongoDB does (SCRAM), keeps unique indices, and has
-what it has confirmed after ``kill``. It is built once from its Go module, in a minute or two, and up in a fraction of a second. What it lacks of MongoDB: replica sets, change
+what it has confirmed after ``kill``. It is built once from its Go module, in some minutes, and up in a fraction of a second. What it lacks of MongoDB: replica sets, change
 streams, transactions, validators, decimals, and ``_id`` of embedded documents.
 
     with MongoServer(tmp_path) as server:
