@@ -4,10 +4,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest -q
-SERVERS := kafka postgres rabbitmq redis cassandra opensearch mongodb sqs kinesis iceberg_rest lakespark
+SERVERS := kafka postgres rabbitmq redis cassandra opensearch mongodb sqs kinesis registry iceberg_rest lakespark
 SPREAD := -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-spark test-browser test-kafka test-postgres test-rabbitmq test-redis test-cassandra test-opensearch test-mongodb test-sqs test-kinesis test-iceberg test-lakespark test-prometheus test-soak test-api test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
+.PHONY: help setup demo test test-spark test-browser test-kafka test-postgres test-rabbitmq test-redis test-cassandra test-opensearch test-mongodb test-sqs test-kinesis test-registry test-iceberg test-lakespark test-prometheus test-soak test-api test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s '	'
@@ -69,6 +69,10 @@ test-sqs: $(STAMP) ## the SQS connector on a real ElasticMQ, stopped and paused 
 test-kinesis: $(STAMP) ## the Kinesis connector on a kinesis-mock, paused, its shards split and merged (Node.js is fetched as root on Debian)
 	@command -v npm >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nodejs npm >/dev/null)
 	@$(PYTEST) -m kinesis tests
+
+test-registry: $(STAMP) ## Avro, Protobuf and JSON with a real schema registry, killed and paused (Maven is fetched as root on Debian)
+	@command -v mvn >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends maven >/dev/null)
+	@$(PYTEST) -m registry tests
 
 test-iceberg: $(STAMP) ## Iceberg's sink with a real REST catalog, killed and paused (Maven is fetched as root on Debian)
 	@command -v mvn >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends maven >/dev/null)

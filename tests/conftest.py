@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tools.postgresserver import PostgresServer
     from tools.rabbitmqserver import RabbitMQServer
     from tools.redisserver import RedisServer
+    from tools.registryserver import RegistryServer
     from tools.s3server import S3Server
     from tools.sqsserver import SqsServer
 
@@ -157,4 +158,13 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
     from tools.redisserver import RedisServer
 
     with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def registry_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryServer]:
+    """A real schema registry; a test uses subjects of its own, and whatever kills or pauses has a server of its own."""
+    from tools.registryserver import RegistryServer
+
+    with RegistryServer(tmp_path_factory.mktemp("registry")) as server:
         yield server

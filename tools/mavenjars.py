@@ -1,4 +1,4 @@
-"""Jars of Maven artifacts, fetched once into a cache that outlives the clone, each held against its checksum.
+"""Jars of Maven artifacts, fetched once into a cache that outlives the clone, each held against its checksum. So are archives of jars.
 
 A folder with a ``pom.xml`` names what is wanted, a ``jars.sha256`` beside it (as ``sha256sum`` writes it) every jar that
 this comes to. What Maven fetched and the list do not agree on is refused, whichever of the two has it.
@@ -23,6 +23,8 @@ class MavenJars:
     """``directory`` has ``pom.xml`` and ``jars.sha256``."""
 
     directory: Path
+    goal: str = "copy-dependencies"
+    """Of Maven's dependency plugin: ``copy`` takes what the plugin's configuration names, without what that depends on."""
 
     def folder(self) -> Path:
         """Where the jars of this list are kept; it may not exist yet."""
@@ -57,7 +59,7 @@ class MavenJars:
         with tempfile.TemporaryDirectory(prefix=".jars-", dir=target.parent) as scratch:
             shutil.copy(self.directory / "pom.xml", scratch)
             building.run(
-                [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"],
+                [maven, "-q", "-B", f"dependency:{self.goal}", "-DoutputDirectory=jars"],
                 f"the jars of {self.directory / 'pom.xml'} could not be fetched",
                 remedy="does Maven reach its repository (its settings.xml, a proxy)?",
                 cwd=scratch,
@@ -67,7 +69,7 @@ class MavenJars:
 
     def check(self, folder: Path) -> None:
         """Hold the jars of a folder against the list. Raises ``BuildFailed``."""
-        found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.jar")}
+        found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
         pinned = self.pinned()
         wrong = sorted(name for name in found.keys() | pinned.keys() if found.get(name) != pinned.get(name))
         if wrong:
