@@ -30,6 +30,13 @@ class SerializationSchema(ABC):
     def serialize_batch(self, elements: Sequence[Any]) -> list[bytes]:
         return list(map(self.serialize, elements))
 
+    def validate(self) -> None:  # noqa: B027 - most have nothing to look at
+        """Checks before anything runs what can be checked: that a schema registry answers, and would take the schema.
+
+        Raises:
+            SinkError: it does not.
+        """
+
 
 class DeserializationSchema(ABC):
     """Turns the bytes of a message into a record."""
@@ -44,6 +51,13 @@ class DeserializationSchema(ABC):
 
     def deserialize_batch(self, messages: Sequence[bytes]) -> list[Any]:
         return [record for record in map(self.deserialize, messages) if record is not None]
+
+    def validate(self) -> None:  # noqa: B027 - most have nothing to look at
+        """Checks before anything runs what can be checked: that a schema registry answers.
+
+        Raises:
+            SourceError: it does not.
+        """
 
     def get_produced_type(self) -> TypeInformation | None:
         """Of the records; None = unknown."""

@@ -14,8 +14,8 @@ from penstock.common.errors import PenstockError, SinkError, SourceError
 from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.common.folders.working_folder import work_in
 from penstock.connectors.cassandra.cluster import ClusterBuilder
-from penstock.connectors.formats.avro.registry import SchemaRegistry
 from penstock.connectors.formats.json_lines import JsonLinesFormat
+from penstock.connectors.formats.registry import SchemaRegistry
 from penstock.connectors.http.source import HttpPollSource
 from penstock.connectors.iceberg.table import catalog_properties
 from penstock.connectors.kafka.client import FROM_FILES, librdkafka, resolved

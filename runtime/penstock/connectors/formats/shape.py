@@ -13,6 +13,7 @@ A shape is made from whatever a user may declare:
 
 from __future__ import annotations
 
+import datetime
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -36,13 +37,15 @@ from penstock.connectors.formats.arrow_types import (
 )
 from penstock.records.columns import rows_as_dicts, rows_as_rows, rows_as_tuples
 
+TIME_OF_UTC = pa.timestamp("us", tz="UTC")
+"""Of formats whose times are in UTC: a field of this type has datetimes of `datetime.UTC`."""
 Form = Literal["tuple", "dict", "row", "class"]
 Declaration = Any
 """See the module's head."""
 
 
 class Field(NamedTuple):
-    """`type`: an annotation or type information. `optional`: may be None or missing."""
+    """`type`: an annotation, type information, or the type of an Arrow column. `optional`: may be None or missing."""
 
     name: str
     type: Any
@@ -111,7 +114,8 @@ class RecordShape:
     @cached_property
     def maker(self) -> Callable[[pa.RecordBatch], list[Any]]:
         """Makes records out of columns: the `make_rows` of a ColumnBatch. One of the operators' own where that does."""
-        if self.form in _PLAIN and not any(pa.types.is_nested(field.type) for field in self.schema):
+        is_plain = not any(pa.types.is_nested(field.type) or field.type == TIME_OF_UTC for field in self.schema)
+        if self.form in _PLAIN and is_plain:
             return _PLAIN[self.form]
         return RowMaker(self)
 
@@ -222,7 +226,14 @@ def _conversion(declared: Any) -> Callable[[Any], Any] | None:
     """What makes a nested dict (or the list of one) what the type says; None where nothing is to be done."""
     if isinstance(declared, TypeInformation):
         return declared.convert if _has_row(declared) else None
+    if isinstance(declared, pa.DataType):
+        return _in_utc if declared == TIME_OF_UTC else None
     return _to_classes(declared)
+
+
+def _in_utc(value: Any) -> Any:
+    """Arrow gives a zone of its own."""
+    return value.replace(tzinfo=datetime.UTC)
 
 
 def _to_classes(declared: Any) -> Callable[[Any], Any] | None:

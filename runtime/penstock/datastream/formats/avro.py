@@ -10,8 +10,8 @@ from typing import Any
 from penstock.common.errors import InvalidJob
 from penstock.connectors.formats.avro.files import AvroFormat, AvroWriterFactory
 from penstock.connectors.formats.avro.messages import AvroMessages, AvroMessageWriter
-from penstock.connectors.formats.avro.registry import SchemaRegistry
 from penstock.connectors.formats.avro.schema import AvroSchema
+from penstock.connectors.formats.registry import SchemaRegistry
 
 __all__ = [
     "AvroBulkWriters",
@@ -54,7 +54,7 @@ class ConfluentRegistryAvroDeserializationSchema(AvroMessages):
         Args:
             registry: its URL, or a `SchemaRegistry` with what else is to be said.
         """
-        return ConfluentRegistryAvroDeserializationSchema(schema, registry=_registry(registry))
+        return ConfluentRegistryAvroDeserializationSchema(schema, registry=SchemaRegistry.of(registry))
 
 
 class ConfluentRegistryAvroSerializationSchema(AvroMessageWriter):
@@ -68,11 +68,7 @@ class ConfluentRegistryAvroSerializationSchema(AvroMessageWriter):
         Args:
             subject: `TOPIC-value` by the registry's custom.
         """
-        return ConfluentRegistryAvroSerializationSchema(schema, registry=_registry(registry), subject=subject)
-
-
-def _registry(given: str | SchemaRegistry) -> SchemaRegistry:
-    return given if isinstance(given, SchemaRegistry) else SchemaRegistry(given)
+        return ConfluentRegistryAvroSerializationSchema(schema, registry=SchemaRegistry.of(registry), subject=subject)
 
 
 class AvroRowDeserializationSchema(AvroMessages):

@@ -14,13 +14,31 @@ from penstock.common.type_info.type_inference import to_type_info
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.connectors.formats.encode import JsonLinesEncoder
 from penstock.connectors.formats.json_lines import JsonLinesFormat
+from penstock.connectors.formats.json_messages import RegistryJsonMessages, RegistryJsonWriter
 from penstock.connectors.formats.record_format import MalformedBlock
+from penstock.connectors.formats.registry import SchemaRegistry
 from penstock.datastream.formats.row_messages import RowMessages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["JsonLinesEncoder", "JsonLinesFormat", "JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
+__all__ = [
+    "ConfluentRegistryJsonDeserializationSchema",
+    "ConfluentRegistryJsonSerializationSchema",
+    "JsonLinesEncoder",
+    "JsonLinesFormat",
+    "JsonRowDeserializationSchema",
+    "JsonRowSerializationSchema",
+    "SchemaRegistry",
+]
+
+
+class ConfluentRegistryJsonDeserializationSchema(RegistryJsonMessages):
+    """JSON behind the id of its schema, as records of any form."""
+
+
+class ConfluentRegistryJsonSerializationSchema(RegistryJsonWriter):
+    """Records as JSON behind the id of its schema."""
 
 
 class JsonRowDeserializationSchema(RowMessages):

@@ -2,8 +2,9 @@
 
 from penstock.connectors.formats.protobuf.messages import ProtobufMessages, ProtobufMessageWriter
 from penstock.connectors.formats.protobuf.schema import ProtobufSchema
+from penstock.connectors.formats.registry import SchemaRegistry
 
-__all__ = ["ProtobufDeserializationSchema", "ProtobufSchema", "ProtobufSerializationSchema"]
+__all__ = ["ProtobufDeserializationSchema", "ProtobufSchema", "ProtobufSerializationSchema", "SchemaRegistry"]
 
 
 class ProtobufDeserializationSchema(ProtobufMessages):

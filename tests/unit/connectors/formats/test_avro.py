@@ -1,6 +1,6 @@
 """Avro: records of every type in messages and files, other versions of a schema, damage, and a schema registry.
 
-The registry is a double that answers as Confluent's documents its REST API; no real one was at hand.
+The registry is a double that answers as Confluent's documents its REST API, for faults; `integration/registry` has a real one.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ import io
 import json
 import pickle
 import threading
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,9 +22,10 @@ import fastavro
 import numpy as np
 import pytest
 
-from penstock.common.errors import InvalidJob, RecordFormatError, SourceError
+from penstock.common.errors import InvalidJob, RecordFormatError, SinkError, SourceError
 from penstock.common.types import Row
-from penstock.connectors.formats.avro import registry as registry_module
+from penstock.connectors.formats import registry as registry_module
+from penstock.connectors.formats.avro.registered import avro_schema, registered
 from penstock.connectors.source import ReadBounds
 from penstock.datastream.formats.avro import (
     AvroBulkWriters,
@@ -39,6 +41,7 @@ from penstock.datastream.formats.avro import (
     GenericRecordAvroTypeInfo,
     SchemaRegistry,
 )
+from penstock.records.batch import RowBatch
 
 
 def record(*fields: tuple[str, Any], name: str = "Reading", **more: Any) -> str:
@@ -165,7 +168,7 @@ CHANGED: list[tuple[Any, Any]] = [
 def test_a_value_that_would_become_another_is_refused(kind: Any, value: Any) -> None:
     schema = AvroSchema(record(("id", kind)))
     for write in (AvroSerializationSchema(schema).serialize, lambda one: written(schema, [one])):
-        with pytest.raises(RecordFormatError, match=r"is no (long|int|boolean|float|double|null) .*on field id"):
+        with pytest.raises(RecordFormatError, match=r"is no (long|int|boolean|float|double|null) .*on field id|more than the 32 bits of an int"):
             write({"id": value})
 
 
@@ -210,6 +213,170 @@ def test_what_is_no_schema_is_refused(tmp_path: Path) -> None:
     for call in (lambda: AvroInputFormat("x", None), lambda: GenericRecordAvroTypeInfo(None)):
         with pytest.raises(InvalidJob, match="is not supported"):
             call()
+
+
+def evolved(kind: Any, default: Any) -> tuple[AvroSchema, AvroSchema]:
+    """A writer's schema, and a reader's that has a field more."""
+    fields = [{"name": "id", "type": "string"}]
+    more = {"name": "x", "type": kind, "default": default}
+    made = (json.dumps({"type": "record", "name": "R", "fields": some}) for some in (fields, [*fields, more]))
+    older, newer = map(AvroSchema, made)
+    return older, newer
+
+
+INNER = {
+    "type": "record",
+    "name": "Inner",
+    "fields": [{"name": "n", "type": "int", "default": 3}, {"name": "raw", "type": "bytes", "default": "\u00ff"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "expected"),
+    [
+        ({"type": "array", "items": "long"}, [], []),
+        ({"type": "map", "values": "bytes"}, {"a": "\u00ff"}, {"a": b"\xff"}),
+        ("bytes", "\u00ff", b"\xff"),
+        ({"type": "fixed", "name": "F", "size": 1}, "\u0001", b"\x01"),
+        ("double", 1, 1.0),
+        (["double", "null"], 1, 1.0),
+        (["null", "bytes"], None, None),
+        ({"type": "long", "logicalType": "timestamp-millis"}, 1_000, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, "\u0005", Decimal("0.05")),
+        (INNER, {"n": 4}, {"n": 4, "raw": b"\xff"}),
+        ({"type": "array", "items": INNER}, [{}], [{"n": 3, "raw": b"\xff"}]),
+    ],
+)
+def test_a_default_is_a_value_of_its_fields_type_and_of_its_record_alone(
+    registry: Registry, kind: Any, default: Any, expected: Any
+) -> None:
+    older, newer = evolved(kind, default)
+    id = registry.add("r-value", older.text)
+    message = b"\0" + id.to_bytes(4, "big") + by_fastavro(older.text, {"id": "a"})
+    reads = ConfluentRegistryAvroDeserializationSchema.for_generic(newer, registry.url)
+    of_messages = reads.deserialize_batch([message] * 2)
+    ((_, of_files),) = read(written(older, [{"id": "a"}] * 2), AvroFormat(newer))
+    for one, other in (of_messages, of_files):
+        assert one == {"id": "a", "x": expected}
+        assert type(one["x"]) is type(expected)
+        assert one["x"] is not other["x"] or not isinstance(expected, list | dict)
+
+
+def test_a_default_within_a_record_that_is_met_again_by_its_name_is_its_own() -> None:
+    def holder(*fields: Any) -> AvroSchema:
+        inner = {"type": "record", "name": "I", "fields": list(fields)}
+        return AvroSchema(record(("a", inner), ("b", ["null", "I"]), ("c", {"type": "array", "items": "I"})))
+
+    more = {"name": "tags", "type": {"type": "array", "items": "string"}, "default": []}
+    n = {"name": "n", "type": "int"}
+    data = written(holder(n), [{"a": {"n": 1}, "b": {"n": 2}, "c": [{"n": 3}]}])
+    ((_, (value,)),) = read(data, AvroFormat(holder(n, more)))
+    value["a"]["tags"].append("changed")
+    assert value["b"] == {"n": 2, "tags": []}
+    assert value["c"] == [{"n": 3, "tags": []}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        (["null", "boolean"], np.bool_(True), True),
+        (["null", {"type": "array", "items": "double"}], np.array([1.0, 2.0]), [1.0, 2.0]),
+        (["null", {"type": "array", "items": "long"}], (1, 2), [1, 2]),
+        ({"type": "array", "items": "string"}, ("a", "b"), ["a", "b"]),
+        (["null", "long"], np.int32(5), 5),
+        (["null", "double"], np.float32(1.5), 1.5),
+        ("string", "x" * 1_000_000, "x" * 1_000_000),
+    ],
+)
+def test_numpys_values_and_sequences_of_any_kind_are_written(kind: Any, value: Any, expected: Any) -> None:
+    schema = AvroSchema(record(("x", kind)))
+    for given in ({"x": value}, Row(x=value)):
+        message = AvroSerializationSchema(schema).serialize(given)
+        assert AvroDeserializationSchema(schema).deserialize(message) == {"x": expected}
+
+
+@pytest.mark.parametrize("value", [{"x": "abc"}, {"x": {"a": "b"}}, {"x": [], "y": 1}])
+def test_a_text_is_no_array_and_fields_of_no_schema_are_not_left_out(value: Any) -> None:
+    schema = AvroSchema(record(("x", {"type": "array", "items": "string"})))
+    with pytest.raises(RecordFormatError, match="does not fit the Avro schema"):
+        AvroSerializationSchema(schema).serialize(value)
+
+
+def test_an_int_has_32_bits_at_any_depth() -> None:
+    inner = {"type": "record", "name": "I", "fields": [{"name": "n", "type": "int"}]}
+    schema = AvroSchema(record(("n", "int"), ("many", {"type": "array", "items": "int"}), ("in", inner)))
+    most = {"n": 2**31 - 1, "many": [-(2**31)], "in": {"n": np.int32(5)}}
+    assert AvroDeserializationSchema(schema).deserialize(AvroSerializationSchema(schema).serialize(most)) == most
+    flat = AvroSerializationSchema(AvroSchema(record(("n", "int"))))
+    for writes, value in (
+        (AvroSerializationSchema(schema), {**most, "n": 2**31}),
+        (AvroSerializationSchema(schema), {**most, "many": [0, -(2**31) - 1]}),
+        (AvroSerializationSchema(schema), {**most, "in": {"n": 2**40}}),
+        (flat, {"n": np.int64(2**31)}),
+        (flat, Row(n=2**31)),
+    ):
+        with pytest.raises(RecordFormatError, match="more than the 32 bits of an int"):
+            writes.serialize(value)
+
+
+COLUMNS = record(
+    ("id", "string"),
+    ("n", ["null", "long"]),
+    ("at", {"type": "long", "logicalType": "timestamp-micros"}),
+    ("local", {"type": "long", "logicalType": "local-timestamp-millis"}),
+    ("day", {"type": "int", "logicalType": "date"}),
+    ("time", {"type": "long", "logicalType": "time-micros"}),
+    ("price", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
+    ("f", "float"),
+    ("raw", "bytes"),
+    ("kind", {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}),
+)
+COLUMNS_VALUE = {
+    "id": "a",
+    "n": None,
+    "at": datetime(2026, 1, 2, 3, 4, 5, 678901, UTC),
+    "local": datetime(2026, 1, 2, 3, 4, 5, 678000),
+    "day": date(2026, 1, 2),
+    "time": time(1, 2, 3, 4),
+    "price": Decimal("12.34"),
+    "f": 1.5,
+    "raw": b"\xff",
+    "kind": "B",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "rows"),
+    [(COLUMNS, COLUMNS_VALUE, False), (COLUMNS, COLUMNS_VALUE, True), (RICH, RICH_VALUE, False)],
+)
+def test_messages_of_a_batch_have_columns_and_what_is_made_of_these_is_the_same(
+    text: str, value: Any, rows: bool
+) -> None:
+    schema = AvroSchema(text)
+    reads: Any = AvroRowDeserializationSchema(avro_schema_string=text) if rows else AvroDeserializationSchema(schema)
+    batch = reads.batch_decoder()([by_fastavro(text, value)] * 3)
+    expected = reads.deserialize(by_fastavro(text, value))
+    assert batch.rows().values == [expected] * 3
+    assert batch.column("raw").to_pylist() == [value["raw"]] * 3
+    (again, *_) = pickle.loads(pickle.dumps(batch.make_rows))(batch.columns)
+    assert again == expected
+    assert again["at"].tzinfo is UTC
+
+
+def test_rows_within_rows_stay_rows() -> None:
+    reads = AvroRowDeserializationSchema(avro_schema_string=RICH)
+    batch = reads.batch_decoder()([by_fastavro(RICH, RICH_VALUE)])
+    assert isinstance(batch, RowBatch)
+    assert batch.values[0].where == Row(x=1, y=-1)
+
+
+@pytest.mark.parametrize("kind", [["int", "string"], {"type": "string", "logicalType": "uuid"}])
+def test_records_with_a_field_that_has_no_column_stay_records(kind: Any) -> None:
+    schema = AvroSchema(record(("x", kind)))
+    value = {"x": uuid.UUID(int=1) if isinstance(kind, dict) else "a"}
+    batch = AvroDeserializationSchema(schema).batch_decoder()([AvroSerializationSchema(schema).serialize(value)])
+    assert isinstance(batch, RowBatch)
+    assert batch.values == [value]
 
 
 # --- files ----------------------------------------------------------------------------------------------------
@@ -283,6 +450,7 @@ class Registry:
         self.schemas: dict[int, dict[str, Any]] = {}
         self.subjects: dict[str, list[int]] = {}
         self.failures = 0
+        self.cut_off = 0
         self.asked: list[str] = []
         self.authorization = ""
         registry = self
@@ -294,7 +462,8 @@ class Registry:
                 code, told = registry.answer(self.command, self.path, json.loads(body or b"{}"), self.headers)
                 data = json.dumps(told).encode()
                 self.send_response(code)
-                self.send_header("Content-Length", str(len(data)))
+                self.send_header("Content-Length", str(len(data) + bool(registry.cut_off)))
+                registry.cut_off -= bool(registry.cut_off)
                 self.end_headers()
                 self.wfile.write(data)
 
@@ -323,7 +492,7 @@ class Registry:
             return 503, {"error_code": 50301, "message": "no leader"}
         if self.authorization and headers.get("Authorization") != self.authorization:
             return 401, {"error_code": 401, "message": "Unauthorized"}
-        match path.strip("/").split("/"):
+        match path.partition("?")[0].strip("/").split("/"):
             case ["schemas", "ids", id] if int(id) in self.schemas:
                 return 200, self.schemas[int(id)]
             case ["schemas", "ids", id]:
@@ -377,7 +546,7 @@ def test_schemas_that_refer_to_others_are_put_together(registry: Registry) -> No
     references = [{"name": "geo.Point", "subject": "point", "version": 1}]
     text = record(("a", "geo.Point"), ("b", ["null", "geo.Point"]))
     id = registry.add("r-value", text, references=references)
-    found = SchemaRegistry(registry.url).schema(id)
+    found = avro_schema(SchemaRegistry(registry.url), id)
     value = {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 4}}
     assert AvroDeserializationSchema(found).deserialize(AvroSerializationSchema(found).serialize(value)) == value
 
@@ -395,7 +564,22 @@ def test_a_registry_that_is_busy_is_asked_again_and_one_that_is_away_is_no_malfo
         with pytest.raises(SourceError, match="does not answer GET /schemas/ids/1"):
             call()
     both = SchemaRegistry(f"http://127.0.0.1:1,{registry.url}")
-    assert both.schema(id) == AvroSchema(READING)
+    assert avro_schema(both, id) == AvroSchema(READING)
+
+
+def test_answers_that_are_cut_off_or_of_another_server_make_no_message_malformed(registry: Registry) -> None:
+    registry.add("r-value", READING)
+    reads = ConfluentRegistryAvroDeserializationSchema.for_generic(AvroSchema(READING), registry.url)
+    message = b"\x00\x00\x00\x00\x01" + by_fastavro(READING, {"id": "a", "celsius": None})
+    registry.cut_off = 9
+    with pytest.raises(SourceError, match=r"does not answer.*IncompleteRead"):
+        reads.deserialize(message)
+    registry.cut_off = 1
+    assert reads.deserialize(message)["id"] == "a"
+    for number, strange in enumerate(({"version": 1}, [], "schema", {"schema": READING, "references": [{}]}), 5):
+        registry.schemas[number] = strange  # type: ignore[assignment]
+        with pytest.raises(SourceError, match="what answers for a schema registry says"):
+            reads.deserialize_batch([b"\x00\x00\x00\x00" + bytes([number]) + message[5:]])
 
 
 def test_records_within_each_other_without_end_are_malformed_and_end_no_process() -> None:
@@ -442,22 +626,22 @@ def test_what_the_registry_refuses_says_what_to_do(registry: Registry, tmp_path:
     schema = AvroSchema(READING)
     reads = ConfluentRegistryAvroDeserializationSchema.for_generic(schema, registry.url)
     with pytest.raises(SourceError, match=r"(?s)404 HTTP 404 Not Found.*no ids"):
-        SchemaRegistry(f"{registry.url}/elsewhere").schema(9)
+        avro_schema(SchemaRegistry(f"{registry.url}/elsewhere"), 9)
     for message in (b"{}", b"\x01\x00\x00\x00\x01", b""):
         with pytest.raises(RecordFormatError, match="does not begin with a schema's id"):
             reads.deserialize(message)
     proto = registry.add("p-value", 'syntax = "proto3";', schemaType="PROTOBUF")
     with pytest.raises(SourceError, match="is a PROTOBUF schema"):
-        SchemaRegistry(registry.url).schema(proto)
-    with pytest.raises(SourceError, match="Schema not found"):
-        SchemaRegistry(registry.url, registers=False).register("none-value", schema)
+        avro_schema(SchemaRegistry(registry.url), proto)
+    with pytest.raises(SinkError, match="Schema not found"):
+        SchemaRegistry(registry.url, registers=False).register("none-value", registered(schema))
     registry.add("r-value", READING)
     registry.authorization = "Basic bWU6c2VjcmV0"
     with pytest.raises(SourceError, match=r"(?s)401.*user_info_file"):
-        SchemaRegistry(registry.url).schema(1)
+        avro_schema(SchemaRegistry(registry.url), 1)
     (tmp_path / "user").write_text("me:secret\n")
-    assert SchemaRegistry(registry.url, user_info_file=str(tmp_path / "user")).schema(2)
+    assert avro_schema(SchemaRegistry(registry.url, user_info_file=str(tmp_path / "user")), 2)
     with pytest.raises(InvalidJob, match="cannot be read"):
-        SchemaRegistry(registry.url, user_info_file=str(tmp_path / "none")).schema(1)
+        avro_schema(SchemaRegistry(registry.url, user_info_file=str(tmp_path / "none")), 1)
     with pytest.raises(InvalidJob, match="give a URL"):
         SchemaRegistry("registry:8081")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import datetime
 import pickle
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2, duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
 from hypothesis import given
@@ -17,11 +19,14 @@ from hypothesis import strategies as st
 
 from penstock.common.errors import InvalidJob, RecordFormatError
 from penstock.common.types import Row
+from penstock.connectors.formats.protobuf.file_messages import of_descriptor, of_text
+from penstock.connectors.formats.protobuf.proto_text import proto_text
 from penstock.datastream.formats.protobuf import (
     ProtobufDeserializationSchema,
     ProtobufSchema,
     ProtobufSerializationSchema,
 )
+from penstock.records.batch import RowBatch
 
 _KINDS = {"string": 9, "int64": 3, "double": 1, "bool": 8, "bytes": 12, "int32": 5, "uint32": 13}
 _LIBRARY = (timestamp_pb2, duration_pb2, wrappers_pb2)
@@ -171,6 +176,153 @@ def test_records_that_do_not_fit_are_refused(value: Any) -> None:
     writes, _, _ = both(READING)
     with pytest.raises(RecordFormatError, match=r"does not fit weather\.Reading"):
         writes.serialize(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"n": np.int64(5)}, {"n": 5}),
+        ({"celsius": np.float32(1.5)}, {"celsius": 1.5}),
+        ({"counts": {np.str_("a"): np.int32(1)}}, {"counts": {"a": 1}}),
+        ({"ns": np.array([1, 2])}, {"ns": [1, 2]}),
+        ({"raw": bytearray(b"a")}, {"raw": b"a"}),
+        ({"raw": memoryview(b"a")}, {"raw": b"a"}),
+        ({"raw": b"x" * 1_000_000}, {"raw": b"x" * 1_000_000}),
+    ],
+)
+def test_numpys_values_and_bytes_of_any_kind_are_written(value: dict[str, Any], expected: dict[str, Any]) -> None:
+    writes, reads, _ = both({**READING, "counts": "map int64", "ns": "repeated int64", "raw": "bytes"})
+    found = reads.deserialize(writes.serialize(value))
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_a_text_is_not_taken_for_many() -> None:
+    writes, _, _ = both({"tags": "repeated string"})
+    with pytest.raises(RecordFormatError, match="tags has many values, 'abc' is one"):
+        writes.serialize({"tags": "abc"})
+
+
+FLAT = {"id": "string", "celsius": "optional double", "n": "int64", "at": ".google.protobuf.Timestamp", "took": ".google.protobuf.Duration", "note": ".google.protobuf.StringValue", "kind": "Kind", "raw": "bytes", "b": "bool"}  # fmt: skip
+NESTED = {"id": "string", "tags": "repeated string", "where": "Point", "path": "repeated Point", "counts": "map int64"}
+FLAT_VALUES = [{name: RICH_VALUE[name] for name in ("at", "took", "note", "kind", "raw")} | {"id": "a", "celsius": 1.5, "n": 1, "b": True}, {}]  # fmt: skip
+NESTED_VALUES = [
+    {"id": "a", "tags": ["x"], "where": {"x": 1}, "path": [{"y": 2}], "counts": {"k": 3}},
+    {"id": "b"},
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "values", "rows"),
+    [(FLAT, FLAT_VALUES, False), (FLAT, FLAT_VALUES, True), (NESTED, NESTED_VALUES, False)],
+)
+def test_messages_of_a_batch_have_columns_and_what_is_made_of_these_is_the_same(
+    fields: dict[str, str], values: list[dict[str, Any]], rows: bool
+) -> None:
+    writes, reads, _ = both(fields, rows=rows)
+    messages = writes.serialize_batch(values)
+    batch = reads.batch_decoder()(messages)
+    expected = reads.deserialize_batch(messages)
+    assert batch.rows().values == expected
+    assert batch.column("id").to_pylist() == [value.get("id", "") for value in values]
+    again = pickle.loads(pickle.dumps(batch.make_rows))(batch.columns)
+    assert again == expected
+    if "at" in fields:
+        assert again[0]["at"].tzinfo is datetime.UTC
+
+
+def test_messages_that_wait_for_their_columns_count_with_all_of_their_bytes() -> None:
+    writes, reads, _ = both(READING)
+    batch = reads.batch_decoder()(writes.serialize_batch([{"id": "x" * 1_000_000}] * 3))
+    assert 3_000_000 <= batch.approximate_bytes() < 10_000_000
+    assert batch.slice(0, 0).approximate_bytes() == 0
+
+
+def test_an_enumerations_number_without_a_name_is_in_no_column_of_texts() -> None:
+    writes, reads, _ = both({"kind": "Kind", "n": "int64"})
+    decode = reads.batch_decoder()
+    assert decode(writes.serialize_batch([{"kind": "WIND"}])).column("kind").to_pylist() == ["WIND"]
+    strange = decode(writes.serialize_batch([{"kind": "WIND"}, {"kind": 77}]))
+    assert isinstance(strange, RowBatch)
+    assert [value["kind"] for value in strange.values] == ["WIND", 77]
+
+
+TEXT = """syntax = "proto3";
+package weather;
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/duration.proto";
+import "google/protobuf/wrappers.proto";
+enum Kind {
+  UNKNOWN = 0;
+  WIND = 1;
+  RAIN = 2;
+}
+message Point {
+  int32 x = 1;
+  int32 y = 2;
+}
+message Reading {
+  string id = 1;
+  optional double celsius = 2;
+  .google.protobuf.Timestamp at = 3;
+  .weather.Kind kind = 4;
+  repeated .weather.Point path = 5;
+  map<string, .weather.Point> by = 6;
+}
+"""
+
+
+def test_the_text_of_a_file_is_as_protoc_reads_it() -> None:
+    fields = {"id": "string", "celsius": "optional double", "at": RICH["at"], "kind": "Kind", "path": "repeated Point", "by": "map Point"}  # fmt: skip
+    file = descriptor_pb2.FileDescriptorSet.FromString(described(fields)).file[-1]
+    assert proto_text(file) == TEXT
+
+
+OLD = """// message No {
+syntax = 'proto2'; package a.b; /* message Nor { */
+option (x) = { message { y: "}" } };
+message M { optional group G = 1 { message InGroup {} } map<string, M> by = 2; message Inner { enum E { message = 1; } oneof o { string message = 1; } message Deep {} } }
+service S { rpc Call (M) returns (M) { option z = "message T {"; } } message Last { string message = 1; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("index", "names"),
+    [
+        ((0,), {"a.b.M"}),
+        ((1,), {"a.b.Last"}),
+        ((2,), set()),
+        ((0, 0), {"a.b.M.G", "a.b.M.Inner"}),
+        ((0, 2), {"a.b.M.Inner"}),
+        ((0, 2, 0), {"a.b.M.Inner.Deep"}),
+        ((-1,), set()),
+    ],
+)
+def test_numbers_of_messages_are_told_by_the_text_of_their_file(index: tuple[int, ...], names: set[str]) -> None:
+    found = of_text(OLD).names(index)
+    assert found == names
+
+
+@pytest.mark.parametrize("module", [descriptor_pb2, struct_pb2, timestamp_pb2, wrappers_pb2])
+def test_text_and_descriptor_of_a_file_tell_the_same_messages(module: Any) -> None:
+    def tree(message: Any) -> Any:
+        return message.name, [tree(one) for one in message.within if not one.is_made]
+
+    file = descriptor_pb2.FileDescriptorProto()
+    module.DESCRIPTOR.CopyToProto(file)
+    expected = tree(of_descriptor(file))
+    assert tree(of_text(proto_text(file))) == expected
+    assert tree(of_text(base64.b64encode(file.SerializeToString()).decode())) == expected
+
+
+def test_a_registry_needs_a_subject_and_a_subject_a_registry() -> None:
+    schema = ProtobufSchema(described(READING), "weather.Reading")
+    for options in (
+        {"registry": "http://any"},
+        {"subject": "s"},
+        {"registry": "http://any", "subject": "s", "schema_id": 1},
+    ):
+        with pytest.raises(InvalidJob, match="have a registry and a subject, or a schema_id"):
+            ProtobufSerializationSchema(schema, **options)  # type: ignore[arg-type]
 
 
 @given(st.binary(max_size=40))

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import RecordFormatError
+from penstock.connectors.formats.avro.defaults import own_defaults
 from penstock.connectors.formats.avro.exactness import check_of
 from penstock.connectors.formats.avro.schema import AvroSchema, fastavro, is_recursive, row_type, to_dicts, to_rows
 from penstock.connectors.formats.bulk import BulkWriter, ByteSink, ColumnsWriterFactory
@@ -52,6 +53,7 @@ class AvroReader(SplitReader):
         schema = None if format.schema is None else format.schema.parsed
         self._path = path
         self._file = file
+        self._own_defaults = None if schema is None else own_defaults(schema)
         self._convert = to_rows(schema) if format.record == "row" else None
         self._finished = False
         try:
@@ -79,6 +81,9 @@ class AvroReader(SplitReader):
                     self._records, self._position = None, [self._next, 0]
                 else:
                     self._position = [self._position[0], self._position[1] + len(values)]
+                if self._own_defaults is not None:
+                    for value in values:
+                        self._own_defaults(value)
                 if values:
                     return RowBatch(values if self._convert is None else list(map(self._convert, values)))
         except Exception as error:

@@ -1,34 +1,41 @@
 """Avro in messages: one record each, with the schema known to both sides or named by an id of a schema registry.
 
-**The wire format of Confluent's registry**: a zero byte, the schema's id (32 bits, big-endian), the record. The id is of the
-*writer's* schema, which is asked of the registry once; what the program has given is the *reader's*, and Avro's rules say what
-becomes of fields that only one of them has. A registry that does not answer is an error of the platform's and
-not of a message: the job fails over, nothing goes to a side output. One that knows no such id is an answer: the message is malformed,
-else a few bytes of a stranger's would end the job for ever.
+With a registry (`formats.registry`) a message's id is of the *writer's* schema; what the program has given is the *reader's*, and Avro's rules say
+what becomes of fields that only one of them has.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any
 
 from penstock.common.errors import PlatformError, RecordFormatError
-from penstock.common.serialization import DeserializationSchema, SerializationSchema
+from penstock.common.serialization import SerializationSchema
 from penstock.common.typeinfo import TypeInformation
+from penstock.connectors.formats.avro.columns import shape_of
+from penstock.connectors.formats.avro.defaults import own_defaults
 from penstock.connectors.formats.avro.exactness import check_of
-from penstock.connectors.formats.avro.registry import SchemaAbsent, SchemaRegistry
-from penstock.connectors.formats.avro.schema import AvroSchema, fastavro, is_recursive, row_type, to_dicts, to_rows
+from penstock.connectors.formats.avro.registered import avro_schema, registered
+from penstock.connectors.formats.avro.schema import (
+    AvroSchema,
+    Convert,
+    fastavro,
+    is_recursive,
+    row_type,
+    to_dicts,
+    to_rows,
+)
+from penstock.connectors.formats.message_format import DecodeMessages, MessageFormat, RecordBatches
 from penstock.connectors.formats.record_format import MalformedBlock
+from penstock.connectors.formats.registry import HEAD, SchemaAbsent, SchemaRegistry, id_of
 
-_HEAD = struct.Struct(">bI")
 _SHOWN = 200
 _SHALLOW = 2_000
 """Bytes of a message that cannot hold records within each other so deep that the process's stack ends: each takes a byte at least."""
 
 
-class AvroMessages(DeserializationSchema):
+class AvroMessages(MessageFormat):
     """
     Args:
         schema: the reader's.
@@ -43,15 +50,16 @@ class AvroMessages(DeserializationSchema):
         self._type = row_type(schema) if rows else None
         self._writers: dict[int, tuple[Any, Callable[..., Any]]] = {}
         """Schema, and what reads it."""
-        self._read: Callable[[bytes], Any] | None = None
+        self._reads: tuple[Callable[[bytes], Any], Convert | None] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _messages, (type(self), self._schema, self._rows, self._registry)
 
     def deserialize(self, message: bytes) -> Any:
-        read = self._read or self._reader()
+        read, to_row = self._reads or self._reader()
         try:
-            return read(bytes(message))
+            record = read(bytes(message))
+            return record if to_row is None else to_row(record)
         except PlatformError:
             raise
         except Exception as error:  # damaged bytes make fastavro raise whatever comes of them
@@ -61,20 +69,30 @@ class AvroMessages(DeserializationSchema):
             ) from error
 
     def deserialize_batch(self, messages: Sequence[bytes]) -> list[Any]:
-        read = self._read or self._reader()
+        read, to_row = self._reads or self._reader()
         try:
-            return list(map(read, messages))
+            records = list(map(read, messages))
+            return records if to_row is None else list(map(to_row, records))
         except PlatformError:
             raise
         except Exception:  # message by message, to find out which
             return super().deserialize_batch(messages)
 
+    def batch_decoder(self) -> DecodeMessages:
+        read, to_row = self._reads or self._reader()
+        batches = RecordBatches(shape_of(self._schema, rows=self._rows), to_row)
+        return lambda messages: batches.batch(list(map(read, messages)))
+
+    def validate(self) -> None:
+        if self._registry is not None:
+            self._registry.ping()
+
     def get_produced_type(self) -> TypeInformation | None:
         return self._type
 
-    def _reader(self) -> Callable[[bytes], Any]:
-        convert = to_rows(self._schema.parsed) if self._rows else None
+    def _reader(self) -> tuple[Callable[[bytes], Any], Convert | None]:
         schema = self._schema.parsed
+        mend = own_defaults(schema)
         read_one = _reader_of(schema)
 
         def one(message: bytes) -> Any:
@@ -82,31 +100,29 @@ class AvroMessages(DeserializationSchema):
             record = read_one(data, schema, None)
             if data.tell() != len(message):
                 raise MalformedBlock(f"{len(message) - data.tell()} bytes follow the record")
-            return record if convert is None else convert(record)
+            return record
 
         def of_registry(message: bytes) -> Any:
-            if len(message) < _HEAD.size or message[0]:
-                raise MalformedBlock("it does not begin with a schema's id")
-            id = _HEAD.unpack_from(message)[1]
+            id = id_of(message)
             known = self._writers.get(id)
             if known is None:
                 writer = self._writer(id)
                 known = self._writers[id] = writer, _reader_of(writer)
             writer, read = known
             data = BytesIO(message)
-            data.seek(_HEAD.size)
+            data.seek(HEAD.size)
             record = read(data, writer, None if writer is schema else schema)
             if data.tell() != len(message):
                 raise MalformedBlock(f"{len(message) - data.tell()} bytes follow the record")
-            return record if convert is None else convert(record)
+            return record if mend is None or writer is schema else mend(record)
 
-        self._read = one if self._registry is None else of_registry
-        return self._read
+        self._reads = one if self._registry is None else of_registry, to_rows(schema) if self._rows else None
+        return self._reads
 
     def _writer(self, id: int) -> Any:
         assert self._registry is not None
         try:
-            written = self._registry.schema(id)
+            written = avro_schema(self._registry, id)
         except SchemaAbsent as error:
             raise MalformedBlock(error.message) from error
         return self._schema.parsed if written == self._schema else written.parsed
@@ -159,10 +175,18 @@ class AvroMessageWriter(SerializationSchema):
                 remedy="give records with the schema's fields and types",
             ) from error
 
+    def validate(self) -> None:
+        if self._registry is not None:
+            self._registry.check(self._subject, registered(self._schema))
+
     def _writer(self) -> Callable[[Any], bytes]:
         write = fastavro().schemaless_writer
         convert, check, schema = to_dicts(self._schema.parsed), check_of(self._schema.parsed), self._schema.parsed
-        head = b"" if self._registry is None else _HEAD.pack(0, self._registry.register(self._subject, self._schema))
+        head = (
+            b""
+            if self._registry is None
+            else HEAD.pack(0, self._registry.register(self._subject, registered(self._schema)))
+        )
 
         def one(element: Any) -> bytes:
             data = BytesIO()

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from penstock.common.errors import InvalidJob
 from penstock.common.extras import module_of_extra
 from penstock.common.type_info.type_inference import to_type_info
@@ -156,7 +158,7 @@ def to_dicts(schema: Any) -> Convert | None:
     return _ToDicts().of(schema)
 
 
-class _Conversion(ABC):
+class Conversion(ABC):
     """Makes functions that convert the records in values. A record's type may be met again by its name, also within itself."""
 
     def __init__(self) -> None:
@@ -167,8 +169,9 @@ class _Conversion(ABC):
         if kind == "record":
             made: list[Convert] = []
             self._named[inner["name"]] = lambda value: made[0](value)
-            made.append(self.record(inner["fields"]))
-            return made[0]
+            convert = self.record(inner["fields"])
+            made.append(convert or _as_it_is)
+            return convert
         if kind == "array" and (of_item := self.of(inner["items"])) is not None:
             return lambda value: None if value is None else list(map(of_item, value))
         if kind == "map" and (of_value := self.of(inner["values"])) is not None:
@@ -176,10 +179,15 @@ class _Conversion(ABC):
         return self._named.get(kind)
 
     @abstractmethod
-    def record(self, fields: list[dict[str, Any]]) -> Convert: ...
+    def record(self, fields: list[dict[str, Any]]) -> Convert | None:
+        """None: there is nothing to convert."""
 
 
-class _ToRows(_Conversion):
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+class _ToRows(Conversion):
     def record(self, fields: list[dict[str, Any]]) -> Convert:
         parts = [(field["name"], self.of(field["type"])) for field in fields]
         names = [name for name, _ in parts]
@@ -196,13 +204,33 @@ class _ToRows(_Conversion):
         return row
 
 
-class _ToDicts(_Conversion):
+class _ToDicts(Conversion):
+    def of(self, schema: Any) -> Convert | None:
+        """Besides: sequences of any kind as lists, numpy's booleans, which fastavro does not find in a union, and integers of
+        more than 32 bits, which it writes and other readers refuse."""
+        kind, inner = _kind(schema)
+        if isinstance(schema, list) and kind == "boolean":
+            return _plain_boolean
+        if kind == "int" and not isinstance(schema, list) and "logicalType" not in inner:
+            return _in_32_bits
+        convert = super().of(schema)
+        if kind == "array":
+            return _as_list if convert is None else lambda value: convert(_as_list(value))
+        return convert
+
     def record(self, fields: list[dict[str, Any]]) -> Convert:
         parts = [(field["name"], self.of(field["type"]), "default" in field) for field in fields]
-        is_flat = not any(convert for _, convert, _ in parts)
+        known = {name for name, _, _ in parts}
+        integers = [name for name, convert, _ in parts if convert is _in_32_bits]
+        is_flat = all(convert in (None, _in_32_bits) for _, convert, _ in parts)
 
         def plain(value: Any) -> Any:
-            if value is None or (is_flat and type(value) is dict):
+            if value is None:
+                return value
+            if is_flat and type(value) is dict:
+                for name in integers:
+                    if name in value:
+                        _in_32_bits(value[name])
                 return value
             get = _getter(value)
             found = {}
@@ -214,9 +242,30 @@ class _ToDicts(_Conversion):
                         continue
                     raise
                 found[name] = item if convert is None else convert(item)
+            if isinstance(value, Mapping) and (strange := [name for name in value if name not in known]):
+                raise ValueError(f"the schema has no field {', '.join(map(repr, strange))}")
             return found
 
         return plain
+
+
+def _in_32_bits(value: Any) -> Any:
+    if not -(1 << 31) <= value < 1 << 31:
+        raise ValueError(f"{value} has more than the 32 bits of an int")
+    return value
+
+
+def _as_list(value: Any) -> Any:
+    """fastavro takes a tuple for the name of a type and a value."""
+    if value is None or type(value) is list:
+        return value
+    if isinstance(value, str | bytes | Mapping):
+        raise TypeError(f"{value!r} is no array")
+    return value.tolist() if isinstance(value, np.ndarray) else list(value)
+
+
+def _plain_boolean(value: Any) -> Any:
+    return bool(value) if isinstance(value, np.bool_) else value
 
 
 def _getter(value: Any) -> Convert:

@@ -1,47 +1,65 @@
 """Schemas from messages to records and back.
 
-**The wire format of Confluent's registry** puts a head before a message: a zero byte, the id of its schema (32 bits, big-endian), and which message of the
-schema's file it is, as a list of zigzag numbers with its length before it, or one zero byte for the first. Protobuf's own rules say what becomes of fields
-that only one side knows, so a reader needs no registry: it takes the head off, and refuses a message of another kind.
+**The wire format of Confluent's registry** puts a head before a message: a zero byte, the id of its writer's schema (32 bits, big-endian), and which message
+of the schema's file it is, as a list of zigzag numbers with its length before it, or one zero byte for the first. Protobuf's own rules say what becomes of
+fields that only one side knows, so the reader's descriptor decodes messages of all versions. What the registry is asked for, once for each id, is which
+message the numbers mean: a message of another kind is refused. Without a registry they are held against the reader's own file.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
-from penstock.common.errors import RecordFormatError
-from penstock.common.serialization import DeserializationSchema, SerializationSchema
+from penstock.common.errors import InvalidJob, PlatformError, RecordFormatError
+from penstock.common.serialization import SerializationSchema
+from penstock.connectors.formats.message_format import DecodeMessages, MessageFormat, RecordBatches
+from penstock.connectors.formats.protobuf.columns import cannot_fail, enumerations, shape_of
+from penstock.connectors.formats.protobuf.file_messages import FileMessage
+from penstock.connectors.formats.protobuf.registered import check, messages_of, register
 from penstock.connectors.formats.protobuf.schema import ProtobufSchema
-from penstock.connectors.formats.protobuf.values import Reading, fill
+from penstock.connectors.formats.protobuf.values import Read, Reading, fill
 from penstock.connectors.formats.record_format import MalformedBlock
+from penstock.connectors.formats.registry import HEAD, SchemaAbsent, SchemaRegistry, id_of
+from penstock.records.batch import Batch, RowBatch
 
-_HEAD = struct.Struct(">bI")
 _SHOWN = 200
 
 
-class ProtobufMessages(DeserializationSchema):
+class ProtobufMessages(MessageFormat):
     """
     Args:
         schema: of the messages, or a generated class.
         rows: records are Rows, and not dicts.
         has_head: messages begin with what Confluent's registry puts before them.
+        registry: its URL, or a `SchemaRegistry`, which says of what kind a message is; messages then have the head.
     """
 
-    def __init__(self, schema: ProtobufSchema | Any, *, rows: bool = False, has_head: bool = False) -> None:
+    def __init__(
+        self,
+        schema: ProtobufSchema | Any,
+        *,
+        rows: bool = False,
+        has_head: bool = False,
+        registry: str | SchemaRegistry | None = None,
+    ) -> None:
         self._schema = schema if isinstance(schema, ProtobufSchema) else ProtobufSchema.of(schema)
         self._rows = rows
-        self._has_head = has_head
-        self._read: Callable[[bytes], Any] | None = None
+        self._registry = None if registry is None else SchemaRegistry.of(registry)
+        self._has_head = has_head or registry is not None
+        self._reads: tuple[Callable[[bytes], Any], Read] | None = None
+        """What parses messages, and what makes records of them."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_read": None}
+        return {**self.__dict__, "_reads": None}
 
     def deserialize(self, message: bytes) -> Any:
-        read = self._read or self._reader()
+        parse, convert = self._reads or self._reader()
         try:
-            return read(bytes(message))
+            return convert(parse(bytes(message)))
+        except PlatformError:
+            raise
         except Exception as error:  # damaged bytes make the library raise whatever comes of them
             raise RecordFormatError(
                 f"malformed Protobuf message: {type(error).__name__}: {error}: {bytes(message)[:_SHOWN]!r}",
@@ -49,50 +67,154 @@ class ProtobufMessages(DeserializationSchema):
             ) from error
 
     def deserialize_batch(self, messages: Sequence[bytes]) -> list[Any]:
-        read = self._read or self._reader()
+        parse, convert = self._reads or self._reader()
         try:
-            return list(map(read, messages))
+            return [convert(parse(message)) for message in messages]
+        except PlatformError:
+            raise
         except Exception:  # message by message, to find out which
             return super().deserialize_batch(messages)
 
-    def _reader(self) -> Callable[[bytes], Any]:
+    def batch_decoder(self) -> DecodeMessages:
+        parse, convert = self._reads or self._reader()
+        descriptor = self._schema.descriptor
+        shape = shape_of(descriptor, rows=self._rows)
+        named = enumerations(descriptor)
+        if shape is None:
+            return lambda messages: RowBatch([convert(parse(message)) for message in messages])
+
+        def record(message: bytes) -> Any:
+            return convert(parse(message))
+
+        if cannot_fail(descriptor):  # messages as they are parsed, for the columns that somebody asks for
+            getters = [read for _, read in Reading(rows=self._rows).fields(descriptor)]
+            names = [read for field, read in zip(shape.names, getters, strict=True) if field in named]
+            return _decoder(parse, RecordBatches(shape, convert, getters, size=_size), names)
+        return _decoder(record, RecordBatches(shape, None), list(map(itemgetter, named)))
+
+    def _reader(self) -> tuple[Callable[[bytes], Any], Read]:
         parse = self._schema.message.FromString
         convert = Reading(rows=self._rows).reader(self._schema.descriptor)
-        index = self._schema.index
+        heads: set[bytes] = set()
+        """Seen before. Most topics have few."""
 
         def with_head(message: bytes) -> Any:
-            if len(message) <= _HEAD.size or message[0]:
-                raise MalformedBlock("it does not begin with a schema's id")
-            found, begin = _index(message, _HEAD.size)
-            if found != index:
-                raise MalformedBlock(f"it is message {list(found)} of its file, {self._schema.name} is {list(index)}")
-            return convert(parse(message[begin:]))
+            begin = _head_end(message)
+            head = message[:begin]
+            if head not in heads:
+                self._check_head(head)
+                heads.add(head)
+            return parse(message[begin:])
 
-        self._read = with_head if self._has_head else lambda message: convert(parse(message))
-        return self._read
+        self._reads = with_head if self._has_head else parse, convert
+        return self._reads
+
+    def _check_head(self, head: bytes) -> None:
+        """
+        Raises:
+            MalformedBlock: it is of a message of another kind.
+        """
+        index = _index(head, HEAD.size)[0]
+        found = self._file(id_of(head)).names(index)
+        if self._schema.name not in found:
+            what = " or ".join(sorted(found)) or "not there"
+            raise MalformedBlock(
+                f"it is message {list(index)} of its file, which is {what}; {self._schema.name} is {list(self._schema.index)}"
+            )
+
+    def _file(self, id: int) -> FileMessage:
+        if self._registry is None:
+            return self._schema.messages
+        try:
+            return messages_of(self._registry, id)
+        except SchemaAbsent as error:
+            raise MalformedBlock(error.message) from error
+
+    def validate(self) -> None:
+        if self._registry is not None:
+            self._registry.ping()
 
 
 class ProtobufMessageWriter(SerializationSchema):
     """
     Args:
         schema: of the messages, or a generated class.
-        schema_id: the registry's, for messages that begin with its head; None: they do not.
+        schema_id: the registry's, for messages that begin with its head without that it is asked.
+        registry: its URL, or a `SchemaRegistry`: messages begin with its head.
+        subject: under which the registry has the schema, or gets it: `TOPIC-value` by its custom.
     """
 
-    def __init__(self, schema: ProtobufSchema | Any, *, schema_id: int | None = None) -> None:
+    def __init__(
+        self,
+        schema: ProtobufSchema | Any,
+        *,
+        schema_id: int | None = None,
+        registry: str | SchemaRegistry | None = None,
+        subject: str = "",
+    ) -> None:
+        if (registry is not None) != bool(subject) or (registry is not None and schema_id is not None):
+            raise InvalidJob(
+                "Protobuf messages with a head have a registry and a subject, or a schema_id",
+                remedy="give registry='http://registry:8081' and subject='TOPIC-value'",
+            )
         self._schema = schema if isinstance(schema, ProtobufSchema) else ProtobufSchema.of(schema)
-        self._head = b"" if schema_id is None else _HEAD.pack(0, schema_id) + _packed(self._schema.index)
+        self._registry = None if registry is None else SchemaRegistry.of(registry)
+        self._subject = subject
+        self._head: bytes | None = None if registry is not None else b""
+        if schema_id is not None:
+            self._head = HEAD.pack(0, schema_id) + _packed(self._schema.index)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_head": None if self._registry is not None else self._head}
 
     def serialize(self, element: Any) -> bytes:
+        head = self._head
+        if head is None:
+            assert self._registry is not None
+            id = register(self._registry, self._subject, self._schema)
+            head = self._head = HEAD.pack(0, id) + _packed(self._schema.index)
         try:
             message = self._schema.message()
             fill(message, element)
-            return self._head + bytes(message.SerializeToString())
+            return head + bytes(message.SerializeToString())
         except Exception as error:
             raise RecordFormatError(
                 f"{str(element)[:_SHOWN]} does not fit {self._schema.name}: {type(error).__name__}: {error}",
                 remedy="give records with the message's fields and types",
             ) from error
+
+    def validate(self) -> None:
+        if self._registry is not None:
+            check(self._registry, self._subject, self._schema)
+
+
+def _decoder(read: Callable[[bytes], Any], batches: RecordBatches, names: list[Callable[[Any], Any]]) -> DecodeMessages:
+    """`names`: what gets the values of enumerations."""
+
+    def decode(messages: Sequence[bytes]) -> Batch:
+        found = list(map(read, messages))
+        for get in names:
+            if int in set(map(type, map(get, found))):  # a number without a name: no column of texts
+                return batches.rows(found)
+        return batches.batch(found)
+
+    return decode
+
+
+def _size(message: Any) -> int:
+    """Bytes of a message in memory, about."""
+    return 200 + 2 * int(message.ByteSize())
+
+
+def _head_end(message: bytes) -> int:
+    """Where the message itself begins.
+
+    Raises:
+        MalformedBlock: it has no head.
+    """
+    if len(message) <= HEAD.size or message[0]:
+        raise MalformedBlock("it does not begin with a schema's id")
+    return HEAD.size + 1 if not message[HEAD.size] else _index(message, HEAD.size)[1]
 
 
 def _packed(index: tuple[int, ...]) -> bytes:

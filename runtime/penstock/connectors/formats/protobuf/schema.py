@@ -8,11 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.common.errors import InvalidJob
-from penstock.common.extras import module_of_extra
-
-
-def package(name: str) -> Any:
-    return module_of_extra(f"google.protobuf.{name}", "protobuf", "Protobuf")
+from penstock.connectors.formats.protobuf.file_messages import FileMessage, of_descriptor
+from penstock.connectors.formats.protobuf.package import package
 
 
 class ProtobufSchema:
@@ -103,15 +100,19 @@ class ProtobufSchema:
     @property
     def index(self) -> tuple[int, ...]:
         """Where the message stands in its file: the last number among the messages there, those before in what it lies in."""
-        path, descriptor = [], self.descriptor
-        while descriptor is not None:
-            siblings = descriptor.containing_type.nested_types if descriptor.containing_type else None
-            names = (
-                [one.name for one in siblings] if siblings is not None else list(descriptor.file.message_types_by_name)
-            )
-            path.append(names.index(descriptor.name))
-            descriptor = descriptor.containing_type
-        return tuple(reversed(path))
+        return self.messages.index(self.name)
+
+    @cached_property
+    def messages(self) -> FileMessage:
+        """Of the message's file."""
+        return of_descriptor(file_proto(self.descriptor.file))
+
+
+def file_proto(file: Any) -> Any:
+    """The `FileDescriptorProto` of a file."""
+    found = package("descriptor_pb2").FileDescriptorProto()
+    file.CopyToProto(found)
+    return found
 
 
 def _with_imports(file: Any, seen: set[str]) -> Iterator[Any]:

@@ -14,9 +14,9 @@ Write = Callable[[Any, Any], None]
 """From a message that is filled and a value."""
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MESSAGE, _ENUM = 11, 14
-_TIMESTAMP, _DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
-_WRAPPERS = {f"google.protobuf.{name}Value" for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")}  # fmt: skip
+MESSAGE, ENUM = 11, 14
+TIMESTAMP, DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
+WRAPPERS = {f"google.protobuf.{name}Value" for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")}  # fmt: skip
 
 
 class Reading:
@@ -29,16 +29,16 @@ class Reading:
     def reader(self, descriptor: Any) -> Read:
         """From a message to its value. Messages may hold themselves."""
         name = descriptor.full_name
-        if name == _TIMESTAMP:
+        if name == TIMESTAMP:
             return lambda m: _EPOCH + datetime.timedelta(seconds=m.seconds, microseconds=m.nanos // 1000)
-        if name == _DURATION:
+        if name == DURATION:
             return lambda m: datetime.timedelta(seconds=m.seconds, microseconds=m.nanos / 1000)
-        if name in _WRAPPERS:
+        if name in WRAPPERS:
             return lambda m: m.value
         if name in self._made:
             return lambda m: self._made[name](m)
         self._made[name] = lambda m: m  # while it is made
-        parts = [(field.name, self._field(field)) for field in descriptor.fields]
+        parts = self.fields(descriptor)
         if self._rows:
             make = Row.maker([part for part, _ in parts])
             reads = [read for _, read in parts]
@@ -47,9 +47,13 @@ class Reading:
             self._made[name] = lambda m: {part: read(m) for part, read in parts}
         return self._made[name]
 
+    def fields(self, descriptor: Any) -> list[tuple[str, Read]]:
+        """Names, and from a message to the field's value."""
+        return [(field.name, self._field(field)) for field in descriptor.fields]
+
     def _field(self, field: Any) -> Read:
         name = field.name
-        if _is_map(field):
+        if is_map(field):
             value = self._single(field.message_type.fields_by_name["value"])
             return lambda m: {key: value(item) for key, item in getattr(m, name).items()}
         one = self._single(field)
@@ -60,9 +64,9 @@ class Reading:
         return lambda m: one(getattr(m, name))
 
     def _single(self, field: Any) -> Read:
-        if field.type == _MESSAGE or field.message_type is not None:
+        if field.type == MESSAGE or field.message_type is not None:
             return self.reader(field.message_type)
-        if field.type == _ENUM:
+        if field.type == ENUM:
             names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
             return lambda number: names.get(number, number)
         return lambda value: value
@@ -78,9 +82,11 @@ def fill(message: Any, value: Any) -> None:
         field = message.DESCRIPTOR.fields_by_name[name]
         if item is None:
             continue
-        if _is_map(field):
+        if is_map(field):
             _fill_map(getattr(message, name), field.message_type.fields_by_name["value"], item)
         elif field.is_repeated:
+            if isinstance(item, str | bytes):
+                raise TypeError(f"{name} has many values, {item!r} is one")
             target = getattr(message, name)
             for one in item:
                 if field.message_type is not None:
@@ -120,27 +126,27 @@ def _fill_map(target: Any, field: Any, items: dict[Any, Any]) -> None:
 def _fill_single(message: Any, value: Any) -> None:
     message.SetInParent()
     name = message.DESCRIPTOR.full_name
-    if name == _TIMESTAMP:
+    if name == TIMESTAMP:
         aware = value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)
         since = aware - _EPOCH
         message.seconds, message.nanos = since.days * 86_400 + since.seconds, since.microseconds * 1000
-    elif name == _DURATION:
+    elif name == DURATION:
         micros = value // datetime.timedelta(microseconds=1)
         seconds = abs(micros) // 1_000_000 * (1 if micros >= 0 else -1)
         message.seconds, message.nanos = seconds, (micros - seconds * 1_000_000) * 1000
-    elif name in _WRAPPERS:
+    elif name in WRAPPERS:
         message.value = value
     else:
         fill(message, value)
 
 
 def _number(field: Any, value: Any) -> Any:
-    if field.type == _ENUM and isinstance(value, str):
+    if field.type == ENUM and isinstance(value, str):
         if value not in field.enum_type.values_by_name:
             raise ValueError(f"{field.enum_type.full_name} has no {value!r}")
         return field.enum_type.values_by_name[value].number
-    return value
+    return bytes(value) if isinstance(value, bytearray | memoryview) else value
 
 
-def _is_map(field: Any) -> bool:
+def is_map(field: Any) -> bool:
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)

@@ -110,8 +110,9 @@ class KafkaSink(Sink):
 
         Raises:
             InvalidJob: a package is missing, or a property is wrong.
-            SinkError: the cluster does not answer, does not let us, or has no such topic.
+            SinkError: the cluster, or a schema registry, does not answer or does not let us, or there is no such topic.
         """
+        self._schema.validate()
         kafka = package("confluent_kafka")
         complaints = Complaints()
         admin = made(

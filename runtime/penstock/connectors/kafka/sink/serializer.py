@@ -50,6 +50,16 @@ class KafkaRecordSerializationSchema:
     def fixed_topic(self) -> str | None:
         return self.topic if isinstance(self.topic, str) else None
 
+    def validate(self) -> None:
+        """What key and value can be checked for before anything runs.
+
+        Raises:
+            SinkError: a schema registry does not answer, or does not take the schema.
+        """
+        for schema in (self._key, self._value):
+            if isinstance(schema, SerializationSchema):
+                schema.validate()
+
     def values(self, records: Sequence[Any]) -> list[bytes | None]:
         """
         Raises:

@@ -16,8 +16,8 @@ import numpy as np
 from penstock.common.errors import InvalidJob, PlatformError, RecordFormatError
 from penstock.common.serialization import DeserializationSchema, SimpleStringSchema
 from penstock.connectors.formats.changelog.formats import ChangelogFormat
-from penstock.connectors.formats.json_lines import JsonLinesFormat
-from penstock.connectors.formats.record_format import MALFORMED_RECORDS, MalformedBlock, StreamFormat, TextLineFormat
+from penstock.connectors.formats.message_format import DecodeMessages, MessageFormat, of_lines
+from penstock.connectors.formats.record_format import MALFORMED_RECORDS, MalformedBlock, StreamFormat
 from penstock.records.batch import ColumnBatch, RowBatch
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class MessageDecoder:
 
 def _decoder(deserializer: Deserializer) -> Callable[[Sequence[Any]], Batch]:
     if isinstance(deserializer, StreamFormat):
-        return _of_format(deserializer)
+        return _of_values(of_lines(deserializer))
     if isinstance(deserializer, KafkaRecordDeserializationSchema):
         whole = deserializer.deserialize
         return lambda messages: RowBatch([r for r in map(whole, map(record_of, messages)) if r is not None])
@@ -201,61 +201,24 @@ def _decoder(deserializer: Deserializer) -> Callable[[Sequence[Any]], Batch]:
 
 
 def _of_schema(schema: DeserializationSchema) -> Callable[[Sequence[Any]], Batch]:
-    many: Callable[[list[bytes]], list[Any]] = schema.deserialize_batch
+    if isinstance(schema, MessageFormat):
+        return _of_values(schema.batch_decoder())
+    many: Callable[[Sequence[bytes]], list[Any]] = schema.deserialize_batch
     if type(schema) is SimpleStringSchema:
         charset = schema._charset
 
-        def many(values: list[bytes]) -> list[Any]:
+        def many(values: Sequence[bytes]) -> list[Any]:
             return [str(value, charset) for value in values]
 
+    return _of_values(lambda values: RowBatch(list(many(values))))
+
+
+def _of_values(decode_values: DecodeMessages) -> Callable[[Sequence[Any]], Batch]:
     def decode(messages: Sequence[Any]) -> Batch:
         values = [message.value() for message in messages]
         if None in values:
             raise MalformedBlock(_NO_VALUE)
-        return RowBatch(list(many(values)))
-
-    return decode
-
-
-def _of_format(format: StreamFormat) -> Callable[[Sequence[Any]], Batch]:
-    if format.header_lines:
-        raise InvalidJob("messages have no header line", remedy="turn the format's header off")
-    if type(format) is TextLineFormat:
-        return _of_text(format.charset)
-    decode_lines = format.decoder(b"")
-    is_json = isinstance(format, JsonLinesFormat)
-
-    def decode(messages: Sequence[Any]) -> Batch:
-        values = [message.value() for message in messages]
-        try:
-            data = b"\n".join(values)
-        except TypeError:
-            raise MalformedBlock(_NO_VALUE) from None
-        if len(values) == 1:
-            data = (
-                data.replace(b"\n", b" ") if is_json else data
-            )  # between its parts, as JSON has no line ends elsewhere
-        elif data.count(b"\n") != len(values) - 1:
-            raise MalformedBlock("values of several lines are decoded one by one")
-        batch = decode_lines(data)
-        if len(batch) != len(values):
-            raise MalformedBlock("not one record for a message")
-        return batch
-
-    return decode
-
-
-def _of_text(charset: str) -> Callable[[Sequence[Any]], Batch]:
-    """A message is a text, whatever stands in it: lines are of files."""
-
-    def decode(messages: Sequence[Any]) -> Batch:
-        values = [message.value() for message in messages]
-        if None in values:
-            raise MalformedBlock(_NO_VALUE)
-        try:
-            return RowBatch([str(value, charset) for value in values])
-        except UnicodeDecodeError as error:
-            raise MalformedBlock(f"not {charset}: {error.reason}") from None
+        return decode_values(values)
 
     return decode
 

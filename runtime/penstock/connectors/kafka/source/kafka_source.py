@@ -100,8 +100,10 @@ class KafkaSource(Source):
 
         Raises:
             InvalidJob: a package is missing, or a property is wrong.
-            SourceError: the cluster does not answer, does not let us, or has no such topic.
+            SourceError: the cluster, or a schema registry, does not answer or does not let us, or there is no such topic.
         """
+        if isinstance(self._deserializer, DeserializationSchema):
+            self._deserializer.validate()
         check_properties(self._client_properties)
         enumerator = self.create_enumerator()
         try:

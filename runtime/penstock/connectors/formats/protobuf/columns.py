@@ -1,0 +1,82 @@
+"""Records of a Protobuf message as columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.connectors.formats.protobuf.schema import file_proto
+from penstock.connectors.formats.protobuf.values import DURATION, ENUM, TIMESTAMP, WRAPPERS, is_map
+from penstock.connectors.formats.shape import TIME_OF_UTC, Field, RecordShape
+
+STRING = 9
+_PLAIN = {
+    1: pa.float64(),
+    2: pa.float32(),
+    3: pa.int64(),
+    4: pa.uint64(),
+    5: pa.int32(),
+    6: pa.uint64(),
+    7: pa.uint32(),
+    8: pa.bool_(),
+    9: pa.string(),
+    12: pa.binary(),
+    13: pa.uint32(),
+    15: pa.int32(),
+    16: pa.int64(),
+    17: pa.int32(),
+    18: pa.int64(),
+}
+
+
+def shape_of(descriptor: Any, *, rows: bool) -> RecordShape | None:
+    """None: not all fields have columns: messages of their own kind, enumerations but as fields of the message itself, messages in Rows."""
+    kinds = [(field.name, _column(field, (descriptor.full_name,))) for field in descriptor.fields]
+    known = [Field(name, kind, optional=True) for name, kind in kinds if kind is not None]
+    if not known or len(known) < len(kinds) or (rows and any(pa.types.is_nested(field.type) for field in known)):
+        return None
+    return RecordShape(known, "row" if rows else "dict")
+
+
+def enumerations(descriptor: Any) -> list[str]:
+    """Fields whose values are names, or numbers that have none."""
+    return [field.name for field in descriptor.fields if field.type == ENUM]
+
+
+def cannot_fail(descriptor: Any) -> bool:
+    """Whether every message that could be parsed becomes a record: times may be none that Python has, texts of proto2 no UTF-8."""
+    if any(field.message_type is not None for field in descriptor.fields):
+        return False
+    return file_proto(descriptor.file).syntax == "proto3" or all(field.type != STRING for field in descriptor.fields)
+
+
+def _column(field: Any, above: tuple[str, ...]) -> pa.DataType | None:
+    if is_map(field):
+        key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
+        kinds = _single(key, above), _single(value, above)
+        return None if None in kinds or value.type == ENUM else pa.map_(*kinds)
+    single = _single(field, above)
+    if not field.is_repeated:
+        return None if field.type == ENUM and len(above) > 1 else single
+    return None if single is None or field.type == ENUM else pa.list_(single)
+
+
+def _single(field: Any, above: tuple[str, ...]) -> pa.DataType | None:
+    if field.type == ENUM:
+        return pa.string()
+    message = field.message_type
+    if message is None:
+        return _PLAIN.get(field.type)
+    name = message.full_name
+    if name == TIMESTAMP:
+        return TIME_OF_UTC
+    if name == DURATION:
+        return pa.duration("us")
+    if name in WRAPPERS:
+        return _single(message.fields_by_name["value"], above)
+    if name in above or not message.fields:
+        return None
+    parts = [(inner.name, _column(inner, (*above, name))) for inner in message.fields]
+    known = [pa.field(inner, kind) for inner, kind in parts if kind is not None]
+    return pa.struct(known) if len(known) == len(parts) else None
