@@ -128,6 +128,8 @@ class LevelTask:
         now = self.environment.clock.now_ms()
         for subtask in self._subtasks:
             subtask.notify(command.completed, command.aborted, command.committed)
+            if command.tells:
+                continue
             for uid, source in subtask.sources.items():
                 source.assign(command.assignments.get(uid, []), no_more_splits=uid in command.finished_discovery)
                 source.align(command.aligned.get(uid, MAX_TIMESTAMP))
@@ -148,6 +150,8 @@ class LevelTask:
         self._set_latency_time()
 
     def _end(self, command: EpochCommand) -> None:
+        if command.tells:
+            return
         now = self.environment.clock.now_ms()
         for subtask in self._subtasks:
             subtask.advance_processing_time(now)

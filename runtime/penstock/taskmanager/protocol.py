@@ -82,6 +82,8 @@ class EpochCommand(msgspec.Struct):
     """Pipelined runner: what comes behind the barrier waits until it has come from everywhere; False: it is processed (at least once)."""
     terminate: bool = False
     """Pipelined runner: the tasks end after this epoch."""
+    tells: bool = False
+    """Behind the last snapshot of a job: `completed`, `aborted` and `committed` are told, and nothing else is done."""
     processing_time: int | None = None
     """A manual clock's time (tests); None: the machine's."""
 

@@ -128,7 +128,38 @@ class EpochLoop:
         self._requests.take()
         self._handle_events()
         if self._requests.state.stage is Stage.COMMITTING and self._parts.commits.is_idle:
+            self._tell_of_the_end()
             self._requests.feed(events.CommitsDone())
+
+    def _tell_of_the_end(self) -> None:
+        """Tell the tasks that their last snapshot is complete and committed: functions may commit by that themselves, and queues are
+        told what was read.
+
+        Raises:
+            JobFailed, EpochFailed: at the end of the input; the next attempt comes to its end once more, and tells again. A stop has
+                its savepoint, and whoever restores it can do what was not done.
+        """
+        self._handle_events()
+        if not (self._completed or self._committed):
+            return
+        self._began_at = self._now()
+        last = EpochCommand(self._attempt, self.epoch, max_ms=0, tells=True)
+        last.completed, last.aborted, last.committed = self._completed, self._aborted, self._committed
+        self._completed, self._aborted, self._committed = [], [], []
+        self.epoch += 1
+        try:
+            self._raise_failure(self._runner.run_epoch([last] * self._graph.slots, self._watch_the_end))
+        except (JobFailed, EpochFailed) as error:
+            ending = self._requests.state.ending
+            if ending is not None and ending.cause is Cause.INPUT:
+                raise
+            logger.warning("tasks were not told that their last snapshot is complete: %s", error)
+
+    def _watch_the_end(self) -> None:
+        self._requests.take()
+        took = self._now() - self._began_at
+        if took > self._parts.settings.cancellation_timeout_ms:
+            raise EpochFailed(f"they have not answered for {took} ms")
 
     def _next_request(self) -> SnapshotRequest | None:
         """The last snapshot of a bounded job is triggered as soon as no other checkpoint is in progress."""
