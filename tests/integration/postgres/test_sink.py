@@ -15,9 +15,9 @@ import pytest
 
 from penstock.common.errors import InvalidJob, PenstockError, SinkError
 from penstock.common.types import Row, RowKind
-from penstock.connectors.postgres import committer as committer_module
-from penstock.connectors.postgres.committer import NOTES
 from penstock.connectors.sink import WriterContext
+from penstock.connectors.sql import commits
+from penstock.connectors.sql.commits import NOTES
 from penstock.datastream.connectors.postgres import DeliveryGuarantee, PostgresSink
 from tests.integration.postgres.tables import Table, settled
 from tools.postgresserver import PostgresServer
@@ -190,7 +190,7 @@ def test_ids_of_checkpoints_that_begin_anew_are_told_from_a_second_try(table: Ta
 def test_old_checkpoints_are_told_from_those_of_ids_that_begin_anew_also_when_their_notes_have_gone(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committer_module, "_KEPT", 3)
+    monkeypatch.setattr(commits, "KEPT", 3)
     writer, committer = ends(table.sink(), table.name)
     votes = []
     for number in range(1, 9):

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.common.errors import PenstockError, RecordFormatError, SinkError
-from penstock.connectors.postgres import committer as committer_module
-from penstock.connectors.postgres.committer import NOTES
 from penstock.connectors.sink import WriterContext
+from penstock.connectors.sql import commits
+from penstock.connectors.sql.commits import NOTES
 from penstock.datastream.connectors.postgres import DeliveryGuarantee, PostgresSink
 from tests.integration.postgres.tables import Table, settled
 from tools.postgresserver import PostgresServer
@@ -210,7 +210,7 @@ def test_a_row_that_is_refused_at_its_commit_is_told_with_the_way_out(table: Tab
 def test_a_statement_that_takes_too_long_names_the_limit(
     table: Table, poor: PostgresSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committer_module, "TRIES", 2)
+    monkeypatch.setattr(commits, "PATIENCE_S", 0.1)
     table.execute(
         f"create function {table.name}_f() returns trigger language plpgsql as $$ begin perform pg_sleep(1); return new; end $$"
     )
@@ -275,7 +275,7 @@ def test_a_server_whose_disk_is_full_loses_and_repeats_nothing(tmp_path: Path, m
             committer = sink.create_committer({}, job_id=sink.table, uid="sink")
             assert committer is not None
             with monkeypatch.context() as few:
-                few.setattr(committer, "_tries", 2)
+                few.setattr(commits, "PATIENCE_S", 0.1)
                 with pytest.raises(SinkError):
                     committer.commit(votes)
             fill.unlink()

@@ -16,7 +16,7 @@ from penstock.connectors.delta.table import create, exists, open_table, package,
 from penstock.connectors.delta.target import has_file, remover
 from penstock.connectors.file.storage import StorageOptions
 from penstock.connectors.lakehouse.commits import TableLog
-from penstock.connectors.postgres.statements import GONE
+from penstock.connectors.sql.held_rows import GONE
 
 if TYPE_CHECKING:
     from penstock.connectors.delta.sink import DeltaSink

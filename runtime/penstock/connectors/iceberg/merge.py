@@ -17,7 +17,7 @@ from penstock.connectors.iceberg.target import IcebergTarget
 from penstock.connectors.lakehouse.files import FILE_BYTES, TableWriter
 from penstock.connectors.lakehouse.keys import KeyIndex
 from penstock.connectors.lakehouse.upserts import Changes, nullable
-from penstock.connectors.postgres.statements import GONE
+from penstock.connectors.sql.held_rows import GONE
 
 _FEW = 200
 """So many keys are named to pyiceberg one by one, with which it knows partitions by any transform."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.common.errors import InvalidJob
-from penstock.connectors.postgres.statements import GONE
+from penstock.connectors.sql.held_rows import GONE
 
 _ROW = "penstock_row"
 

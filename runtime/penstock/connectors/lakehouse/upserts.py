@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from penstock.common.errors import RecordFormatError
 from penstock.connectors.lakehouse.fields import as_columns
 from penstock.connectors.lakehouse.keys import last_of_each_key
-from penstock.connectors.postgres.statements import GONE
-from penstock.connectors.postgres.writer import StagingWriter
+from penstock.connectors.sql.held_rows import GONE, StagingWriter
 
 if TYPE_CHECKING:
     from penstock.connectors.sink import WriterContext

@@ -14,11 +14,12 @@ from penstock.connectors.delivery_guarantee import DeliveryGuarantee
 from penstock.connectors.formats.shape import Declaration, RecordShape
 from penstock.connectors.lakehouse.commits import app_of
 from penstock.connectors.postgres.client import Server, Table, check_rights, look_up, package, quoted
-from penstock.connectors.postgres.committer import NOTES, PostgresCommitter
+from penstock.connectors.postgres.committer import PostgresCommitter
 from penstock.connectors.postgres.fitting import check_fields
 from penstock.connectors.postgres.statements import write_rows
-from penstock.connectors.postgres.writer import DirectWriter, StagingWriter
+from penstock.connectors.postgres.writer import DirectWriter, WrittenStagingWriter
 from penstock.connectors.sink import Committer, Sink, SinkWriter, WriterContext
+from penstock.connectors.sql.commits import NOTES
 
 _SEQUENCES = """
 select s.oid::regclass::text from pg_attrdef f join pg_attribute a on a.attrelid = f.adrelid and a.attnum = f.adnum
@@ -80,7 +81,7 @@ class PostgresSink(Sink):
 
     def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
         if self._is_exact:
-            return StagingWriter(self, app_of(context.job_id, context.uid), context.subtask)
+            return WrittenStagingWriter(self, app_of(context.job_id, context.uid), context.subtask)
         return DirectWriter(self)
 
     def create_committer(

@@ -9,10 +9,9 @@ import pyarrow as pa
 
 from penstock.connectors.postgres.client import quoted
 from penstock.connectors.postgres.values import json_of
+from penstock.connectors.sql.held_rows import GONE
 
 _SCRATCH = '"penstock_rows"'
-GONE = "penstock_gone"
-"""A column of rows that are held: whether the row with this key is to be deleted."""
 
 
 def write_rows(
