@@ -4,10 +4,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest -q
-SERVERS := kafka postgres rabbitmq redis cassandra opensearch mongodb sqs kinesis registry iceberg_rest lakespark
+SERVERS := kafka postgres mariadb rabbitmq redis cassandra opensearch mongodb sqs kinesis registry iceberg_rest lakespark
 SPREAD := -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-spark test-browser test-kafka test-postgres test-rabbitmq test-redis test-cassandra test-opensearch test-mongodb test-sqs test-kinesis test-registry test-iceberg test-lakespark test-prometheus test-soak test-api test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
+.PHONY: help setup demo test test-spark test-browser test-kafka test-postgres test-mariadb test-rabbitmq test-redis test-cassandra test-opensearch test-mongodb test-sqs test-kinesis test-registry test-iceberg test-lakespark test-prometheus test-soak test-api test-faults test-all test-e2e test-cluster lint format types imports check lock clean crds cluster-up cluster-down cluster-status cluster-load
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s '	'
@@ -41,6 +41,10 @@ test-kafka: $(STAMP) ## the Kafka connector on real brokers, killed and paused (
 test-postgres: $(STAMP) ## the Postgres connector on a real server, killed and paused (fetched as root on Debian)
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql >/dev/null)
 	@folder=$$(mktemp -d); $(PYTEST) -m postgres --basetemp=$$folder/tests tests; code=$$?; rm -rf $$folder; exit $$code
+
+test-mariadb: $(STAMP) ## the SQL connector on a real MariaDB, killed and paused (fetched as root on Debian)
+	@command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] || (apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends mariadb-server >/dev/null)
+	@folder=$$(mktemp -d); $(PYTEST) -m mariadb --basetemp=$$folder/tests tests; code=$$?; rm -rf $$folder; exit $$code
 
 test-rabbitmq: $(STAMP) ## the RabbitMQ connector on a real broker, killed and paused (fetched as root on Debian)
 	@ls /usr/lib/rabbitmq/lib/*/sbin/rabbitmq-server >/dev/null 2>&1 || (apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends rabbitmq-server >/dev/null)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tools.cassandraserver import CassandraServer
     from tools.kafkaserver import KafkaServer
     from tools.kinesisserver import KinesisServer
+    from tools.mariadbserver import MariaDbServer
     from tools.mongoserver import MongoServer
     from tools.opensearchserver import OpenSearchServer
     from tools.postgresserver import PostgresServer
@@ -95,6 +96,15 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServe
     from tools.postgresserver import PostgresServer
 
     with PostgresServer(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDbServer]:
+    """A real MariaDB; a test makes tables of its own, and whatever kills or pauses has a server of its own."""
+    from tools.mariadbserver import MariaDbServer
+
+    with MariaDbServer(tmp_path_factory.mktemp("mariadb")) as server:
         yield server
 
 
