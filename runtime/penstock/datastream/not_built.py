@@ -34,8 +34,8 @@ def not_built(name: str, module: str, instead: str) -> Any:
     Args:
         instead: what to do, in the error.
 
-    >>> JdbcSink = not_built("JdbcSink", "jdbc", "use PostgresSink")
-    >>> hasattr(JdbcSink, "sink")
+    >>> PulsarSink = not_built("PulsarSink", "pulsar", "use a SinkFunction")
+    >>> hasattr(PulsarSink, "builder")
     False
     """
     found = _Absent(name, (), {"__module__": module, "__doc__": f"Not built: {instead}."})

@@ -12,7 +12,6 @@ MODULES = {
     "connectors.dynamic_kafka": "DynamicKafkaSource",
     "connectors.kafka": "FlinkKafkaConsumer",
     "connectors.elasticsearch": "Elasticsearch6SinkBuilder",
-    "connectors.jdbc": "JdbcSink",
     "connectors.kinesis": "KinesisFirehoseSink",
     "connectors.pulsar": "PulsarSource",
 }
@@ -43,11 +42,3 @@ def test_names_of_pyflink_that_are_no_more_import_and_say_what_to_use() -> None:
     assert "DeliveryGuarantee" in error.value.remedy
     with pytest.raises(InvalidJob):
         WatermarkTracker()
-
-
-def test_a_database_is_reached_in_another_way() -> None:
-    from penstock.datastream.connectors.jdbc import JdbcSink
-
-    with pytest.raises(InvalidJob, match=r"JdbcSink\.sink") as error:
-        JdbcSink.sink("INSERT INTO t VALUES (?)", None, None, None)
-    assert "PostgresSink" in error.value.remedy

@@ -1,15 +1,7 @@
-"""PyFlink's names for databases over JDBC: they import, and say what to use instead when they are used."""
+"""PyFlink's names for databases over JDBC. What they do is told in `penstock.connectors.sql.jdbc`."""
 
-from penstock.datastream.not_built import not_built
-
-_INSTEAD = (
-    "use PostgresSink and PostgresSource of penstock.datastream.connectors.postgres, or read with "
-    "from_spark and write with to_spark and Spark's jdbc format"
-)
-
-JdbcConnectionOptions = not_built("JdbcConnectionOptions", __name__, _INSTEAD)
-JdbcExecutionOptions = not_built("JdbcExecutionOptions", __name__, _INSTEAD)
-JdbcSink = not_built("JdbcSink", __name__, _INSTEAD)
+from penstock.connectors.sql.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
+from penstock.connectors.sql.jdbc.sink import JdbcSink
 
 __all__ = [
     "JdbcConnectionOptions",

@@ -1,0 +1,268 @@
+"""What differs between databases: how a session begins, what an error means, how a row replaces another one."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from penstock.common.errors import InvalidJob
+from penstock.connectors.sql.commits import NOTES
+from penstock.connectors.sql.marks import with_marks
+
+CONNECT_S = 10
+READ_S = 45
+"""Until a statement without an answer counts as lost; more than any wait for a lock."""
+LOCK_S = 20
+
+
+_EXPLAINED = re.compile(r"\s*(insert|update|delete|merge|select|with|values)\b", re.IGNORECASE)
+"""What Postgres has a plan for; not CALL."""
+
+
+class Database(ABC):
+    """`mark`: a value's place in a statement, as the driver takes it."""
+
+    mark = "%s"
+    notes_table = ""
+    """How the table of notes is made."""
+    now = ""
+    """The server's time, as the table of notes has it."""
+    noted_ms = "committed_at"
+    """That time in ms."""
+
+    def connect_arguments(self, read_s: int) -> dict[str, Any]:
+        """For the driver, where the URL says nothing of them."""
+        return {}
+
+    def begin_session(self, connection: Any) -> None:  # noqa: B027 - most have nothing to set
+        """On a new connection."""
+
+    @abstractmethod
+    def is_lost(self, error: Any) -> bool:
+        """Of the driver's error: whether the server may do it another time: it was gone, or busy; else the statement or a row is wrong."""
+
+    def remedy(self, error: Any) -> str | None:
+        """What to do, where the error says what is wrong."""
+        return None
+
+    @abstractmethod
+    def instead(self, key: Sequence[str], changed: Sequence[str]) -> str:
+        """The end of an INSERT whose rows replace those with their key; names are quoted."""
+
+    @abstractmethod
+    def probe(self, connection: Any, statement: str, values: int) -> None:
+        """Have the server look at a statement, and whether the user may carry it out, and do nothing.
+
+        Args:
+            statement: with `?` for values, of which there are so many.
+        """
+
+    def probe_notes(self, connection: Any) -> None:
+        """Whether the user may make the table of notes."""
+        self.probe(connection, self.notes_table, 0)
+
+    def interrupt(self, connection: Any, another: Any) -> None:
+        """End the statement that runs on a connection, from another thread. `another` makes a connection."""
+        with suppress(Exception):
+            connection.connection.dbapi_connection.close()
+
+
+class MySql(Database):
+    """MySQL and MariaDB, with PyMySQL or mysqlclient."""
+
+    notes_table = (
+        f"create table if not exists {NOTES} (app varchar(255) character set utf8mb4 collate utf8mb4_bin not null, checkpoint bigint not null, "
+        "digest varchar(64) not null, committed_at bigint not null, primary key (app, checkpoint)) engine = InnoDB"
+    )
+    now = "cast(unix_timestamp(now(3)) * 1000 as unsigned)"
+    _BUSY = frozenset(
+        {
+            1020,
+            1021,
+            1028,
+            1030,
+            1040,
+            1042,
+            1047,
+            1053,
+            1077,
+            1079,
+            1114,
+            1129,
+            1152,
+            1158,
+            1159,
+            1160,
+            1161,
+            1184,
+            1189,
+            1190,
+            1203,
+        }
+        | {1205, 1213, 1218, 1226, 1290, 1317, 1637, 1792, 1836, 1927, 1969, 3024, 3169, 4031}
+    )
+    """Shut down, read only, too many connections, no room, a deadlock, a lock that did not come, a connection that was killed."""
+
+    def connect_arguments(self, read_s: int) -> dict[str, Any]:
+        return {"connect_timeout": CONNECT_S, "read_timeout": read_s, "write_timeout": read_s, "charset": "utf8mb4"}
+
+    def begin_session(self, connection: Any) -> None:
+        # Not strict, the server would cut values that do not fit and say nothing. Times without a zone are of UTC here.
+        connection.exec_driver_sql(
+            "set session sql_mode = concat(@@session.sql_mode, ',STRICT_ALL_TABLES'), session time_zone = '+00:00', "
+            f"session innodb_lock_wait_timeout = {LOCK_S}"
+        )
+        number, most = connection.exec_driver_sql("select connection_id(), @@max_allowed_packet").one()
+        connection.info.update(penstock_number=int(number), penstock_most_bytes=int(most))
+
+    def is_lost(self, error: Any) -> bool:
+        code = error.args[0] if error.args else None
+        if isinstance(code, int) and code:
+            return code in self._BUSY or 2000 <= code < 3000
+        return type(error).__name__ in ("InterfaceError", "InternalError", "OperationalError")
+
+    def remedy(self, error: Any) -> str | None:
+        code = error.args[0] if error.args else None
+        if code in (1045, 1698, 1130, 1251, 2059):
+            return "check user and password (password_file), and that the account may come from this host"
+        if code == 1049:
+            return "create the database, or name another one in the URL"
+        if code in (1044, 1142, 1143, 1227, 1370):
+            return "GRANT the job's user the right to it"
+        if code in (1040, 1203, 1226):
+            return "give the server room: max_connections (one for each subtask, and one)"
+        if code in (1021, 1030, 1114):
+            return "give the server room on its disk"
+        if code in (1054, 1064, 1136, 1146):
+            return "correct the statement, or make the table as it says"
+        return None
+
+    def instead(self, key: Sequence[str], changed: Sequence[str]) -> str:
+        names = changed or key[:1]
+        return "on duplicate key update " + ", ".join(f"{name} = values({name})" for name in names)
+
+    def probe(self, connection: Any, statement: str, values: int) -> None:
+        connection.exec_driver_sql("prepare penstock_probe from %s", (statement,))
+        connection.exec_driver_sql("deallocate prepare penstock_probe")
+
+    def interrupt(self, connection: Any, another: Any) -> None:
+        with suppress(Exception):
+            number = connection.info["penstock_number"]
+            killer = another()
+            killer.exec_driver_sql(f"kill {number}")
+            killer.close()
+
+
+class Sqlite(Database):
+    mark = "?"
+    notes_table = (
+        f"create table if not exists {NOTES} (app text not null, checkpoint bigint not null, digest text not null, "
+        "committed_at bigint not null, primary key (app, checkpoint))"
+    )
+    now = "cast((julianday('now') - 2440587.5) * 86400000 as integer)"
+    _BUSY = frozenset({5, 6, 9, 10, 13, 14, 15})
+    """SQLITE_BUSY, LOCKED, INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL."""
+
+    def connect_arguments(self, read_s: int) -> dict[str, Any]:
+        # Read and closed in other threads than the one that connected, never in two at a time.
+        return {"timeout": LOCK_S, "check_same_thread": False}
+
+    def is_lost(self, error: Any) -> bool:
+        return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in self._BUSY
+
+    def remedy(self, error: Any) -> str | None:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == 14:
+            return "check that the folder of the file is there, on every machine of the job, and may be written to"
+        if code == 8:
+            return "let the job's user write to the file and its folder"
+        if code in (5, 6):
+            return "another program holds the file's lock for long: find it, or use a database with a server"
+        return None
+
+    def instead(self, key: Sequence[str], changed: Sequence[str]) -> str:
+        sets = ", ".join(f"{name} = excluded.{name}" for name in changed)
+        return f"on conflict ({', '.join(key)}) do " + (f"update set {sets}" if sets else "nothing")
+
+    def probe(self, connection: Any, statement: str, values: int) -> None:
+        connection.exec_driver_sql(f"explain {statement}", (None,) * values)
+
+    def interrupt(self, connection: Any, another: Any) -> None:
+        with suppress(Exception):
+            connection.connection.dbapi_connection.interrupt()
+
+
+class PostgreSql(Database):
+    """Postgres with psycopg 3."""
+
+    notes_table = (
+        f"create table if not exists {NOTES} (app text not null, checkpoint bigint not null, digest text not null, "
+        "committed_at timestamptz not null default now(), primary key (app, checkpoint))"
+    )
+    now = "now()"
+    noted_ms = "extract(epoch from committed_at) * 1000"
+
+    def connect_arguments(self, read_s: int) -> dict[str, Any]:
+        return {"connect_timeout": CONNECT_S, "application_name": "penstock"}
+
+    def begin_session(self, connection: Any) -> None:
+        connection.exec_driver_sql("set time zone 'UTC'")
+        connection.exec_driver_sql(f"set lock_timeout = '{LOCK_S}s'")
+
+    def is_lost(self, error: Any) -> bool:
+        return any(kind.__name__ in ("OperationalError", "InterfaceError") for kind in type(error).__mro__)
+
+    def remedy(self, error: Any) -> str | None:
+        code, text = getattr(error, "sqlstate", None) or "", str(error)
+        if "password" in text or "authentication" in text or "pg_hba" in text:
+            return "check user and password (password_file), and that pg_hba.conf lets this user in from here"
+        if "does not exist" in text and "database" in text:
+            return "create the database, or name another one in the URL"
+        if code == "42501":
+            return "GRANT the job's user the right to it"
+        if code.startswith("42"):
+            return "correct the statement, or make the table as it says"
+        return "give the server room: disk, or max_connections" if code.startswith("53") else None
+
+    def instead(self, key: Sequence[str], changed: Sequence[str]) -> str:
+        return Sqlite().instead(key, changed)
+
+    def probe(self, connection: Any, statement: str, values: int) -> None:
+        if _EXPLAINED.match(statement):
+            connection.exec_driver_sql(f"explain {with_marks(statement, '%s', 'postgresql')}", (None,) * values)
+
+    def probe_notes(self, connection: Any) -> None:
+        connection.exec_driver_sql(
+            "do $$ begin if not has_schema_privilege(current_schema(), 'CREATE') then raise insufficient_privilege "
+            "using message = 'permission denied to create a table in schema ' || current_schema(); end if; end $$"
+        )
+
+    def interrupt(self, connection: Any, another: Any) -> None:
+        with suppress(Exception):
+            connection.connection.dbapi_connection.cancel_safe(timeout=2.0)
+
+
+class Other(Database):
+    """A database whose statements are the user's own; values are named, which SQLAlchemy makes what its driver takes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def is_lost(self, error: Any) -> bool:
+        return any(kind.__name__ in ("OperationalError", "InterfaceError") for kind in type(error).__mro__)
+
+    def instead(self, key: Sequence[str], changed: Sequence[str]) -> str:
+        raise InvalidJob(
+            f"rows of {self.name} cannot replace others",
+            remedy="MySQL, MariaDB, SQLite and Postgres can; write a statement of your own with JdbcSink",
+        )
+
+    def probe(self, connection: Any, statement: str, values: int) -> None:
+        return
+
+
+KNOWN: dict[str, Database] = {"mysql": MySql(), "mariadb": MySql(), "sqlite": Sqlite(), "postgresql": PostgreSql()}
+"""By SQLAlchemy's name of the dialect."""

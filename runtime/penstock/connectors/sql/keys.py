@@ -1,0 +1,45 @@
+"""Values of a key as positions, which are JSON."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from penstock.common.errors import InvalidJob
+
+_KINDS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
+    "datetime": (datetime.datetime, datetime.datetime.isoformat, datetime.datetime.fromisoformat),
+    "date": (datetime.date, datetime.date.isoformat, datetime.date.fromisoformat),
+    "decimal": (decimal.Decimal, str, decimal.Decimal),
+    "uuid": (uuid.UUID, str, uuid.UUID),
+    "bytes": (bytes, bytes.hex, bytes.fromhex),
+}
+
+
+def position_of(value: Any) -> Any:
+    """
+    Raises:
+        InvalidJob: no key has such values.
+
+    >>> position_of(7), position_of(datetime.date(2013, 7, 1)), key_of(position_of(decimal.Decimal("1.50")))
+    (7, ['date', '2013-07-01'], Decimal('1.50'))
+    """
+    if isinstance(value, int | str) and not isinstance(value, bool):
+        return value
+    for name, (kind, write, _) in _KINDS.items():
+        if isinstance(value, kind):
+            return [name, write(value)]
+    raise InvalidJob(
+        f"a key of {type(value).__name__}: {value!r}",
+        remedy="name a column of integers, text, dates, times or decimals",
+    )
+
+
+def key_of(position: Any) -> Any:
+    """What a position was made of."""
+    if isinstance(position, list):
+        return _KINDS[position[0]][2](position[1])
+    return position

@@ -1,0 +1,64 @@
+"""The `?` of a statement, as a driver takes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_PARTS = re.compile(
+    r"(?P<quoted>'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\"\"|\\.)*\"|`[^`]*`|--[^\n]*|/\*.*?\*/)|(?P<two>\?\?)|(?P<mark>\?)",
+    re.DOTALL,
+)
+"""What is quoted or a comment has no marks; a backslash hides a quote, as in MySQL."""
+_STANDARD = re.compile(
+    r"(?P<quoted>'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/)|(?P<two>\?\?)|(?P<mark>\?)", re.DOTALL
+)
+
+
+def count_marks(statement: str, dialect: str = "mysql") -> int:
+    """
+    >>> count_marks("insert into t values (?, '?', ?) -- ?")
+    2
+    """
+    return sum(part == "?" for is_mark, part in _split(statement, dialect) if is_mark)
+
+
+def with_marks(statement: str, mark: str, dialect: str = "mysql") -> str:
+    """The statement with the driver's marks; `??` is Postgres's operator `?`.
+
+    >>> with_marks("insert into t values (?, '100 %?')", "%s")
+    "insert into t values (%s, '100 %%?')"
+    """
+    made = []
+    for is_mark, part in _split(statement, dialect):
+        if is_mark:
+            made.append(mark if part == "?" else "?" if dialect == "postgresql" else mark * 2)
+        else:
+            made.append(part.replace("%", "%%") if mark == "%s" else part)
+    return "".join(made)
+
+
+def with_names(statement: str, dialect: str) -> str:
+    """The statement as `sqlalchemy.text` takes it, with the names p0, p1, … for values.
+
+    >>> with_names("insert into t values (?, 'a:b', ?)", "oracle")
+    "insert into t values (:p0, 'a\\\\:b', :p1)"
+    """
+    made, count = [], 0
+    for is_mark, part in _split(statement, dialect):
+        if is_mark and part == "?":
+            made.append(f":p{count}")
+            count += 1
+        else:
+            made.append(part.replace(":", "\\:"))
+    return "".join(made)
+
+
+def _split(statement: str, dialect: str) -> Iterator[tuple[bool, str]]:
+    """Text, and marks (True)."""
+    end = 0
+    for found in (_PARTS if dialect in ("mysql", "mariadb") else _STANDARD).finditer(statement):
+        yield False, statement[end : found.start()]
+        yield found["quoted"] is None, found[0]
+        end = found.end()
+    yield False, statement[end:]

@@ -1,0 +1,193 @@
+"""Values between Arrow's columns and a database's driver."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.common.errors import RecordFormatError
+
+_UTC = datetime.UTC
+
+
+def check_values(columns: pa.RecordBatch, database: str) -> None:
+    """Before rows are held: what no driver of this database would take, or would take for something else.
+
+    Raises:
+        RecordFormatError: names the field and what to do.
+    """
+    if database == "postgresql":
+        return
+    for field, column in zip(columns.schema, columns.columns, strict=True):
+        if pa.types.is_floating(field.type):
+            strange = pc.is_nan(column) if database == "sqlite" else pc.invert(pc.is_finite(column))
+            if pc.any(strange).as_py():
+                raise RecordFormatError(
+                    f"field {field.name!r} has a value that is no finite number, which {database} cannot keep",
+                    remedy="filter such records out, or map the value to None, in front of the sink",
+                )
+
+
+def for_driver(column: pa.Array, database: str) -> list[Any]:
+    """A column's values as the driver takes them: structs, maps and lists as JSON, times with a zone in UTC.
+
+    >>> for_driver(pa.array([{"n": 1}, None]), "mysql")
+    ['{"n":1}', None]
+    """
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        column = column.cast(pa.timestamp("us", kind.tz), safe=False)
+    elif pa.types.is_time64(kind) and kind.unit == "ns":
+        column = column.cast(pa.time64("us"), safe=False)
+    values: list[Any] = column.to_pylist(maps_as_pydicts="lossy") if pa.types.is_map(kind) else column.to_pylist()
+    if pa.types.is_nested(kind):
+        return _each(values, _json)
+    if database == "postgresql":
+        return values
+    if pa.types.is_timestamp(kind):
+        return _each(values, _utc_text if database == "sqlite" else _utc)
+    if database == "sqlite":
+        if pa.types.is_date(kind) or pa.types.is_time(kind):
+            return _each(values, lambda value: value.isoformat())
+        if pa.types.is_decimal(kind):
+            return _each(values, str)
+    return values
+
+
+def _each(values: list[Any], convert: Callable[[Any], Any]) -> list[Any]:
+    return [None if value is None else convert(value) for value in values]
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value, default=_in_json, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _in_json(value: Any) -> str:
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    raise RecordFormatError(
+        f"{value!r} within a field that goes into the database as JSON",
+        remedy="map it to text or a number in front of the sink",
+    )
+
+
+def _utc(value: datetime.datetime) -> datetime.datetime:
+    return value if value.tzinfo is None else value.astimezone(_UTC).replace(tzinfo=None)
+
+
+def _utc_text(value: datetime.datetime) -> str:
+    return _utc(value).isoformat(sep=" ")
+
+
+def plain(value: Any, database: str) -> Any:
+    """A value of a record as the driver takes it, where nobody has declared its type: numpy's, pandas', Python's."""
+    if value is None or type(value) in (int, str, bytes, bool):
+        return value
+    if type(value).__name__ in ("NaTType", "NAType"):
+        return None
+    if hasattr(value, "to_pydatetime"):  # pandas.Timestamp, a subclass of datetime
+        value = value.to_pydatetime(warn=False)
+    elif type(value).__name__ == "datetime64":  # numpy's, which knows nanoseconds
+        value = value.astype("datetime64[us]").tolist()
+    elif hasattr(value, "tolist"):  # numpy's scalars and arrays
+        value = value.tolist()
+    if isinstance(value, float) and value != value and database != "postgresql":
+        raise RecordFormatError(
+            f"{value!r}, which {database} cannot keep", remedy="map it to None in front of the sink"
+        )
+    if isinstance(value, datetime.datetime) and database != "postgresql":
+        return _utc_text(value) if database == "sqlite" else _utc(value)
+    if isinstance(value, datetime.date | datetime.time) and database == "sqlite":
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal) and database == "sqlite":
+        return str(value)
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, dict | list | tuple) and not (isinstance(value, list) and database == "postgresql"):
+        return _json(value)
+    return value
+
+
+def from_driver(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> list[tuple[Any, ...]]:
+    """Rows with the values that the declared fields have, where a driver gives others: texts of times, numbers of booleans, JSON."""
+    lists = list(zip(*rows, strict=True)) or [()] * len(schema)
+    converted = [
+        list(column) if (convert := _conversion(field.type)) is None else _each(list(column), convert)
+        for column, field in zip(lists, schema, strict=True)
+    ]
+    return list(zip(*converted, strict=True))
+
+
+def _conversion(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    for check, convert in _CONVERSIONS:
+        if check(kind):
+            return convert
+    return None
+
+
+def _integer(value: Any) -> Any:
+    return int(value) if isinstance(value, decimal.Decimal) and value == int(value) else value
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else value if isinstance(value, str) else str(value)
+
+
+def _bytes(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _decimal(value: Any) -> decimal.Decimal:
+    return value if isinstance(value, decimal.Decimal) else decimal.Decimal(str(value))
+
+
+def _timestamp(value: Any) -> Any:
+    return datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
+
+
+def _date(value: Any) -> Any:
+    if isinstance(value, str):
+        value = datetime.datetime.fromisoformat(value)
+    return value.date() if isinstance(value, datetime.datetime) else value
+
+
+def _time(value: Any) -> Any:
+    if isinstance(value, str):
+        return datetime.time.fromisoformat(value)
+    if isinstance(value, datetime.timedelta) and datetime.timedelta() <= value < datetime.timedelta(days=1):
+        return (datetime.datetime.min + value).time()
+    return value
+
+
+def _nested(value: Any) -> Any:
+    return orjson.loads(value) if isinstance(value, str | bytes) else value
+
+
+_CONVERSIONS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
+    (
+        pa.types.is_boolean,
+        lambda value: (
+            value
+            if isinstance(value, bool)
+            else bool(int.from_bytes(value))
+            if isinstance(value, bytes)
+            else bool(value)
+        ),
+    ),
+    (pa.types.is_integer, _integer),
+    (pa.types.is_floating, float),
+    (pa.types.is_decimal, _decimal),
+    (pa.types.is_string, _text),
+    (pa.types.is_large_string, _text),
+    (pa.types.is_binary, _bytes),
+    (pa.types.is_timestamp, _timestamp),
+    (pa.types.is_date, _date),
+    (pa.types.is_time, _time),
+    (pa.types.is_nested, _nested),
+)

@@ -1,0 +1,76 @@
+"""Generated rows -> a table, in a process of its own, which goes on from its newest checkpoint whenever it is started again.
+
+python -m tests.integration.sql.tabled_job FOLDER URL TABLE COUNT PARALLELISM [MOMENT]
+
+MOMENT: where it kills itself, once, at its third commit: `before` it, `within` it (rows are written, the transaction is open), or `after` it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.sql.committer import SqlCommitter
+from penstock.datastream.connectors.sql import SqlSink
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.process.session import Session, SubmitOptions
+from tests.in_process import InProcess, environment
+
+JOB_ID = "9057905790579057905790579057905b"
+RATE = 1500.0
+
+
+def dying(folder: Path, moment: str) -> None:
+    """The third commit ends the process at this moment, unless one has died so before."""
+    commit, write, commits, died = SqlCommitter.commit, SqlCommitter._write, 0, folder / f"died-{moment}"
+
+    def die(here: str) -> None:
+        if here == moment and commits >= 3 and not died.exists():
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def committing(committer: SqlCommitter, committables: list[Any]) -> None:
+        nonlocal commits
+        commits += 1
+        die("before")
+        commit(committer, committables)
+        die("after")
+
+    def writing(committer: SqlCommitter, *arguments: Any) -> None:
+        write(committer, *arguments)
+        die("within")
+
+    SqlCommitter.commit, SqlCommitter._write = committing, writing  # type: ignore[method-assign]
+
+
+def row(index: int) -> dict[str, Any]:
+    return {"id": index, "key": f"k{index % 3}"}
+
+
+def main(folder: str, url: str, table: str, count: str, parallelism: str, moment: str = "") -> None:
+    if moment:
+        dying(Path(folder), moment)
+    env = environment(
+        Path(folder),
+        **{
+            "execution.checkpointing.interval": "200 ms",
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "1000",
+            "restart-strategy.fixed-delay.delay": "200 ms",
+        },
+    )
+    env.set_parallelism(int(parallelism))
+    source = DataGeneratorSource(row, int(count), RATE, splits=2)
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "in").uid("in")
+    stream.sink_to(SqlSink(url, table, {"id": int, "key": str})).uid("out")
+    with executing_on(Session(InProcess(), SubmitOptions(job_id=JOB_ID))):
+        env.execute("tabled")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
