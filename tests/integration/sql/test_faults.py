@@ -18,6 +18,7 @@ from penstock.connectors.sql.commits import NOTES
 from penstock.datastream.connectors.sql import DeliveryGuarantee, SqlSink
 from tests.integration.sql.tables import Table, run, settled
 from tests.integration.sql.test_sink import AT_LEAST_ONCE, BOTH, ends, voted
+from tests.integration.sql.test_source import opened, take
 from tools.mariadbserver import MariaDbServer
 
 pytestmark = pytest.mark.mariadb
@@ -347,6 +348,26 @@ def test_servers_users_and_tables_that_are_not_there_are_errors_at_the_start(
     rows, committer = ends(sink, table.name)
     committer.commit(voted(rows, 1, 1))
     assert table.ids() == [1]
+
+
+def test_a_source_reads_on_over_connections_that_are_cut_and_a_server_that_dies(tmp_path: Path) -> None:
+    with MariaDbServer(tmp_path) as server:
+        table = Table(server.url)
+        table.add(*range(40))
+        source = table.source(splits=1)
+        [split] = source.create_enumerator().discover()
+        reader = opened(source, split)
+        seen = take(reader)
+        cut_connections(table)
+        seen += take(reader)
+        server.kill()
+        back = threading.Timer(0.5, server.restart)
+        back.start()
+        while not reader.finished:
+            seen += take(reader)
+        back.join()
+        reader._reader.close()
+        assert seen == list(range(40))
 
 
 def test_exactly_once_needs_checkpoints(table: Table) -> None:

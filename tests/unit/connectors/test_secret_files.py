@@ -23,6 +23,7 @@ from penstock.connectors.opensearch.cluster import cluster_of
 from penstock.connectors.postgres.client import Server
 from penstock.connectors.rabbitmq.config import RMQConnectionConfig
 from penstock.connectors.redis.client import Server as RedisServer
+from penstock.connectors.sql.server import Server as SqlServer
 
 FILE = "secrets/one"
 
@@ -53,6 +54,10 @@ def of_iceberg() -> str:
 
 def of_postgres() -> str:
     return Server("postgresql://any", password_file=FILE).options(SinkError)["password"]
+
+
+def of_sql() -> str:
+    return SqlServer("mysql://me@any/shop", password_file=FILE).authenticated(SinkError).password
 
 
 def of_cassandra() -> str:
@@ -92,7 +97,8 @@ def of_http() -> str:
 
 
 @pytest.mark.parametrize(
-    "read", [of_http, of_kafka, of_iceberg, of_postgres, of_cassandra, of_rabbitmq, of_opensearch, of_redis, of_avro]
+    "read",
+    [of_http, of_kafka, of_iceberg, of_postgres, of_cassandra, of_rabbitmq, of_opensearch, of_redis, of_avro, of_sql],
 )
 def test_it_is_found_from_where_the_process_was_started(tmp_path: Path, read: Callable[[], str]) -> None:
     secret = tmp_path / "start" / FILE

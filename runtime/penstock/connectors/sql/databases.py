@@ -33,7 +33,7 @@ class Database(ABC):
     noted_ms = "committed_at"
     """That time in ms."""
 
-    def connect_arguments(self, read_s: int) -> dict[str, Any]:
+    def connect_arguments(self, read_s: int, driver: str) -> dict[str, Any]:
         """For the driver, where the URL says nothing of them."""
         return {}
 
@@ -106,8 +106,11 @@ class MySql(Database):
     )
     """Shut down, read only, too many connections, no room, a deadlock, a lock that did not come, a connection that was killed."""
 
-    def connect_arguments(self, read_s: int) -> dict[str, Any]:
-        return {"connect_timeout": CONNECT_S, "read_timeout": read_s, "write_timeout": read_s, "charset": "utf8mb4"}
+    def connect_arguments(self, read_s: int, driver: str) -> dict[str, Any]:
+        if driver not in ("pymysql", "mysqldb"):
+            return {}
+        given = {"connect_timeout": CONNECT_S, "read_timeout": read_s, "write_timeout": read_s, "charset": "utf8mb4"}
+        return {**given, "binary_prefix": True} if driver == "pymysql" else given
 
     def begin_session(self, connection: Any) -> None:
         # Not strict, the server would cut values that do not fit and say nothing. Times without a zone are of UTC here.
@@ -166,7 +169,7 @@ class Sqlite(Database):
     _BUSY = frozenset({5, 6, 9, 10, 13, 14, 15})
     """SQLITE_BUSY, LOCKED, INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL."""
 
-    def connect_arguments(self, read_s: int) -> dict[str, Any]:
+    def connect_arguments(self, read_s: int, driver: str) -> dict[str, Any]:
         # Read and closed in other threads than the one that connected, never in two at a time.
         return {"timeout": LOCK_S, "check_same_thread": False}
 
@@ -205,8 +208,8 @@ class PostgreSql(Database):
     now = "now()"
     noted_ms = "extract(epoch from committed_at) * 1000"
 
-    def connect_arguments(self, read_s: int) -> dict[str, Any]:
-        return {"connect_timeout": CONNECT_S, "application_name": "penstock"}
+    def connect_arguments(self, read_s: int, driver: str) -> dict[str, Any]:
+        return {"connect_timeout": CONNECT_S, "application_name": "penstock"} if driver == "psycopg" else {}
 
     def begin_session(self, connection: Any) -> None:
         connection.exec_driver_sql("set time zone 'UTC'")

@@ -63,6 +63,7 @@ class SqlLookup(Lookup):
         self.table = table
         self.shape = RecordShape.of(fields, record)
         self.column = column
+        self._threads: ThreadPoolExecutor | None = None
 
     def open(self, runtime_context: Any) -> None:
         """
@@ -89,6 +90,10 @@ class SqlLookup(Lookup):
         self._threads = ThreadPoolExecutor(self.connections + 1, "sql-lookup")
         self._prepare()
 
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+
     @property
     def shown(self) -> str:
         return self.server.shown
@@ -100,7 +105,7 @@ class SqlLookup(Lookup):
         return await self._in_thread(lambda: self.server.connect(SourceError, autocommit=True, read_s=_ANSWER_S))
 
     async def _disconnect(self, connection: Any) -> None:
-        await self._in_thread(let_go, connection)
+        let_go(connection)  # waits for nothing
 
     async def _ask(self, connection: Any, keys: list[str]) -> dict[str, list[Any]]:
         values = tuple(map(self._number, keys)) if self._counts else tuple(keys)

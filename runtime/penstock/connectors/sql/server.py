@@ -74,6 +74,15 @@ class Server:
             f"{name} {url.database}" if name == "sqlite" else f"{name} {url.host}:{url.port or ''}/{url.database or ''}"
         )
 
+    def authenticated(self, kind: type[PlatformError]) -> Any:
+        """The URL, with the password as its file has it now.
+
+        Raises:
+            PlatformError: of this kind: the file cannot be read.
+        """
+        url = self.parsed()
+        return url.set(password=read_secret(self.password_file, "password_file", kind)) if self.password_file else url
+
     def connect(self, kind: type[PlatformError], *, autocommit: bool = False, read_s: int = READ_S) -> Any:
         """A connection of SQLAlchemy's, without a transaction.
 
@@ -81,10 +90,9 @@ class Server:
             PlatformError: of this kind: the server does not answer, or does not let us; says what to do.
             InvalidJob: the URL is wrong, or its driver is not installed.
         """
-        sqlalchemy, url, database = package(), self.parsed(), self.database
-        if self.password_file:
-            url = url.set(password=read_secret(self.password_file, "password_file", kind))
-        given = {name: value for name, value in database.connect_arguments(read_s).items() if name not in url.query}
+        sqlalchemy, url, database = package(), self.authenticated(kind), self.database
+        given = database.connect_arguments(read_s, self._made(url.get_driver_name))
+        given = {name: value for name, value in given.items() if name not in url.query}
         level = {"isolation_level": "AUTOCOMMIT"} if autocommit and not isinstance(database, Other) else {}
         make: Callable[[], Any] = lambda: sqlalchemy.create_engine(  # noqa: E731
             url, poolclass=package("sqlalchemy.pool").NullPool, connect_args=given, **level

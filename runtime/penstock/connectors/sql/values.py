@@ -22,10 +22,10 @@ def check_values(columns: pa.RecordBatch, database: str) -> None:
     Raises:
         RecordFormatError: names the field and what to do.
     """
-    if database == "postgresql":
-        return
     for field, column in zip(columns.schema, columns.columns, strict=True):
-        if pa.types.is_floating(field.type):
+        if pa.types.is_nested(field.type) and "binary" in str(field.type):
+            raise _no_json(f"field {field.name!r} with bytes within {field.type}")
+        if pa.types.is_floating(field.type) and database != "postgresql":
             strange = pc.is_nan(column) if database == "sqlite" else pc.invert(pc.is_finite(column))
             if pc.any(strange).as_py():
                 raise RecordFormatError(
@@ -65,15 +65,21 @@ def _each(values: list[Any], convert: Callable[[Any], Any]) -> list[Any]:
 
 
 def _json(value: Any) -> str:
-    return orjson.dumps(value, default=_in_json, option=orjson.OPT_NON_STR_KEYS).decode()
+    try:
+        return orjson.dumps(value, default=_in_json, option=orjson.OPT_NON_STR_KEYS).decode()
+    except TypeError as error:
+        raise _no_json(f"{value!r}") from error
 
 
 def _in_json(value: Any) -> str:
     if isinstance(value, decimal.Decimal):
         return str(value)
-    raise RecordFormatError(
-        f"{value!r} within a field that goes into the database as JSON",
-        remedy="map it to text or a number in front of the sink",
+    raise TypeError
+
+
+def _no_json(what: str) -> RecordFormatError:
+    return RecordFormatError(
+        f"{what}, which goes into the database as JSON", remedy="map it to text and numbers in front of the sink"
     )
 
 

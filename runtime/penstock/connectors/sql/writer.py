@@ -60,6 +60,8 @@ class DirectWriter(BatchedRowsWriter):
                 lost = isinstance(cause, Exception) and sink.server.is_lost(cause)
                 until = time.monotonic() + PATIENCE_S if until is None else until
                 if not lost or time.monotonic() > until:
+                    if isinstance(error, SinkError):
+                        raise
                     raise self._told(error, [] if lost else held) from error
                 logger.info("writing to %r, try %d: %s", sink.table, attempt + 1, error)
             time.sleep(pause(attempt))
@@ -78,8 +80,6 @@ class DirectWriter(BatchedRowsWriter):
         return Statements.of(connection, sink.server.database, sink.table, sink.shape.names, sink.key)
 
     def _told(self, error: Exception, held: list[pa.RecordBatch]) -> Exception:
-        if isinstance(error, PenstockError):
-            return error
         sink, row = self._sink, ""
         if held:
             with suppress(PenstockError, package("sqlalchemy.exc").SQLAlchemyError):

@@ -156,6 +156,8 @@ class JdbcWriter(BatchingWriter):
                 cause = error.__cause__ if isinstance(error, SinkError) else error
                 lost = isinstance(cause, Exception) and sink.server.is_lost(cause)
                 if not lost or attempt >= sink.execution.max_retries:
+                    if isinstance(error, SinkError):
+                        raise
                     raise self._told(error, [] if lost else held) from error
                 logger.info("batch of %d records, try %d: %s", len(held), attempt + 1, error)
             time.sleep(attempt)  # as Flink does: 0, 1, 2, … s
@@ -168,8 +170,6 @@ class JdbcWriter(BatchingWriter):
             self._sink.execution_of(self._connection)(held)
 
     def _told(self, error: Exception, held: list[tuple[Any, ...]]) -> Exception:
-        if isinstance(error, PenstockError):
-            return error
         row = None
         with suppress(PenstockError, package("sqlalchemy.exc").SQLAlchemyError):
             row = self._refused(held) if held else None
