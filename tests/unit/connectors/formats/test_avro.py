@@ -168,7 +168,10 @@ CHANGED: list[tuple[Any, Any]] = [
 def test_a_value_that_would_become_another_is_refused(kind: Any, value: Any) -> None:
     schema = AvroSchema(record(("id", kind)))
     for write in (AvroSerializationSchema(schema).serialize, lambda one: written(schema, [one])):
-        with pytest.raises(RecordFormatError, match=r"is no (long|int|boolean|float|double|null) .*on field id|more than the 32 bits of an int"):
+        with pytest.raises(
+            RecordFormatError,
+            match=r"is no (long|int|boolean|float|double|null) .*on field id|more than the 32 bits of an int",
+        ):
             write({"id": value})
 
 
