@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from penstock.common.errors import InvalidJob, SourceError
 from penstock.connectors.kafka.client import CONNECT_S, Complaints, Properties, administrating, explained, package
+from penstock.connectors.kafka.group_offsets import GroupClient
 
 T = TypeVar("T")
 
@@ -243,18 +244,20 @@ class ClusterView:
         Raises:
             SourceError: as `topics`.
         """
-        kafka = package("confluent_kafka")
         group = self._properties.get("group.id", "")
 
-        def ask(client: Any) -> Any:
-            asked = kafka._model.ConsumerGroupTopicPartitions(group, [kafka.TopicPartition(*p) for p in partitions])
-            futures = client.list_consumer_group_offsets([asked], request_timeout=CONNECT_S)
-            return next(iter(futures.values())).result(CONNECT_S + 5)
+        def ask(_: Any) -> list[Any]:
+            client = made(lambda: GroupClient(self._properties, self._complaints), self._properties)
+            try:
+                found: list[Any] = client.committed(partitions, CONNECT_S)
+                return found
+            finally:
+                client.close()
 
         if not partitions:
             return {}
         answer = self._ask(f"offsets of group {group!r} cannot be read", ask)
-        return {KafkaTopicPartition(p.topic, p.partition): p.offset for p in answer.topic_partitions if p.offset >= 0}
+        return {KafkaTopicPartition(p.topic, p.partition): p.offset for p in answer if p.offset >= 0}
 
     def close(self) -> None:
         self._admin = None

@@ -1,0 +1,74 @@
+"""A group's offsets are found out while its coordinator moves, and are not waited for where they are refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from penstock.common.errors import SourceError
+from penstock.connectors.kafka import offsets
+from penstock.connectors.kafka.offsets import ClusterAway, ClusterView, KafkaTopicPartition
+from tests.unit.connectors.kafka.mock_cluster import FIND_COORDINATOR, OFFSET_FETCH, MockCluster
+
+PARTITIONS = [KafkaTopicPartition("readings", number) for number in range(3)]
+ASKS = """
+import sys
+from penstock.connectors.kafka.offsets import ClusterView, KafkaTopicPartition
+view = ClusterView({"bootstrap.servers": sys.argv[1], "group.id": "alerts", "log_level": "0"})
+print({p.partition: offset for p, offset in view.committed([KafkaTopicPartition("readings", n) for n in range(3)]).items()})
+"""
+NOT_AVAILABLE, NOT_COORDINATOR = KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR
+
+
+@pytest.fixture
+def cluster() -> Iterator[MockCluster]:
+    with MockCluster("readings", 3) as cluster:
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "alerts"})
+        at = [TopicPartition("readings", 0, 7), TopicPartition("readings", 2, 9)]
+        consumer.commit(offsets=at, asynchronous=False)
+        consumer.close()
+        yield cluster
+
+
+def view(cluster: MockCluster) -> ClusterView:
+    return ClusterView({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "alerts", "log_level": "0"})
+
+
+@pytest.mark.parametrize(
+    ("request_kind", "codes"),
+    [
+        (OFFSET_FETCH, [NOT_COORDINATOR] * 2),
+        (OFFSET_FETCH, [NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS]),
+        (OFFSET_FETCH, [KafkaError._TRANSPORT]),
+        (FIND_COORDINATOR, [NOT_AVAILABLE]),
+    ],
+)
+def test_a_coordinator_that_moves_ends_no_process(cluster: MockCluster, request_kind: int, codes: list[int]) -> None:
+    """In a process of its own, for what it is about ends the one that asks."""
+    cluster.answers(request_kind, *codes)
+    asked = subprocess.run(
+        [sys.executable, "-c", ASKS, cluster.bootstrap_servers], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (asked.returncode, asked.stdout) == (0, "{0: 7, 2: 9}\n"), asked.stderr
+
+
+def test_no_right_to_the_group_is_told_at_once(cluster: MockCluster) -> None:
+    began = time.monotonic()
+    for request in (FIND_COORDINATOR, OFFSET_FETCH):
+        cluster.answers(request, *[KafkaError.GROUP_AUTHORIZATION_FAILED] * 20)
+        with pytest.raises(SourceError, match=r"(?s)group 'alerts'.*GROUP_AUTHORIZATION_FAILED.*the right"):
+            view(cluster).committed(PARTITIONS)
+        cluster.answers(request)
+    assert time.monotonic() - began < offsets.CONNECT_S / 2
+
+
+def test_a_coordinator_that_nobody_knows_is_away(cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offsets, "CONNECT_S", 1.5)
+    cluster.answers(FIND_COORDINATOR, *[NOT_AVAILABLE] * 50)
+    with pytest.raises(ClusterAway, match="group 'alerts' cannot be read"):
+        view(cluster).committed(PARTITIONS)
