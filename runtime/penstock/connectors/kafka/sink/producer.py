@@ -1,17 +1,12 @@
-"""A producer of librdkafka's, and those that wait to write the next transaction.
-
-Every transaction has a producer of its own, which got a new epoch for its id (`transaction`). Making one takes some questions
-to the broker, so the next is made by a thread while the present one writes.
-"""
+"""A producer of librdkafka's: what it takes, what it refuses, and how it ends."""
 
 from __future__ import annotations
 
 import json
-import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import repeat
 from operator import length_hint
 from typing import Any
@@ -38,6 +33,27 @@ _DEFAULTS = {
 """A key goes to the partition that Kafka's Java client would choose, so that topics of both can be joined."""
 
 
+class _Told:
+    """What the client tells by calls. They know nothing of the producer, whose client would then be part of a cycle: such a one ends
+    in any thread, or never, for the collector does not see all that a client holds."""
+
+    def __init__(self) -> None:
+        self.failed: tuple[Any, str, int] | None = None
+        """Of the first message that was not taken: the error, its topic, its bytes."""
+        self.identity: tuple[int, int] | None = None
+        """Producer id and epoch."""
+
+    def on_delivery(self, error: Any, message: Any) -> None:
+        if error is not None and self.failed is None:
+            self.failed = (error, message.topic(), len(message.value() or b""))
+
+    def on_statistics(self, text: str) -> None:
+        if self.identity is None:
+            about = json.loads(text).get("eos", {})
+            if about.get("producer_id", -1) >= 0:
+                self.identity = about["producer_id"], about["producer_epoch"]
+
+
 class KafkaProducer:
     """Writes messages and sees to it that all arrive.
 
@@ -49,34 +65,24 @@ class KafkaProducer:
         kafka = self._kafka = package("confluent_kafka")
         self.id = transactional_id
         self._properties = properties
-        self._complaints = Complaints(self._renew)
-        self._failed: Any = None
-        self._identity: tuple[int, int] | None = None
+        me = weakref.ref(self)
+        self._complaints = Complaints(lambda: _renew(me()))
+        self._told = _Told()
         settings = librdkafka({**_DEFAULTS, **properties}, self._complaints)
-        settings["on_delivery"] = self._on_delivery
+        settings["on_delivery"] = self._told.on_delivery
         settings["delivery.report.only.error"] = True
         if transactional_id is not None:
             settings |= {
                 "transactional.id": transactional_id,
                 "statistics.interval.ms": _STATISTICS_MS,
-                "stats_cb": self._on_statistics,
+                "stats_cb": self._told.on_statistics,
             }
         self._timeout_ms = int(settings.get("transaction.timeout.ms", 60_000))
         self._producer = made(lambda: kafka.Producer(settings), properties)
         self.records = 0
         self._began_ms = 0
 
-    def _on_delivery(self, error: Any, message: Any) -> None:
-        if error is not None and self._failed is None:
-            self._failed = (error, message.topic(), len(message.value() or b""))
-
-    def _on_statistics(self, text: str) -> None:
-        if self._identity is None:
-            about = json.loads(text).get("eos", {})
-            if about.get("producer_id", -1) >= 0:
-                self._identity = about["producer_id"], about["producer_epoch"]
-
-    def _renew(self) -> None:
+    def renew(self) -> None:
         renewed(self._producer, self._properties)
 
     def prepare(self) -> KafkaProducer:
@@ -89,7 +95,7 @@ class KafkaProducer:
         try:
             self._producer.init_transactions(_INIT_S)
             deadline = time.monotonic() + _INIT_S
-            while self._identity is None:
+            while self._told.identity is None:
                 self._producer.poll(0.01)
                 if time.monotonic() > deadline:
                     raise SinkError(
@@ -176,8 +182,8 @@ class KafkaProducer:
 
     def _look(self, seconds: float) -> None:
         self._serve(lambda: self._producer.poll(seconds))
-        if self._failed is not None:
-            raise self._not_written(*self._failed)
+        if self._told.failed is not None:
+            raise self._not_written(*self._told.failed)
         if self._complaints.is_shut_out:
             what = "messages cannot be written"
             raise explained(SinkError, what, PermissionError(self._complaints.refusal), self._properties)
@@ -208,8 +214,8 @@ class KafkaProducer:
     def transaction(self) -> Transaction:
         """What was written, after `flush`."""
         assert self.id is not None
-        assert self._identity is not None
-        return Transaction(self.id, *self._identity, self.records, self._began_ms, self._timeout_ms)
+        assert self._told.identity is not None
+        return Transaction(self.id, *self._told.identity, self.records, self._began_ms, self._timeout_ms)
 
     def _not_written(self, error: Any, topic: str, size: int) -> Exception:
         what = f"a message of {size} bytes cannot be written to topic {topic!r}"
@@ -232,10 +238,9 @@ class KafkaProducer:
         del self._producer
 
 
-def _close(made: Future[tuple[int, KafkaProducer]]) -> None:
-    """One that nobody will write with: else it would end whenever it is found, in any thread."""
-    if not made.cancelled() and made.exception() is None:
-        made.result()[1].close()
+def _renew(producer: KafkaProducer | None) -> None:
+    if producer is not None:
+        producer.renew()
 
 
 def _no_message(topic: str, error: Exception, **message: Any) -> RecordFormatError:
@@ -245,64 +250,3 @@ def _no_message(topic: str, error: Exception, **message: Any) -> RecordFormatErr
         remedy="keys and values are bytes, text or None; headers are pairs of a name and one of these; times and partitions are "
         "whole numbers",
     )
-
-
-class TransactionalProducers:
-    """Of one subtask: the next producer, and the numbers of ids that may be used.
-
-    Args:
-        names: index -> transactional id.
-    """
-
-    def __init__(self, properties: Properties, names: Any) -> None:
-        self._properties = properties
-        self._names = names
-        self._free: list[int] = []
-        self._made = 0
-        self._index = -1
-        self._used: dict[int, list[int]] = {}
-        """Indexes of ids by the checkpoint that commits what was written under them."""
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-kafka-producer")
-        self._next: Future[tuple[int, KafkaProducer]] | None = None
-        self._lock = threading.Lock()
-
-    def take(self) -> KafkaProducer:
-        """The next one, with its transaction begun; another one is begun to be made.
-
-        Raises:
-            SinkError: it could not be made.
-        """
-        coming = self._next or self._thread.submit(self._make)
-        self._next = None
-        self._index, producer = coming.result()
-        return producer
-
-    def make_next(self) -> None:
-        """Have another one made while this one writes."""
-        if self._next is None:
-            self._next = self._thread.submit(self._make)
-
-    def _make(self) -> tuple[int, KafkaProducer]:
-        with self._lock:
-            if self._free:
-                index = self._free.pop()
-            else:
-                index, self._made = self._made, self._made + 1
-        return index, KafkaProducer(self._properties, self._names(index)).prepare()
-
-    def written(self, producer: KafkaProducer, checkpoint_id: int) -> None:
-        """The producer's transaction goes into this checkpoint; its id rests until that is committed."""
-        self._used.setdefault(checkpoint_id, []).append(self._index)
-        self._thread.submit(producer.close)
-
-    def committed(self, checkpoint_id: int) -> None:
-        """What was written for this checkpoint and those before it is committed: the ids may be used again."""
-        done = [checkpoint for checkpoint in self._used if checkpoint <= checkpoint_id]
-        with self._lock:
-            for checkpoint in done:
-                self._free += self._used.pop(checkpoint)
-
-    def close(self) -> None:
-        if self._next is not None:
-            self._next.add_done_callback(_close)
-        self._thread.shutdown(wait=False, cancel_futures=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.kafka.sink.producer import KafkaProducer, TransactionalProducers
+from penstock.connectors.kafka.sink.producer import KafkaProducer
 from penstock.connectors.kafka.sink.serializer import KafkaRecordSerializationSchema
+from penstock.connectors.kafka.sink.transactional_producers import TransactionalProducers
 from penstock.connectors.sink import SinkWriter
 
 if TYPE_CHECKING:
