@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer
@@ -110,13 +110,20 @@ def endless(folder: Path, kafka: KafkaServer, reads: str, writes: str, prefix: s
 
 
 def end_offsets(kafka: KafkaServer, name: str) -> int:
-    """Committed records' offsets of a topic, added up."""
+    """Committed records' offsets of a topic, added up; a broker that has just come back is asked again."""
+    until = time.monotonic() + 60
     consumer = Consumer(
         {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "x", "isolation.level": "read_committed"}
     )
     try:
-        partitions = consumer.list_topics(name, timeout=30).topics[name].partitions
-        return sum(consumer.get_watermark_offsets(TopicPartition(name, p), timeout=30)[1] for p in partitions)
+        while True:
+            try:
+                partitions = consumer.list_topics(name, timeout=30).topics[name].partitions
+                return sum(consumer.get_watermark_offsets(TopicPartition(name, p), timeout=30)[1] for p in partitions)
+            except KafkaException:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
     finally:
         consumer.close()
 
