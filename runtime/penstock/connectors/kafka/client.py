@@ -82,15 +82,15 @@ class Complaints:
     """What a client has said of its connections; the reason behind a time-out.
 
     librdkafka asks brokers that refuse its password or certificate for ever, with those that it began with. So what a file has
-    meanwhile is given to it at each refusal (`renews`), and a client that is refused for half a minute has no more to hope
+    meanwhile is given to it after each refusal (`renew`), and a client that is refused for half a minute has no more to hope
     for: another one reads all files anew.
     """
 
-    def __init__(self, renews: Callable[[], None] = lambda: None) -> None:
+    def __init__(self) -> None:
         self.last = ""
         self.refusal = ""
         """What a broker that refuses the client has said last."""
-        self._renews = renews
+        self._is_refused = False
         self._refusals = 0
         self._first_refusal = self._last_refusal = 0.0
 
@@ -103,23 +103,27 @@ class Complaints:
             if not self._refusals or now - self._last_refusal > SHUT_OUT_S:
                 self._refusals, self._first_refusal = 0, now
             self._refusals, self._last_refusal, self.refusal = self._refusals + 1, now, text
-            self._renews()
+            self._is_refused = True
+
+    def renew(self, client: Any, properties: Properties) -> None:
+        """Give a client of confluent_kafka's that was refused the password that its file has now, for the next connection.
+
+        To be called between two of the client's calls. Within one, from what it calls back, any other call ends the process:
+        confluent_kafka forgets its thread's state, and asserts at the next callback that it has one.
+        """
+        if self._is_refused and "sasl.password.file" in properties:
+            try:
+                given = resolved(properties)
+            except InvalidJob as error:
+                LOGGER.warning("the password stays as it was: %s", error.message)
+            else:
+                client.set_sasl_credentials(given.get("sasl.username", ""), given["sasl.password"])
+        self._is_refused = False
 
     @property
     def is_shut_out(self) -> bool:
         """Brokers have refused the client for so long that nothing but another one may change it."""
         return self._refusals > 1 and self._last_refusal - self._first_refusal > SHUT_OUT_S
-
-
-def renewed(client: Any, properties: Properties) -> None:
-    """Give a client of confluent_kafka's the password that its file has now, for the next connection."""
-    if "sasl.password.file" in properties:
-        try:
-            given = resolved(properties)
-        except InvalidJob as error:
-            LOGGER.warning("the password stays as it was: %s", error.message)
-        else:
-            client.set_sasl_credentials(given.get("sasl.username", ""), given["sasl.password"])
 
 
 def librdkafka(properties: Properties, complaints: Complaints | None = None, **more: Any) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from confluent_kafka import KafkaError
 
 from penstock.common.errors import SinkError, SourceError
 from penstock.connectors.kafka import client
-from penstock.connectors.kafka.client import SHUT_OUT_S, Complaints, renewed
+from penstock.connectors.kafka.client import SHUT_OUT_S, Complaints
 from penstock.connectors.kafka.sink.producer import KafkaProducer
 from penstock.connectors.kafka.source.reader import SharedConsumer
 
@@ -25,18 +27,15 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return time
 
 
-def test_each_refusal_renews_and_half_a_minute_of_them_is_the_end(now: list[float]) -> None:
-    renewals: list[float] = []
-    complaints = Complaints(lambda: renewals.append(now[0]))
+def test_half_a_minute_of_refusals_is_the_end(now: list[float]) -> None:
+    complaints = Complaints()
     complaints(DOWN)
-    assert not renewals
     for _ in range(int(SHUT_OUT_S // 10) + 1):
         complaints(REFUSED)
         assert not complaints.is_shut_out
         now[0] += 10
     complaints(REFUSED)
     assert complaints.is_shut_out
-    assert len(renewals) == SHUT_OUT_S // 10 + 2
 
 
 def test_a_refusal_now_and_then_is_none(now: list[float]) -> None:
@@ -48,22 +47,85 @@ def test_a_refusal_now_and_then_is_none(now: list[float]) -> None:
 
 
 class Client:
-    credentials: tuple[str, str] | None = None
+    """Whose brokers refuse it twice in a call."""
+
+    def __init__(self, complaints: Complaints) -> None:
+        self.credentials: tuple[str, str] | None = None
+        self._complaints = complaints
+        self._is_within_a_call = False
+
+    def consume(self, most: int, seconds: float) -> list[Any]:
+        self._is_within_a_call = True
+        self._complaints(REFUSED)
+        self._complaints(REFUSED)
+        self._is_within_a_call = False
+        return []
+
+    def poll(self, seconds: float) -> int:
+        return len(self.consume(0, seconds))
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
+        assert not self._is_within_a_call
         self.credentials = username, password
+
+    def close(self) -> None:
+        pass
 
 
 def test_a_password_comes_anew_from_its_file_and_stays_without_it(tmp_path: Path) -> None:
-    path, found = tmp_path / "password", Client()
-    properties = {"sasl.username": "me", "sasl.password.file": str(path)}
-    renewed(found, properties)
+    path, complaints = tmp_path / "password", Complaints()
+    found, properties = Client(complaints), {"sasl.username": "me", "sasl.password.file": str(path)}
+    complaints(REFUSED)
+    complaints.renew(found, properties)
     assert found.credentials is None
     path.write_text("second\n")
-    renewed(found, properties)
+    complaints.renew(found, properties)
+    assert found.credentials is None
+    complaints(REFUSED)
+    complaints.renew(found, properties)
     assert found.credentials == ("me", "second")
-    renewed(found, {"sasl.username": "me", "sasl.password": "third"})
+    complaints(REFUSED)
+    complaints.renew(found, {"sasl.username": "me", "sasl.password": "third"})
     assert found.credentials == ("me", "second")
+
+
+def test_a_client_is_given_the_password_after_the_call_in_which_it_tells_of_a_refusal(tmp_path: Path) -> None:
+    path = tmp_path / "password"
+    path.write_text("second")
+    properties = {**NOWHERE, "sasl.username": "me", "sasl.password.file": str(path)}
+    producer, consumer = KafkaProducer(properties), SharedConsumer(properties)
+    found = producer._producer = Client(producer._complaints)
+    producer.look()
+    assert found.credentials == ("me", "second")
+    consumer.close()
+    found = consumer._consumer = Client(consumer._complaints)
+    consumer.fill()
+    assert found.credentials == ("me", "second")
+
+
+REFUSED_TWICE = """
+import sys, time
+from penstock.connectors.kafka import client
+from penstock.connectors.kafka.sink.producer import KafkaProducer
+client._REFUSED = ("_TRANSPORT",)
+security = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.password.file": sys.argv[1]}
+producer = KafkaProducer({"bootstrap.servers": "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "sasl.username": "me", **security})
+deadline = time.monotonic() + 30
+while len(producer._producer) < 5 and time.monotonic() < deadline:  # three lines of the log, so two errors at least
+    time.sleep(0.01)
+producer.look()
+print(producer._complaints._refusals)
+"""
+
+
+def test_two_refusals_in_a_call_end_no_process(tmp_path: Path) -> None:
+    """In a process of its own, for what it is about ends the one that asks."""
+    path = tmp_path / "password"
+    path.write_text("second")
+    command = [sys.executable, "-c", REFUSED_TWICE, str(path)]
+    looked = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert looked.returncode == 0, looked.stderr
+    assert int(looked.stdout) >= 2
 
 
 def shut_out(complaints: Any, now: list[float]) -> None:

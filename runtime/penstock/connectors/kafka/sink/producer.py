@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
@@ -12,7 +11,7 @@ from operator import length_hint
 from typing import Any
 
 from penstock.common.errors import RecordFormatError, SinkError
-from penstock.connectors.kafka.client import Complaints, Properties, explained, librdkafka, package, renewed
+from penstock.connectors.kafka.client import Complaints, Properties, explained, librdkafka, package
 from penstock.connectors.kafka.offsets import made
 from penstock.connectors.kafka.sink.transaction import Transaction
 
@@ -65,8 +64,7 @@ class KafkaProducer:
         kafka = self._kafka = package("confluent_kafka")
         self.id = transactional_id
         self._properties = properties
-        me = weakref.ref(self)
-        self._complaints = Complaints(lambda: _renew(me()))
+        self._complaints = Complaints()
         self._told = _Told()
         settings = librdkafka({**_DEFAULTS, **properties}, self._complaints)
         settings["on_delivery"] = self._told.on_delivery
@@ -82,9 +80,6 @@ class KafkaProducer:
         self.records = 0
         self._began_ms = 0
 
-    def renew(self) -> None:
-        renewed(self._producer, self._properties)
-
     def prepare(self) -> KafkaProducer:
         """Get an epoch for the id, and begin the transaction: the broker learns of that with the first message.
 
@@ -97,6 +92,7 @@ class KafkaProducer:
             deadline = time.monotonic() + _INIT_S
             while self._told.identity is None:
                 self._producer.poll(0.01)
+                self._complaints.renew(self._producer, self._properties)
                 if time.monotonic() > deadline:
                     raise SinkError(
                         f"{what}: the client tells no producer id", remedy="do not set statistics.interval.ms to 0"
@@ -182,6 +178,7 @@ class KafkaProducer:
 
     def _look(self, seconds: float) -> None:
         self._serve(lambda: self._producer.poll(seconds))
+        self._complaints.renew(self._producer, self._properties)
         if self._told.failed is not None:
             raise self._not_written(*self._told.failed)
         if self._complaints.is_shut_out:
@@ -236,11 +233,6 @@ class KafkaProducer:
     def close(self) -> None:
         """Let go of it; what it has written and flushed stays, its transaction is left as it is."""
         del self._producer
-
-
-def _renew(producer: KafkaProducer | None) -> None:
-    if producer is not None:
-        producer.renew()
 
 
 def _no_message(topic: str, error: Exception, **message: Any) -> RecordFormatError:

@@ -17,7 +17,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import SourceError
-from penstock.connectors.kafka.client import LOGGER, Complaints, Properties, explained, librdkafka, package, renewed
+from penstock.connectors.kafka.client import LOGGER, Complaints, Properties, explained, librdkafka, package
 from penstock.connectors.kafka.offsets import made
 from penstock.connectors.kafka.source.deserializer import MessageDecoder
 from penstock.connectors.source import ReadBounds, ReaderContext, SourceReader, Split, SplitReader
@@ -86,7 +86,7 @@ class SharedConsumer:
         kafka = self._kafka = package("confluent_kafka")
         self._properties = properties
         me = weakref.ref(self)  # a client that is part of a cycle would end whenever it is found, in any thread
-        self._complaints = Complaints(lambda: _renew(me()))
+        self._complaints = Complaints()
         settings = librdkafka({**_DEFAULTS, **properties}, self._complaints)
         settings |= {"enable.partition.eof": True, "on_commit": lambda error, at: _on_commit(me(), error, at)}
         self._consumer = made(lambda: kafka.Consumer(settings), properties)
@@ -115,6 +115,7 @@ class SharedConsumer:
             SourceError: a partition cannot be read on.
         """
         messages = self._consumer.consume(_CONSUMED, 0.0)
+        self._complaints.renew(self._consumer, self._properties)
         if self._complaints.is_shut_out:
             raise explained(
                 SourceError, "topics cannot be read", PermissionError(self._complaints.refusal), self._properties
@@ -209,16 +210,8 @@ class SharedConsumer:
         if error is not None:
             LOGGER.warning(_NOT_COMMITTED, self._properties.get("group.id"), error.str())
 
-    def renew(self) -> None:
-        renewed(self._consumer, self._properties)
-
     def close(self) -> None:
         self._consumer.close()
-
-
-def _renew(consumer: SharedConsumer | None) -> None:
-    if consumer is not None:
-        consumer.renew()
 
 
 def _on_commit(consumer: SharedConsumer | None, error: Any, partitions: list[Any]) -> None:
