@@ -7,10 +7,15 @@ from pathlib import Path
 import pytest
 
 from penstock.common.errors import SinkError
+from penstock.common.types import RowKind
+from penstock.connectors.delta.table import open_table as open_delta
+from penstock.connectors.delta.table import storage_options_of
+from penstock.connectors.iceberg.table import open_table as open_iceberg
 from penstock.connectors.source import ReadBounds, ReaderContext
 from penstock.datastream.connectors.delta import DeltaSink, DeltaSource
 from penstock.datastream.connectors.iceberg import IcebergSink, IcebergSource
 from tests.integration.lakehouse.lakes import FIELDS, voted, writer_of
+from tests.integration.lakehouse.test_upserts import changed, committer, row
 from tools.s3server import S3Server
 
 pytestmark = pytest.mark.s3
@@ -55,6 +60,32 @@ def test_a_table_on_s3_is_written_and_read(
             batch = opened.read(ReadBounds())
             rows += [] if batch is None else batch.rows().values
     assert sorted(row["id"] for row in rows) == list(range(9))
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_rows_of_a_table_on_s3_are_replaced_by_their_key(s3: S3Server, tmp_path: Path, kind: str) -> None:
+    path, warehouse = f"s3://engine/{tmp_path.name}/keyed", f"s3://engine/{tmp_path.name}/warehouse"
+    lake = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": warehouse}
+    options = s3.storage_options()
+    sink = {
+        "delta": lambda: DeltaSink(path, FIELDS, create=True, key=["id"], deletes=True),
+        "iceberg": lambda: IcebergSink(lake, "weather.readings", FIELDS, create=True, key=["id"], deletes=True),
+    }[kind]().with_object_store_options(options)
+    sink.validate()
+    commits = committer(sink, options=options)
+    writer = writer_of(sink)
+    pieces = [
+        changed(writer, 1, row(1, "a"), row(2, "a")),
+        changed(writer, 2, row(1, "b"), row(2, None, kind=RowKind.DELETE), row(3, "b")),
+    ]
+    for piece in pieces * 2:
+        commits.commit(piece)
+    commits.abort(changed(writer, 3, row(4, "lost")))
+    if kind == "delta":
+        rows = open_delta(path, storage_options_of(path, options, {}), SinkError).to_pyarrow_table()
+    else:
+        rows = open_iceberg(lake, "weather.readings", options, SinkError).scan().to_arrow()
+    assert sorted(tuple(found.values()) for found in rows.to_pylist()) == [(1, "b"), (3, "b")]
 
 
 def test_wrong_keys_are_an_error_at_the_start(s3: S3Server) -> None:

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    TruncateTransform,
+)
+from pyiceberg.types import LongType
 
 from penstock.common.errors import InvalidJob, RecordFormatError, SinkError
 from penstock.common.types import Row, RowKind
 from penstock.connectors.iceberg.log import IcebergLog
+from penstock.connectors.lakehouse import commits as lakehouse_commits
 from penstock.connectors.sink import CommitEnvironment, SinkWriter, StagedCommittable
 from penstock.records.batch import ColumnBatch
 from tests.integration.lakehouse.lakes import FIELDS, DeltaLake, IcebergLake, Lake, committer_of, voted, writer_of
@@ -33,8 +45,8 @@ def changed(writer: SinkWriter, checkpoint: int, *rows: Any) -> list[Any]:
     return votes(writer, checkpoint)
 
 
-def committer(sink: Any, job: str = "job") -> Any:
-    found = committer_of(sink, job)
+def committer(sink: Any, job: str = "job", options: dict[str, Any] | None = None) -> Any:
+    found = committer_of(sink, job) if options is None else sink.create_committer(options, job_id=job, uid="sink")
     found.environment = CommitEnvironment(None)  # type: ignore[arg-type]
     return found
 
@@ -281,6 +293,7 @@ def test_records_without_a_key_are_refused_where_they_come(lake: Lake) -> None:
         (FIELDS, {"key": ["di"]}, r"key=\['di'\] of the fields id, key"),
         (FIELDS, {"deletes": True}, "deletes=True without a key"),
         ({"id": float, "key": str}, {"key": ["id"]}, "not found again by being equal"),
+        (pa.schema([("id", pa.uuid()), ("key", pa.string())]), {"key": ["id"]}, "not found again by being equal"),
         ({"id": int, "penstock_gone": bool}, {"key": ["id"]}, "a field is called 'penstock_gone'"),
     ],
 )
@@ -291,7 +304,7 @@ def test_keys_that_cannot_be_are_refused_in_the_program(
         lake.sink(fields, **options)
 
 
-def test_a_delta_table_whose_rows_may_not_be_changed_is_refused(tmp_path: Any) -> None:
+def test_a_delta_table_whose_rows_may_not_be_changed_is_refused(tmp_path: Path) -> None:
     lake = DeltaLake(tmp_path)
     lake.make(pa.schema([("id", pa.int64()), ("key", pa.string())]))
     lake.opened().alter.set_table_properties({"delta.appendOnly": "true"})
@@ -301,7 +314,7 @@ def test_a_delta_table_whose_rows_may_not_be_changed_is_refused(tmp_path: Any) -
 
 
 def test_an_iceberg_table_with_equality_deletes_is_refused_before_anything_is_written(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No library at hand writes such files; the table says that it has one."""
     lake = IcebergLake(tmp_path)
@@ -313,3 +326,167 @@ def test_an_iceberg_table_with_equality_deletes_is_refused_before_anything_is_wr
     with pytest.raises(SinkError, match="equality deletes"):
         commits.commit(changed(writer, 2, (1, "b")))
     assert pairs(lake) == {1: "a"}
+
+
+def test_what_was_promised_is_committed_as_it_was_by_a_sink_with_other_fields_and_another_key(lake: Lake) -> None:
+    old = lake.sink({"id": int, "key": str, "count": int}, key=["id"])
+    commits, writer = committer(old), writer_of_made(old)
+    commits.commit(changed(writer, 1, (1, "a", 1), (2, "a", 1)))
+    promised = changed(writer, 2, (1, "b", 2), (3, "b", 2))
+    committer(lake.sink({"id": int, "key": str, "more": int}, key=["key", "id"], add_columns=True)).commit(promised)
+    assert pairs(lake) == {1: "b", 2: "a", 3: "b"}
+    assert {found["id"]: (found["count"], found["more"]) for found in lake.rows()} == {
+        1: (2, None),
+        2: (1, None),
+        3: (2, None),
+    }
+
+
+def test_an_iceberg_column_that_becomes_wider_while_subtasks_open_the_table(tmp_path: Path) -> None:
+    lake = IcebergLake(tmp_path)
+    fields = pa.schema([("id", pa.int32()), ("key", pa.string())])
+    lake.make(fields)
+    sink = lake.sink(fields, key=["id"])
+    commits, first = committer(sink), writer_of(sink)
+    commits.commit(changed(first, 1, (1, "a"), (2, "a")))
+    with lake.opened().update_schema() as update:
+        update.update_column("id", LongType())
+    commits.commit(changed(first, 2, (1, "b")) + changed(writer_of(sink, 1), 2, (2, "b"), (3, "b")))
+    assert pairs(lake) == {1: "b", 2: "b", 3: "b"}
+
+
+def test_files_that_cannot_be_counted_do_not_fail_a_commit_that_happened(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lakehouse_commits, "_HINT_EVERY", 1)
+    sink = lake.sink(key=["id"])
+    commits, writer = committer(sink), writer_of_made(sink)
+    counted = 0
+
+    def away() -> tuple[int, int]:
+        nonlocal counted
+        counted += 1
+        raise SinkError("the table does not answer")
+
+    monkeypatch.setattr(commits._log, "size", away)
+    commits.commit(changed(writer, 1, (1, "a")))
+    assert counted == 1
+    assert pairs(lake) == {1: "a"}
+
+
+def test_rows_that_are_given_up_need_no_table(lake: Lake) -> None:
+    """They were in no file of it."""
+    sink = lake.sink(key=["id"])
+    commits, writer = committer(sink), writer_of_made(sink)
+    lost = changed(writer, 1, (1, "a"))
+    shutil.rmtree(lake.folder)
+    commits.abort(lost)
+
+
+def test_days_that_no_file_could_be_told_by_are_refused_where_they_come(lake: Lake) -> None:
+    fields = pa.schema([("id", pa.int64()), ("day", pa.date32())])
+    sink = lake.sink(fields, key=["id"])
+    writer = writer_of_made(sink)
+    for days in (10_000_000, -10_000_000):
+        batch = pa.RecordBatch.from_pydict({"id": [1], "day": pa.array([days], pa.int32()).cast(pa.date32())})
+        with pytest.raises(RecordFormatError, match="not in the years 1 to 9999"):
+            writer.write_batch(ColumnBatch(batch, None, lambda found: found.to_pylist()), 0)
+
+
+def test_a_delta_table_that_is_partitioned_by_bytes_is_refused(tmp_path: Path) -> None:
+    lake = DeltaLake(tmp_path)
+    fields = pa.schema([("id", pa.int64()), ("raw", pa.binary())])
+    lake.make(fields, ["raw"])
+    with pytest.raises(InvalidJob, match="partitioned by bytes, in 'raw'"):
+        lake.sink(fields, key=["id"]).validate()
+    lake.sink(fields).validate()
+
+
+def test_an_iceberg_table_with_a_column_of_the_name_that_rows_have_for_themselves(tmp_path: Path) -> None:
+    lake = IcebergLake(tmp_path)
+    lake.make(pa.schema([("id", pa.int64()), ("key", pa.string()), ("penstock_gone", pa.string())]))
+    lake.write(pa.table({"id": [1], "key": ["a"], "penstock_gone": ["kept"]}))
+    sink = lake.sink(key=["id"])
+    committer(sink).commit(changed(writer_of(sink), 1, (1, "b")))
+    assert lake.rows() == [{"id": 1, "key": "b", "penstock_gone": "kept"}]
+
+
+def test_an_iceberg_commit_that_is_sent_twice_keeps_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a proxy that had no answer: the catalog refuses the second, and the table has the first."""
+    lake = IcebergLake(tmp_path)
+    sink = lake.sink(key=["id"])
+    commits, writer = committer(sink), writer_of_made(sink)
+    once = commits._log._commit
+
+    def twice(*arguments: Any) -> None:
+        once(*arguments)
+        raise CommitFailedException("the table has changed")
+
+    monkeypatch.setattr(commits._log, "_commit", twice)
+    commits.commit(changed(writer, 1, (1, "a")))
+    assert pairs(lake) == {1: "a"}
+    assert lake.commits() == 1
+
+
+TRANSFORMS = {
+    "name": [IdentityTransform(), BucketTransform(4), TruncateTransform(1)],
+    "at": [DayTransform(), HourTransform()],
+}
+
+
+@pytest.mark.parametrize(("name", "transform"), [(name, each) for name in TRANSFORMS for each in TRANSFORMS[name]])
+def test_an_iceberg_table_whose_partitions_change(tmp_path: Path, name: str, transform: Any) -> None:
+    """Also its order of rows; files of older partitions are found by their own."""
+    lake = IcebergLake(tmp_path)
+    fields = pa.schema(
+        [("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("name", pa.string()), ("value", pa.int64())]
+    )
+    lake.make(fields)
+    sink = lake.sink(fields, key=["id", "name", "at"])
+    commits, writer = committer(sink), writer_of(sink)
+    keys = [(n, datetime(2020, 1, 1 + n % 3, n % 5, tzinfo=UTC), f"{n % 7}é") for n in range(100)]
+    commits.commit(changed(writer, 1, *((*key, 1) for key in keys)))
+    with lake.opened().update_spec() as update:
+        update.add_field(name, transform, "part")
+    commits.commit(changed(writer, 2, *((*key, 2) for key in keys[::2])))
+    with lake.opened().update_spec() as update:
+        update.add_field("id", BucketTransform(3), "also")
+    commits.commit(changed(writer, 3, *((*key, 3) for key in keys[::3])))
+    with lake.opened().update_spec() as update:
+        update.remove_field("part")
+    with lake.opened().update_sort_order() as update:
+        update.asc("id", IdentityTransform())
+    commits.commit(changed(writer, 4, *((*key, 4) for key in keys[1::4])))
+    found = {(found["id"], found["at"], found["name"]): found["value"] for found in lake.table().to_pylist()}
+    assert lake.table().num_rows == len(keys)
+    assert found == {
+        key: 4 if n % 4 == 1 else 3 if n % 3 == 0 else 2 if n % 2 == 0 else 1 for n, key in enumerate(keys)
+    }
+
+
+def test_rows_are_deleted_whose_other_columns_are_required(lake: Lake) -> None:
+    fields = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("key", pa.string(), nullable=False)])
+    lake.make(fields)
+    sink = lake.sink(fields, key=["id"], deletes=True)
+    commits, writer = committer(sink), writer_of(sink)
+    commits.commit(changed(writer, 1, row(1, "a"), row(2, "a")))
+    commits.commit(changed(writer, 2, row(1, None, kind=RowKind.DELETE), row(9, None, kind=RowKind.DELETE)))
+    assert pairs(lake) == {2: "a"}
+    commits.commit(changed(writer, 3, row(2, None, kind=RowKind.DELETE)))
+    assert pairs(lake) == {}
+    commits.commit(changed(writer, 4, row(2, "again")))
+    assert pairs(lake) == {2: "again"}
+    with pytest.raises(RecordFormatError, match="takes no nulls"):
+        writer.write([row(3, None)], None, 0)
+
+
+ODD_NAMES = ["a.b", "a`b", 'a"b', "Select", "a,b = c", "ä", "1", "s.id"]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_columns_may_have_any_name(lake: Lake, name: str) -> None:
+    sink = lake.sink({name: str, "v.`w": int}, key=[name], partition_by=[name])
+    commits, writer = committer(sink), writer_of_made(sink)
+    commits.commit(changed(writer, 1, ("x", 1), ("y", 1)))
+    commits.commit(changed(writer, 2, ("y", 2), ("z", 2)))
+    assert sorted(tuple(found.values()) for found in lake.table().to_pylist()) == [("x", 1), ("y", 2), ("z", 2)]

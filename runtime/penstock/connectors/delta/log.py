@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.common.errors import SinkError
-from penstock.connectors.delta.table import create, exists, open_table, package, unreachable
+from penstock.connectors.delta.table import create, exists, open_table, package, schema_of, unreachable
 from penstock.connectors.delta.target import has_file, remover
 from penstock.connectors.file.storage import StorageOptions
 from penstock.connectors.lakehouse.commits import TableLog
@@ -106,7 +106,7 @@ class DeltaLog(TableLog):
 
     def merge(self, app: str, checkpoint: int, digest: str, changes: Changes) -> None:
         """delta-rs finds and rewrites the files. It makes no commit where nothing changes, and the note is one of its own then."""
-        table, schema = self._table, self._sink.fit_to(self._table).schema
+        table, schema = self._table, changes.columns_in(schema_of(self._table), self.name)
         if pa.table(table.deletion_vectors()).num_rows:
             raise SinkError(
                 f"Delta table {self.name!r} has deletion vectors, which a sink with a key does not read",

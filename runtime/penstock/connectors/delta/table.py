@@ -108,6 +108,12 @@ def check_writable(table: Any, path: str, *, changes_rows: bool = False) -> None
             f"rows of Delta table {path!r} may not be changed: it has delta.appendOnly=true",
             remedy="leave key= out, so that rows are added; or set the table's property to false",
         )
+    raw = [name for name in metadata.partition_columns if pa.types.is_binary(schema_of(table).field(name).type)]
+    if changes_rows and raw:
+        raise InvalidJob(
+            f"Delta table {path!r} is partitioned by bytes, in {raw[0]!r}, which delta-rs escapes once more whenever it rewrites a file",
+            remedy="partition it by a column of another type, such as the bytes in hexadecimal",
+        )
     strange = set(protocol.writer_features or ()) - _WRITABLE
     rules = [key for key in metadata.configuration if key.startswith("delta.constraints.")]
     rules += [field.name for field in table.schema().fields if _is_ruled(field.metadata or {})]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.common.errors import SinkError
 from penstock.connectors.file.storage import StorageOptions
 from penstock.connectors.iceberg.merge import merge
-from penstock.connectors.iceberg.table import exists, open_catalog, open_table, package
+from penstock.connectors.iceberg.table import exists, open_catalog, open_table, package, schema_of
 from penstock.connectors.iceberg.target import data_file
 from penstock.connectors.lakehouse.commits import TableLog
 
@@ -117,16 +117,20 @@ class IcebergLog(TableLog):
                 f"Iceberg table {self.name!r} has equality deletes, which a sink with a key does not read",
                 remedy="rewrite its files (rewrite_data_files), and let other writers copy on write",
             )
-        found = merge(table, changes, self._sink.fit_to(table).schema, f"part-{checkpoint}-{digest}")
+        found = merge(table, changes, changes.columns_in(schema_of(table), self.name), f"part-{checkpoint}-{digest}")
         try:
             self._commit(app, checkpoint, digest, found.removed, found.added)
         except Exception as error:
-            if (
-                type(error).__name__ == "CommitFailedException"
-            ):  # another writer was faster: it did not happen, and never will
-                for file in found.added:
+            if type(error).__name__ == "CommitFailedException" and not self._happened(app, checkpoint):
+                for file in found.added:  # another writer was faster: it did not happen, and never will
                     self.remove(file["path"])
             raise
+
+    def _happened(self, app: str, checkpoint: int) -> bool:
+        """What is asked for twice, by a proxy that had no answer, is refused by what it did the first time."""
+        self.look()
+        newest = self.last_checkpoint(app)
+        return newest is not None and newest >= checkpoint
 
     def _commit(self, app: str, checkpoint: int, digest: str, removed: list[Any], added: list[dict[str, Any]]) -> None:
         noted = {APP: app, CHECKPOINT: str(checkpoint), DIGEST: digest}

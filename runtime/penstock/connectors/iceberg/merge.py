@@ -44,6 +44,7 @@ def merge(table: Any, changes: Changes, written: pa.Schema, prefix: str) -> Merg
     schema = schema_of(table)
     writer = TableWriter(IcebergTarget(table, schema), "", None, prefix, FILE_BYTES)
     rows = changes.as_columns(written)
+    values = rows.drop_columns(GONE)  # the table may have a column of this name
     index = KeyIndex(changes.key, rows)
     is_there = np.zeros(rows.num_rows, bool)
     gone = np.asarray(changes.gone)
@@ -60,7 +61,7 @@ def merge(table: Any, changes: Changes, written: pa.Schema, prefix: str) -> Merg
                 stays = met.copy()
                 stays[met] = ~gone[np.asarray(numbers.drop_null())]
                 old = batch.filter(pa.array(stays))
-                writer.write_columns(_aligned(_replaced(old, rows, numbers.filter(pa.array(stays))), schema))
+                writer.write_columns(_aligned(_replaced(old, values, numbers.filter(pa.array(stays))), schema))
             found.removed.append(task.file)
         new = rows.filter(pa.array(~(is_there | gone))).drop_columns(GONE)
         for batch in new.to_batches():

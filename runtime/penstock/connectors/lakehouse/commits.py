@@ -164,8 +164,9 @@ class TableCommitter(Committer):
         assert self.environment is not None
         files = self.environment.files
         ordered = sorted(pieces, key=lambda piece: piece["subtask"])
+        key = tuple(pieces[0].get("key", self._key))  # as it was when they were promised
         return Changes.of(
-            self._key, (from_ipc(content_of(piece, files)) for piece in ordered), check_wanted=self.check_wanted
+            key, (from_ipc(content_of(piece, files)) for piece in ordered), check_wanted=self.check_wanted
         )
 
     def _hint(self) -> None:
@@ -173,8 +174,12 @@ class TableCommitter(Committer):
         self._commits += 1
         if self._hinted or self._commits % _HINT_EVERY:
             return
-        self._log.look()
-        files, size = self._log.size()
+        try:
+            self._log.look()
+            files, size = self._log.size()
+        except Exception as error:  # the commit has happened, whatever becomes of the table now
+            logger.info("files of table %r are not counted: %s", self._log.name, error)
+            return
         if files >= _MANY_FILES and size < files * _SMALL_BYTES:
             self._hinted = True
             logger.warning(
@@ -217,7 +222,7 @@ class TableCommitter(Committer):
 
     def abort(self, committables: list[Any]) -> None:
         """Files that no log names go, but for what may have been committed."""
-        groups = _by_checkpoint(committables)
+        groups = _by_checkpoint([piece for piece in committables if piece.get("files")])
         if not groups:
             return
         self._log.look()

@@ -34,7 +34,7 @@ def check_key(key: Sequence[str], schema: pa.Schema, *, deletes: bool) -> tuple[
         )
     for name in names:
         kind = schema.field(name).type
-        if pa.types.is_floating(kind) or pa.types.is_nested(kind):
+        if pa.types.is_floating(kind) or pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType):
             raise InvalidJob(
                 f"key {name!r} is of type {kind}, whose values are not found again by being equal",
                 remedy="take whole numbers, text, dates, times, decimals or bytes as a key",
@@ -51,7 +51,8 @@ def last_of_each_key(key: Sequence[str], batches: Iterable[pa.Table]) -> pa.Tabl
     >>> last_of_each_key(["id"], [rows]).to_pydict()
     {'id': [2, 1], 'n': [20, 30]}
     """
-    rows = pa.concat_tables(batches).combine_chunks()
+    # A table's column may have become wider while subtasks opened it.
+    rows = pa.concat_tables(batches, promote_options="permissive").combine_chunks()
     numbered = rows.select(list(key)).append_column(_ROW, pa.array(np.arange(rows.num_rows)))
     last = numbered.group_by(list(key)).aggregate([(_ROW, "max")]).column(f"{_ROW}_max")
     return rows.take(last.take(pc.sort_indices(last)))

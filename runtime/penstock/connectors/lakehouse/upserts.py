@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.common.errors import RecordFormatError
-from penstock.connectors.lakehouse.fields import as_columns
+from penstock.connectors.lakehouse.fields import as_columns, fit
 from penstock.connectors.lakehouse.keys import last_of_each_key
 from penstock.connectors.sql.held_rows import GONE, StagingWriter
 
@@ -48,6 +48,14 @@ class Changes:
         """Which of the rows are deleted."""
         return self.rows.column(GONE).combine_chunks()
 
+    def columns_in(self, table: pa.Schema, name: str) -> pa.Schema:
+        """The columns that the rows have, as the table has them now. Those that wait may have others than what the sink declares since.
+
+        Raises:
+            InvalidJob: they do not fit into the table of this name any more.
+        """
+        return fit(self.rows.drop_columns(GONE).schema, table, name).schema
+
     def as_columns(self, schema: pa.Schema) -> pa.Table:
         """The rows with these columns and types, and `GONE`."""
         batches = self.rows.drop_columns(GONE).combine_chunks().to_batches()
@@ -78,6 +86,12 @@ class ChangesWriter(StagingWriter):
         self._schema = schema
         self._loose = nullable(schema)
 
+    def prepare_commit(self, checkpoint_id: int) -> list[Any]:
+        staged = super().prepare_commit(checkpoint_id)
+        for piece in staged:
+            piece.about["key"] = list(self._key)
+        return staged
+
     def _hold(self, columns: pa.RecordBatch) -> None:
         rows = as_columns(columns, self._loose)
         for name in self._key:
@@ -86,6 +100,8 @@ class ChangesWriter(StagingWriter):
                     f"a record has nothing for {name!r}, which is in the table's key",
                     remedy="filter such records out: a row without a key can be found by nobody",
                 )
+        for column, field in zip(rows.columns, self._loose, strict=True):
+            _check_times(column, field)
         if GONE not in columns.schema.names:
             as_columns(rows, self._schema)
             super()._hold(rows)
@@ -98,6 +114,19 @@ class ChangesWriter(StagingWriter):
 def nullable(schema: pa.Schema) -> pa.Schema:
     """The same columns, which may all be null: of rows that are deleted only the key has to be there."""
     return pa.schema([field.with_nullable(nullable=True) for field in schema])
+
+
+def _check_times(column: pa.Array, field: pa.Field) -> None:
+    """What tells files by their least and greatest value takes Python's dates: a commit would fail whenever it is tried."""
+    if pa.types.is_date(field.type) or (pa.types.is_timestamp(field.type) and field.type.unit != "ns"):
+        found = pc.min_max(column)
+        try:
+            found.as_py()
+        except (OverflowError, ValueError) as error:
+            raise RecordFormatError(
+                f"a record has a {field.type} for {field.name!r} that is not in the years 1 to 9999",
+                remedy="give such records another date, or none, before the sink",
+            ) from error
 
 
 def _marked(rows: pa.Table) -> pa.Table:
