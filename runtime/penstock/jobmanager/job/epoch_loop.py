@@ -150,16 +150,24 @@ class EpochLoop:
         try:
             self._raise_failure(self._runner.run_epoch([last] * self._graph.slots, self._watch_the_end))
         except (JobFailed, EpochFailed) as error:
-            ending = self._requests.state.ending
-            if ending is not None and ending.cause is Cause.INPUT:
+            if self._input_ends_it:
                 raise
             logger.warning("tasks were not told that their last snapshot is complete: %s", error)
 
+    @property
+    def _input_ends_it(self) -> bool:
+        ending = self._requests.state.ending
+        return ending is not None and ending.cause is Cause.INPUT
+
     def _watch_the_end(self) -> None:
+        """Who commits when it is told, at the end of the input, has as much time as in any other epoch; a stop is not kept waiting."""
         self._requests.take()
+        settings = self._parts.settings
         took = self._now() - self._began_at
-        if took > self._parts.settings.cancellation_timeout_ms:
-            raise EpochFailed(f"they have not answered for {took} ms")
+        if took > (settings.checkpoint_timeout_ms if self._input_ends_it else settings.cancellation_timeout_ms):
+            raise self._hanging(
+                EpochFailed(f"tasks that were told of their last snapshot have not answered for {took} ms")
+            )
 
     def _next_request(self) -> SnapshotRequest | None:
         """The last snapshot of a bounded job is triggered as soon as no other checkpoint is in progress."""

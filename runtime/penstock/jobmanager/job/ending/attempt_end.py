@@ -16,10 +16,12 @@ The way. At most one *ending* is in progress. It goes through stages, and only t
     SNAPSHOT    | read ¹, then last | the last snapshot's barrier is reached → STANDING
     STANDING    | none              | complete → EXPORTING (stop), COMMITTING (end of input), DOWN (rescale); aborted → see below
     EXPORTING   | none              | the savepoint is copied → COMMITTING; that fails → RUNNING, or DOWN after a drain
-    COMMITTING  | none              | every commit is carried out → ENDED
+    COMMITTING  | none ³            | every commit is carried out → ENDED
     ENDED       | none              | never; `JobOver` answers whoever is left
 
     ¹ without reading at the end of the input, and after the final watermark of a drain was sent
+    ³ but one behind the commits, which tells tasks that their snapshot is complete and does nothing else; a cancel that comes meanwhile is
+      answered when it is over
 
     event           | DOWN ²          | RUNNING        | PLANNED … COMMITTING                                 | ENDED
     ----------------|-----------------|----------------|------------------------------------------------------|------
