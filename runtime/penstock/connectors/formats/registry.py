@@ -44,6 +44,19 @@ _REMEDIES = {
 }
 
 
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Passwords go to no other server than the one they were given for."""
+
+    def redirect_request(self, req: urllib.request.Request, *about: Any) -> urllib.request.Request | None:
+        found = super().redirect_request(req, *about)
+        if found is not None and (found.type, found.host) != (req.type, req.host):
+            found.remove_header("Authorization")
+        return found
+
+
+_OPENER = urllib.request.build_opener(_Redirects)
+
+
 class SchemaAbsent(SourceError):
     """The registry has answered: it has no such schema. So whoever names it is mistaken, and nothing is away."""
 
@@ -96,7 +109,13 @@ class SchemaRegistry:
     def __init__(self, url: str, *, user_info_file: str = "", registers: bool = True) -> None:
         self.urls = [one.strip().rstrip("/") for one in url.split(",") if one.strip()]
         if not self.urls or not all(one.startswith(("http://", "https://")) for one in self.urls):
-            raise InvalidJob(f"schema registry at {url!r}", remedy="give a URL such as http://registry:8081")
+            shown = "a URL" if "@" in url else repr(url)
+            raise InvalidJob(f"schema registry at {shown}", remedy="give a URL such as http://registry:8081")
+        if any("@" in urllib.parse.urlsplit(one).netloc for one in self.urls):
+            raise InvalidJob(
+                "a URL of a schema registry with a user in it",
+                remedy="leave it out, and give SchemaRegistry(…, user_info_file=) a file with 'user:password'",
+            )
         self.user_info_file = user_info_file
         self.registers = registers
         self._schemas: dict[int, RegisteredSchema] = {}
@@ -230,7 +249,7 @@ class SchemaRegistry:
         for number in range(_TRIES):
             url = self.urls[number % len(self.urls)]
             try:
-                with urllib.request.urlopen(self._request(method, url + path, body), timeout=_TIMEOUT_S) as answer:
+                with _OPENER.open(self._request(method, url + path, body), timeout=_TIMEOUT_S) as answer:
                     return json.loads(answer.read())
             except urllib.error.HTTPError as error:
                 said = _said(error)

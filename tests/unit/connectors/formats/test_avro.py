@@ -648,3 +648,35 @@ def test_what_the_registry_refuses_says_what_to_do(registry: Registry, tmp_path:
         avro_schema(SchemaRegistry(registry.url, user_info_file=str(tmp_path / "none")), 1)
     with pytest.raises(InvalidJob, match="give a URL"):
         SchemaRegistry("registry:8081")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://job:s3cret@registry:8081", "job:s3cret@registry:8081", "http://a:8081,http://job:s3cret@b:8081"]
+)
+def test_a_registrys_url_with_a_password_is_refused_and_not_told(url: str) -> None:
+    with pytest.raises(InvalidJob) as told:
+        SchemaRegistry(url)
+    assert "s3cret" not in str(told.value)
+    assert "registry" in str(told.value)
+
+
+def test_a_registrys_password_follows_no_redirect_to_another_server(registry: Registry, tmp_path: Path) -> None:
+    class Redirect(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", f"{registry.url}{self.path}")
+            self.end_headers()
+
+    registry.add("r-value", READING)
+    (tmp_path / "user").write_text("me:secret\n")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Redirect)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    asks = SchemaRegistry(f"http://127.0.0.1:{server.server_port}", user_info_file=str(tmp_path / "user"))
+    try:
+        assert avro_schema(asks, 1)
+        registry.authorization = "Basic bWU6c2VjcmV0"
+        with pytest.raises(SourceError, match="401"):
+            avro_schema(SchemaRegistry(asks.urls[0], user_info_file=asks.user_info_file), 1)
+    finally:
+        server.shutdown()
+        server.server_close()
