@@ -87,14 +87,18 @@ class Server:
         hosts = self.url.partition("://")[2].rpartition("@")[2]
         return f"MongoDB {hosts.partition('?')[0].partition('/')[0]}"
 
+    def said(self, name: str) -> str | None:
+        """An option of the URL; None: it has none such. Names of options have no case."""
+        pairs = (option.partition("=") for option in self.url.partition("?")[2].split("&"))
+        return next((value for key, _, value in pairs if key.lower() == name.lower()), None)
+
     def options(self, kind: type[PlatformError]) -> dict[str, Any]:
         """Beside `url`, with the password as its file has it now.
 
         Raises:
             PlatformError: of this kind: the file cannot be read.
         """
-        said = {option.partition("=")[0].lower() for option in self.url.partition("?")[2].split("&")}
-        given: dict[str, Any] = {name: value for name, value in _DEFAULTS.items() if name.lower() not in said}
+        given: dict[str, Any] = {name: value for name, value in _DEFAULTS.items() if self.said(name) is None}
         if self.password_file:
             given["password"] = read_secret(self.password_file, "password_file", kind)
         return given

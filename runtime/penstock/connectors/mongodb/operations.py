@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from penstock.common.errors import SinkError
@@ -138,8 +139,28 @@ def _is_condition(value: Any) -> bool:
 
 
 def _same(value: Any) -> Any:
-    """Numbers that are equal are the same `_id`, whatever their type."""
+    """Numbers that are equal are the same `_id`, whatever their type, also within documents."""
+    if isinstance(value, dict):
+        return {name: _same(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return list(map(_same, value))
+    if type(value).__name__ == "Decimal128":
+        return _same_decimal(value.to_decimal())
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**63 else value
+
+
+def _same_decimal(value: Decimal) -> Any:
+    if not value.is_finite():
+        return float(value)
+    if abs(value) < 2**63 and value == int(value):
+        return int(value)
+    if value == float(value):
+        return float(value)
+    sign, digits, exponent = value.as_tuple()
+    text = "".join(map(str, digits))
+    short = text.rstrip("0")
+    whole = Decimal(f"{'-' * sign}{short}E{int(exponent) + len(text) - len(short)}")
+    return package("bson").Decimal128(whole)
 
 
 def _check_update(update: Any) -> None:

@@ -50,6 +50,11 @@ class MongoSink(Sink):
             if value < 1:
                 raise InvalidJob(f"{name}={value}", remedy="1 or more")
         self.server = Server(url, password_file)
+        if self.server.said("w") == "0":
+            raise InvalidJob(
+                "w=0 in the URL of a MongoDB that is written to: nothing would tell whether it has taken anything",
+                remedy="leave it out (a majority confirms), or w=1",
+            )
         check_names(database, collection)
         self.database = database
         self.collection = collection

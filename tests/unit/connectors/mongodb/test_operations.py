@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from bson import Decimal128, Int64
 from pymongo import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
 
 from penstock.common.errors import InvalidJob, SinkError
@@ -93,3 +95,33 @@ def test_two_writes_of_a_document_never_go_in_one_bulk(writes: list[Any], bulks:
     writer.write(writes, None, 0)
     writer.prepare_commit(1)
     assert [len(bulk) for bulk in sent.bulks] == bulks
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        (5, 5.0, Int64(5), Decimal128("5"), Decimal("5.00")),
+        (0, -0.0, Decimal128("-0")),
+        (0.5, Decimal128("0.50")),
+        (Decimal128("0.1"), Decimal128("0.100"), Decimal("0.10")),
+        (float("inf"), Decimal128("Infinity")),
+        ({"a": [5, {"b": 0.5}]}, {"a": [5.0, {"b": Decimal128("0.5")}]}),
+    ],
+)
+def test_numbers_that_the_server_calls_equal_are_one_document(same: tuple[Any, ...]) -> None:
+    """So that no two writes of one document are in a bulk, which has no order."""
+    assert len({Writes(None, ()).of({"_id": one})[0].key for one in same}) == 1
+
+
+def test_values_that_the_server_calls_different_are_two_documents() -> None:
+    ids = [1, "1", True, 0.1, Decimal128("0.1"), "0.1", {"a": 1}, [1], 2**63 - 1, float(2**63)]
+    ids += [Decimal128("1E+6000"), Decimal128("1E+6001"), Decimal128("Infinity")]
+    ids += [Decimal128("1.234567890123456789012345678901234"), Decimal128("1.234567890123456789012345678901235")]
+    assert len({Writes(None, ()).of({"_id": one})[0].key for one in ids}) == len(ids)
+
+
+@pytest.mark.parametrize("url", ["mongodb://db/?w=0", "mongodb://db/?appName=a&W=0"])
+def test_writes_that_nobody_confirms_are_refused(url: str) -> None:
+    with pytest.raises(InvalidJob, match="w=0"):
+        MongoSink(url, "weather", "means")
+    MongoSink(url.replace("=0", "=1"), "weather", "means")
