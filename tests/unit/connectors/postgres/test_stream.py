@@ -134,9 +134,11 @@ def test_a_checkpoint_while_changes_come_again_forgets_none_that_was_read(
     Server(monkeypatch, lambda connection, lsn: behind(lsn)[: sent if connection == 1 else None])
     records: list[int] = []
     position = None
-    for most in (first, 1000, 1000):
+    for number in range(20):
+        if number > 2 and len(records) >= 2 * COUNT:
+            break  # on a slow machine a read gives what it has after a time
         attempt = reader(position)
-        records += read(attempt, most)
+        records += read(attempt, 1000 if number else first)
         position = attempt.position
     assert records == list(range(2 * COUNT))
 
