@@ -9,20 +9,18 @@ behind. What another run has noted says nothing of this one's, whose rows are th
 
 from __future__ import annotations
 
-import base64
 import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.checkpoint.files.codec import STAGED_FILE
 from penstock.common.errors import EpochFailed, InvalidJob, SinkError
 from penstock.connectors.cassandra.cluster import ClusterBuilder, Connection, is_lost
 from penstock.connectors.cassandra.options import ConsistencyLevel
 from penstock.connectors.cassandra.requests import Pauses, Write
 from penstock.connectors.cassandra.statements import quoted
 from penstock.connectors.sink import Committer
-from penstock.connectors.spark.staged import file_ref
+from penstock.connectors.spark.staged import content_of
 from penstock.connectors.write_ahead import CheckpointCommitter
 
 if TYPE_CHECKING:
@@ -170,7 +168,7 @@ class HeldRowsCommitter(Committer):
                 self._notes.commit(name, subtask, checkpoint)
 
     def _send(self, piece: dict[str, Any]) -> None:
-        rows = msgspec.msgpack.decode(self._content(piece))
+        rows = msgspec.msgpack.decode(content_of(piece, self.environment))
         about = f"a row of checkpoint {piece['checkpoint']}, subtask {piece['subtask']}"
         writes = [Write(at, values, f"{about}: {values}") for at, values in rows]
         try:
@@ -179,13 +177,6 @@ class HeldRowsCommitter(Committer):
         except EpochFailed:
             self._requests.forget()
             raise
-
-    def _content(self, piece: dict[str, Any]) -> bytes:
-        file = piece.get(STAGED_FILE)
-        if file is None:
-            return base64.b64decode(piece["content"])
-        assert self.environment is not None
-        return self.environment.files.read(file_ref(file))
 
     def interrupt(self) -> None:
         """Every request has its time-out: nothing waits for ever."""

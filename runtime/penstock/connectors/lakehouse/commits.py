@@ -161,12 +161,12 @@ class TableCommitter(Committer):
                 "this one has none",
                 remedy="start the job once more as it was, stop it with a savepoint, and change the sink then",
             )
-        assert self.environment is not None
-        files = self.environment.files
         ordered = sorted(pieces, key=lambda piece: piece["subtask"])
         key = tuple(pieces[0].get("key", self._key))  # as it was when they were promised
         return Changes.of(
-            key, (from_ipc(content_of(piece, files)) for piece in ordered), check_wanted=self.check_wanted
+            key,
+            (from_ipc(content_of(piece, self.environment)) for piece in ordered),
+            check_wanted=self.check_wanted,
         )
 
     def _hint(self) -> None:

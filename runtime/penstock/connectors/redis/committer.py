@@ -9,17 +9,15 @@ A script that fails in the middle would leave what it has done. So everything th
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import logging
 from collections import defaultdict
 from typing import Any
 
-from penstock.checkpoint.files.codec import STAGED_FILE
 from penstock.common.errors import SinkError
 from penstock.connectors.redis.client import Connection, Server
 from penstock.connectors.sink import Committer
-from penstock.connectors.spark.staged import file_ref, from_ipc
+from penstock.connectors.spark.staged import content_of, from_ipc
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +99,7 @@ class RedisCommitter(Committer):
         digest = digest_of(pieces)
         entries: list[Entry] = []
         for piece in pieces:
-            table = from_ipc(self._content(piece))
+            table = from_ipc(content_of(piece, self.environment))
             entries += zip(table["stream"].to_pylist(), table["fields"].to_pylist(), strict=True)
         at = max(piece.get("at", 0) for piece in pieces)
         done = 0
@@ -147,13 +145,6 @@ class RedisCommitter(Committer):
             if size > _STEP_BYTES:
                 return entries[done : end + 1]
         return entries[done : done + self._size]
-
-    def _content(self, piece: dict[str, Any]) -> bytes:
-        file = piece.get(STAGED_FILE)
-        if file is None:
-            return base64.b64decode(piece["content"])
-        assert self.environment is not None
-        return self.environment.files.read(file_ref(file))
 
     def interrupt(self) -> None:
         """End the request that does not return."""

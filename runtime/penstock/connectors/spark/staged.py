@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.checkpoint.files.state_files import StateFileReader
     from penstock.checkpoint.files.storage import CheckpointStorage
     from penstock.connectors.file.source.open_files import OpenFiles
+    from penstock.connectors.sink import CommitEnvironment
 
 FILE_BYTES = 16 * 1024 * 1024
 """A file ends when it holds that much (uncompressed): a reader has one in memory."""
@@ -42,10 +43,13 @@ def file_ref(file: dict[str, Any]) -> FileRef:
     return FileRef(file["path"], int(file["size"]), file["checksum"])
 
 
-def content_of(piece: dict[str, Any], files: StateFileReader) -> bytes:
-    """The content of a `StagedCommittable`, as the manifest has it."""
+def content_of(piece: dict[str, Any], environment: CommitEnvironment | None) -> bytes:
+    """The content of a `StagedCommittable`, as the manifest has it; one without a file needs no environment."""
     file = piece.get(STAGED_FILE)
-    return base64.b64decode(piece["content"]) if file is None else files.read(file_ref(file))
+    if file is None:
+        return base64.b64decode(piece["content"])
+    assert environment is not None
+    return environment.files.read(file_ref(file))
 
 
 class StageRows:

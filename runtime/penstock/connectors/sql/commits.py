@@ -6,7 +6,6 @@ transaction whose answer was lost is over before the lock is free: whoever looks
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import logging
 import random
@@ -20,10 +19,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.checkpoint.files.codec import STAGED_FILE
 from penstock.common.errors import PenstockError, PlatformError, SinkError
 from penstock.connectors.sink import Committer
-from penstock.connectors.spark.staged import file_ref, from_ipc
+from penstock.connectors.spark.staged import content_of, from_ipc
 
 logger = logging.getLogger(__name__)
 
@@ -156,16 +154,9 @@ class NotingCommitter(Committer):
                 )
             logger.info("checkpoint %d was committed to %r before", checkpoint, self._table)
             return
-        self._put(batch for piece in pieces for batch in from_ipc(self._content(piece)).to_batches())
+        self._put(batch for piece in pieces for batch in from_ipc(content_of(piece, self.environment)).to_batches())
         self._note(app, checkpoint, digest)
         self.check_wanted()  # what was given up in the middle is rolled back
-
-    def _content(self, piece: dict[str, Any]) -> bytes:
-        file = piece.get(STAGED_FILE)
-        if file is None:
-            return base64.b64decode(piece["content"])
-        assert self.environment is not None
-        return self.environment.files.read(file_ref(file))
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.common.errors import PlatformError, SinkError
-from penstock.connectors.spark.staged import from_ipc
+from penstock.connectors.spark.staged import content_of, from_ipc
 from penstock.connectors.sql import commits
 from penstock.connectors.sql.commits import NOTES, NotingCommitter
 from penstock.connectors.sql.server import let_go, package
@@ -105,7 +105,7 @@ class SqlCommitter(NotingCommitter):
         sink = self._sink
         connection = self._connect()
         try:
-            batches = (batch for piece in pieces for batch in from_ipc(self._content(piece)).to_batches())
+            batches = (batch for piece in pieces for batch in from_ipc(content_of(piece, self.environment)).to_batches())
             return refused_row(connection, self._prepared(), sink.shape.names, sink.key, batches, deletes=sink.deletes)
         finally:
             connection.close()
