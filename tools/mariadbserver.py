@@ -120,7 +120,7 @@ class MariaDbServer:
             f"--datadir={data}",
             f"--socket={data}/socket",
             f"--pid-file={data}/pid",
-            f"--tmpdir={data}",
+            "--tmpdir=.",  # of `data`, whatever becomes of the rights of folders above
             *(f"--{name.replace('_', '-')}={value}" for name, value in settings.items()),
         ]
 

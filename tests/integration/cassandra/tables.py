@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import uuid
 from pathlib import Path
 from typing import Any
 
-from penstock.connectors.sink import StagedCommittable, WriterContext
+from penstock.connectors.sink import WriterContext
 from penstock.datastream.connectors.cassandra import CassandraTableSink, ClusterBuilder
 from tools.cassandraserver import HOST, PASSWORD, USER, CassandraServer
 
@@ -48,13 +47,3 @@ def ends(sink: CassandraTableSink, job: str = "job", subtask: int = 0) -> tuple[
     """A writer and a committer."""
     committer = sink.create_committer({}, job_id=job, uid="sink")
     return sink.create_writer(WriterContext(subtask, 2, 1, "sink", job), []), committer
-
-
-def settled(votes: list[Any]) -> list[Any]:
-    """Committables as a manifest has them whose files could not be written."""
-    return [
-        {**vote.about, "content": base64.b64encode(vote.content()).decode()}
-        if isinstance(vote, StagedCommittable)
-        else vote
-        for vote in votes
-    ]

@@ -17,8 +17,9 @@ import pytest
 from penstock.common.errors import EpochFailed, SinkError
 from penstock.connectors.cassandra.committer import NOTES, CassandraCommitter
 from penstock.connectors.write_ahead import FileCheckpointCommitter
+from tests.committables import settled
 from tests.integration.cassandra.tabled_job import JOB_ID, keys_of
-from tests.integration.cassandra.tables import KEYSPACE, Table, ends, settled
+from tests.integration.cassandra.tables import KEYSPACE, Table, ends
 from tools.cassandraserver import CassandraServer
 
 pytestmark = pytest.mark.cassandra

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import uuid
 from typing import Any
 
 import psycopg
 
-from penstock.connectors.sink import StagedCommittable
 from penstock.datastream.connectors.postgres import PostgresSink, PostgresSource
 from tools.postgresserver import PostgresServer
 
@@ -39,13 +37,3 @@ class Table:
         self.execute(
             f"insert into {self.name} (id, key) select n, 'k' || n %% 3 from unnest(%s::bigint[]) n", [list(ids)]
         )
-
-
-def settled(votes: list[Any]) -> list[Any]:
-    """Committables as a manifest has them whose files could not be written."""
-    return [
-        {**vote.about, "content": base64.b64encode(vote.content()).decode()}
-        if isinstance(vote, StagedCommittable)
-        else vote
-        for vote in votes
-    ]

@@ -19,7 +19,8 @@ from penstock.connectors.sink import WriterContext
 from penstock.connectors.sql import commits
 from penstock.connectors.sql.commits import NOTES
 from penstock.datastream.connectors.postgres import DeliveryGuarantee, PostgresSink
-from tests.integration.postgres.tables import Table, settled
+from tests.committables import settled
+from tests.integration.postgres.tables import Table
 from tools.postgresserver import PostgresServer
 
 pytestmark = pytest.mark.postgres
@@ -161,6 +162,41 @@ def test_who_comes_second_waits_for_a_commit_that_is_under_way(table: Table) -> 
     first.join(20)
     second.join(20)
     assert table.ids() == [1]
+
+
+def test_who_waited_for_a_lock_sees_what_was_noted_behind_it_whatever_the_roles_isolation_is(
+    table: Table, postgres: PostgresServer
+) -> None:
+    """A snapshot of the moment at which it asked for the lock would not have the other's note."""
+    setting = "-c default_transaction_isolation=repeatable\\ read"
+    conninfo = psycopg.conninfo.make_conninfo(postgres.conninfo, options=setting)
+    sink = PostgresSink(conninfo, table.name, {"id": int, "key": str})
+    writer, first = ends(sink, table.name)
+    second = ends(sink, table.name)[1]
+    votes = voted(writer, 1, 1, 2)
+    waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+    thread = threading.Thread(target=second.commit, args=[votes])
+    note = first._note
+    ended: list[Exception] = []
+
+    def held(*arguments: Any) -> None:
+        note(*arguments)
+        thread.start()
+        while table.execute(waiting) == [(0,)]:
+            time.sleep(0.02)
+
+    first._note = held
+    refuse = second._refuse_or_pass
+
+    def told(error: Exception, *rest: Any, **given: Any) -> None:
+        ended.append(error)
+        refuse(error, *rest, **given)
+
+    second._refuse_or_pass = told
+    first.commit(votes)
+    thread.join(30)
+    assert ended == []
+    assert table.ids() == [1, 2]
 
 
 def written(writer: Any, committer: Any) -> None:

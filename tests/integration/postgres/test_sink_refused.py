@@ -21,7 +21,8 @@ from penstock.connectors.sink import WriterContext
 from penstock.connectors.sql import commits
 from penstock.connectors.sql.commits import NOTES
 from penstock.datastream.connectors.postgres import DeliveryGuarantee, PostgresSink
-from tests.integration.postgres.tables import Table, settled
+from tests.committables import settled
+from tests.integration.postgres.tables import Table
 from tools.postgresserver import PostgresServer
 
 pytestmark = pytest.mark.postgres

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import uuid
 from typing import Any
 
 import sqlalchemy
 from sqlalchemy.pool import NullPool
 
-from penstock.connectors.sink import StagedCommittable
 from penstock.datastream.connectors.sql import SqlSink, SqlSource
 
 FIELDS = {"id": int, "key": str}
@@ -51,13 +49,3 @@ class Table:
         for start in range(0, len(ids), 500):
             rows = ", ".join(f"({n}, 'k{n % 3}')" for n in ids[start : start + 500])
             self.execute(f"insert into {self.name} values {rows}")
-
-
-def settled(votes: list[Any]) -> list[Any]:
-    """Committables as a manifest has them whose files could not be written."""
-    return [
-        {**vote.about, "content": base64.b64encode(vote.content()).decode()}
-        if isinstance(vote, StagedCommittable)
-        else vote
-        for vote in votes
-    ]

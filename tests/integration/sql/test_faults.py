@@ -16,7 +16,8 @@ from penstock.common.errors import InvalidJob, PenstockError, SinkError
 from penstock.connectors.sql import commits, writer
 from penstock.connectors.sql.commits import NOTES
 from penstock.datastream.connectors.sql import DeliveryGuarantee, SqlSink
-from tests.integration.sql.tables import Table, run, settled
+from tests.committables import settled
+from tests.integration.sql.tables import Table, run
 from tests.integration.sql.test_sink import AT_LEAST_ONCE, BOTH, ends, voted
 from tests.integration.sql.test_source import opened, take
 from tools.mariadbserver import MariaDbServer
@@ -374,3 +375,82 @@ def test_exactly_once_needs_checkpoints(table: Table) -> None:
     with pytest.raises(InvalidJob, match="without checkpoints"):
         table.sink().check_checkpoints(0, bounded=False)
     table.sink(guarantee=AT_LEAST_ONCE).check_checkpoints(0, bounded=False)
+
+
+def test_an_index_of_the_beginnings_of_keys_is_none_to_replace_rows_by(mariadb: MariaDbServer) -> None:
+    """With it a row would replace one whose key only begins as its own."""
+    for index in ("unique (`key`(2))", "primary key (`key`(2))"):
+        table = Table(mariadb.url, f"`key` varchar(20) not null, id bigint, {index}")
+        with pytest.raises(SinkError, match="beginnings of key alone"):
+            table.sink(key=["key"]).validate()
+
+
+def test_views_and_notes_without_transactions_are_refused_at_the_start(tmp_path: Path) -> None:
+    with MariaDbServer(tmp_path) as server:
+        table, view = Table(server.url), Table(server.url)
+        table.sink().create_committer({}, job_id="a", uid="b")
+        table.execute(f"drop table {view.name}")
+        table.execute(f"create view {view.name} as select * from {table.name}")
+        with pytest.raises(SinkError, match="is a view"):
+            view.sink().validate()
+        view.sink(guarantee=AT_LEAST_ONCE).validate()
+        table.sink().validate()
+        table.execute(f"alter table {NOTES} engine = Aria")
+        with pytest.raises(SinkError, match=f"{NOTES} has the engine Aria, which knows no transactions"):
+            table.sink().validate()
+        with pytest.raises(SinkError, match=f"{NOTES} has the engine Aria, which knows no transactions"):
+            table.sink().create_committer({}, job_id="a", uid="b")
+
+
+@BOTH
+def test_a_server_that_takes_no_writes_is_refused_at_the_start(tmp_path: Path, guarantee: DeliveryGuarantee) -> None:
+    with MariaDbServer(tmp_path) as server:
+        table = Table(server.url)
+        ends(table.sink(), table.name)
+        table.execute("create user reader identified by 'secret'")
+        table.execute("grant all on test.* to reader")
+        sink = SqlSink(server.url_of("reader", "secret"), table.name, {"id": int, "key": str}, guarantee=guarantee)
+        sink.validate()
+        table.execute("set global read_only = 1")
+        with pytest.raises(SinkError, match=r"(?s)read-only.*name the server that takes writes"):
+            sink.validate()
+        assert table.ids() == []
+
+
+@BOTH
+def test_batches_go_in_statements_as_small_as_the_server_takes(tmp_path: Path, guarantee: DeliveryGuarantee) -> None:
+    with MariaDbServer(tmp_path, max_allowed_packet="128K") as server:
+        table = Table(server.url, "id bigint primary key, `key` longtext")
+        rows, committer = ends(table.sink(guarantee=guarantee), table.name)
+        rows.write([{"id": number, "key": "x" * 1000} for number in range(1000)], None, 0)
+        done(rows, committer, 1)
+        assert table.ids() == list(range(1000))
+
+
+def test_a_row_that_is_too_large_with_its_backslashes_is_told(tmp_path: Path) -> None:
+    with MariaDbServer(tmp_path, max_allowed_packet="2M") as server:
+        table = Table(server.url, "id bigint primary key, `key` longblob")
+        rows, committer = ends(table.sink({"id": int, "key": bytes}), table.name)
+        rows.write([{"id": 1, "key": b"\0'" * 600_000}], None, 0)
+        with pytest.raises(SinkError, match=r"2,400,\d+ bytes.*max_allowed_packet.*'id': 1"):
+            done(rows, committer, 1)
+
+
+def test_zero_stays_zero_where_the_server_counts(mariadb: MariaDbServer) -> None:
+    table = Table(mariadb.url, "id bigint auto_increment primary key, `key` varchar(20)")
+    for checkpoint, key in enumerate(("a", "b"), 1):
+        rows, committer = ends(table.sink(key=["id"]), table.name)
+        rows.write([{"id": 0, "key": key}], None, 0)
+        done(rows, committer, checkpoint)
+    assert table.rows() == [(0, "b")]
+
+
+def test_bytes_and_names_are_as_they_were_whatever_the_server_takes_for_a_quote(tmp_path: Path) -> None:
+    with MariaDbServer(tmp_path, sql_mode="ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT") as server:
+        table = Table(server.url, 'id bigint primary key, "key" blob, "a%%b" text')
+        sink = table.sink({"id": int, "key": bytes, "a%b": str}, key=["id"])
+        sink.validate()
+        rows, committer = ends(sink, table.name)
+        rows.write([{"id": 1, "key": b"a\\'\"\0\xff", "a%b": "x\\'\"%s"}], None, 0)
+        done(rows, committer, 1)
+        assert table.rows() == [(1, b"a\\'\"\0\xff", "x\\'\"%s")]

@@ -16,7 +16,8 @@ from penstock.common.types import Row, RowKind
 from penstock.connectors.sink import WriterContext
 from penstock.connectors.sql import commits
 from penstock.datastream.connectors.sql import DeliveryGuarantee, SqlSink
-from tests.integration.sql.tables import Table, settled
+from tests.committables import settled
+from tests.integration.sql.tables import Table
 from tests.integration.sql.test_source import read
 
 AT_LEAST_ONCE = DeliveryGuarantee.AT_LEAST_ONCE
@@ -312,3 +313,46 @@ def test_numbers_that_are_none_fail_before_they_wait_for_a_commit(url: str) -> N
     writer, _ = ends(table.sink({"id": int, "x": float}), table.name)
     with pytest.raises(RecordFormatError, match="field 'x'"):
         writer.write([(1, 0.5), (2, float("nan"))], None, 0)
+
+
+def test_a_session_is_in_utc_and_waits_for_no_lock_forever(table: Table) -> None:
+    """Also in the connections that commit, and after what they took back."""
+    server = table.sink().server
+    for autocommit in (True, False):
+        connection = server.connect(SinkError, autocommit=autocommit)
+        connection.rollback()
+        if table.url.startswith("postgresql"):
+            found = [connection.exec_driver_sql(f"show {name}").scalar() for name in ("timezone", "lock_timeout")]
+            assert found == ["UTC", "20s"]
+        elif table.url.startswith("mysql"):
+            found = connection.exec_driver_sql("select @@time_zone, @@innodb_lock_wait_timeout").one()
+            assert tuple(found) == ("+00:00", 20)
+        else:
+            assert connection.exec_driver_sql("pragma busy_timeout").scalar() == 20_000
+        connection.close()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("value", ["a\0b", {"text": ["a\0b"]}])
+def test_a_text_that_postgres_has_not_is_refused_before_it_waits(postgres: Any, value: Any) -> None:
+    table = Table(postgres.conninfo, "id bigint primary key, `key` text")
+    kind = str if isinstance(value, str) else dict[str, list[str]]
+    rows, committer = ends(table.sink({"id": int, "key": kind}), table.name)
+    with pytest.raises(RecordFormatError, match="character NUL"):
+        rows.write([{"id": 1, "key": value}], None, 0)
+    text = r"a\u0000b"
+    rows.write([{"id": 2, "key": text if kind is str else {"text": [text]}}], None, 0)
+    committer.commit(settled(rows.prepare_commit(1)))
+    assert table.ids() == [2]
+
+
+@BOTH
+def test_names_with_percents_are_what_they_are(url: str, guarantee: DeliveryGuarantee) -> None:
+    name = "a%b" if url.startswith("sqlite") else "a%%b"  # as the driver takes it in a statement of its own
+    table = Table(url, f"id bigint primary key, `{name}` varchar(20)")
+    sink = table.sink({"id": int, "a%b": str}, key=["id"], deletes=True, guarantee=guarantee)
+    sink.validate()
+    write(sink, table.name, [Row(id=1, **{"a%b": "100 %"}), Row(id=2, **{"a%b": "%s"})])
+    assert table.rows() == [(1, "100 %"), (2, "%s")]
+    assert read(table.source({"id": int, "a%b": str}, record="tuple")) == [(1, "100 %"), (2, "%s")]
+    table.execute(f"drop table {table.name}")

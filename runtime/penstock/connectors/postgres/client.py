@@ -18,7 +18,7 @@ set time zone 'UTC'; set datestyle = 'ISO'; set intervalstyle = 'postgres'; set 
 set tcp_keepalives_idle = 30; set tcp_keepalives_interval = 10; set tcp_keepalives_count = 3"""
 """Times without a zone are of UTC here, and values are written as the log of changes has them, whatever the role or the server has set. The server sees within a
 minute that this machine is gone, and lets go of its locks."""
-_ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 """And so does libpq of the server's."""
 _INTEGERS = ("int2", "int4", "int8")
 
@@ -61,7 +61,7 @@ class Server:
             PlatformError: of this kind: the file cannot be read.
         """
         said = package("psycopg.conninfo").conninfo_to_dict(self.conninfo)
-        given: dict[str, Any] = {"connect_timeout": CONNECT_S, "application_name": "penstock", **_ALIVE}
+        given: dict[str, Any] = {"connect_timeout": CONNECT_S, "application_name": "penstock", **ALIVE}
         given = {name: value for name, value in given.items() if name not in said}
         if self.password_file:
             given["password"] = read_secret(self.password_file, "password_file", kind)

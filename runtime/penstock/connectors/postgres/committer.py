@@ -44,7 +44,10 @@ class PostgresCommitter(NotingCommitter):
             raise self._sink.server.explained(SinkError, f"table {NOTES!r} cannot be made", error) from error
 
     def _connect(self) -> Any:
-        return self._sink.server.connect(SinkError)
+        connection = self._sink.server.connect(SinkError)
+        # Whatever the role's default is: what looks for notes behind the lock sees what was there when it got the lock, not when it asked for it.
+        connection.isolation_level = package().IsolationLevel.READ_COMMITTED
+        return connection
 
     def _transaction(self) -> AbstractContextManager[Any]:
         found: AbstractContextManager[Any] = self._connection.transaction()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import decimal
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -10,6 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.common.errors import RecordFormatError
+
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+"""Of JSON; a backslash that is a character of the text has another one before it."""
 
 
 def written(columns: pa.RecordBatch) -> pa.RecordBatch:
@@ -25,7 +30,7 @@ def written(columns: pa.RecordBatch) -> pa.RecordBatch:
 def _written(column: pa.Array, name: str) -> pa.Array:
     kind = column.type
     if _is_text(kind):
-        _check_text(column, name)
+        check_text(column, name)
     elif pa.types.is_timestamp(kind) and (kind.unit == "ns" or kind.tz not in (None, "UTC")):
         unit = "us" if kind.unit == "ns" else kind.unit
         return column.cast(pa.timestamp(unit, None if kind.tz is None else "UTC"), safe=False)
@@ -53,7 +58,20 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
-def _check_text(column: pa.Array, name: str) -> None:
+def check_json(texts: Iterable[str | None], name: str) -> None:
+    """
+    Raises:
+        RecordFormatError: a text within JSON has the character NUL.
+    """
+    if any(text is not None and _NUL.search(text) for text in texts):
+        raise _no_text(name)
+
+
+def check_text(column: pa.Array, name: str) -> None:
+    """
+    Raises:
+        RecordFormatError: a text has the character NUL.
+    """
     if pc.any(pc.match_substring(column, "\0")).as_py():
         raise _no_text(name)
 
@@ -67,8 +85,7 @@ def _as_json(column: pa.Array, name: str) -> pa.Array:
             f"values of field {name!r} cannot be written as JSON: {error}",
             remedy="give the field values that JSON has, or convert them before the sink",
         ) from error
-    if any(text is not None and "\\u0000" in text for text in texts):
-        raise _no_text(name)
+    check_json(texts, name)
     return pa.array(texts, pa.string())
 
 

@@ -12,14 +12,33 @@ from penstock.common.errors import PlatformError, SinkError
 from penstock.connectors.spark.staged import content_of, from_ipc
 from penstock.connectors.sql import commits
 from penstock.connectors.sql.commits import NOTES, NotingCommitter
-from penstock.connectors.sql.server import let_go, package
+from penstock.connectors.sql.server import Server, let_go, package
 from penstock.connectors.sql.statements import Statements, refused_row, write_rows
+from penstock.connectors.sql.tables import engine_of
 
 if TYPE_CHECKING:
     from penstock.connectors.sql.sink import SqlSink
 
 _LOCK = -1
 """The checkpoint of the row that is the lock."""
+_TRANSACTIONAL = ("innodb", "rocksdb", "ndbcluster", "")
+
+
+def check_transactions(server: Server, table: str, engine: str) -> None:
+    """
+    Raises:
+        SinkError: a table of this engine has none, or it is a view, of which one cannot tell.
+    """
+    if engine == "view":
+        raise SinkError(
+            f"{server.shown}: {table} is a view, of which it is not known whether it has transactions",
+            remedy="name the table itself, or DeliveryGuarantee.AT_LEAST_ONCE",
+        )
+    if engine.lower() not in _TRANSACTIONAL:
+        raise SinkError(
+            f"{server.shown}: {table} has the engine {engine}, which knows no transactions: rows could come twice",
+            remedy=f"alter table {table} engine = InnoDB, or DeliveryGuarantee.AT_LEAST_ONCE",
+        )
 
 
 class SqlCommitter(NotingCommitter):
@@ -33,13 +52,14 @@ class SqlCommitter(NotingCommitter):
         """Make the table of notes, if there is none.
 
         Raises:
-            SinkError: it cannot be made.
+            SinkError: it cannot be made, or knows no transactions.
         """
         server = self._sink.server
         connection = server.connect(SinkError, autocommit=True)
         try:
             if not package().inspect(connection).has_table(NOTES):
                 connection.exec_driver_sql(self._database.notes_table)
+            check_transactions(server, NOTES, engine_of(connection, NOTES))
         except package("sqlalchemy.exc").IntegrityError:
             return  # Postgres: somebody else has made it at the same time
         except package("sqlalchemy.exc").DBAPIError as error:
@@ -105,7 +125,9 @@ class SqlCommitter(NotingCommitter):
         sink = self._sink
         connection = self._connect()
         try:
-            batches = (batch for piece in pieces for batch in from_ipc(content_of(piece, self.environment)).to_batches())
+            batches = (
+                batch for piece in pieces for batch in from_ipc(content_of(piece, self.environment)).to_batches()
+            )
             return refused_row(connection, self._prepared(), sink.shape.names, sink.key, batches, deletes=sink.deletes)
         finally:
             connection.close()

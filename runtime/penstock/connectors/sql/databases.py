@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from penstock.common.errors import InvalidJob
+from penstock.connectors.postgres.client import ALIVE
 from penstock.connectors.sql.commits import NOTES
 from penstock.connectors.sql.marks import with_marks
 
@@ -60,6 +61,10 @@ class Database(ABC):
             statement: with `?` for values, of which there are so many.
         """
 
+    def no_rows(self, values: int) -> str:
+        """Instead of VALUES, in an INSERT that is carried out to see whether the server takes any: so many values."""
+        return f"select {', '.join(['null'] * values)} where 1 = 0"
+
     def probe_notes(self, connection: Any) -> None:
         """Whether the user may make the table of notes."""
         self.probe(connection, self.notes_table, 0)
@@ -102,7 +107,7 @@ class MySql(Database):
             1190,
             1203,
         }
-        | {1205, 1213, 1218, 1226, 1290, 1317, 1637, 1792, 1836, 1927, 1969, 3024, 3169, 4031}
+        | {1180, 1205, 1206, 1213, 1218, 1226, 1290, 1317, 1412, 1637, 1792, 1836, 1927, 1969, 3024, 3169, 4031}
     )
     """Shut down, read only, too many connections, no room, a deadlock, a lock that did not come, a connection that was killed."""
 
@@ -113,13 +118,17 @@ class MySql(Database):
         return {**given, "binary_prefix": True} if driver == "pymysql" else given
 
     def begin_session(self, connection: Any) -> None:
-        # Not strict, the server would cut values that do not fit and say nothing. Times without a zone are of UTC here.
+        # Not strict, the server would cut values that do not fit and say nothing; 0 would become another number where it counts. Times without a zone
+        # are of UTC here.
         connection.exec_driver_sql(
-            "set session sql_mode = concat(@@session.sql_mode, ',STRICT_ALL_TABLES'), session time_zone = '+00:00', "
-            f"session innodb_lock_wait_timeout = {LOCK_S}"
+            "set session sql_mode = concat(@@session.sql_mode, ',STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO'), "
+            f"session time_zone = '+00:00', session innodb_lock_wait_timeout = {LOCK_S}"
         )
         number, most = connection.exec_driver_sql("select connection_id(), @@max_allowed_packet").one()
         connection.info.update(penstock_number=int(number), penstock_most_bytes=int(most))
+        raw = connection.connection.dbapi_connection
+        if connection.dialect.driver == "pymysql" and most < 2 * raw.cursorclass.max_stmt_length:
+            raw.cursorclass = type("Cursor", (raw.cursorclass,), {"max_stmt_length": int(most) // 2})
 
     def is_lost(self, error: Any) -> bool:
         code = error.args[0] if error.args else None
@@ -139,6 +148,8 @@ class MySql(Database):
             return "give the server room: max_connections (one for each subtask, and one)"
         if code in (1021, 1030, 1114):
             return "give the server room on its disk"
+        if code in (1290, 1792, 1836):
+            return "name the server that takes writes, not a replica of it, and let it take them (read_only)"
         if code in (1054, 1064, 1136, 1146):
             return "correct the statement, or make the table as it says"
         return None
@@ -150,6 +161,9 @@ class MySql(Database):
     def probe(self, connection: Any, statement: str, values: int) -> None:
         connection.exec_driver_sql("prepare penstock_probe from %s", (statement,))
         connection.exec_driver_sql("deallocate prepare penstock_probe")
+
+    def no_rows(self, values: int) -> str:
+        return super().no_rows(values).replace(" where", " from dual where")
 
     def interrupt(self, connection: Any, another: Any) -> None:
         with suppress(Exception):
@@ -209,7 +223,9 @@ class PostgreSql(Database):
     noted_ms = "extract(epoch from committed_at) * 1000"
 
     def connect_arguments(self, read_s: int, driver: str) -> dict[str, Any]:
-        return {"connect_timeout": CONNECT_S, "application_name": "penstock"} if driver == "psycopg" else {}
+        if driver != "psycopg":
+            return {}
+        return {"connect_timeout": CONNECT_S, "application_name": "penstock", **ALIVE}
 
     def begin_session(self, connection: Any) -> None:
         connection.exec_driver_sql("set time zone 'UTC'")
@@ -226,6 +242,8 @@ class PostgreSql(Database):
             return "create the database, or name another one in the URL"
         if code == "42501":
             return "GRANT the job's user the right to it"
+        if code == "25006":
+            return "name the server that takes writes, not a replica of it (target_session_attrs=read-write)"
         if code.startswith("42"):
             return "correct the statement, or make the table as it says"
         return "give the server room: disk, or max_connections" if code.startswith("53") else None

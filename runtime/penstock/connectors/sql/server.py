@@ -43,11 +43,11 @@ class Server:
             if url.drivername in _DRIVERS:
                 url = url.set(drivername=_DRIVERS[url.drivername])
             name = url.get_backend_name()
-        except (package("sqlalchemy.exc").ArgumentError, ValueError) as error:
+        except (package("sqlalchemy.exc").ArgumentError, ValueError):
             raise InvalidJob(
                 "the URL of a database cannot be understood",
                 remedy="write SQLAlchemy's: 'mysql+pymysql://user@host:3306/database'",
-            ) from error
+            ) from None  # it may show the password
         if name not in KNOWN and not self.any_database:
             raise InvalidJob(
                 f"a database of {name}",
@@ -103,7 +103,7 @@ class Server:
         try:
             connection = engine.connect()
             database.begin_session(connection)
-            connection.rollback()
+            connection.commit()  # taken back, Postgres would forget what was set
             return connection
         except package("sqlalchemy.exc").DBAPIError as error:
             raise self.explained(kind, "cannot connect", error) from error

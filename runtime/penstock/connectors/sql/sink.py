@@ -15,14 +15,12 @@ from penstock.connectors.formats.shape import Declaration, RecordShape
 from penstock.connectors.lakehouse.commits import app_of
 from penstock.connectors.sink import Committer, Sink, SinkWriter, WriterContext
 from penstock.connectors.sql.commits import NOTES
-from penstock.connectors.sql.committer import SqlCommitter
+from penstock.connectors.sql.committer import SqlCommitter, check_transactions
 from penstock.connectors.sql.databases import MySql
 from penstock.connectors.sql.server import Server, package
 from penstock.connectors.sql.statements import Statements
-from penstock.connectors.sql.tables import Table, check_fields, look_up
+from penstock.connectors.sql.tables import Table, check_fields, engine_of, look_up
 from penstock.connectors.sql.writer import CheckedStagingWriter, DirectWriter
-
-_TRANSACTIONAL = ("innodb", "rocksdb", "ndbcluster", "")
 
 
 class SqlSink(Sink):
@@ -112,7 +110,7 @@ class SqlSink(Sink):
                 self._check_key(table)
             self._check_rights(connection)
             if self._is_exact:
-                self._check_transactions(table)
+                check_transactions(self.server, table.sql, table.engine)
                 self._check_notes(connection)
         finally:
             connection.close()
@@ -126,6 +124,12 @@ class SqlSink(Sink):
             )
         if not isinstance(self.server.database, MySql):
             return
+        if frozenset(self.key) in table.cut:
+            raise SinkError(
+                f"{self.server.shown}: {table.sql} has a unique index of the beginnings of {', '.join(self.key)} alone: a row would replace "
+                "one with another key that begins as its own",
+                remedy="let the index have the whole columns",
+            )
         for other in table.any_unique:
             ours = set(self.shape.names)
             if other != frozenset(self.key) and not any(
@@ -138,26 +142,28 @@ class SqlSink(Sink):
                 )
 
     def _check_rights(self, connection: Any) -> None:
-        statements = Statements.of(connection, self.server.database, self.table, self.shape.names, self.key, mark="?")
+        database, names = self.server.database, self.shape.names
+        statements = Statements.of(connection, database, self.table, names, self.key, mark="?")
+        probed = [(statements.insert, len(names))]
+        if self.deletes:
+            probed.append((statements.delete(1), len(self.key)))
         try:
-            self.server.database.probe(connection, statements.insert, len(self.shape.names))
-            if self.deletes:
-                self.server.database.probe(connection, statements.delete(1), len(self.key))
+            for (
+                statement,
+                values,
+            ) in probed:  # names have a % twice, as drivers want it that replace marks by themselves
+                database.probe(connection, statement.replace("%%", "%") if database.mark == "%s" else statement, values)
+            with self.server.connect(SinkError) as rehearsal:  # and takes it back
+                rehearsal.exec_driver_sql(statements.insert_none(database.no_rows(len(names))))
         except package("sqlalchemy.exc").DBAPIError as error:
             raise self.server.explained(SinkError, f"table {self.table!r} cannot be written to", error) from error
-
-    def _check_transactions(self, table: Table) -> None:
-        if table.engine.lower() not in _TRANSACTIONAL:
-            raise SinkError(
-                f"{self.server.shown}: {table.sql} has the engine {table.engine}, which knows no transactions: rows could come twice",
-                remedy=f"alter table {table.sql} engine = InnoDB, or DeliveryGuarantee.AT_LEAST_ONCE",
-            )
 
     def _check_notes(self, connection: Any) -> None:
         """Whether rows can be noted, or the table be made by who starts the job."""
         database, errors = self.server.database, package("sqlalchemy.exc").DBAPIError
         try:
             if package().inspect(connection).has_table(NOTES):
+                check_transactions(self.server, NOTES, engine_of(connection, NOTES))
                 tail = database.instead(["app", "checkpoint"], ["digest"])
                 values = f"values (?, ?, ?, {database.now}) {tail}"
                 database.probe(connection, f"insert into {NOTES} (app, checkpoint, digest, committed_at) {values}", 3)

@@ -20,6 +20,7 @@ _AT_ONCE = 2_000
 _DELETED_AT_ONCE = 200
 _TRIED_AT_ONCE = 200
 _SHOWN = 500
+_ESCAPED = (b"\0", b"\n", b"\r", b"\x1a", b'"', b"'", b"\\")
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Statements:
 
     insert: str
     table: str
+    columns: str
     key: tuple[str, ...]
     """Quoted."""
     mark: str
@@ -44,7 +46,10 @@ class Statements:
             insert += " " + database.instead(
                 [quote(name) for name in key], [quote(name) for name in names if name not in key]
             )
-        return cls(insert, sql, tuple(map(quote, key)), mark, connection.dialect.name)
+        return cls(insert, sql, columns, tuple(map(quote, key)), mark, connection.dialect.name)
+
+    def insert_none(self, no_rows: str) -> str:
+        return f"insert into {self.table} ({self.columns}) {no_rows}"
 
     def delete(self, count: int) -> str:
         same = " and ".join(f"{name} = {self.mark}" for name in self.key)
@@ -67,7 +72,7 @@ def write_rows(
     """
     most = connection.info.get("penstock_most_bytes")
     for batch in batches:
-        if most is not None and batch.nbytes > most // 4:
+        if most is not None and batch.nbytes > most // 4:  # twice as large within a statement at the most
             _check_sizes(batch, most)
         for is_gone, rows in runs(batch, statements.dialect, names, key, deletes=deletes):
             _carry_out(connection, statements, is_gone, rows)
@@ -110,16 +115,18 @@ def runs(
 
 def _check_sizes(batch: pa.RecordBatch, most: int) -> None:
     for number, row in enumerate(batch.to_pylist()):
-        size = sum(
-            len(value.encode()) if isinstance(value, str) else len(value)
-            for value in row.values()
-            if isinstance(value, str | bytes)
-        )
+        size = sum(_written_size(value) for value in row.values() if isinstance(value, str | bytes))
         if size > most - 10_000:
             raise SinkError(
                 f"row {number} of a batch has {size:,} bytes, and the server takes {most:,} (max_allowed_packet): {shown(row)}",
                 remedy="let the server take more (set global max_allowed_packet), or filter such rows out in front of the sink",
             )
+
+
+def _written_size(value: str | bytes) -> int:
+    """Bytes within a statement, where some have a backslash before them."""
+    raw = value.encode() if isinstance(value, str) else value
+    return len(raw) + sum(map(raw.count, _ESCAPED))
 
 
 def refused_row(

@@ -35,10 +35,12 @@ class Table:
     unique: tuple[frozenset[str], ...]
     any_unique: tuple[frozenset[str], ...]
     """Also those of columns that may be null."""
+    cut: frozenset[frozenset[str]]
+    """Those that know the beginnings of values alone (MySQL's `unique (name(10))`): different values are equal to them."""
     keeps_types: bool
     """Columns take what their type says, and nothing else."""
     engine: str
-    """MySQL's and MariaDB's; empty: all tables have transactions."""
+    """MySQL's and MariaDB's, or "view"; empty: all tables have transactions."""
 
 
 def quoting(connection: Any) -> Callable[[str], str]:
@@ -79,9 +81,9 @@ def look_up(connection: Any, server: Server, name: str, kind: type[PlatformError
         if connection.dialect.name == "sqlite":
             sets |= _unique_of_sqlite(connection, schema, short)
         sure = {found["name"] for found in inspector.get_columns(short, **where) if not found["nullable"]} | primary
-        engine = ""
-        if connection.dialect.name in ("mysql", "mariadb"):
-            engine = str(inspector.get_table_options(short, **where).get(f"{connection.dialect.name}_engine", ""))
+        is_mysql = connection.dialect.name in ("mysql", "mariadb")
+        cut = _cut_of_mysql(connection, schema, short) if is_mysql else frozenset()
+        engine = engine_of(connection, short, schema)
     except package("sqlalchemy.exc").DBAPIError as error:
         raise server.explained(kind, f"table {name!r} cannot be looked at", error) from error
     return Table(
@@ -89,9 +91,29 @@ def look_up(connection: Any, server: Server, name: str, kind: type[PlatformError
         columns,
         tuple(found for found in sets if found <= sure),
         tuple(sets),
+        cut,
         connection.dialect.name != "sqlite",
         engine,
     )
+
+
+def engine_of(connection: Any, table: str, schema: str = "") -> str:
+    """As `Table.engine`."""
+    name = connection.dialect.name
+    if name not in ("mysql", "mariadb"):
+        return ""
+    options = package().inspect(connection).get_table_options(table, schema=schema or None)
+    return str(options.get(f"{name}_engine") or "view")
+
+
+def _cut_of_mysql(connection: Any, schema: str, table: str) -> frozenset[frozenset[str]]:
+    rows = connection.exec_driver_sql(
+        "select index_name, column_name, sub_part from information_schema.statistics "
+        "where table_schema = coalesce(%s, database()) and table_name = %s and non_unique = 0",
+        (schema or None, table),
+    ).fetchall()
+    cut = {index for index, _, length in rows if length is not None}
+    return frozenset(frozenset(name for index, name, _ in rows if index == found) for found in cut)
 
 
 def _unique_of_sqlite(connection: Any, schema: str, table: str) -> set[frozenset[str]]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.common.errors import RecordFormatError
+from penstock.connectors.postgres.values import check_json, check_text
 
 _UTC = datetime.UTC
 
@@ -25,6 +26,11 @@ def check_values(columns: pa.RecordBatch, database: str) -> None:
     for field, column in zip(columns.schema, columns.columns, strict=True):
         if pa.types.is_nested(field.type) and "binary" in str(field.type):
             raise _no_json(f"field {field.name!r} with bytes within {field.type}")
+        if database == "postgresql":
+            if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+                check_text(column, field.name)
+            elif pa.types.is_nested(field.type):
+                check_json(for_driver(column, database), field.name)
         if pa.types.is_floating(field.type) and database != "postgresql":
             strange = pc.is_nan(column) if database == "sqlite" else pc.invert(pc.is_finite(column))
             if pc.any(strange).as_py():

@@ -27,9 +27,9 @@ class CheckedStagingWriter(StagingWriter):
         super().__init__(sink, app, subtask)
         self._dialect = sink.dialect
 
-    def _hold(self, columns: pa.RecordBatch) -> None:
+    def _fitted(self, columns: pa.RecordBatch) -> pa.RecordBatch:
         check_values(columns, self._dialect)
-        super()._hold(columns)
+        return columns
 
 
 class DirectWriter(BatchedRowsWriter):
@@ -39,9 +39,9 @@ class DirectWriter(BatchedRowsWriter):
         self._dialect = sink.dialect
         self._connection: Any = None
 
-    def _hold(self, columns: pa.RecordBatch) -> None:
+    def _fitted(self, columns: pa.RecordBatch) -> pa.RecordBatch:
         check_values(columns, self._dialect)
-        super()._hold(columns)
+        return columns
 
     def flush(self) -> None:
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sqlite3
+import traceback
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_urls_of_jdbcs_are_those_of_sqlalchemy(url: str, expected: str) -> None:
         ("jdbc:sqlserver://db;databaseName=x", "mssql.pyodbc://"),
         ("jdbc:mysql://a,b/shop", "several hosts"),
         ("jdbc:mysql://db:port/shop", "cannot be understood"),
-        ("jdbc:mysql://db/shop?useSSL=true", "useSSL=true.*ssl_ca="),
+        ("jdbc:mysql://db/shop?useSSL=true", "useSSL=.*ssl_ca="),
     ],
 )
 def test_what_is_not_known_says_how_to_write_it_for_sqlalchemy(url: str, words: str) -> None:
@@ -126,3 +127,23 @@ def test_a_database_that_nobody_knows_is_written_to_by_sqlalchemys_marks(
     writer.close()
     with sqlite3.connect(tmp_path / "a.db") as connection:
         assert connection.execute("select * from t").fetchall() == [(1, "10:20 ?x"), (2, "10:20 ?y")]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "jdbc:mysql://job:s3cret/2@db/shop",
+        "jdbc:mysql://db/shop?trustCertificateKeyStorePassword=s3cret",
+        "jdbc:postgresql://db/shop?sslpassword=s3cret",
+        "mysql+pymysql://job@db:s3cret/shop",
+        "s3cret",
+    ],
+)
+def test_no_part_of_a_url_that_may_be_a_password_is_told(url: str) -> None:
+    options = BUILDER().with_url(url).with_user_name("job").build()
+    with pytest.raises(InvalidJob) as told:
+        JdbcSink.sink("insert into t values (?, ?)", ROW, options)
+    assert "s3cret" not in "".join(traceback.format_exception_only(told.value))
+    assert told.value.__cause__ is None
+    assert told.value.__suppress_context__ or told.value.__context__ is None
+    assert "s3cret" not in repr(options)

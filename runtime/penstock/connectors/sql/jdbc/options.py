@@ -12,7 +12,7 @@ from penstock.common.errors import InvalidJob
 class JdbcConnectionOptions:
     """`driver_name` says nothing here: the URL tells the database."""
 
-    url: str
+    url: str = field(repr=False)
     driver_name: str | None = None
     user_name: str | None = None
     password: str | None = field(default=None, repr=False)

@@ -80,8 +80,8 @@ def sqlalchemy_url(url: str, user: str | None = None, password: str | None = Non
     try:
         parts = urlsplit(rest)
         host, port = parts.hostname or "localhost", parts.port or _PORTS[name]
-    except ValueError as error:
-        raise _not_understood(error) from error
+    except ValueError:
+        raise _not_understood("host or port (special characters of user and password are written as %2F)") from None
     if "," in parts.netloc or "(" in parts.netloc:
         raise _not_understood("several hosts")
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -110,7 +110,7 @@ def _parameters(name: str, given: dict[str, str]) -> dict[str, str]:
             found["options"] = f"-csearch_path={value}"
         elif key.lower() not in _DONE_ANYWAY and f"{key}={value}".lower() not in _OFF:
             raise InvalidJob(
-                f"{key}={value} in a JDBC URL of {name}",
+                f"{key}= in a JDBC URL of {name}",
                 remedy="leave it out, or write SQLAlchemy's URL with the parameter of the Python driver: "
                 f"'{_SCHEMES[name]}://user@host/database?ssl_ca=/certificates/ca.pem'",
             )
@@ -125,7 +125,7 @@ def _with_credentials(url: str, user: str | None, password: str | None) -> str:
         return url
     try:
         parsed = package().make_url(url)
-    except package("sqlalchemy.exc").ArgumentError as error:
-        raise _not_understood(error) from error
+    except (package("sqlalchemy.exc").ArgumentError, ValueError):
+        raise _not_understood("it is none of SQLAlchemy's") from None  # it may show the password
     parsed = parsed.set(username=parsed.username or user, password=parsed.password or password)
     return str(parsed.render_as_string(hide_password=False))
