@@ -32,7 +32,7 @@ _NO_SUCH_SUBJECT, _NO_SUCH_VERSION, _NO_SUCH_SCHEMA = 40401, 40402, 40403
 _ABSENT = (_NO_SUCH_SUBJECT, _NO_SUCH_VERSION, _NO_SUCH_SCHEMA)
 _TRIES_FOR_NEW = 2
 """A schema that was registered a moment ago may not have come to the server that is asked."""
-_ABSENT_S = 60.0
+_ABSENT_S = 5.0
 _MOST_ABSENT = 10_000
 _CONTENT = "application/vnd.schemaregistry.v1+json"
 _REMEDIES = {

@@ -16,6 +16,8 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from time import monotonic
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import fastavro
@@ -26,6 +28,7 @@ from penstock.common.errors import InvalidJob, RecordFormatError, SinkError, Sou
 from penstock.common.types import Row
 from penstock.connectors.formats import registry as registry_module
 from penstock.connectors.formats.avro.registered import avro_schema, registered
+from penstock.connectors.formats.registry import SchemaAbsent
 from penstock.connectors.source import ReadBounds
 from penstock.datastream.formats.avro import (
     AvroBulkWriters,
@@ -680,3 +683,16 @@ def test_a_registrys_password_follows_no_redirect_to_another_server(registry: Re
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_a_schema_that_comes_to_the_registry_late_is_found_after_some_seconds(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not after a minute's messages: one server of several may have it later than the producer."""
+    asks = SchemaRegistry(registry.url)
+    with pytest.raises(SchemaAbsent):
+        asks.schema(1, "AVRO")
+    registry.add("r-value", READING)
+    later = monotonic() + 6
+    monkeypatch.setattr(registry_module, "time", SimpleNamespace(monotonic=lambda: later))
+    assert asks.schema(1, "AVRO").kind == "AVRO"
