@@ -298,12 +298,13 @@ def test_brokers_that_are_away_end_no_attempt_that_has_begun(tmp_path: Path, mon
     monkeypatch.setattr("penstock.connectors.kafka.offsets.CONNECT_S", 1.0)
     with KafkaServer(tmp_path) as kafka:
         name = topic(kafka)
-        enumerator = texts(kafka, name).build().create_enumerator()
+        built = source(kafka.bootstrap_servers, name).build()
+        enumerator = built.create_enumerator()
         assert len(enumerator.discover()) == 1
         state = enumerator.snapshot()
         kafka.kill()
         assert enumerator.discover() == []
-        later = texts(kafka, name).build().create_enumerator()
+        later = built.create_enumerator()
         later.restore(state)
         with pytest.raises(SourceError, match=r"bootstrap.servers"):
             later.discover()
