@@ -42,7 +42,9 @@ def barriers(env: StreamExecutionEnvironment, folder: Path) -> list[bool]:
     with executing_on(Session(cluster)):
         env.execute()
     assert runner.commands[0].aligns
-    assert runner.commands[-1].finish
+    *_, last, telling = runner.commands
+    assert last.finish
+    assert telling.tells
     assert all(command.aligns for command in runner.commands if not command.max_ms)
     return [command.aligns for command in runner.commands[1:] if command.max_ms]
 
