@@ -76,10 +76,9 @@ def _table(result: dict[str, Any]) -> str:
 def _measured(result: dict[str, Any]) -> str:
     machine = result["machine"]
     load = f"load {machine['load'][0]:.1f} before, {machine['load_after'][0]:.1f} after"
-    return (
-        f"{machine['cores']} cores ({machine['processor']}), Python {machine['python']}, {machine['date']}, {load}: the least of "
-        f"{result['repetitions']} runs in turn.\n"
-    )
+    runs = result["repetitions"]
+    how = "one run each, in turn" if runs == 1 else f"the least of {runs} runs in turn"
+    return f"{machine['cores']} cores ({machine['processor']}), Python {machine['python']}, {machine['date']}, {load}: {how}.\n"
 
 
 def main(path: str) -> int:
